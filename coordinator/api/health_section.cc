@@ -22,25 +22,25 @@ const char* outcome_text(wire::HealthOutcome outcome) {
 }
 
 json finding_json(const Finding& finding) {
-  const wire::HealthFinding& said = finding.said;
+  const wire::HealthFinding& reported = finding.reported;
   json jobs = json::array();
-  for (const wire::JobVerdict& verdict : said.jobs)
+  for (const wire::JobVerdict& verdict : reported.jobs)
     jobs.push_back({{"job", job_text(verdict.job)},
                     {"outcome", outcome_text(verdict.outcome)},
                     {"reason", shown_text(verdict.reason)}});
   return {{"node", finding.node},
-          {"number", said.number},
-          {"time", time_text(said.time_ms)},
-          {"gpu", said.gpu},
-          {"gpu_uuid", shown_text(said.gpu_uuid)},
-          {"source", said.source},
-          {"xid", said.xid == 0 ? json() : json(said.xid)},
-          {"recovery", said.recovery},
-          {"cordon", said.cordon},
-          {"urgent", said.urgent},
-          {"leave_node", said.leave_node},
-          {"outcome", outcome_text(said.outcome)},
-          {"reason", shown_text(said.reason)},
+          {"number", reported.number},
+          {"time", time_text(reported.time_ms)},
+          {"gpu", reported.gpu},
+          {"gpu_uuid", shown_text(reported.gpu_uuid)},
+          {"source", reported.source},
+          {"xid", reported.xid == 0 ? json() : json(reported.xid)},
+          {"recovery", reported.recovery},
+          {"cordon", reported.cordon},
+          {"urgent", reported.urgent},
+          {"leave_node", reported.leave_node},
+          {"outcome", outcome_text(reported.outcome)},
+          {"reason", shown_text(reported.reason)},
           {"jobs", jobs}};
 }
 

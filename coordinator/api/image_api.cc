@@ -171,8 +171,8 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     const auto wanted = parse_image_id(*image);
     if (!wanted)
       co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
-    const JobId said = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
-    if (!wire::may_mean(wanted->job, said) && !wire::may_mean(said, wanted->job))
+    const JobId given = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
+    if (!wire::may_mean(wanted->job, given) && !wire::may_mean(given, wanted->job))
       co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
     CKPT_CO_TRY(listed, parts_.catalog.find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");

@@ -58,9 +58,9 @@ std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>&
             [&](const Evacuation* a, const Evacuation* b) { return rank(a) < rank(b); });
   std::vector<EvacuationId> next;
   for (const Evacuation* e : queued) {
-    const bool room =
+    const bool has_slot =
         e->urgent ? under_way + next.size() < limits.parallel : !urgent && under_way == 0 && next.empty();
-    if (room) next.push_back(e->id);
+    if (has_slot) next.push_back(e->id);
   }
   return next;
 }

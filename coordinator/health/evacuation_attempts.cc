@@ -84,8 +84,9 @@ PlanHints Evacuations::hints_for(const Evacuation& e) const {
   if (e.leave_node) hints.closed.emplace_back(Scope(e.from.node, std::nullopt), "its host is suspect");
   const std::int64_t since = wall_clock_ms() - kSuspicionMs;
   for (const Finding& finding : parts_.health.all()) {
-    if (finding.said.time_ms >= since && finding.is_suspicion() && finding.place() != e.from)
-      hints.closed.emplace_back(Scope(finding.node, finding.said.gpu), "suspect: " + finding.said.reason);
+    if (finding.reported.time_ms >= since && finding.is_suspicion() && finding.place() != e.from)
+      hints.closed.emplace_back(Scope(finding.node, finding.reported.gpu),
+                                "suspect: " + finding.reported.reason);
   }
   return hints;
 }

@@ -97,9 +97,9 @@ void Evacuations::begin_evacuations(const Finding& finding) {
       spdlog::error("a finding of {} was not marked: {}", finding.node, kept.assume_error().to_string());
     return;
   }
-  if (finding.said.cordon) {
-    auto set =
-        parts_.cordons.set(Scope(finding.node, finding.said.gpu), CordonOwner::kHealth, finding.said.reason);
+  if (finding.reported.cordon) {
+    auto set = parts_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
+                                  finding.reported.reason);
     // Not stored, so not acted on: the next news tries again.
     if (!set)
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()),
@@ -114,10 +114,10 @@ std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
   for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: those that died of it
     if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
-    const auto verdict = std::find_if(finding.said.jobs.begin(), finding.said.jobs.end(),
+    const auto verdict = std::find_if(finding.reported.jobs.begin(), finding.reported.jobs.end(),
                                       [&](const wire::JobVerdict& v) { return v.job == id; });
-    const bool named = verdict != finding.said.jobs.end();
-    const HealthOutcome outcome = named ? verdict->outcome : finding.said.outcome;
+    const bool named = verdict != finding.reported.jobs.end();
+    const HealthOutcome outcome = named ? verdict->outcome : finding.reported.outcome;
     const bool died = is_ended(job.state);
     if (outcome == HealthOutcome::kNone || outcome == HealthOutcome::kInvalid) continue;
     if (died && !(named && outcome == HealthOutcome::kRestore && died_of(job, finding))) continue;
@@ -126,10 +126,10 @@ std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
     e.job_name = job.spec.name;
     e.from = finding.place();
     e.outcome = outcome;
-    e.urgent = finding.said.urgent;
-    e.leave_node = finding.said.leave_node;
+    e.urgent = finding.reported.urgent;
+    e.leave_node = finding.reported.leave_node;
     e.revive = outcome == HealthOutcome::kRestore && named;
-    e.reason = named && !verdict->reason.empty() ? verdict->reason : finding.said.reason;
+    e.reason = named && !verdict->reason.empty() ? verdict->reason : finding.reported.reason;
     e.created_ms = wall_clock_ms();
   }
   return found;
@@ -138,7 +138,7 @@ std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
 // It ended by itself, badly, about when its GPU failed.
 bool Evacuations::died_of(const Job& job, const Finding& finding) const {
   return !job.stop_requested && job.exit_code != 0 &&
-         job.ended_ms >= finding.said.time_ms - kDeathBeforeFindingMs;
+         job.ended_ms >= finding.reported.time_ms - kDeathBeforeFindingMs;
 }
 
 Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided) {

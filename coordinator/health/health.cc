@@ -37,8 +37,8 @@ void bound(std::string& text) {
 
 bool Finding::is_suspicion() const {
   const auto concerns = [](wire::HealthOutcome outcome) { return outcome != wire::HealthOutcome::kNone; };
-  return said.cordon || concerns(said.outcome) ||
-         std::any_of(said.jobs.begin(), said.jobs.end(),
+  return reported.cordon || concerns(reported.outcome) ||
+         std::any_of(reported.jobs.begin(), reported.jobs.end(),
                      [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
 }
 
@@ -59,8 +59,8 @@ Result<void> HealthTable::load() {
     Finding& finding = findings_.emplace_back();
     finding.row = statement.integer(0);
     finding.node = statement.text(1);
-    CKPT_TRY(said, wire::decode<wire::HealthFinding>(statement.blob(2)));
-    finding.said = std::move(said);
+    CKPT_TRY(reported, wire::decode<wire::HealthFinding>(statement.blob(2)));
+    finding.reported = std::move(reported);
     finding.acted = statement.integer(3) != 0;
     index(finding);
   }
@@ -115,15 +115,15 @@ Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding find
   Finding& kept = findings_.emplace_back();
   kept.row = parts_.store.database().last_row_id();
   kept.node = node;
-  kept.said = std::move(finding);
+  kept.reported = std::move(finding);
   index(kept);
-  parts_.events.add("gpu-health", text_of(node, kept.said), node);
+  parts_.events.add("gpu-health", text_of(node, kept.reported), node);
   return true;
 }
 
 void HealthTable::index(const Finding& finding) {
-  known_.emplace(finding.node, finding.said.number, finding.said.time_ms);
-  newest_[finding.node] = {finding.row, finding.said.number};
+  known_.emplace(finding.node, finding.reported.number, finding.reported.time_ms);
+  newest_[finding.node] = {finding.row, finding.reported.number};
   if (!finding.acted) fresh_.insert(finding.row);
 }
 
@@ -181,14 +181,15 @@ void HealthTable::forget_old(const Retention& keep) {
   std::set<std::int64_t> over;
   for (std::size_t i = 0; i < findings_.size() && over.size() < Retention::kBatch; ++i) {
     const Finding& finding = findings_[i];
-    const bool old = i < surplus || finding.said.time_ms < keep.since_ms;
+    const bool old = i < surplus || finding.reported.time_ms < keep.since_ms;
     if (old && finding.acted && newest_[finding.node].first != finding.row) over.insert(finding.row);
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)
     return spdlog::error("{} findings were not removed: {}", over.size(), removed.assume_error().to_string());
   for (const Finding& finding : findings_)
-    if (over.contains(finding.row)) known_.erase({finding.node, finding.said.number, finding.said.time_ms});
+    if (over.contains(finding.row))
+      known_.erase({finding.node, finding.reported.number, finding.reported.time_ms});
   std::erase_if(findings_, [&](const Finding& finding) { return over.contains(finding.row); });
 }
 

@@ -27,9 +27,9 @@ struct Finding {
   Finding() = default;
   std::int64_t row = 0;  // in the store; grows
   std::string node;
-  wire::HealthFinding said;
+  wire::HealthFinding reported;
   bool acted = false;  // decided on, be it that nothing is to be done
-  [[nodiscard]] Place place() const { return {node, said.gpu}; }
+  [[nodiscard]] Place place() const { return {node, reported.gpu}; }
   // It is about the GPU, and not only about a program.
   [[nodiscard]] bool is_suspicion() const;
 };

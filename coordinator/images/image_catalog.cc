@@ -189,16 +189,16 @@ void ImageCatalog::put_in_order(std::vector<Row>& rows) {
   }
 }
 
-ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& said) {
+ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& reported) {
   Row row;
-  row.row = said;
+  row.row = reported;
   row.seen_ms = last_seen_ms_;
   if (row.row.sequence > kMaxImageNumber) row.row.sequence = 0;
-  if (const Row* known = find_row(key, said.vault_job, said.version)) {
+  if (const Row* known = find_row(key, reported.vault_job, reported.version)) {
     row.pause_ns = known->pause_ns;
     row.job_ended_ms = known->job_ended_ms;
   }
-  const auto pause = measured_.find({key, said.vault_job, said.version});
+  const auto pause = measured_.find({key, reported.vault_job, reported.version});
   if (pause == measured_.end()) return row;
   row.pause_ns = pause->second;
   measured_.erase(pause);
@@ -239,15 +239,15 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
   std::vector<Image> damaged;
   std::vector<Row> rows;
-  for (wire::ImageRow said : contents.images) {
+  for (wire::ImageRow reported : contents.images) {
     // Of a version that cannot be read its node knows no more than its name.
-    if (said.damaged && said.job == 0) said.job = job_in(said.vault_job);
-    const bool asked = contents.vault_job.empty() || said.vault_job == contents.vault_job;
-    if (!is_ours(said) || !asked) continue;
-    const Row* known = find_row(key, said.vault_job, said.version);
-    if (said.damaged && (known == nullptr || !known->row.damaged))
-      damaged.push_back(image_of(node, contents.folder, said));
-    rows.push_back(row_of(key, said));
+    if (reported.damaged && reported.job == 0) reported.job = job_in(reported.vault_job);
+    const bool asked = contents.vault_job.empty() || reported.vault_job == contents.vault_job;
+    if (!is_ours(reported) || !asked) continue;
+    const Row* known = find_row(key, reported.vault_job, reported.version);
+    if (reported.damaged && (known == nullptr || !known->row.damaged))
+      damaged.push_back(image_of(node, contents.folder, reported));
+    rows.push_back(row_of(key, reported));
   }
   put_in_order(rows);
   Vault& vault = vaults_[key];
@@ -265,13 +265,13 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
 
 // But for when that was.
 bool ImageCatalog::say_the_same(Rows a, Rows b) {
-  const auto said = [](const Row& r) {
+  const auto reported = [](const Row& r) {
     return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
                     r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
                     r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.pause_ns, r.job_ended_ms);
   };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](const Row& x, const Row& y) { return said(x) == said(y); });
+                    [&](const Row& x, const Row& y) { return reported(x) == reported(y); });
 }
 
 // Another node's later list of that folder differs in a job: which list came last matters after a restart,

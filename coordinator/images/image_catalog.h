@@ -103,7 +103,7 @@ class ImageCatalog {
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
                                     std::uint64_t version) const;
   [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
-  [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& said);
+  [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& reported);
   static void put_in_order(std::vector<Row>& rows);
   static bool say_the_same(Rows a, Rows b);
   [[nodiscard]] bool is_contradicted(const Key& key, Rows rows) const;

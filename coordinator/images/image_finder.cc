@@ -59,11 +59,11 @@ std::vector<Image> ImageFinder::of_unknown_jobs() const {
 }
 
 Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
-  const JobId said = parse_job_id(id_or_name).value_or(0);
+  const JobId given = parse_job_id(id_or_name).value_or(0);
   std::optional<ListedImage> newest;
   for (const ListedImage& listed : catalog_.list()) {
     const Image& image = listed.image;
-    const bool meant = said != 0 ? wire::may_mean(said, image.job) : name_in(image) == id_or_name;
+    const bool meant = given != 0 ? wire::may_mean(given, image.job) : name_in(image) == id_or_name;
     if (!meant || listed.damaged || !is_unknown_job(image.job)) continue;
     if (newest && newest->image.job != image.job)
       return Error(ErrorCode::kRefused,

@@ -18,8 +18,8 @@ constexpr int kExitNoImage = 1;
 constexpr int kExitNotKnown = 6;
 
 // Its node has reported that there is no image: the outcome is known.
-Error known_failure(const Error& said) {
-  return {ErrorCode::kAborted, said.to_string()};
+Error known_failure(const Error& error) {
+  return {ErrorCode::kAborted, error.to_string()};
 }
 
 }  // namespace

@@ -35,16 +35,16 @@ std::vector<Occupant> Overcommit::occupants() const {
   return found;
 }
 
-control::Task<Result<void>> Overcommit::make_room(SubmitRequest request) {
+control::Task<Result<void>> Overcommit::preempt_for(SubmitRequest request) {
   while (busy_) co_await changed_.wait_until(std::chrono::steady_clock::now() + kLookAgain);
   busy_ = true;
-  auto made = co_await make_room_alone(std::move(request));
+  auto made = co_await preempt_alone(std::move(request));
   busy_ = false;
   changed_.notify();
   co_return made;
 }
 
-control::Task<Result<void>> Overcommit::make_room_alone(SubmitRequest request) {
+control::Task<Result<void>> Overcommit::preempt_alone(SubmitRequest request) {
   CKPT_CO_TRY(plan, parts_.planner.plan(request));
   if (plan.to) co_return ok();
   const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),

@@ -9,12 +9,12 @@
 
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/images/images.h"
-#include "coordinator/operations/room_maker.h"
+#include "coordinator/operations/preemptor.h"
 #include "coordinator/placement/preemption.h"
 
 namespace ckpt::coordinator {
 
-class Overcommit : public RoomMaker {
+class Overcommit : public Preemptor {
  public:
   struct Parts {
     const JobStates& states;
@@ -26,13 +26,13 @@ class Overcommit : public RoomMaker {
   };
   explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
 
-  control::Task<Result<void>> make_room(SubmitRequest request) override;
+  control::Task<Result<void>> preempt_for(SubmitRequest request) override;
   // Memory is being freed: no other job may take it (resumes.h).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:
   [[nodiscard]] std::vector<Occupant> occupants() const;
-  control::Task<Result<void>> make_room_alone(SubmitRequest request);
+  control::Task<Result<void>> preempt_alone(SubmitRequest request);
   control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds most);
 
   Parts parts_;

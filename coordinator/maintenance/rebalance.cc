@@ -29,7 +29,7 @@ PackProblem Rebalancer::problem() const {
   for (const GpuView& view : views) {
     PackGpu& gpu = problem.gpus.emplace_back();
     gpu.place = view.place;
-    gpu.room = view.room_bytes() - std::min(view.room_bytes(), margin);
+    gpu.available = view.available_bytes() - std::min(view.available_bytes(), margin);
     gpu.counts = objections_but_memory(view, PlacementRequest()).empty();
   }
   for (const Job& job : parts_.jobs.live()) {
@@ -63,8 +63,8 @@ Result<const RebalanceRun*> Rebalancer::start(std::uint32_t parallel) {
   run_->moves.resize(run_->plan.moves.size());
   run_->parallel = parallel;
   run_->revision = revision;
-  room_.clear();
-  for (const PackGpu& gpu : run_->problem.gpus) room_.push_back(gpu.room);
+  available_.clear();
+  for (const PackGpu& gpu : run_->problem.gpus) available_.push_back(gpu.available);
   stopping_ = false;
   parts_.events.add("rebalance-begun", fmt::format("rebalance: {} move(s) to free {} GPU(s)",
                                                    run_->moves.size(), run_->plan.freed.size()));
@@ -85,7 +85,7 @@ void Rebalancer::touch() {
 // By the plan's own account; the migration looks at the nodes' before it begins.
 bool Rebalancer::fits_now(std::size_t index) const {
   const PackMove& move = run_->plan.moves[index];
-  return room_[move.to] >= run_->problem.jobs[move.job].bytes;
+  return available_[move.to] >= run_->problem.jobs[move.job].bytes;
 }
 
 control::Task<> Rebalancer::carry_out() {
@@ -101,7 +101,7 @@ control::Task<> Rebalancer::carry_out() {
     if (!over && moving < run_->parallel && (moving == 0 || fits_now(next))) {
       const PackMove& move_now = run_->plan.moves[next];
       const std::uint64_t bytes = run_->problem.jobs[move_now.job].bytes;
-      room_[move_now.to] -= std::min(room_[move_now.to], bytes);
+      available_[move_now.to] -= std::min(available_[move_now.to], bytes);
       run_->moves[next].state = MoveState::kMoving;
       control::spawn(parts_.executor, "rebalance move", move(next));
       ++next;
@@ -117,7 +117,7 @@ control::Task<> Rebalancer::move(std::size_t index) {
   RebalanceMove& move = run_->moves[index];
   if (moved) {
     const PackJob& job = run_->problem.jobs[run_->plan.moves[index].job];
-    room_[job.gpu] += job.bytes;
+    available_[job.gpu] += job.bytes;
     move.state = MoveState::kDone;
   } else {
     move.state = MoveState::kFailed;

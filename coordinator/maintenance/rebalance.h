@@ -73,7 +73,7 @@ class Rebalancer : public ApiSection {
   Parts parts_;
   Signal changed_;
   std::optional<RebalanceRun> run_;
-  std::vector<std::uint64_t> room_;  // of the run's GPUs, by what has begun and ended
+  std::vector<std::uint64_t> available_;  // of the run's GPUs, by what has begun and ended
   bool stopping_ = false;
 };
 

@@ -34,8 +34,8 @@ void fault_before_message(const wire::SwitchBody& body) {
 
 // Twice the size after a compaction, and never so much that an append would be refused before.
 std::uint64_t next_compaction(std::uint64_t left) {
-  const std::uint64_t room = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
-  return std::max(kCompactAboveBytes, left + std::min(left, room / 2));
+  const std::uint64_t space = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
+  return std::max(kCompactAboveBytes, left + std::min(left, space / 2));
 }
 
 }  // namespace
@@ -101,19 +101,19 @@ control::Task<> SwitchDriver::caught_up(MigrationId id) {
 }
 
 control::Task<Result<void>> SwitchDriver::put_and_wait(MigrationId id, Item item) {
-  std::optional<Result<void>> said;
+  std::optional<Result<void>> result;
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
         const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        item.then = [&said, executor, kept](const Result<void>& outcome) {
-          said = outcome;
+        item.then = [&result, executor, kept](const Result<void>& outcome) {
+          result = outcome;
           control::asio::post(executor, std::move(*kept));
         };
         put(id, std::move(item));
       },
       control::asio::use_awaitable);
-  co_return std::move(*said);
+  co_return std::move(*result);
 }
 
 control::Task<Result<migration::Journal::Copy>> SwitchDriver::copy_journal() {
@@ -190,9 +190,9 @@ bool SwitchDriver::execute(MigrationId id, Queue& queue) {
       return false;
     }
     perform(batch, action);
-    if (const auto* said = std::get_if<migration::Send>(&action)) {
-      queue.started = queue.started || std::holds_alternative<wire::Start>(said->body);
-      if (std::holds_alternative<wire::Commit>(said->body)) fault_point(FaultPoint::kCoordinatorCommitSent);
+    if (const auto* sent = std::get_if<migration::Send>(&action)) {
+      queue.started = queue.started || std::holds_alternative<wire::Start>(sent->body);
+      if (std::holds_alternative<wire::Commit>(sent->body)) fault_point(FaultPoint::kCoordinatorCommitSent);
     }
   }
   return true;
@@ -200,7 +200,7 @@ bool SwitchDriver::execute(MigrationId id, Queue& queue) {
 
 void SwitchDriver::perform(const migration::Batch& batch, const migration::Action& action) {
   const MigrationId id = batch.info.migration;
-  if (const auto* said = std::get_if<migration::Send>(&action)) return effects_.send(batch.info, *said);
+  if (const auto* sent = std::get_if<migration::Send>(&action)) return effects_.send(batch.info, *sent);
   if (const auto* timer = std::get_if<migration::ArmTimer>(&action)) return arm(id, *timer);
   if (const auto* report = std::get_if<migration::Report>(&action))
     return effects_.report(batch.info, *report);
@@ -251,9 +251,9 @@ void SwitchDriver::refused(MigrationId id, Queue& queue, const Error& error) {
   if (!answer)
     return spdlog::error("migration {}: {}", wire::migration_text(id), answer.assume_error().to_string());
   if (switches_.find(id) == nullptr) return effects_.not_begun(id, error);
-  migration::Batches& said = answer.assume_value();
-  queue.batches.insert(queue.batches.begin(), std::make_move_iterator(said.begin()),
-                       std::make_move_iterator(said.end()));
+  migration::Batches& batches = answer.assume_value();
+  queue.batches.insert(queue.batches.begin(), std::make_move_iterator(batches.begin()),
+                       std::make_move_iterator(batches.end()));
 }
 
 void SwitchDriver::arm(MigrationId id, const migration::ArmTimer& action) {

@@ -37,7 +37,7 @@ class SwitchEffects {
   virtual ~SwitchEffects() = default;
   // The event is about to be handed to its machine.
   virtual void taking(migration::MigrationId id, const migration::CoordinatorEvent& event) = 0;
-  virtual void send(const migration::SwitchInfo& info, const migration::Send& said) = 0;
+  virtual void send(const migration::SwitchInfo& info, const migration::Send& message) = 0;
   virtual void report(const migration::SwitchInfo& info, const migration::Report& report) = 0;
   // BEGUN was refused: nothing was touched, and there is no machine.
   virtual void not_begun(migration::MigrationId id, const Error& why) = 0;

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kStartAnswer{30};
 
 control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
   if (request.preempt) {
-    CKPT_CO_TRYV(co_await parts_.room_maker.make_room(request));
+    CKPT_CO_TRYV(co_await parts_.preemptor.preempt_for(request));
   }
   CKPT_CO_TRY(found, parts_.planner.plan(request));
   if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);

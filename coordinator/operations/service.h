@@ -11,7 +11,7 @@
 #include "coordinator/fleet/job_admission.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
-#include "coordinator/operations/room_maker.h"
+#include "coordinator/operations/preemptor.h"
 #include "coordinator/operations/stops.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
@@ -39,7 +39,7 @@ class Service {
     const Planner& planner;
     Stops& stops;
     ImageWork& image_work;
-    RoomMaker& room_maker;
+    Preemptor& preemptor;
   };
   explicit Service(Parts parts) : parts_(parts) {}
 

@@ -51,7 +51,9 @@ struct GpuView {
   std::vector<PeerView> peers;  // of its node
 
   // The memory that a new job may take.
-  [[nodiscard]] std::uint64_t room_bytes() const { return free_bytes - std::min(free_bytes, promised_bytes); }
+  [[nodiscard]] std::uint64_t available_bytes() const {
+    return free_bytes - std::min(free_bytes, promised_bytes);
+  }
 };
 
 struct PlacementRequest {

@@ -69,8 +69,8 @@ Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request
 
 Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
-  if (gpu.room_bytes() >= needed) return std::nullopt;
-  return fmt::format("{} free{}, needed are {}{}", bytes_text(gpu.room_bytes()),
+  if (gpu.available_bytes() >= needed) return std::nullopt;
+  return fmt::format("{} free{}, needed are {}{}", bytes_text(gpu.available_bytes()),
                      gpu.promised_bytes > 0
                          ? " after " + bytes_text(gpu.promised_bytes) + " that are promised to its jobs"
                          : "",

@@ -90,10 +90,11 @@ std::vector<const GpuView*> those_near(const PlacementRequest& request, const st
 }
 
 ScoreTerm memory(const GpuView& gpu) {
-  const double share =
-      gpu.total_bytes == 0 ? 0 : static_cast<double>(gpu.room_bytes()) / static_cast<double>(gpu.total_bytes);
+  const double share = gpu.total_bytes == 0 ? 0
+                                            : static_cast<double>(gpu.available_bytes()) /
+                                                  static_cast<double>(gpu.total_bytes);
   return {kFreeWeight * share,
-          fmt::format("{} free of {}{}", bytes_text(gpu.room_bytes()), bytes_text(gpu.total_bytes),
+          fmt::format("{} free of {}{}", bytes_text(gpu.available_bytes()), bytes_text(gpu.total_bytes),
                       gpu.promised_bytes > 0 ? ", " + bytes_text(gpu.promised_bytes) + " promised" : "")};
 }
 

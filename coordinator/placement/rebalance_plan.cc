@@ -14,8 +14,8 @@ constexpr std::size_t kMaxOrderSteps = 10'000;
 
 using Places = std::vector<std::size_t>;  // GPU of each job
 
-std::uint64_t room_left(std::uint64_t room, std::uint64_t bytes) {
-  return room - std::min(room, bytes);
+std::uint64_t remaining(std::uint64_t available, std::uint64_t bytes) {
+  return available - std::min(available, bytes);
 }
 
 Places places_now(const PackProblem& problem) {
@@ -61,7 +61,7 @@ struct Worth {
 class Order {
  public:
   Order(const PackProblem& problem, const Places& places) : problem_(problem), places_(places) {
-    for (const PackGpu& gpu : problem.gpus) room_.push_back(gpu.room);
+    for (const PackGpu& gpu : problem.gpus) available_.push_back(gpu.available);
     for (std::size_t j = 0; j < places.size(); ++j) {
       if (places[j] != problem.jobs[j].gpu) waiting_.push_back(j);
     }
@@ -78,7 +78,7 @@ class Order {
     for (const std::size_t j : waiting_) {
       const PackJob& job = problem_.jobs[j];
       const std::size_t to = places_[j];
-      if (done_.contains(j) || room_[to] < job.bytes) continue;
+      if (done_.contains(j) || available_[to] < job.bytes) continue;
       move(j, to, true);
       if (extend()) return true;
       move(j, to, false);
@@ -88,15 +88,15 @@ class Order {
   void move(std::size_t j, std::size_t to, bool forth) {
     const PackJob& job = problem_.jobs[j];
     if (forth) {
-      room_[to] -= job.bytes;
-      room_[job.gpu] += job.bytes;
+      available_[to] -= job.bytes;
+      available_[job.gpu] += job.bytes;
       done_.insert(j);
       PackMove& move = order_.emplace_back();
       move.job = j;
       move.to = to;
     } else {
-      room_[to] += job.bytes;
-      room_[job.gpu] -= job.bytes;
+      available_[to] += job.bytes;
+      available_[job.gpu] -= job.bytes;
       done_.erase(j);
       order_.pop_back();
     }
@@ -104,7 +104,7 @@ class Order {
 
   const PackProblem& problem_;
   const Places& places_;
-  std::vector<std::uint64_t> room_;
+  std::vector<std::uint64_t> available_;
   std::vector<std::size_t> waiting_;
   std::vector<PackMove> order_;
   std::set<std::size_t> done_;
@@ -159,7 +159,7 @@ std::vector<std::size_t> sorted_by(std::size_t count, Key key) {
 class Greedy {
  public:
   explicit Greedy(const PackProblem& problem) : problem_(problem), places_(places_now(problem)) {
-    for (const PackGpu& gpu : problem.gpus) room_.push_back(gpu.room);
+    for (const PackGpu& gpu : problem.gpus) available_.push_back(gpu.available);
     keeps_ = occupied_by(problem, places_);
     took_.resize(problem.gpus.size(), false);
   }
@@ -173,13 +173,13 @@ class Greedy {
  private:
   void try_to_free(std::size_t gpu) {
     if (!keeps_[gpu] || took_[gpu] || problem_.gpus[gpu].pinned || !problem_.gpus[gpu].counts) return;
-    const auto saved = std::tuple(places_, room_, took_);
+    const auto saved = std::tuple(places_, available_, took_);
     keeps_[gpu] = false;
     const auto by_size =
         sorted_by(problem_.jobs.size(), [&](std::size_t j) { return ~problem_.jobs[j].bytes; });
     for (const std::size_t j : by_size) {
       if (problem_.jobs[j].gpu != gpu || move_away(j)) continue;
-      std::tie(places_, room_, took_) = saved;
+      std::tie(places_, available_, took_) = saved;
       keeps_[gpu] = true;
       return;
     }
@@ -188,12 +188,12 @@ class Greedy {
     const PackJob& job = problem_.jobs[j];
     if (!job.obstacle.empty()) return false;
     std::optional<std::size_t> best;
-    for (std::size_t g = 0; g < room_.size(); ++g) {
-      const bool fits = keeps_[g] && job.may_go[g] && room_[g] >= job.bytes;
-      if (fits && (!best || room_[g] < room_[*best])) best = g;
+    for (std::size_t g = 0; g < available_.size(); ++g) {
+      const bool fits = keeps_[g] && job.may_go[g] && available_[g] >= job.bytes;
+      if (fits && (!best || available_[g] < available_[*best])) best = g;
     }
     if (!best) return false;
-    room_[*best] -= job.bytes;
+    available_[*best] -= job.bytes;
     took_[*best] = true;
     places_[j] = *best;
     return true;
@@ -201,7 +201,7 @@ class Greedy {
 
   const PackProblem& problem_;
   Places places_;
-  std::vector<std::uint64_t> room_;
+  std::vector<std::uint64_t> available_;
   std::vector<bool> keeps_;
   std::vector<bool> took_;
 };
@@ -212,7 +212,7 @@ class Search {
   Search(const PackProblem& problem, Best& best, std::size_t budget)
       : problem_(problem), best_(best), budget_(budget), places_(places_now(problem)) {
     for (const PackGpu& gpu : problem.gpus) {
-      left_.push_back(gpu.room);
+      left_.push_back(gpu.available);
       jobs_on_.push_back(gpu.pinned ? 1 : 0);
     }
     const std::vector<std::uint64_t> load = load_of(problem);
@@ -287,13 +287,13 @@ class Search {
         ++free;
         empty.push_back(left_[g]);
       } else {
-        homeless = room_left(homeless, left_[g]);
+        homeless = remaining(homeless, left_[g]);
       }
     }
     std::sort(empty.begin(), empty.end(), std::greater<>());
-    for (const std::uint64_t room : empty) {
+    for (const std::uint64_t available : empty) {
       if (homeless == 0) break;
-      homeless = room_left(homeless, room);
+      homeless = remaining(homeless, available);
       --free;
     }
     return free;

@@ -20,9 +20,9 @@ namespace ckpt::coordinator {
 struct PackGpu {
   PackGpu() = default;
   Place place;
-  std::uint64_t room = 0;  // that a job which comes may take
-  bool counts = true;      // to have it free is worth something: it could take work
-  bool pinned = false;     // something is on it, or on its way, that is none of the problem's jobs
+  std::uint64_t available = 0;  // that a job which comes may take
+  bool counts = true;           // to have it free is worth something: it could take work
+  bool pinned = false;          // something is on it, or on its way, that is none of the problem's jobs
 };
 
 struct PackJob {

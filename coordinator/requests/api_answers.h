@@ -46,9 +46,9 @@ Result<Page> page_of(const HttpRequest& request);
 
 // The id of the entry that is meant (find_meant() of libckpt/protocol/wire/ids.h).
 template <class Map>
-[[nodiscard]] std::optional<std::uint64_t> meant(const Map& entries, std::optional<std::uint64_t> said) {
-  if (!said) return std::nullopt;
-  const auto at = wire::find_meant(entries, *said);
+[[nodiscard]] std::optional<std::uint64_t> meant(const Map& entries, std::optional<std::uint64_t> given) {
+  if (!given) return std::nullopt;
+  const auto at = wire::find_meant(entries, *given);
   return at == entries.end() ? std::nullopt : std::optional(at->first);
 }
 

@@ -132,14 +132,14 @@ TEST(Preemption, VictimsAreLowerAndNoneCouldBeLeftOut) {
     }
     ASSERT_EQ(found.has_value(), possible) << round;
     if (!found) continue;
-    std::uint64_t room = gpus[found->place.gpu].free_bytes;
+    std::uint64_t available = gpus[found->place.gpu].free_bytes;
     for (const Occupant& victim : found->victims) {
       ASSERT_LT(victim.priority, priority);
       ASSERT_EQ(victim.place, found->place);
-      room += victim.bytes;
+      available += victim.bytes;
     }
-    ASSERT_GE(room, request.memory_bytes);
-    for (const Occupant& victim : found->victims) ASSERT_LT(room - victim.bytes, request.memory_bytes);
+    ASSERT_GE(available, request.memory_bytes);
+    for (const Occupant& victim : found->victims) ASSERT_LT(available - victim.bytes, request.memory_bytes);
     found_some += found->victims.size() > 1 ? 1 : 0;
   }
   EXPECT_GT(found_some, 100U);

@@ -11,10 +11,10 @@
 namespace ckpt::coordinator {
 namespace {
 
-PackGpu gpu(const std::string& node, std::uint32_t index, std::uint64_t room) {
+PackGpu gpu(const std::string& node, std::uint32_t index, std::uint64_t available) {
   PackGpu g;
   g.place = Place(node, index);
-  g.room = room;
+  g.available = available;
   return g;
 }
 
@@ -31,9 +31,9 @@ PackJob job(JobId id, std::size_t on, std::uint64_t bytes, std::size_t gpus) {
 // Follows a plan move by move: each fits when its turn comes, goes where it may, and no job is moved twice.
 std::vector<std::size_t> follow(const PackProblem& problem, const PackPlan& plan) {
   std::vector<std::size_t> places;
-  std::vector<std::uint64_t> room;
+  std::vector<std::uint64_t> available;
   for (const PackJob& j : problem.jobs) places.push_back(j.gpu);
-  for (const PackGpu& g : problem.gpus) room.push_back(g.room);
+  for (const PackGpu& g : problem.gpus) available.push_back(g.available);
   std::set<std::size_t> moved;
   for (const PackMove& move : plan.moves) {
     const PackJob& j = problem.jobs.at(move.job);
@@ -41,9 +41,9 @@ std::vector<std::size_t> follow(const PackProblem& problem, const PackPlan& plan
     EXPECT_EQ(j.obstacle, "");
     EXPECT_NE(move.to, j.gpu);
     EXPECT_TRUE(j.may_go.at(move.to));
-    EXPECT_GE(room.at(move.to), j.bytes);
-    room[move.to] -= j.bytes;
-    room[j.gpu] += j.bytes;
+    EXPECT_GE(available.at(move.to), j.bytes);
+    available[move.to] -= j.bytes;
+    available[j.gpu] += j.bytes;
     places[move.job] = move.to;
   }
   return places;
@@ -80,7 +80,7 @@ std::pair<std::size_t, std::uint64_t> brute_force(const PackProblem& problem) {
       for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
         if (g == start[j] || !problem.jobs[j].may_go[g]) continue;
         std::uint64_t taken = 0;
-        std::uint64_t there = problem.gpus[g].room;
+        std::uint64_t there = problem.gpus[g].available;
         for (std::size_t other = 0; other < state.size(); ++other) {
           if (start[other] == g) there += problem.jobs[other].bytes;
           if (state[other] == g) taken += problem.jobs[other].bytes;
@@ -121,15 +121,15 @@ PackProblem random_problem(std::mt19937_64& random) {
 std::optional<std::size_t> free_without(const PackProblem& problem, const PackPlan& plan,
                                         std::size_t left_out) {
   std::vector<std::size_t> places;
-  std::vector<std::uint64_t> room;
+  std::vector<std::uint64_t> available;
   for (const PackJob& j : problem.jobs) places.push_back(j.gpu);
-  for (const PackGpu& g : problem.gpus) room.push_back(g.room);
+  for (const PackGpu& g : problem.gpus) available.push_back(g.available);
   for (std::size_t m = 0; m < plan.moves.size(); ++m) {
     if (m == left_out) continue;
     const PackJob& j = problem.jobs.at(plan.moves[m].job);
-    if (room.at(plan.moves[m].to) < j.bytes) return std::nullopt;
-    room[plan.moves[m].to] -= j.bytes;
-    room[j.gpu] += j.bytes;
+    if (available.at(plan.moves[m].to) < j.bytes) return std::nullopt;
+    available[plan.moves[m].to] -= j.bytes;
+    available[j.gpu] += j.bytes;
     places[plan.moves[m].job] = plan.moves[m].to;
   }
   return free_gpus(problem, places);
