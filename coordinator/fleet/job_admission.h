@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How jobs come into the job table: submitted, revived from an image, or found on a node by a coordinator
-// whose store does not know them. Gives them their names.
+// Takes jobs into the job table, and gives them their names. A job was submitted, is revived from an image,
+// or was found on a node by a coordinator whose store does not know it.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
 // kInvalidArgument for a spec that no job has, kRefused for a name that a live job has; those of the store.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a moved adopted job's pause that it would not have had as a managed job (`gpumigrate run`): the
-// copies of its device memory. Pure.
+// The part of a moved adopted job's pause that a managed job (`gpumigrate run`) would not have had. It is the
+// copies of device memory. Pure.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 // power could order the same elsewhere. Messages of a switch leave at once: the journal decides them. So do
 // questions.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kUnavailable
-// when the node is not connected or its connection ends meanwhile, kTimedOut when it does not answer (then
-// the effect is unknown), else the agent's answer.
+// when the node is not connected or its connection ends meanwhile. kTimedOut when it does not answer: then
+// the effect is unknown. Else the agent's answer.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Begins the moves of drains, as many at a time as allowed: the limit counts every open migration out of the
+// Begins the moves of drains, as many at a time as allowed. The limit counts every open migration out of the
 // node, also those of users. A job that cannot be moved now is looked at again whenever jobs, nodes or
 // migrations have changed.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a failed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --preempt`: parks jobs of lower priority so that one which does not fit does; they come back by
+// `run --preempt`: parks jobs of lower priority so that one which does not fit does. They come back by
 // themselves when their memory is free again (Images::park). One request at a time, so that two do not count
 // on the same memory.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows the reports of a switch and of its sides, and writes what they mean into the tables: how far a
-// migration is, where its job runs, how it ended. A decided migration is closed once its sides have reported
-// their measurements, or after a time.
+// Follows the reports of a switch and of its sides, and writes them into the tables. From them follows how
+// far a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
+// reported their measurements, or after a time.
 //
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none; those
 // of the store are logged.
