@@ -26,6 +26,11 @@ bool is_the_job(const wire::JobInstance& instance) {
 
 }  // namespace
 
+Recovery::Recovery(Parts parts) : parts_(std::move(parts)) {
+  parts_.catalog.recognised().subscribe(
+      [this](const std::string& node, const std::string& cluster) { on_cluster_recognised(node, cluster); });
+}
+
 void Recovery::on_ready(const Node& node) {
   if (auto counted = parts_.store.count_above(node.newest_job, node.newest_migration); !counted)
     spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
@@ -45,7 +50,7 @@ void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) 
   if (is_stranger(node, instance)) begin_to_look(node);
 }
 
-void Recovery::cluster_recognised(const std::string& node, const std::string& cluster) {
+void Recovery::on_cluster_recognised(const std::string& node, const std::string& cluster) {
   Found found;
   found.kind = "cluster";
   found.node = node;

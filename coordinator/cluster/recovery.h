@@ -40,17 +40,18 @@ class Recovery : public ApiSection {
     JobLifecycle& lifecycle;
     const MigrationTable& migrations;
     MigrationRunner& migration_runner;
+    ImageCatalog& catalog;
     const ImageFinder& images;
     control::asio::any_io_executor executor;
   };
-  explicit Recovery(Parts parts) : parts_(std::move(parts)) {}
+  explicit Recovery(Parts parts);
+  Recovery(const Recovery&) = delete;
+  Recovery& operator=(const Recovery&) = delete;
 
   // Before the job table takes the node's inventory.
   void on_ready(const Node& node);
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
-  // The images of the node show that the cluster had this id.
-  void cluster_recognised(const std::string& node, const std::string& cluster);
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -67,6 +68,8 @@ class Recovery : public ApiSection {
     std::string text;
   };
 
+  // The images of the node show that the cluster had this id.
+  void on_cluster_recognised(const std::string& node, const std::string& cluster);
   control::Task<> look_at(std::string node);
   control::Task<> recover_switches(std::string node);
   control::Task<> take_in_strangers(std::string node);

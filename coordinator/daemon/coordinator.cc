@@ -94,13 +94,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       backups_(store_, migration_runner_, config_.folder()),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
-      image_books_(around_images(),
-                   [this](const std::string& node, const std::string& cluster) {
-                     recovery_.cluster_recognised(node, cluster);
-                   }),
+      image_books_(around_images()),
       images_(around_images(), image_books_),
       recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, lifecycle_, migrations_,
-                 migration_runner_, image_books_.finder, executor_}),
+                 migration_runner_, image_books_.catalog, image_books_.finder, executor_}),
       image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
                   images_.snapshots, images_.requests, images_.removals}),
       overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
@@ -181,7 +178,6 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(image_books_.load());
   images_.start();
   resumes_.start();
-  health_.attach();
   drains_.resume();
   evacuations_.start();
   housekeeping_.start();

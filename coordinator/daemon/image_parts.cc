@@ -3,8 +3,8 @@
 
 namespace ckpt::coordinator {
 
-ImageBooks::ImageBooks(const ImageSurroundings& around, ImageCatalog::Recognised recognised)
-    : catalog(around.store, std::move(recognised)),
+ImageBooks::ImageBooks(const ImageSurroundings& around)
+    : catalog(around.store),
       numbers(around.store),
       tasks(around.executor, around.store.id_tag()),
       finder(around.store, around.nodes, around.jobs, catalog),

@@ -32,7 +32,7 @@ struct ImageSurroundings {
 };
 
 struct ImageBooks {
-  ImageBooks(const ImageSurroundings& around, ImageCatalog::Recognised recognised);
+  explicit ImageBooks(const ImageSurroundings& around);
   Result<void> load();
 
   ImageCatalog catalog;

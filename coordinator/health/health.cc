@@ -44,6 +44,9 @@ bool Finding::is_suspicion() const {
 
 HealthTable::HealthTable(Parts parts)
     : parts_(std::move(parts)), changed_(parts_.executor), retell_(parts_.executor) {
+  parts_.frames.take<wire::HealthReport>(
+      wire::FrameType::kHealthReport,
+      [this](const Node& node, const wire::HealthReport& report) { on_report(node, report); });
   parts_.policy.changed().subscribe([this] {
     for (const auto& [name, paused] : parts_.policy.nodes()) tell_settings(name, known_number(name));
   });
@@ -66,12 +69,6 @@ Result<void> HealthTable::load() {
   }
 }
 
-void HealthTable::attach() {
-  parts_.frames.take(
-      wire::FrameType::kHealthReport,
-      [this](const Node& node, std::span<const std::byte> body) { return on_report(node, body); });
-}
-
 // An agent that has never reported and was never paused goes by the defaults: an older one knows no such
 // message.
 void HealthTable::on_node_ready(const Node& node) {
@@ -79,25 +76,22 @@ void HealthTable::on_node_ready(const Node& node) {
   if (known != 0 || parts_.policy.was_named(node.row.name)) tell_settings(node.row.name, known);
 }
 
-Result<void> HealthTable::on_report(const Node& node, std::span<const std::byte> body) {
-  CKPT_TRY(report, wire::decode<wire::HealthReport>(body));
+void HealthTable::on_report(const Node& node, const wire::HealthReport& report) {
   const std::string name = node.row.name;
   std::uint64_t known = 0;
-  bool news = false;
-  for (wire::HealthFinding& finding : report.findings) {
+  bool has_new = false;
+  for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
-    auto kept = keep(name, std::move(finding));
+    auto kept = keep(name, finding);
     if (!kept) {
       spdlog::error("finding {} of {} was not stored: {}", number, name, kept.assume_error().to_string());
       break;
     }
     known = number;
-    news = news || kept.assume_value();
+    has_new = has_new || kept.assume_value();
   }
   if (known != 0) tell_settings(name, known);
-  if (!news) return ok();
-  changed_.notify();
-  return ok();
+  if (has_new) changed_.notify();
 }
 
 // False: it was known.

@@ -47,8 +47,6 @@ class HealthTable {
   explicit HealthTable(Parts parts);
 
   Result<void> load();
-  // Takes HealthReport from the nodes.
-  void attach();
   void on_node_ready(const Node& node);
 
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
@@ -62,7 +60,7 @@ class HealthTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
-  Result<void> on_report(const Node& node, std::span<const std::byte> body);
+  void on_report(const Node& node, const wire::HealthReport& report);
   Result<bool> keep(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;

@@ -230,7 +230,7 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
   cluster_settled_ = true;
   if (!adopted.assume_value()) return;
   cluster_ = found;
-  recognised_(node, found);
+  recognised_.notify(node, found);
 }
 
 std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "coordinator/images/image_cursor.h"
+#include "coordinator/state/listeners.h"
 #include "coordinator/state/store.h"
 
 namespace ckpt::coordinator {
@@ -34,13 +35,12 @@ struct ImageId {
 
 class ImageCatalog {
  public:
-  // Called with a node whose vault shows that this cluster had another id before its store was lost.
-  using Recognised = std::function<void(const std::string& node, const std::string& cluster)>;
-  static void not_told(const std::string& /*node*/, const std::string& /*cluster*/) {}
-  explicit ImageCatalog(Store& store, Recognised recognised = not_told)
-      : store_(store), recognised_(std::move(recognised)) {}
+  explicit ImageCatalog(Store& store) : store_(store) {}
 
   Result<void> load();
+  // A node whose vault shows that this cluster had another id before its store was lost, and that id.
+  using Recognised = Listeners<const std::string&, const std::string&>;
+  [[nodiscard]] Recognised& recognised() { return recognised_; }
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
