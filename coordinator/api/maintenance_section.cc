@@ -202,9 +202,9 @@ control::Task<MaintenanceSection::Answer> MaintenanceSection::watch(HttpRequest 
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Drain* drain = parts_.table.find(id);
-    const bool news =
+    const bool is_new =
         drain == nullptr || !drain->open() || drain->revision > static_cast<std::uint64_t>(since);
-    if (news || steady_clock::now() >= deadline) co_return show(id, 200);
+    if (is_new || steady_clock::now() >= deadline) co_return show(id, 200);
     co_await parts_.table.changed().wait_until(deadline);
   }
 }

@@ -64,9 +64,9 @@ control::Task<MigrationSection::Answer> MigrationSection::watch(HttpRequest requ
     const Migration* migration = table_.find(id);
     // A revision that the caller has, and this coordinator has not reached, is of the time before its
     // restart.
-    const bool news = migration == nullptr || !migration->open() ||
-                      migration->revision != static_cast<std::uint64_t>(since);
-    if (news || steady_clock::now() >= deadline) co_return show(id, 200);
+    const bool is_new = migration == nullptr || !migration->open() ||
+                        migration->revision != static_cast<std::uint64_t>(since);
+    if (is_new || steady_clock::now() >= deadline) co_return show(id, 200);
     co_await table_.changed().wait_until(deadline);
   }
 }

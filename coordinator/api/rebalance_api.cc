@@ -123,8 +123,8 @@ control::Task<Result<HttpResponse>> Rebalancer::watch(HttpRequest request) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout);
   while (true) {
     if (!run_) co_return no_run();
-    const bool news = run_->revision > static_cast<std::uint64_t>(since);
-    if (news || std::chrono::steady_clock::now() >= deadline) co_return to_response(200, run_json(*run_));
+    const bool is_new = run_->revision > static_cast<std::uint64_t>(since);
+    if (is_new || std::chrono::steady_clock::now() >= deadline) co_return to_response(200, run_json(*run_));
     co_await changed_.wait_until(deadline);
   }
 }

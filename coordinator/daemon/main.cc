@@ -31,7 +31,7 @@ void set_up_logging(const Config& config) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// Every call that waits for news holds a descriptor.
+// Every call that waits for a change holds a descriptor.
 void raise_descriptor_limit() {
   constexpr rlim_t kWanted = 16'384;
   rlimit limit{};

@@ -37,12 +37,12 @@ bool is_on(const Place& place, const Job& job) {
 
 Evacuations::Evacuations(Parts parts)
     : parts_(std::move(parts)), limits_(limits_of(parts_.config)), wake_(parts_.executor) {
-  const auto news = [this] {
+  const auto on_change = [this] {
     ++generation_;
     wake();
   };
-  parts_.cordons.changed().subscribe(news);
-  parts_.policy.changed().subscribe(news);
+  parts_.cordons.changed().subscribe(on_change);
+  parts_.policy.changed().subscribe(on_change);
   parts_.health.changed().subscribe([this] { wake(); });
   parts_.jobs.changed().subscribe([this] { wake(); });
   parts_.migrations.changed().subscribe([this] { wake(); });
@@ -100,7 +100,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   if (finding.reported.cordon) {
     auto set = parts_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
                                   finding.reported.reason);
-    // Not stored, so not acted on: the next news tries again.
+    // Not stored, so not acted on: the next change tries again.
     if (!set)
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()),
                            set.assume_error().to_string());

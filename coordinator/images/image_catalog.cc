@@ -256,15 +256,15 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   });
   const std::vector<Row> before(std::make_move_iterator(listed), std::make_move_iterator(vault.rows.end()));
   vault.rows.erase(listed, vault.rows.end());
-  const bool news = !vault.stored || !say_the_same(before, rows) || is_contradicted(key, before);
+  const bool differs = !vault.stored || !same_lists(before, rows) || is_contradicted(key, before);
   std::move(rows.begin(), rows.end(), std::back_inserter(vault.rows));
   put_in_order(vault.rows);
-  if (news) save(key, vault);
+  if (differs) save(key, vault);
   return damaged;
 }
 
 // But for when that was.
-bool ImageCatalog::say_the_same(Rows a, Rows b) {
+bool ImageCatalog::same_lists(Rows a, Rows b) {
   const auto reported = [](const Row& r) {
     return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
                     r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
@@ -287,7 +287,7 @@ bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
       for (const Row& row : rows_of(vault, begin->row.job))
         if (row.row.vault_job == begin->row.vault_job) its.push_back(row);
       const bool later = !its.empty() && its.front().seen_ms > begin->seen_ms;
-      if (later && !say_the_same({begin, end}, its)) return true;
+      if (later && !same_lists({begin, end}, its)) return true;
     }
     begin = end;
   }
@@ -302,13 +302,13 @@ void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport&
     return;
   }
   Vault& vault = vaults_[key];
-  bool news = false;
+  bool differs = false;
   for (Row& row : vault.rows) {
     if (row.row.vault_job != report.vault_job || row.row.version != report.version) continue;
-    news = news || row.pause_ns != report.pause_ns;
+    differs = differs || row.pause_ns != report.pause_ns;
     row.pause_ns = report.pause_ns;
   }
-  if (news) save(key, vault);
+  if (differs) save(key, vault);
 }
 
 void ImageCatalog::removed(const std::string& node, const std::string& folder, const std::string& vault_job) {
@@ -405,16 +405,16 @@ std::size_t ImageCatalog::count(const Image& image) const {
 
 void ImageCatalog::note_ends(const EndOf& end_of) {
   for (auto& [key, vault] : vaults_) {
-    bool news = false;
+    bool differs = false;
     JobId job = 0;
     std::optional<std::int64_t> ended_ms;
     for (Row& row : vault.rows) {
       if (row.row.job != job) ended_ms = end_of(job = row.row.job);
       if (!ended_ms || row.job_ended_ms == *ended_ms) continue;
       row.job_ended_ms = *ended_ms;
-      news = true;
+      differs = true;
     }
-    if (news) save(key, vault);
+    if (differs) save(key, vault);
   }
 }
 

@@ -105,7 +105,7 @@ class ImageCatalog {
   [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);
   [[nodiscard]] Row row_of(const Key& key, const wire::ImageRow& reported);
   static void put_in_order(std::vector<Row>& rows);
-  static bool say_the_same(Rows a, Rows b);
+  static bool same_lists(Rows a, Rows b);
   [[nodiscard]] bool is_contradicted(const Key& key, Rows rows) const;
   [[nodiscard]] std::optional<JobId> first_job_from(JobId job) const;
   void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/images/snapshots.h"
 
-#include "coordinator/images/news.h"
+#include "coordinator/images/wait_for_change.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -48,7 +48,7 @@ control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
     if (!passes || steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
                       "No image of job " + job->spec.name + " can be taken: " + obstacle);
-    co_await wait_for_news(parts_.jobs);
+    co_await wait_for_change(parts_.jobs);
   }
 }
 

@@ -21,12 +21,12 @@ Drains::Drains(Parts parts)
       moves_({parts_.jobs, parts_.migrations, parts_.states, parts_.planner, parts_.moves, parts_.table}),
       progress_(parts_.jobs, parts_.migrations, moves_),
       wake_(parts_.executor) {
-  const auto news = [this] {
+  const auto on_change = [this] {
     moves_.on_news();
     wake();
   };
-  parts_.jobs.changed().subscribe(news);
-  parts_.cordons.changed().subscribe(news);
+  parts_.jobs.changed().subscribe(on_change);
+  parts_.cordons.changed().subscribe(on_change);
   parts_.migrations.changed().subscribe([this] { wake(); });
 }
 

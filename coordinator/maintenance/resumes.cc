@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "coordinator/images/news.h"
+#include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -28,7 +28,7 @@ void Resumes::start() {
 control::Task<> Resumes::run() {
   while (true) {
     begin_next();
-    co_await wait_for_news(parts_.jobs);
+    co_await wait_for_change(parts_.jobs);
   }
 }
 

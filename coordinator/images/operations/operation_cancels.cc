@@ -3,7 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "coordinator/images/news.h"
+#include "coordinator/images/wait_for_change.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -66,7 +66,7 @@ control::Task<Result<void>> OperationCancels::cancel_parking(JobId id, std::stri
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Node " + job->node() + " has not given up the snapshot of " + job->spec.name);
-    co_await wait_for_news(parts_.jobs);
+    co_await wait_for_change(parts_.jobs);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "coordinator/images/news.h"
+#include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/net/control/spawn.h"
@@ -125,7 +125,7 @@ OperationView OperationRunner::view_of(const Job& job) const {
 control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   switch (step) {
     case OperationStep::kWait:
-      co_await wait_for_news(parts_.jobs);
+      co_await wait_for_change(parts_.jobs);
       co_return;
     case OperationStep::kTakeSnapshot:
       co_await take_last_snapshot(id);
@@ -152,7 +152,7 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   if (recorded) co_return;
   spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
                 recorded.assume_error().to_string());
-  co_await wait_for_news(parts_.jobs);
+  co_await wait_for_change(parts_.jobs);
 }
 
 // The steps that need no answer of a node.
@@ -189,7 +189,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   auto order = parts_.snapshots.order_of(*job, to, true);
   if (!order) {
     spdlog::error("no image of {} is ordered: {}", job_text(id), order.assume_error().to_string());
-    co_return co_await wait_for_news(parts_.jobs);
+    co_return co_await wait_for_change(parts_.jobs);
   }
   const std::string node = job->node();
   const std::string owner = vault_node(*job, to);
@@ -202,13 +202,13 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.taken) {
     // Its end is reported beside the answer, and the vault is asked for its list.
-    if (view_of(*job).instance_alive) co_await wait_for_news(parts_.jobs);
+    if (view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
     co_return;
   }
   const Error& error = outcome.taken.assume_error();
   const bool given_up = !job->operation->cancelled.empty();
   if (is_unknown(error) && !outcome.failed) {
-    if (!given_up) co_await wait_for_news(parts_.jobs);
+    if (!given_up) co_await wait_for_change(parts_.jobs);
     co_return;
   }
   // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
@@ -216,7 +216,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   if (!view_of(*job).instance_alive) co_return;
   if (auto recorded = parts_.records.abandon(id, given_up ? parts_.open.why_given_up(*job) : error);
       !recorded)
-    co_await wait_for_news(parts_.jobs);
+    co_await wait_for_change(parts_.jobs);
 }
 
 // Once its node has reported that no snapshot has the job, it runs on.
@@ -226,9 +226,9 @@ control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   const bool free = told || told.assume_error().code() == ErrorCode::kNotFound;
-  if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_news(parts_.jobs);
+  if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(parts_.jobs);
   if (auto recorded = parts_.records.abandon(id, parts_.open.why_given_up(*job)); !recorded)
-    co_await wait_for_news(parts_.jobs);
+    co_await wait_for_change(parts_.jobs);
 }
 
 control::Task<> OperationRunner::ask_vault(JobId id) {
@@ -243,7 +243,7 @@ control::Task<> OperationRunner::ask_vault(JobId id) {
     parts_.open.set_listed(id, true);
     co_return;
   }
-  co_await wait_for_news(parts_.jobs);
+  co_await wait_for_change(parts_.jobs);
 }
 
 // ---- out of an image ----
@@ -263,7 +263,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
                    told.assume_error().to_string());
   }
   const Job* job = parts_.jobs.find(id);
-  if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_news(parts_.jobs);
+  if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
 }
 
 // The image cannot be read now. An earlier order may have started the instance nevertheless: only its node
@@ -310,11 +310,11 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   if (!started && is_unknown(started.assume_error())) {
     spdlog::warn("starting {} from {}: {}", job_text(id), image_text(operation.image),
                  started.assume_error().to_string());
-    co_return co_await wait_for_news(parts_.jobs);
+    co_return co_await wait_for_change(parts_.jobs);
   }
   const Result<void> recorded =
       started ? parts_.records.runs(id) : parts_.records.not_started(id, started.assume_error());
-  if (!recorded) co_await wait_for_news(parts_.jobs);
+  if (!recorded) co_await wait_for_change(parts_.jobs);
 }
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that wait for news, many of them, beside calls that do not.
+// Calls that wait for changes, many of them, beside calls that do not.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

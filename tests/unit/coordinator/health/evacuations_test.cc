@@ -225,7 +225,7 @@ TEST_F(EvacuationsTest, ARestartNeitherRepeatsNorForgets) {
   two_nodes(1);
   const auto f = against_all(1, HealthOutcome::kRestore);
   report("node-a", {f});
-  wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next news
+  wait_for_evacuation("job-a", "queued");  // not restored, and tried again at the next change
   restart();
   report("node-a", {f});
   // It waits for an inventory. One that comes while an attempt is under way does not count, so they are sent
