@@ -47,7 +47,7 @@ class MigrationTable : public MigrationQueries {
 
   [[nodiscard]] Migration* find(MigrationId id);
   [[nodiscard]] const Migration* find(MigrationId id) const;
-  // The id that a user means who leaves its tag out.
+  // The id that `given` means; its tag may be left out.
   [[nodiscard]] std::optional<MigrationId> find_meant(MigrationId given) const;
   // It is in the table, or was.
   [[nodiscard]] bool knows(MigrationId id) const { return migrations_.contains(id) || was_removed(id); }

@@ -37,7 +37,7 @@ StoreSync::~StoreSync() {
   disk_.join();
   if (auto synced = log_->sync(); !synced)
     spdlog::error("the last sync of the store: {}", synced.assume_error().to_string());
-  // Whoever closes the file last copies the log into it, and must sync then.
+  // The connection that closes the file last copies the log into it, and must sync then.
   if (auto given_back = store_.database().execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1000;");
       !given_back)
     spdlog::error("the store does not sync any more: {}", given_back.assume_error().to_string());
