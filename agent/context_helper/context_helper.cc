@@ -89,13 +89,13 @@ Result<void> ContextHelper::launch() {
   link_closed_ = false;
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
-  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), sizeof(context::Answer)));
+  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), context::kMaxAnswerBytes));
   link_ = link;
   PacketLink::Handlers handlers;
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone says little: the exit that follows says why, unless its last packet has. A helper
+  // An end of file alone gives no reason: the exit that follows does, unless the last packet has. A helper
   // that talks nonsense is ended.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
@@ -110,7 +110,7 @@ Result<void> ContextHelper::launch() {
   return ok();
 }
 
-// The exit may be seen before what was said ahead of it.
+// The exit may be seen before the packets that were sent ahead of it.
 void ContextHelper::on_half_gone() {
   if (ended_ && link_closed_) on_gone(Error(*ended_), true);
 }
@@ -118,26 +118,26 @@ void ContextHelper::on_half_gone() {
 void ContextHelper::on_packet(const Packet& packet) {
   const auto answer = context::parse_answer(packet.bytes);
   if (!answer) return on_gone(answer.assume_error(), true);
-  const context::Answer& said = answer.assume_value();
-  if (said.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(said);
-  if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != said.id ||
-      queue_.front()->order.kind != said.kind) {
+  const context::Answer& message = answer.assume_value();
+  if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
+  if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
+      queue_.front()->order.kind != message.kind) {
     return on_gone(Error(ErrorCode::kProtocol, "The context helper answered what nobody had asked"), true);
   }
   auto pending = queue_.front();
   queue_.pop_front();
-  pending->outcome.emplace(said);
+  pending->outcome.emplace(message);
   pending->changed.notify();
   send_next();
 }
 
 void ContextHelper::on_ready(const context::Answer& answer) {
-  // It says why and ends; asking it again later may go better, but not by itself.
+  // It sends the reason and ends. A later call may succeed, but no restart is tried without one.
   if (answer.code != 0) return on_gone(context::error_of(answer), false);
   facts_.driver_version = answer.value;
   facts_.devices = answer.device_count;
-  facts_.gpu = context::text_of(answer);
-  facts_.can_checkpoint = answer.can_checkpoint != 0;
+  facts_.gpu = answer.text;
+  facts_.can_checkpoint = answer.can_checkpoint;
   facts_.can_change_gpu = facts_.can_checkpoint && answer.value >= kChangesGpu;
   spdlog::info("context helper serves: pid {} driver_version {} devices {} can_checkpoint {}",
                process_->pid(), facts_.driver_version, facts_.devices, facts_.can_checkpoint);
@@ -213,7 +213,7 @@ void ContextHelper::send_next() {
   Pending& next = *queue_.front();
   next.sent = true;
   Packet packet;
-  packet.bytes = context::to_bytes(next.order);
+  packet.bytes = wire::encode(next.order);
   link_->send(std::move(packet));
   next.changed.notify();
 }
@@ -281,12 +281,11 @@ Task<Result<void>> ContextHelper::restore(pid_t pid, std::vector<context::GpuPai
   context::Order order;
   order.kind = context::Kind::kRestore;
   order.pid = pid;
-  if (pairs.size() > order.pairs.size())
+  if (pairs.size() > context::kMaxPairs)
     co_return Error(
         ErrorCode::kInvalidArgument,
-        "A process on more than " + std::to_string(order.pairs.size()) + " GPUs cannot be restored");
-  order.pair_count = static_cast<std::uint32_t>(pairs.size());
-  std::copy(pairs.begin(), pairs.end(), order.pairs.begin());
+        "A process on more than " + std::to_string(context::kMaxPairs) + " GPUs cannot be restored");
+  order.pairs = std::move(pairs);
   CKPT_CO_TRYV(co_await perform(order, timeout));
   co_return ok();
 }

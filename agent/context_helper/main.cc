@@ -26,18 +26,19 @@ namespace {
 constexpr std::uint32_t kMaxLockMs = 5000;
 
 bool send_answer(int socket, const context::Answer& answer) {
+  const std::vector<std::byte> packet = wire::encode(answer);
   ssize_t sent;
   do {
-    sent = ::send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
+    sent = ::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof answer);
+  return sent == static_cast<ssize_t>(packet.size());
 }
 
-// 0 bytes: the agent is gone. One byte more than an order has room for, so that a longer packet is seen.
-Result<std::size_t> receive(int socket, std::span<std::byte> room) {
+// 0 bytes: the agent is gone.
+Result<std::size_t> receive(int socket, std::span<std::byte> buffer) {
   ssize_t got;
   do {
-    got = ::recv(socket, room.data(), room.size(), 0);
+    got = ::recv(socket, buffer.data(), buffer.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got < 0) return Error::from_errno("Receiving an order");
   return static_cast<std::size_t>(got);
@@ -57,11 +58,11 @@ Result<void> serve(int socket) {
   const context::Answer ready = start_driver(api);
   if (!send_answer(socket, ready)) return Error(ErrorCode::kUnavailable, "The agent is gone");
   if (api == nullptr) return context::error_of(ready);
-  std::vector<std::byte> room(sizeof(context::Order) + 1);
+  std::vector<std::byte> buffer(context::kMaxOrderBytes + 1);  // a longer packet is seen, and refused
   for (;;) {
-    CKPT_TRY(got, receive(socket, room));
+    CKPT_TRY(got, receive(socket, buffer));
     if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
-    CKPT_TRY(order, context::parse_order(std::span(room).first(got)));
+    CKPT_TRY(order, context::parse_order(std::span(buffer).first(got)));
     set_fault_role(std::string("context.") + context::name_of(order.kind));
     fault_point(FaultPoint::kContextOrdered);
     const context::Answer answer = perform(*api, order);

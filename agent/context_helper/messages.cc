@@ -1,29 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/context_helper/messages.h"
 
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
-
 namespace ckpt::agent::context {
-namespace {
-
-static_assert(std::has_unique_object_representations_v<Order>, "no padding: it would carry our memory");
-static_assert(std::has_unique_object_representations_v<Answer>, "no padding: it would carry our memory");
-
-template <class Value>
-Result<Value> read_value(std::span<const std::byte> bytes) {
-  Value value;
-  if (bytes.size() != sizeof value)
-    return Error(ErrorCode::kProtocol, "A packet of the context helper has " + std::to_string(bytes.size()) +
-                                           " bytes instead of " + std::to_string(sizeof value));
-  std::memcpy(&value, bytes.data(), sizeof value);
-  if (value.magic != kMagic || value.version != kVersion)
-    return Error(ErrorCode::kProtocol, "A packet of the context helper is of another version");
-  return value;
-}
-
-}  // namespace
 
 const char* name_of(Kind kind) noexcept {
   switch (kind) {
@@ -60,21 +38,22 @@ const char* name_of(ProcessState state) noexcept {
 }
 
 Result<Order> parse_order(std::span<const std::byte> bytes) {
-  CKPT_TRY(order, read_value<Order>(bytes));
-  if (order.kind <= Kind::kReady || order.kind > Kind::kRestoreThread)
-    return Error(ErrorCode::kProtocol, "An order of no known kind");
-  if (order.pair_count > kMaxPairs || order.pid <= 0)
+  if (bytes.size() > kMaxOrderBytes) return Error(ErrorCode::kProtocol, "An order that is too long");
+  CKPT_TRY(order, wire::decode<Order>(bytes));
+  if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "An order of no known kind");
+  if (order.pairs.size() > kMaxPairs || order.pid <= 0)
     return Error(ErrorCode::kProtocol, "An order with too many GPUs or no process");
   return order;
 }
 
 Result<Answer> parse_answer(std::span<const std::byte> bytes) {
-  CKPT_TRY(answer, read_value<Answer>(bytes));
-  const bool known_kind = answer.kind >= Kind::kReady && answer.kind <= Kind::kRestoreThread;
+  if (bytes.size() > kMaxAnswerBytes)
+    return Error(ErrorCode::kProtocol, "An answer of the context helper is too long");
+  CKPT_TRY(answer, wire::decode<Answer>(bytes));
   const bool known_code = answer.code >= 0 && answer.code <= static_cast<int>(ErrorCode::kInternal);
   const bool known_state = answer.kind != Kind::kState || answer.code != 0 ||
                            (answer.value >= 0 && answer.value <= static_cast<int>(ProcessState::kFailed));
-  if (!known_kind || !known_code || !known_state || answer.text_bytes > kMaxText)
+  if (!known_code || !known_state || answer.text.size() > kMaxText)
     return Error(ErrorCode::kProtocol, "An answer of the context helper is out of range");
   return answer;
 }
@@ -86,16 +65,11 @@ void set_error(Answer& answer, const Error& error) {
 }
 
 void set_text(Answer& answer, std::string_view text) {
-  answer.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kMaxText));
-  text.copy(answer.text.data(), answer.text_bytes);
-}
-
-std::string text_of(const Answer& answer) {
-  return std::string(answer.text.data(), answer.text_bytes);
+  answer.text = text.substr(0, kMaxText);
 }
 
 Error error_of(const Answer& answer) {
-  return Error(static_cast<ErrorCode>(answer.code), text_of(answer));
+  return Error(static_cast<ErrorCode>(answer.code), answer.text);
 }
 
 }  // namespace ckpt::agent::context

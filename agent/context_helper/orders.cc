@@ -13,14 +13,14 @@ namespace ckpt::context_helper {
 namespace {
 
 CUresult restore(const DriverApi& api, const context::Order& order) {
-  std::vector<CUcheckpointGpuPair> pairs(order.pair_count);
+  std::vector<CUcheckpointGpuPair> pairs(order.pairs.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     std::memcpy(pairs[i].oldUuid.bytes, order.pairs[i].from.data(), sizeof pairs[i].oldUuid.bytes);
     std::memcpy(pairs[i].newUuid.bytes, order.pairs[i].to.data(), sizeof pairs[i].newUuid.bytes);
   }
   CUcheckpointRestoreArgs arguments{};
   arguments.gpuPairs = pairs.data();
-  arguments.gpuPairsCount = order.pair_count;
+  arguments.gpuPairsCount = static_cast<unsigned>(pairs.size());
   // Null where nothing changes: drivers older than 580 refuse what they do not know.
   return api.cuCheckpointProcessRestore(order.pid, pairs.empty() ? nullptr : &arguments);
 }
@@ -61,7 +61,7 @@ std::string first_device_name(const DriverApi& api, int devices) {
   return named ? name.data() : "";
 }
 
-// What these results mean for these functions (cuda.h), where the general mapping says something else.
+// The meaning of these results for these functions (cuda.h), where it differs from the general mapping.
 ErrorCode code_of(const context::Order& order, CUresult result, const Error& error) {
   if (result == CUDA_ERROR_NOT_READY) return ErrorCode::kTimedOut;
   if (result == CUDA_ERROR_ILLEGAL_STATE) return ErrorCode::kRefused;
@@ -106,7 +106,7 @@ context::Answer start_driver(const DriverApi*& api) {
     return answer;
   }
   answer.device_count = static_cast<std::uint32_t>(std::max(devices, 0));
-  answer.can_checkpoint = can_checkpoint(driver) ? 1 : 0;
+  answer.can_checkpoint = can_checkpoint(driver);
   context::set_text(answer, first_device_name(driver, devices));
   api = &driver;
   return answer;

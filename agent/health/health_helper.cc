@@ -58,7 +58,7 @@ Result<void> HealthHelper::launch() {
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
-  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), sizeof(nvml_watch::Report)));
+  CKPT_TRY(link, PacketLink::create(executor_, std::move(mine), nvml_watch::kMaxReportBytes));
   link_ = link;
   PacketLink::Handlers handlers;
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
@@ -81,8 +81,8 @@ void HealthHelper::on_packet(const Packet& packet) {
   if (!report) return on_gone(report.assume_error());
   const nvml_watch::Report& said = report.assume_value();
   if (said.kind == nvml_watch::Kind::kFailed) {
-    const std::string failure = nvml_watch::text_of(said);
-    if (std::exchange(last_failure_, failure) != failure) spdlog::info("no GPU events: reason {}", failure);
+    if (std::exchange(last_failure_, said.text) != said.text)
+      spdlog::info("no GPU events: reason {}", said.text);
     return;  // it ends now
   }
   if (said.kind == nvml_watch::Kind::kHeartbeat || said.kind == nvml_watch::Kind::kReady) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-health --nvml LIBRARY [--poll-ms N]: tells its agent what NVML says of the GPUs (messages.h). A
-// call into the driver may never return, so the agent takes missing heartbeats for an answer and this process
-// may be abandoned. Started by the agent with its end of a socketpair as descriptor 3; ends with it. Logs to
-// stderr.
+// gpumigrate-health --nvml LIBRARY [--poll-ms N]: reports NVML's events and states to its agent (messages.h).
+// A call into the driver may never return. So the agent judges by missing heartbeats, and this process may be
+// abandoned. The agent starts it with its end of a socketpair as descriptor 3; it ends with that socket. Logs
+// to stderr.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,6 +31,16 @@ struct Settings {
   std::uint32_t poll_ms = 1000;
 };
 
+// False: the agent is gone.
+bool send_report(int socket, const Report& report) {
+  const std::vector<std::byte> packet = wire::encode(report);
+  ssize_t sent;
+  do {
+    sent = ::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(packet.size());
+}
+
 class Watcher {
  public:
   Watcher(int socket, Settings settings, std::unique_ptr<NvmlWatch> watch)
@@ -39,15 +49,15 @@ class Watcher {
         watch_(std::move(watch)),
         last_(watch_->gpus().size()) {}
 
-  // Until the agent is gone. Events are registered before states are read: what happens between is in one of
-  // them.
+  // Until the agent is gone. Events are registered before states are read, so that a change between the two
+  // is in one of them.
   void run() {
-    for (const Report& gpu : watch_->gpus()) say(gpu);
+    for (const Report& gpu : watch_->gpus()) send(gpu);
     register_events();
     read_states();
     Report ready;
     ready.kind = Kind::kReady;
-    say(ready);
+    send(ready);
     while (!gone_) step();
   }
 
@@ -60,14 +70,14 @@ class Watcher {
   void step() {
     Report report;
     if (!watch_->has_events()) {
-      // What answers here is that states can be read.
+      // Without events the driver counts as answering if its states can be read.
       pause(static_cast<int>(settings_.poll_ms));
       read_states();
       return heartbeat();
     }
     switch (watch_->wait(settings_.poll_ms, &report)) {
       case NvmlWatch::Woken::kEvent:
-        if (report.kind == Kind::kXid) say(report);
+        if (report.kind == Kind::kXid) send(report);
         read_states();
         return heartbeat();
       case NvmlWatch::Woken::kTimeout:
@@ -85,25 +95,21 @@ class Watcher {
       const Report state = watch_->state(static_cast<std::uint32_t>(i));
       const bool same = last_[i] && last_[i]->flags == state.flags && last_[i]->recovery == state.recovery &&
                         last_[i]->counters == state.counters;
-      if (!same) say(state);
+      if (!same) send(state);
       last_[i] = state;
     }
   }
 
   void heartbeat() {
-    say(Report{});
+    send(Report());
     pause(0);
   }
 
-  void say(const Report& report) {
-    ssize_t sent;
-    do {
-      sent = ::send(socket_, &report, sizeof report, MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    if (sent != static_cast<ssize_t>(sizeof report)) gone_ = true;
+  void send(const Report& report) {
+    if (!send_report(socket_, report)) gone_ = true;
   }
 
-  // Also looks whether the agent is still there.
+  // Also notices that the agent is gone.
   void pause(int milliseconds) {
     pollfd item{socket_, POLLIN, 0};
     if (::poll(&item, 1, milliseconds) > 0) gone_ = true;
@@ -141,7 +147,7 @@ int run(int socket, Settings settings) {
     Report failed;
     failed.kind = Kind::kFailed;
     messages::set_text(failed, watch.assume_error().to_string());
-    ::send(socket, &failed, sizeof failed, MSG_NOSIGNAL);
+    (void)send_report(socket, failed);
     return 1;
   }
   spdlog::info("watching: gpus {}", watch.assume_value()->gpus().size());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-health -> agent: one fixed-size value per packet of an inherited AF_UNIX SOCK_SEQPACKET
-// socketpair (descriptor 3 in the helper). First a kGpu for each GPU, then, once events are registered, a
-// kState for each, then kReady. From then on events as they come, states as they change, and a heartbeat
-// whenever the driver has answered. Nothing goes the other way: a helper ends with its socket. Threads:
-// values and pure functions. Errors: kProtocol.
+// Reports of gpumigrate-health to its agent. Each is one packet of an inherited AF_UNIX SOCK_SEQPACKET
+// socketpair (descriptor 3 in the helper), encoded as libckpt/protocol/wire/codec.h describes. First comes a
+// kGpu for each GPU, then, once events are registered, a kState for each, then kReady. From then on the
+// helper sends events as they come and states as they change. It sends a heartbeat whenever the driver has
+// answered. The agent sends nothing: a helper ends with its socket.
+// Threads: values and pure functions. Errors: kProtocol, kNotSupported for another version.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,17 +14,20 @@
 #include <string_view>
 
 #include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::agent::nvml_watch {
 
 inline constexpr int kSocketFd = 3;
-inline constexpr std::uint32_t kMagic = 0x544c4847;  // "GHLT"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::size_t kMaxReportBytes = 1024;  // no encoded report is longer
 inline constexpr std::size_t kMaxText = 256;
 inline constexpr std::uint32_t kMaxGpus = 64;
 inline constexpr std::uint32_t kMaxXid = 99999;
 
 enum class Kind : std::uint32_t { kGpu = 1, kState, kReady, kXid, kHeartbeat, kFailed };
+[[nodiscard]] constexpr bool is_known(Kind kind) {
+  return kind >= Kind::kGpu && kind <= Kind::kFailed;
+}
 
 // Of kState.
 enum Flag : std::uint32_t {
@@ -37,8 +40,9 @@ enum Flag : std::uint32_t {
   kRowsKnown = 64,
 };
 
-// Errors of memory, and rows of it that were remapped, as far as the flags say that they are known.
+// Memory errors and remapped rows. The flags tell which of them are known.
 struct Counters {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint64_t volatile_corrected = 0;  // since the driver was loaded
   std::uint64_t volatile_uncorrected = 0;
   std::uint64_t aggregate_corrected = 0;  // of the GPU's life
@@ -46,25 +50,33 @@ struct Counters {
   std::uint64_t rows_corrected = 0;
   std::uint64_t rows_uncorrected = 0;
   bool operator==(const Counters&) const = default;
+  template <class A>
+  void fields(A& a) {
+    a(volatile_corrected, volatile_uncorrected, aggregate_corrected, aggregate_uncorrected, rows_corrected,
+      rows_uncorrected);
+  }
 };
 
 struct Report {
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kVersion;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  Report() = default;
   Kind kind = Kind::kHeartbeat;
   std::uint32_t gpu = 0;  // as NVML counts
   std::uint32_t xid = 0;
   std::uint32_t recovery = 0;  // field 230
   std::uint32_t flags = 0;
-  std::uint32_t text_bytes = 0;
-  Counters counters;                  // of kState
-  std::array<char, kMaxText> text{};  // kGpu: "UUID BUS-ID NAME"; kFailed: why. Without an end mark
+  Counters counters;  // of kState
+  std::string text;   // kGpu: "UUID BUS-ID NAME"; kFailed: the reason; at most kMaxText
+  template <class A>
+  void fields(A& a) {
+    a(kind, gpu, xid, recovery, flags, counters, text);
+  }
 };
 
+// A packet as a report; an error if it is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Report> parse_report(std::span<const std::byte> bytes);
-// Cut to what fits.
+// Cuts the text to kMaxText.
 void set_text(Report& report, std::string_view text);
-[[nodiscard]] std::string text_of(const Report& report);
 
 struct GpuName {
   GpuName() = default;

@@ -97,14 +97,14 @@ void add_context_packets(Corpus& corpus) {
   order.id = 1;
   for (std::uint32_t kind = 1; kind <= static_cast<std::uint32_t>(Kind::kRestoreThread); ++kind) {
     order.kind = static_cast<Kind>(kind);
-    order.pair_count = order.kind == Kind::kRestore ? 1 : 0;
-    corpus.add_numbered("context_packets", std::string(1, '\0') + raw(order));
+    order.pairs.resize(order.kind == Kind::kRestore ? 1 : 0);
+    corpus.add_numbered("context_packets", std::string(1, '\0') + bytes_text(wire::encode(order)));
     Answer answer;
     answer.kind = order.kind;
     answer.id = 1;
-    corpus.add_numbered("context_packets", std::string(1, '\1') + raw(answer));
+    corpus.add_numbered("context_packets", std::string(1, '\1') + bytes_text(wire::encode(answer)));
     set_error(answer, Error(ErrorCode::kTimedOut, "The driver does not answer"));
-    corpus.add_numbered("context_packets", std::string(1, '\1') + raw(answer));
+    corpus.add_numbered("context_packets", std::string(1, '\1') + bytes_text(wire::encode(answer)));
   }
 }
 
@@ -127,7 +127,7 @@ void add_health_reports(Corpus& corpus) {
   Report report;
   const auto add = [&](Kind kind) {
     report.kind = kind;
-    corpus.add_numbered("health_reports", std::string(1, '\0') + raw(report));
+    corpus.add_numbered("health_reports", std::string(1, '\0') + bytes_text(wire::encode(report)));
   };
   set_text(report, "GPU-00112233-4455-6677-8899-aabbccddeeff 00000000:3B:00.0 NVIDIA H100 80GB HBM3");
   add(Kind::kGpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets between the agent and the process that loads the driver: {whose u8, bytes}. What passes means
-// exactly these bytes, and all that its user looks at is in range.
+// Packets between the agent and the process that loads the driver: {whose u8, bytes}. An accepted packet has
+// all values in range and is the same message when it is encoded again.
 #include "agent/context_helper/messages.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -10,23 +10,26 @@ namespace {
 using namespace agent::context;
 
 template <class Value>
-void check_bytes(const Value& value, std::span<const std::byte> bytes) {
-  const auto again = to_bytes(value);
-  FUZZ_CHECK(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
+void check_encoding(const Value& value, std::span<const std::byte> bytes,
+                    Result<Value> (*parse)(std::span<const std::byte>)) {
+  const auto once = wire::encode(value);
+  FUZZ_CHECK(once.size() <= bytes.size());
+  const auto again = parse(once);
+  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
 }
 
 void check_order(std::span<const std::byte> bytes) {
   const auto order = parse_order(bytes);
   if (!order) return;
-  check_bytes(order.assume_value(), bytes);
-  FUZZ_CHECK(order.assume_value().pid > 0 && order.assume_value().pair_count <= kMaxPairs);
+  check_encoding(order.assume_value(), bytes, parse_order);
+  FUZZ_CHECK(order.assume_value().pid > 0 && order.assume_value().pairs.size() <= kMaxPairs);
   FUZZ_CHECK(std::string_view(name_of(order.assume_value().kind)) != "unknown");
 }
 
 void check_answer(std::span<const std::byte> bytes) {
   const auto answer = parse_answer(bytes);
   if (!answer) return;
-  check_bytes(answer.assume_value(), bytes);
+  check_encoding(answer.assume_value(), bytes, parse_answer);
   const Answer& a = answer.assume_value();
   FUZZ_CHECK(std::string_view(name_of(a.kind)) != "unknown");
   if (a.kind == Kind::kState && a.code == 0)
@@ -36,7 +39,7 @@ void check_answer(std::span<const std::byte> bytes) {
   FUZZ_CHECK(static_cast<int>(error.code()) == a.code);
   Answer again;
   set_error(again, error);
-  FUZZ_CHECK(again.code == a.code && again.text_bytes <= kMaxText);
+  FUZZ_CHECK(again.code == a.code && again.text.size() <= kMaxText);
 }
 
 }  // namespace

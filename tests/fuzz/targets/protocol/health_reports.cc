@@ -18,10 +18,12 @@ void check_report(Bytes packet) {
   if (!parsed) return;
   const Report& report = parsed.assume_value();
   FUZZ_CHECK(report.gpu < kMaxGpus);
-  const std::string text = text_of(report);
-  FUZZ_CHECK(text.size() == report.text_bytes);
+  const auto once = wire::encode(report);
+  FUZZ_CHECK(once.size() <= packet.size() && report.text.size() <= kMaxText);
+  const auto reread = parse_report(once);
+  FUZZ_CHECK(reread.has_value() && wire::encode(reread.assume_value()) == once);
   const GpuName name = gpu_name(report);
-  FUZZ_CHECK(name.uuid.size() + name.bus_id.size() + name.model.size() <= text.size());
+  FUZZ_CHECK(name.uuid.size() + name.bus_id.size() + name.model.size() <= report.text.size());
   const auto identity = agent::gpu_identity(name.uuid, name.bus_id);
   if (!identity) return;
   const auto again = agent::parse_gpu_uuid(agent::to_text(identity.assume_value().uuid));

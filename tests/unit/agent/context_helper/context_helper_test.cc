@@ -170,29 +170,47 @@ TEST_F(ContextHelperTest, RealHelperReportsAMissingDriver) {
   EXPECT_EQ(facts.assume_error().code(), ErrorCode::kNotSupported);
 }
 
-TEST(ContextMessages, OnlyWholeOrdersOfThisVersionAreRead) {
+TEST(ContextMessages, ValuesOutOfRangeAreRefused) {
+  const auto refused = [](void (*change)(context::Order&)) {
+    context::Order order;
+    order.pid = 5;
+    order.kind = context::Kind::kLock;
+    change(order);
+    return !context::parse_order(wire::encode(order)).has_value();
+  };
+  EXPECT_FALSE(refused([](context::Order&) {}));
+  EXPECT_TRUE(refused([](context::Order& o) { o.kind = context::Kind::kReady; }));
+  EXPECT_TRUE(refused([](context::Order& o) { o.kind = static_cast<context::Kind>(99); }));
+  EXPECT_TRUE(refused([](context::Order& o) { o.pairs.resize(context::kMaxPairs + 1); }));
+  EXPECT_TRUE(refused([](context::Order& o) { o.pid = 0; }));
+}
+
+TEST(ContextMessages, TruncatedAndOverlongPacketsAreRefused) {
   context::Order order;
   order.pid = 5;
-  order.kind = context::Kind::kLock;
-  EXPECT_TRUE(context::parse_order(context::to_bytes(order)).has_value());
-  auto bytes = context::to_bytes(order);
-  bytes.pop_back();
+  order.pairs.resize(1);
+  auto bytes = wire::encode(order);
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(context::parse_order(std::span(bytes).first(size)).has_value()) << size;
+  bytes.push_back(std::byte{0});
   EXPECT_FALSE(context::parse_order(bytes).has_value());
-  const auto refused = [](context::Order changed) {
-    return !context::parse_order(context::to_bytes(changed)).has_value();
-  };
-  context::Order bad = order;
-  bad.version += 1;
-  EXPECT_TRUE(refused(bad));
-  bad = order;
-  bad.kind = static_cast<context::Kind>(99);
-  EXPECT_TRUE(refused(bad));
-  bad = order;
-  bad.pair_count = context::kMaxPairs + 1;
-  EXPECT_TRUE(refused(bad));
-  bad = order;
-  bad.pid = 0;
-  EXPECT_TRUE(refused(bad));
+}
+
+TEST(ContextMessages, TheLongestMessagesFitIntoAPacket) {
+  context::Order order;
+  order.pid = 5;
+  order.pairs.resize(context::kMaxPairs);
+  order.pairs.back().to.back() = 7;
+  const auto order_bytes = wire::encode(order);
+  EXPECT_LE(order_bytes.size(), context::kMaxOrderBytes);
+  const auto read = context::parse_order(order_bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read.assume_value().pairs.back().to.back(), 7);
+  context::Answer answer;
+  context::set_text(answer, std::string(2 * context::kMaxText, 'x'));
+  const auto answer_bytes = wire::encode(answer);
+  EXPECT_LE(answer_bytes.size(), context::kMaxAnswerBytes);
+  EXPECT_TRUE(context::parse_answer(answer_bytes).has_value());
 }
 
 }  // namespace

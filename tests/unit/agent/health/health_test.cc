@@ -224,8 +224,9 @@ TEST_F(WatchdogTest, AHelperThatEndsIsStartedAgainAndIsNotSilence) {
 TEST_F(WatchdogTest, DelayedWatchdogReadsReportsBeforeItJudges) {
   nvml_watch::Report ready;
   ready.kind = nvml_watch::Kind::kReady;
+  const auto packet = wire::encode(ready);
   std::ofstream(folder_.path() + "/ready", std::ios::binary)
-      .write(reinterpret_cast<const char*>(&ready), sizeof ready);
+      .write(reinterpret_cast<const char*>(packet.data()), static_cast<std::streamsize>(packet.size()));
   hold_up_during("cat " + folder_.path() + "/ready >&3;");
   run_until(io_, [&] { return reports_ > 0 || silent_ > 0; });
   io_.poll();
