@@ -53,7 +53,8 @@ add_library(cuda_headers INTERFACE)
 target_include_directories(cuda_headers SYSTEM INTERFACE ${CUDA_HOME}/include)
 
 find_package(Threads REQUIRED)
-find_package(Boost 1.81 REQUIRED)
+set(Boost_USE_STATIC_LIBS ON)  # of Boost.URL; everything else of Boost is headers
+find_package(Boost 1.81 REQUIRED COMPONENTS url)
 if(GPUMIGRATE_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks for: "/a%20b/c?x=1&y" as path and query. Threads: values and a pure function. Errors:
-// nothing, for what does not begin with a slash or has a malformed escape.
+// The target of an HTTP request in origin form (RFC 9112): "/a%20b/c?x=1&y" as path and query. A plus is a
+// plus. Threads: values and a pure function. Errors: nullopt, for a target that is not in origin form, has a
+// malformed escape, or is longer than kMaxHttpTargetBytes.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,11 +13,13 @@
 
 namespace ckpt::control {
 
+inline constexpr std::size_t kMaxHttpTargetBytes = 16 << 10;
+
 struct HttpTarget {
   HttpTarget() = default;
   std::vector<std::string> path;             // decoded segments
   std::map<std::string, std::string> query;  // decoded; of a key that comes twice the last
 };
-std::optional<HttpTarget> parse_http_target(std::string_view text);
+[[nodiscard]] std::optional<HttpTarget> parse_http_target(std::string_view text);
 
 }  // namespace ckpt::control
