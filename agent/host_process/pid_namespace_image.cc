@@ -3,10 +3,10 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
+#include "criu_images.pb.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -17,71 +17,19 @@ constexpr std::uint32_t kInventoryMagic = 0x58313116;  // stands alone
 constexpr std::uint32_t kTreeMagic = 0x50273030;
 constexpr std::uint32_t kPidNamespaceMagic = 0x61157326;
 constexpr std::size_t kMaxImageBytes = 4u << 20;
-// Numbers of fields in the records.
-constexpr std::uint32_t kTreeGroup = 3, kTreeSession = 4, kTreePid = 1;
-constexpr std::uint32_t kInventoryRootIds = 3;
-constexpr std::uint32_t kIdsPidNamespace = 5;
 // No namespace of an image has this id: CRIU counts them from 1.
-constexpr std::uint64_t kNowhere = 0x7fffffff;
+constexpr std::uint32_t kNowhere = 0x7fffffff;
 
 Error strange(const std::string& what) {
   return {ErrorCode::kCorrupt, "CRIU's image is not understood: " + what};
 }
 
-struct Field {
-  std::uint32_t number = 0;
-  std::uint32_t wire = 0;  // 0 a number, 2 bytes
-  std::uint64_t value = 0;
-  std::string bytes;
-};
-
-bool take_number(const std::string& from, std::size_t& at, std::uint64_t& value) {
-  value = 0;
-  for (unsigned shift = 0; shift < 64 && at < from.size(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(from[at++]);
-    value |= std::uint64_t{byte & 0x7fu} << shift;
-    if ((byte & 0x80u) == 0) return true;
-  }
-  return false;
-}
-
-void put_number(std::string& to, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<char>((value & 0x7f) | 0x80));
-  to.push_back(static_cast<char>(value));
-}
-
-Result<std::vector<Field>> parse_record(const std::string& record) {
-  std::vector<Field> fields;
-  for (std::size_t at = 0; at < record.size();) {
-    std::uint64_t key = 0, value = 0;
-    if (!take_number(record, at, key) || !take_number(record, at, value)) return strange("a cut record");
-    Field field{static_cast<std::uint32_t>(key >> 3), static_cast<std::uint32_t>(key & 7), value, {}};
-    if (field.wire != 0 && field.wire != 2) return strange("a field of another kind");
-    if (field.wire == 2) {
-      if (value > record.size() - at) return strange("a cut field");
-      field.bytes = record.substr(at, value);
-      at += value;
-    }
-    fields.push_back(std::move(field));
-  }
-  return fields;
-}
-
-std::string to_record(const std::vector<Field>& fields) {
-  std::string record;
-  for (const Field& field : fields) {
-    put_number(record, std::uint64_t{field.number} << 3 | field.wire);
-    put_number(record, field.wire == 2 ? field.bytes.size() : field.value);
-    record += field.bytes;
-  }
-  return record;
-}
-
-Field* find(std::vector<Field>& fields, std::uint32_t number, std::uint32_t wire) {
-  const auto at = std::find_if(fields.begin(), fields.end(), [&](const Field& field) {
-    return field.number == number && field.wire == wire;
-  });
-  return at == fields.end() ? nullptr : &*at;
+template <class Entry>
+Result<Entry> parse_record(const std::string& record, const char* image) {
+  Entry entry;
+  if (!entry.ParsePartialFromString(record)) return strange(std::string(image) + " has a malformed record");
+  if (!entry.IsInitialized()) return strange(std::string(image) + " lacks a field");
+  return entry;
 }
 
 std::uint32_t word_at(const std::string& bytes, std::size_t at) {
@@ -114,10 +62,12 @@ void put_record(std::string& image, const std::string& record) {
 }
 
 std::string namespace_image() {
+  criu::pidns_entry entry;
+  entry.set_ext_key(kPidNamespaceLabel);
   std::string image;
   put_word(image, kImageMagic);
   put_word(image, kPidNamespaceMagic);
-  put_record(image, to_record({Field{1, 2, 0, kPidNamespaceLabel}}));
+  put_record(image, entry.SerializeAsString());
   return image;
 }
 
@@ -148,20 +98,13 @@ Result<std::string> with_own_session(const std::string& pstree) {
     return strange("pstree.img is of another kind");
   CKPT_TRY(records, records_of(pstree, 8));
   std::string changed = pstree.substr(0, 8);
-  std::optional<std::uint64_t> root, session, group;
+  std::optional<criu::pstree_entry> root;
   for (const std::string& record : records) {
-    CKPT_TRY(fields, parse_record(record));
-    Field* own = find(fields, kTreePid, 0);
-    Field* its_session = find(fields, kTreeSession, 0);
-    Field* its_group = find(fields, kTreeGroup, 0);
-    if (own == nullptr || its_session == nullptr || its_group == nullptr)
-      return strange("pstree.img lacks a field");
-    if (!root) root = own->value;
-    if (!session) session = its_session->value;
-    if (!group) group = its_group->value;
-    if (its_session->value == *session) its_session->value = *root;
-    if (its_group->value == *session || its_group->value == *group) its_group->value = *root;
-    put_record(changed, to_record(fields));
+    CKPT_TRY(process, parse_record<criu::pstree_entry>(record, "pstree.img"));
+    if (!root) root = process;
+    if (process.pgid() == root->sid() || process.pgid() == root->pgid()) process.set_pgid(root->pid());
+    if (process.sid() == root->sid()) process.set_sid(root->pid());
+    put_record(changed, process.SerializeAsString());
   }
   return changed;
 }
@@ -169,19 +112,14 @@ Result<std::string> with_own_session(const std::string& pstree) {
 Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
   if (word_at(inventory, 0) != kInventoryMagic) return strange("inventory.img is of another kind");
   CKPT_TRY(records, records_of(inventory, 4));
-  CKPT_TRY(fields, parse_record(records.front()));
-  Field* ids = find(fields, kInventoryRootIds, 2);
-  if (ids == nullptr) return strange("inventory.img names no namespaces");
-  CKPT_TRY(id_fields, parse_record(ids->bytes));
-  Field* id = find(id_fields, kIdsPidNamespace, 0);
-  if (id == nullptr || id->value == 0 || id->value >= kNowhere)
-    return strange("inventory.img names no PID namespace");
+  CKPT_TRY(entry, parse_record<criu::inventory_entry>(records.front(), "inventory.img"));
   DetachedInventory out;
-  out.pid_namespace_id = static_cast<std::uint32_t>(id->value);
-  id->value = kNowhere;
-  ids->bytes = to_record(id_fields);
+  out.pid_namespace_id = entry.root_ids().pid_ns_id();
+  if (out.pid_namespace_id == 0 || out.pid_namespace_id >= kNowhere)
+    return strange("inventory.img names no PID namespace");
+  entry.mutable_root_ids()->set_pid_ns_id(kNowhere);
   out.bytes = inventory.substr(0, 4);
-  put_record(out.bytes, to_record(fields));
+  put_record(out.bytes, entry.SerializeAsString());
   return out;
 }
 
