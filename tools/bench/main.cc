@@ -86,7 +86,8 @@ int run(int argc, char** argv) {
   app.add_option("--bytes", bytes, "State that is scanned, copied and moved")->capture_default_str();
   app.add_option("--json", arguments.json, "Write the report as JSON to this file");
   app.add_option("--markdown", arguments.markdown, "Write the report as Markdown to this file");
-  app.add_option("--output", arguments.options.output, "Folder for plots")->capture_default_str();
+  app.add_option("--output", arguments.options.output, "Folder for plots and their scripts")
+      ->capture_default_str();
   app.add_flag("--require-goals", arguments.require_goals, "Exit with 1 if a goal is missed");
   try {
     app.parse(argc, argv);

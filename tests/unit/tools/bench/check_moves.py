@@ -5,13 +5,15 @@ nothing is left behind. No time is checked. check_moves.py PROGRAM"""
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
 
 ROWS = {"downtime": 14, "downtime_terms": 14, "bytes": 7, "slowdown": 8, "sweep_dirty": 6, "sweep_link": 5}
-PLOTS = {"downtime-dirty-share.svg": 6, "downtime-link-rate.svg": 5}
+PLOTS = {"downtime-dirty-share": 6, "downtime-link-rate": 5}
 
 
 def check_section(section, rows):
@@ -25,12 +27,19 @@ def check_section(section, rows):
             assert 0 <= value["min"] <= value["median"] <= value["max"], (row["name"], name, value)
 
 
-def check_plot(path, points):
-    drawing = xml.etree.ElementTree.parse(path).getroot()
-    space = "{http://www.w3.org/2000/svg}"
-    assert len(drawing.findall(space + "polyline")) == 3, path
-    # Live and stop-copy, and one dot of each in the legend.
-    assert len(drawing.findall(space + "circle")) == 2 * (points + 1), path
+def check_plot(script, drawing, points):
+    blocks = re.findall(r"^\$(\w+) << END\n(.*?)^END$", script.read_text(encoding="utf-8"), re.M | re.S)
+    assert [name for name, _ in blocks] == ["stop_copy", "live", "bound"], (script, blocks)
+    for name, lines in blocks:
+        values = [[float(value) for value in line.split()] for line in lines.splitlines()]
+        assert len(values) == points, (script, name, values)
+        for x, median, least, most in values:
+            assert x > 0 and 0 < least <= median <= most, (script, name, values)
+    if shutil.which("gnuplot"):
+        root = xml.etree.ElementTree.parse(drawing).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg", drawing
+    else:
+        assert not drawing.exists(), drawing
 
 
 def main():
@@ -49,7 +58,7 @@ def main():
         assert moved["hotset, 1 GiB/s"]["state"]["median"] == 16, moved
         assert all(values["rounds"]["median"] >= 2 for values in moved.values()), moved
         for name, points in PLOTS.items():
-            check_plot(root / name, points)
+            check_plot(root / f"{name}.gnuplot", root / f"{name}.svg", points)
         assert not list((root / "homes").iterdir()), "the bench left its cluster's home behind"
 
 
