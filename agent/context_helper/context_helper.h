@@ -55,7 +55,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   ContextHelper(const ContextHelper&) = delete;
   ContextHelper& operator=(const ContextHelper&) = delete;
 
-  // Starts it if it is not running and was not told to stop. A failure is told by ready().
+  // Starts it if it is not running and was not stopped. ready() reports a failure.
   void start();
   // Starts it if need be and waits until it serves. kNotSupported: no driver, or cuInit failed (with the
   // CUresult's name).
@@ -105,7 +105,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   std::shared_ptr<PacketLink> link_;
   std::optional<Error> ended_;  // of the process; it is gone once its link is closed, too
   bool link_closed_ = false;
-  std::uint64_t run_ = 0;  // tells packets and ends of an earlier process apart
+  std::uint64_t run_ = 0;  // distinguishes packets and ends of an earlier process
   std::uint64_t next_order_ = 1;
   std::deque<std::shared_ptr<Pending>> queue_;  // the first has been sent
   std::deque<Signal*> waiting_;

@@ -47,8 +47,8 @@ Result<void> compute(const Device& device) {
   return Error(ErrorCode::kCorrupt, "Memory of the GPU does not read as it was written");
 }
 
-// A context that cannot be had says nothing against the GPU (it may be another's alone), unless the driver
-// names a fault.
+// A context that cannot be created is no evidence against the GPU (it may be another's alone), unless the
+// driver names a fault.
 bool speaks_against_the_gpu(const Error& error, bool had_context) {
   if (error.code() == ErrorCode::kCorrupt) return true;
   if (error.domain() != ErrorDomain::kCuda) return false;

@@ -4,8 +4,9 @@
 //
 //   {"gpu_probe": {"result": "passed" | "failed" | "none", "detail": "..."}}
 //
-// "none": it could not be tried for a reason that says nothing against the GPU (no driver, no memory left, no
-// such device). Threads: one. May hang in the driver: that is an answer, too, and the parent process ends it.
+// "none": it could not be tried for a reason that is no evidence against the GPU (no driver, no memory left,
+// no such device). Threads: one. May hang in the driver: that is an answer, too, and the parent process ends
+// it.
 #pragma once
 
 namespace ckpt::context_helper {

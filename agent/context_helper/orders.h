@@ -13,7 +13,7 @@ namespace context = ckpt::agent::context;
 [[nodiscard]] bool can_checkpoint(const DriverApi& api);
 inline constexpr int kChangesGpu = 13000;  // CUDA 13.0, driver 580: gpuPairs
 
-// Loads the driver and calls cuInit; what this process says first. `api` is null if that failed.
+// Loads the driver and calls cuInit; returns the kReady answer. `api` is null if that failed.
 context::Answer start_driver(const DriverApi*& api);
 
 context::Answer perform(const DriverApi& api, const context::Order& order);

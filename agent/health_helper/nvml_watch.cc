@@ -52,7 +52,7 @@ bool resolve(void* library, const char* symbol, Function* out) {
   return *out != nullptr;
 }
 
-// False: the driver does not say.
+// False: the driver does not report it.
 bool read_count(const nvml::FieldValue& field, std::uint64_t& out) {
   if (field.nvml_return != nvml::kSuccess) return false;
   if (field.value_type == nvml::kValueU32) {
@@ -128,7 +128,7 @@ Result<void> NvmlWatch::find_gpus() {
     std::array<char, nvml::kUuidBufferBytes> uuid{};
     std::array<char, nvml::kNameBufferBytes> name{};
     nvml::PciInfo pci{};
-    // One that is lost already has no name: it keeps its place, and its state says so.
+    // A GPU that is lost already has no name: it keeps its index, and its state is kLost.
     const bool named = table_->by_index(i, &device) == nvml::kSuccess &&
                        table_->uuid(device, uuid.data(), uuid.size()) == nvml::kSuccess &&
                        table_->name(device, name.data(), name.size()) == nvml::kSuccess &&
@@ -165,7 +165,7 @@ Result<void> NvmlWatch::register_events() {
     if (code == nvml::kSuccess) {
       ++registered_;
     } else {
-      // It cannot report; that says nothing of its health.
+      // It cannot report events; that is no evidence about its health.
       spdlog::warn("no events: gpu {} reason {}", i, error("nvmlDeviceRegisterEvents", code).to_string());
     }
   }
@@ -186,7 +186,7 @@ messages::Report NvmlWatch::state(std::uint32_t gpu) const {
   return report;
 }
 
-// One call for all: what a GPU does not have (memory without ECC, an older driver) says so for itself.
+// One call for all fields: a field that a GPU lacks (memory without ECC, an older driver) has its own status.
 nvml::Return NvmlWatch::read_fields(nvml::Device device, messages::Report& report) const {
   constexpr std::array kFields = {nvml::kFieldRecoveryAction, nvml::kFieldVolatileCorrected,
                                   nvml::kFieldVolatileUncorrected, nvml::kFieldAggregateCorrected,

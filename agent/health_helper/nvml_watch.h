@@ -31,8 +31,8 @@ class NvmlWatch {
   [[nodiscard]] messages::Report state(std::uint32_t gpu) const;
 
   enum class Woken { kEvent, kTimeout, kBroken };
-  // An event (in `report` if it is an Xid, otherwise kind kState: look), the end of the time, or a set that
-  // is to be made anew.
+  // An event (an Xid is in `report`; otherwise its kind is kState, and the states must be read), the timeout,
+  // or a broken event set that must be created again.
   Woken wait(std::uint32_t timeout_ms, messages::Report* report);
 
  private:

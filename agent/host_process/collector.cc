@@ -42,7 +42,7 @@ bool has_any_prefix(const std::string& text, std::initializer_list<std::string_v
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
 }
 
-// Restored by CRIU from what the image says; anything else of the kernel's nameless files is not.
+// Restored by CRIU from its description in the image; anything else of the kernel's nameless files is not.
 bool is_known_nameless(const std::string& link) {
   static constexpr std::array<std::string_view, 6> kKnown = {"[eventfd]", "[eventpoll]", "[signalfd]",
                                                              "[timerfd]", "[pidfd]",     "inotify"};
@@ -217,7 +217,7 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // told as that
+    if (connections.contains(inode)) continue;  // reported as a connection
     const auto address = addresses.find(inode);
     const bool listens = address != addresses.end() && protocol.starts_with("TCP");
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +

@@ -36,7 +36,7 @@ constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
 constexpr Milliseconds kLastPause{640};
 // Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder
-// for them: one that nobody can put a file into.
+// for them: one that no file can be put into.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
 // FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints.
 // The kernel takes 12 ms to set the first breakpoint, which would be downtime.
@@ -77,7 +77,7 @@ std::vector<std::string> command(Words... words) {
   return {std::string(words)...};
 }
 
-// Runs it and gives what it said; kIo with its status if it failed. Moves that begin together ask together:
+// Runs it and returns its output; kIo with its status if it failed. Moves that begin together ask together:
 // each in a file of its own.
 Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
   static std::atomic<std::uint64_t> asked{0};

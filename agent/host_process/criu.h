@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU as a program: finding one that works, dumping a stopped-and-kept process tree into a memory folder,
-// the command that restores it. CRIU is always a child process; nothing of it is linked in. Threads: the
-// event loop; every Task may take as long as its process does.
+// CRIU as a program: finding one that works, dumping a process tree, and the command that restores it. A
+// dumped tree stays stopped, and its image lies in a folder in memory. CRIU is always a child process; nothing
+// of it is linked in. Threads: the event loop; every Task may take as long as its process does.
 // Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks
 // what it needs), kTimedOut, kIo. kRefused has CRIU's own error line, for a process that cannot be dumped (it
 // goes on as before).
@@ -37,9 +37,9 @@ struct CriuFacts {
 struct DumpOptions {
   DumpOptions() = default;
   std::string images;                      // an empty folder in memory
-  std::string work;                        // a folder for criu-dump.log; nobody but root may write there
+  std::string work;                        // a folder for criu-dump.log that only root may write to
   Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
-  std::vector<std::string> more;           // further words for CRIU (pid_namespace_image.h)
+  std::vector<std::string> more;           // further arguments for CRIU (pid_namespace_image.h)
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 
@@ -52,9 +52,9 @@ struct DumpFacts {
 struct RestoreOptions {
   RestoreOptions() = default;
   std::string images;
-  std::string work;     // a folder for criu-restore.log and restored.pid; nobody but root may write there
+  std::string work;     // a folder for criu-restore.log and restored.pid that only root may write to
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log
-  std::vector<std::string> more;  // further words for CRIU
+  std::vector<std::string> more;  // further arguments for CRIU
   int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
   bool stopped = true;  // all its processes stay stopped until they are continued
 };
@@ -63,12 +63,12 @@ class Criu {
  public:
   // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH,
   // lib/criu/bin/criu of a bundle, ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu,
-  // /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it). `work` is a folder for what CRIU says.
+  // /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it). `work` is a folder for CRIU's output.
   static Task<Result<Criu>> find(std::string configured, std::string work);
   // find() and check(), with failures as facts.
   static Task<CriuFacts> probe(std::string configured, std::string work);
 
-  // `criu check`: needs root. kNotSupported with its last word.
+  // `criu check`: needs root. kNotSupported with the error that it printed.
   Task<Result<void>> check(std::string work) const;
 
   // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes
@@ -108,7 +108,7 @@ class Criu {
 // would fail. Empty: it does not.
 [[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
 
-// How often a caller that waits for the end of a dump looks at what else has happened.
+// How often a caller that waits for the end of a dump checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};
 
 // Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a

@@ -26,7 +26,7 @@ bool run_is_memory() {
   return ::statfs("/run", &facts) == 0 && (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC);
 }
 
-// Root's own, so that nobody else tells CRIU what this kernel can do.
+// Owned by root, so that no other user can forge the kernel's features for CRIU.
 bool make_own_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return false;
   struct stat facts {};

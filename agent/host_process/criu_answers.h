@@ -15,10 +15,10 @@
 
 namespace ckpt::agent::host {
 
-// The folder; empty: CRIU needs none, or there can be none. `work` is for what CRIU says.
+// The folder; empty: CRIU needs none, or there can be none. `work` is a folder for CRIU's output.
 Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
-// What CRIU must be started with for it, each empty for an empty folder.
+// Environment and options for starting CRIU with that folder; each empty for an empty folder.
 [[nodiscard]] std::vector<std::string> environment_for(const std::string& answers);
 [[nodiscard]] std::vector<std::string> options_for(const std::string& answers);
 

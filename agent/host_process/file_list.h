@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process tree needs of its node's file system, collected at the source before a move and compared at
-// the target. It also names what makes the tree impossible to move. CRIU opens files by path at the target:
+// The files that a process tree needs of its node, collected at the source before a move and compared at
+// the target. It also names the obstacles to a move. CRIU opens files by path at the target:
 // one that is missing or another there must be found before anything is paused. Threads: any; both read many
 // files under /proc and block for milliseconds (offload()). Errors: kRefused naming each obstacle (at most
 // kMaxProblems); the other node's list is hostile and bounded by the decoder and by check_files().
@@ -75,8 +75,8 @@ struct FileRules {
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
 
-// At the target: everything of the list is here as it is there, and the image and the restored processes have
-// room.
+// At the target: every file of the list is here as it is there, and there is memory for the image and the
+// restored processes.
 Result<void> check_files(const FileList& list);
 
 }  // namespace ckpt::agent::host

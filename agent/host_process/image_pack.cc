@@ -188,7 +188,7 @@ Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(entries))));
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(&end, 1))));
   packed.bytes += entries.size() * sizeof(PackEntry) + sizeof end;
-  // Nobody who has it mapped is to meet a shorter one.
+  // A process that has it mapped must never find it shorter.
   if (::fcntl(packed.file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     return Error::from_errno("Sealing a process's image");
   return packed;

@@ -34,11 +34,12 @@ class [[nodiscard]] MemoryFolder {
   std::string path_;
 };
 
-// All folders of this user there whose NAME begins so and of which `unused` is true, given the rest of NAME.
+// Removes all folders of this user there whose NAME begins with `begin` and for which `unused` returns true,
+// given the rest of NAME.
 void remove_memory_folders(const std::string& place, const std::string& begin,
                            const std::function<bool(const std::string& rest)>& unused);
 
-// PLACE/gpumigrate-NAME and all in it, if it is this user's. Nothing there: nothing happens.
+// Removes PLACE/gpumigrate-NAME and all in it, if it is this user's. No error if there is none.
 void remove_memory_folder(const std::string& place, const std::string& name);
 
 }  // namespace ckpt::agent::host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's process and its descendants: listing, signalling, whose they are. Threads: any. Errors: kNotFound
+// A job's process and its descendants: listing, signalling, credentials. Threads: any. Errors: kNotFound
 // if `root` is gone, kRefused for more than kMaxProcesses or foreign rights. A process id may be used again:
 // the caller knows that `root` still lives (it is a keeper's child).
 #pragma once
@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxProcesses = 4096;
 // `root` first, parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);
 
-// Field 22 of /proc/PID/stat: with the id it names a process for ever. 0 if there is none.
+// Field 22 of /proc/PID/stat: with the PID it identifies a process for ever. 0 if there is none.
 [[nodiscard]] std::uint64_t start_ticks_of(pid_t pid);
 [[nodiscard]] inline bool is_process(pid_t pid, std::uint64_t start_ticks) {
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
@@ -37,12 +37,13 @@ Result<void> resume_source(pid_t root);
 // to do.
 void kill_source(pid_t root);
 
-// Every process has exactly these user and group ids and, but for root, no capability: what a restored image
-// must be before it goes on, since CRIU gives processes whatever rights the image says.
+// Every process has exactly these user and group ids and, but for root, no capability. A restored process
+// tree must pass this before it is continued, since CRIU gives processes the credentials that the image
+// names.
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 
-// A process whose session or process group is led from outside the PID namespace in which we are (the kernel
-// then calls it 0) cannot be dumped: kRefused, naming it. Happens to what was started in a container by a
+// A process whose session or process group is led from outside our PID namespace (the kernel then reports it
+// as 0) cannot be dumped: kRefused, naming the process. Such processes were started in a container by a
 // command from outside (docker exec, kubectl exec).
 Result<void> check_sessions(const std::vector<pid_t>& processes);
 
@@ -56,7 +57,7 @@ struct DumpEstimate {
 };
 Result<DumpEstimate> estimate_dump(pid_t root);
 
-// What makes a dump and a restore longer. What ends meanwhile is not counted.
+// The sizes that a dump and a restore take longer for. Processes that end meanwhile are not counted.
 struct TreeSize {
   TreeSize() = default;
   std::uint64_t private_bytes = 0;
@@ -64,7 +65,7 @@ struct TreeSize {
   std::uint64_t processes = 0;
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
-  // Of the shared ones `bytes` go another way.
+  // Without `bytes` of the shared ones, which are transferred apart.
   [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
     return private_bytes + (shared_bytes > bytes ? shared_bytes - bytes : 0);
   }
@@ -74,7 +75,7 @@ struct TreeSize {
 // Only the bytes.
 Result<std::uint64_t> dump_bytes(pid_t root);
 
-// What work on the whole tree may take (time_limit.h).
+// The time limit of work on the whole tree (time_limit.h).
 [[nodiscard]] std::chrono::milliseconds time_limit_of(pid_t root);
 
 // kOutOfMemory where the node has less than that left for an image in memory.

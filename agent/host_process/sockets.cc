@@ -168,13 +168,13 @@ bool kernel_tells_credentials_of_all() {
 Result<std::map<Inode, Inode>> unix_peers() {
   CKPT_TRY(socket, ask_for_unix_sockets());
   std::map<Inode, Inode> peers;
-  std::vector<char> room(64u << 10);
+  std::vector<char> buffer(64u << 10);
   for (;;) {
-    const ssize_t got = ::recv(socket.get(), room.data(), room.size(), 0);
+    const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return Error::from_errno("Reading the kernel's Unix sockets");
     auto left = static_cast<unsigned>(got);
-    for (auto* header = reinterpret_cast<const nlmsghdr*>(room.data()); NLMSG_OK(header, left);
+    for (auto* header = reinterpret_cast<const nlmsghdr*>(buffer.data()); NLMSG_OK(header, left);
          header = NLMSG_NEXT(header, left)) {
       if (header->nlmsg_type == NLMSG_DONE) return peers;
       if (header->nlmsg_type == NLMSG_ERROR)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of this machine as the kernel lists them, to tell which of a process tree's lead outside.
+// The sockets of this machine as the kernel lists them. They show which sockets of a process tree have a peer
+// outside it.
 // Threads: any. Errors: kIo if the kernel does not answer.
 #pragma once
 
@@ -23,7 +24,7 @@ Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
 // Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".
 Result<std::map<Inode, std::string>> bound_addresses(pid_t pid);
 
-// "TCP", "UDPv6", "UNIX", ... of an open socket (/proc/PID/fd/N); empty if the kernel does not say.
+// "TCP", "UDPv6", "UNIX", ... of an open socket (/proc/PID/fd/N); empty if the kernel does not report it.
 [[nodiscard]] std::string protocol_of(const std::string& descriptor);
 [[nodiscard]] bool is_internet(const std::string& protocol);
 
@@ -37,7 +38,8 @@ struct SocketOwner {
   pid_t pid = 0;
   std::string name;  // /proc/PID/comm
 };
-// Who has these sockets open; one that nobody has (or who may not be looked at) is left out.
+// The process that has each of these sockets open. A socket without one, or whose process may not be
+// inspected, is left out.
 std::map<Inode, SocketOwner> owners_of(const std::set<Inode>& sockets);
 
 // N of "KIND:[N]", 0 if `link` is not that.

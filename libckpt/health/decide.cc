@@ -14,7 +14,7 @@ constexpr std::uint32_t kXidRowRemap = 63;
 constexpr std::uint32_t kXidRowRemapFailure = 64;
 constexpr std::uint32_t kXidRecoveryChanged = 154;
 
-// Of everything that speaks: the strongest counts, for a process as for the GPU.
+// Of all evidence the most severe counts, for a process as for the GPU.
 struct Opinion {
   Opinion() = default;
   Outcome outcome = Outcome::kNone;
@@ -39,7 +39,7 @@ std::uint32_t recovery_of(const Evidence& evidence) {
   const auto stronger = [&recovery](std::uint32_t other) {
     if (strength(other) > strength(recovery)) recovery = other;
   };
-  // Xid 154 says each change, also the one back to none: the last one counts.
+  // Xid 154 reports each change, also the one back to none: the last one counts.
   std::optional<std::uint32_t> changed;
   for (const SeenXid& seen : evidence.xids) {
     if (!seen.recovery) continue;
@@ -92,7 +92,7 @@ class Decider {
     decision_.cordon = true;
     everybody(Outcome::kNone, "the driver's management library does not answer; no fault was seen");
     restore_dead("its context is lost, and the driver does not answer");
-    return false;  // the rows, which ask for nothing, are still said
+    return false;  // the rows, which ask for nothing, are still reported
   }
 
   bool by_recovery() {
@@ -175,7 +175,7 @@ class Decider {
     }
   }
 
-  // `seen`: null for what the GPU's state says in place of an Xid.
+  // `seen`: null for evidence of the GPU's state in place of an Xid.
   void by_row(const XidRow& row, const SeenXid* seen) {
     if (row.xid == kXidRecoveryChanged)
       return everybody(Outcome::kNone, name(row) + ": no recovery action is asked for");
@@ -320,7 +320,7 @@ class Decider {
 
   Decision finish() {
     decision_.outcome = unnamed_.outcome;
-    everybody(Outcome::kNone, "nothing is wrong");  // where nothing else was said
+    everybody(Outcome::kNone, "nothing is wrong");  // where there is no other verdict
     decision_.reason = unnamed_.reason + passed_;
     if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
     for (std::size_t i = 0; i < opinions_.size(); ++i) {

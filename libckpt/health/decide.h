@@ -12,7 +12,7 @@
 //   and there are none                        the probe of the GPU: hung: restore; failed: live, restore
 //                                             where the context is lost
 //
-// Threads: pure. Errors: none: what is not known is said in the reason and decided carefully.
+// Threads: pure. Errors: none: missing evidence is named in the reason and decided carefully.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace ckpt::health {
 
-// Whether a process's context works, as the job says.
+// Whether a process's context works, as the job reports.
 enum class Probe : std::uint8_t { kUnknown, kAlive, kDead };
 
 // Of the GPU: whether a context of its own, made to find out, could work on it.
@@ -42,15 +42,15 @@ struct ProcessFacts {
 struct SeenXid {
   SeenXid() = default;
   std::uint32_t xid = 0;
-  std::int32_t victim = 0;  // a pid of `processes`; 0: the driver did not say, or it is none of them
-  std::optional<std::uint32_t> recovery;  // what it says of the recovery action: Xid 154, RST, D-RST
+  std::int32_t victim = 0;  // a pid of `processes`; 0: the driver did not report it, or it is none of them
+  std::optional<std::uint32_t> recovery;  // the recovery action in it: Xid 154, RST, D-RST
   std::optional<LinkVerdict> link;        // 144-150
   std::string suspicion;                  // History::suspicion
 };
 
 struct GpuFacts {
   GpuFacts() = default;
-  bool lost = false;                      // the driver says so, or the kernel log
+  bool lost = false;                      // reported by the driver or the kernel log
   bool gone = false;                      // the driver does not list it any more
   bool silent = false;                    // NVML does not answer
   std::optional<std::uint32_t> recovery;  // field 230
@@ -58,7 +58,7 @@ struct GpuFacts {
   bool remap_failed = false;
   std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
   GpuProbe probe = GpuProbe::kNotTried;
-  std::string probe_detail;             // what it said
+  std::string probe_detail;             // its output
   std::optional<bool> contains_errors;  // contains_memory_errors() of its model
 };
 
@@ -80,7 +80,7 @@ struct Decision {
   Decision() = default;
   Outcome outcome = Outcome::kNone;  // for a process that is not named
   bool cordon = false;               // nothing new on this GPU
-  bool urgent = false;               // false: when there is room and time
+  bool urgent = false;               // false: when there is capacity and time
   bool leave_node = false;           // the host is suspect, or must be restarted
   std::uint32_t xid = 0;             // the one that decided; 0: none did
   std::uint32_t recovery = 0;        // the recovery action it went by
@@ -94,7 +94,7 @@ struct Decision {
 // for what is a program's own matter.
 [[nodiscard]] bool wants_probe(const XidTable& table, const Evidence& evidence, const Decision& decision);
 
-// What a line of the kernel log says; victim and suspicion are the caller's to fill in.
+// A line of the kernel log as evidence; the caller fills in victim and suspicion.
 [[nodiscard]] SeenXid seen_of(const XidTable& table, const XidLine& line);
 
 // Whether GPUs of this model keep an uncorrectable memory error to the process that read it: GA100, GH100 and

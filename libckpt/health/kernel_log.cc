@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMaxXid = 99999;
 constexpr std::size_t kMaxLines = 16;  // of one record
-constexpr int kMaxLinesBetween = 3;    // of what the driver says in several lines
+constexpr int kMaxLinesBetween = 3;    // of a message of the driver that has several lines
 
 // Takes texts and numbers from the front.
 class Scanner {

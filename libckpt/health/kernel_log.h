@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's kernel driver writes into the kernel log about its GPUs:
+// Lines that NVIDIA's kernel driver writes into the kernel log about its GPUs:
 //
 //   NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 //   NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No
@@ -14,7 +14,7 @@
 //
 // Other subsystems print text that users control, such as names of USB devices. So a line counts only if it
 // begins with NVRM:. A record counts only if the kernel wrote it (facility 0, which no other process can
-// use). Threads: values. Errors: none; what is none of these lines is nothing. All texts are bounded and
+// use). Threads: values. Errors: none; every other line is left out. All texts are bounded and
 // printable.
 #pragma once
 
@@ -56,14 +56,14 @@ struct XidLine {
   std::optional<std::uint32_t> gpu_instance;
   std::optional<std::uint32_t> compute_instance;
   std::uint32_t xid = 0;
-  std::int32_t pid = 0;                        // 0: not said
+  std::int32_t pid = 0;                        // 0: not in the line
   std::optional<std::uint32_t> recovery_from;  // Xid 154
   std::optional<std::uint32_t> recovery_to;
   std::optional<std::uint32_t> caused_by;  // "previous Xid"
   std::optional<bool> reset_required;      // RST:
   std::optional<bool> drain_required;      // D-RST:
   std::optional<LinkEvent> link;
-  std::string detail;  // what stands behind number, pid and name
+  std::string detail;  // the rest of the line, after number, pid and name
 };
 
 struct LostLine {
@@ -89,7 +89,7 @@ struct KernelRecord {
 };
 [[nodiscard]] std::optional<KernelRecord> parse_record(std::string_view bytes);
 
-// Lines in their order: some of what the driver says takes more than one.
+// Lines in their order: some messages of the driver take more than one.
 class KernelLogParser {
  public:
   // The events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, as far as NVIDIA's table says. Fatal: the channels
+// How bad an NVLink 5 error (Xid 144-150, Blackwell) is, according to NVIDIA's table. Fatal: the channels
 // are gone; link fatal: what runs goes on until it is drained; non-fatal: nothing is to be done. Pure.
 #pragma once
 
@@ -18,7 +18,7 @@ struct LinkVerdict {
   std::string reason;
 };
 
-// nullopt: neither the table nor the line's own words say it.
+// nullopt: neither the table nor the text of the line has it.
 [[nodiscard]] std::optional<LinkVerdict> decode_link(const XidTable& table, std::uint32_t xid,
                                                      const LinkEvent& event);
 

@@ -81,7 +81,7 @@ struct Nvlink5Row {
   BitPattern info_v1;  // drivers before R575
   BitPattern info_v2;  // and since
   std::uint32_t error_status = 0;
-  std::string immediate;  // NVIDIA's words
+  std::string immediate;  // NVIDIA's text
   LinkSeverity severity = LinkSeverity::kNonFatal;
 };
 
