@@ -6,7 +6,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,6 +13,7 @@
 #include "agent/daemon/probe.h"
 #include "agent/daemon/rehearsed_process.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/command_line/command_line.h"
 
 namespace {
 
@@ -54,18 +54,18 @@ int probe(const std::string& config_path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The gpumigrate agent of one node");
+  ckpt::CommandLine app("The gpumigrate agent of one node");
   std::string path;
   app.add_option("--config", path, "Its settings (agent.toml)");
   bool only_probe = false;
   app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
   std::string home, criu;
-  app.add_option("--rehearse", home)->group("");
-  app.add_option("--criu", criu)->group("");
+  app.add_option("--rehearse", home).hidden();
+  app.add_option("--criu", criu).hidden();
   std::uint64_t rehearsed_bytes = 0;
-  app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes)->group("");
-  app.set_version_flag("--version", GPUMIGRATE_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes).hidden();
+  app.add_version_flag("--version", GPUMIGRATE_VERSION);
+  if (const auto end = app.parse(argc, argv)) return end->print();
   if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes);
   if (!home.empty()) return ckpt::agent::run_rehearsal(home, criu);
   if (only_probe) return probe(path);

@@ -10,11 +10,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
-
 #include "agent/vault_server/messages.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/command_line/command_line.h"
 #include "libckpt/store/peer/file_server.h"
 
 namespace ckpt::agent::vault_server {
@@ -90,15 +89,15 @@ Result<void> serve(int socket, vault::FileServer::Settings settings) {
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  CLI::App app("Serves a node's vault to other nodes; started by gpumigrate-agent");
+  ckpt::CommandLine app("Serves a node's vault to other nodes; started by gpumigrate-agent");
   ckpt::vault::FileServer::Settings settings;
-  app.add_option("--folder", settings.folder, "The vault")->required();
+  app.add_option("--folder", settings.folder, "The vault").required();
   app.add_option("--memory", settings.memory, "Its tier in memory");
   app.add_option("--memory-limit", settings.memory_limit_bytes, "Bytes there at most");
-  app.add_option("--listen", settings.listen, "IP:PORT")->required();
+  app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;
-  app.add_option("--node", node, "Whose vault it is")->required();
-  CLI11_PARSE(app, argc, argv);
+  app.add_option("--node", node, "Whose vault it is").required();
+  if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("vault"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");

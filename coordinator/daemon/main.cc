@@ -8,12 +8,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
 #include "coordinator/daemon/coordinator.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/command_line/command_line.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ int serve(Config config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Coordinator of a gpumigrate cluster");
+  ckpt::CommandLine app("Coordinator of a gpumigrate cluster");
   std::string home;
   std::string config_path;
   std::string log_file;
@@ -75,12 +75,8 @@ int main(int argc, char** argv) {
                  "folder of the cluster (default: GPUMIGRATE_HOME or ~/.local/share/gpumigrate)");
   app.add_option("--config", config_path, "TOML file; keys in docs/api.md");
   app.add_option("--log-file", log_file, "write the log there instead of to standard error");
-  app.set_version_flag("--version", GPUMIGRATE_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : kExitUsage;
-  }
+  app.add_version_flag("--version", GPUMIGRATE_VERSION);
+  if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kExitUsage;
   auto config = ckpt::coordinator::load_config(config_path, home);
   if (!config) {
     std::fprintf(stderr, "gpumigrate-coordinator: %s\n", config.assume_error().to_string().c_str());

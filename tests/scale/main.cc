@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/command_line/command_line.h"
 #include "tests/scale/phases.h"
 #include "tests/unit/coordinator/support/past.h"
 
@@ -141,21 +141,17 @@ bool print(const json& out) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("What a coordinator with much behind it costs");
+  CommandLine app("What a coordinator with much behind it costs");
   app.add_option("--build", options.build, "The build folder");
   app.add_option("--seconds", options.seconds, "Of idling");
   app.add_option("--jobs", options.past.jobs, "That have ended");
   app.add_option("--migrations", options.past.migrations, "That are closed");
   app.add_option("--events", options.past.events);
-  app.add_option("--nodes", options.shape.nodes)->check(CLI::Range(3, 1000));
+  app.add_option("--nodes", options.shape.nodes).in_range(3, 1000);
   app.add_option("--polls", options.polls);
   int period_ms = 1000;
   app.add_option("--period", period_ms, "Milliseconds between two reports of a node");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 64;
-  }
+  if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : 64;
   options.shape.period = std::chrono::milliseconds(period_ms);
   const std::int64_t now = wall_clock_ms();
   options.past.environment_bytes = 2048;

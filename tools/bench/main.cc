@@ -3,13 +3,13 @@
 // there. Exit codes: 0 measured; 1 a section failed, or with --require-goals a goal was missed; 64 usage.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "libckpt/command_line/command_line.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/measuring/child.h"
 #include "tools/common/units.h"
@@ -69,31 +69,26 @@ Result<int> write_report(const Arguments& arguments, const Report& report) {
   return arguments.require_goals && !report.all_goals_passed() ? kFailed : 0;
 }
 
-CLI::Validator section_name() {
+std::vector<std::string> section_names() {
   std::vector<std::string> names{"all"};
   for (const Entry& entry : kEntries) names.emplace_back(entry.name);
-  return CLI::IsMember(names);
+  return names;
 }
 
 int run(int argc, char** argv) {
   Arguments arguments;
   std::string bytes = "1GiB";
-  CLI::App app("Measures the parts of a move and the whole, beside plain tools on the same machine");
-  app.add_option("section", arguments.sections, "What to measure (all)")->check(section_name());
+  CommandLine app("Measures the parts of a move and the whole, beside plain tools on the same machine");
+  app.add_option("section", arguments.sections, "What to measure (all)").one_of(section_names());
   app.add_option("--pairs", arguments.options.pairs, "Interleaved runs of each pair")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--bytes", bytes, "State that is scanned, copied and moved")->capture_default_str();
+      .in_range(1, 1000)
+      .shows_default();
+  app.add_option("--bytes", bytes, "State that is scanned, copied and moved").shows_default();
   app.add_option("--json", arguments.json, "Write the report as JSON to this file");
   app.add_option("--markdown", arguments.markdown, "Write the report as Markdown to this file");
-  app.add_option("--output", arguments.options.output, "Folder for plots and their scripts")
-      ->capture_default_str();
+  app.add_option("--output", arguments.options.output, "Folder for plots and their scripts").shows_default();
   app.add_flag("--require-goals", arguments.require_goals, "Exit with 1 if a goal is missed");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
-  }
+  if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kUsage;
   const auto size = tools::parse_size(bytes);
   if (!size || size.assume_value() < kMinBytes) {
     std::fprintf(stderr, "gpumigrate-bench: --bytes %s: a size of at least 4MiB is needed\n", bytes.c_str());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/ckpt-image/commands.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <optional>
 
+#include "libckpt/command_line/command_line.h"
 #include "libckpt/store/peer/route.h"
 #include "tools/ckpt-image/views.h"
 #include "tools/gpumigrate/client/table.h"
@@ -138,14 +138,14 @@ int exit_code_of(ErrorCode code) {
   }
 }
 
-CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* what, bool needs_job) {
-  CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("DIR", options.folder, "The vault's folder")->required();
-  auto* job = command->add_option("JOB", options.job, "A job");
-  if (needs_job) job->required();
-  command->add_option("--memory", options.memory, "The vault's tier in memory");
-  command->add_flag("--json", options.json, "Print JSON");
-  command->add_option("-o", options.format, "table or json")->check(CLI::IsMember({"table", "json"}));
+Command add_command(Command& app, Options& options, const char* name, const char* what, bool needs_job) {
+  Command command = app.add_subcommand(name, what);
+  command.add_option("DIR", options.folder, "The vault's folder").required();
+  Option job = command.add_option("JOB", options.job, "A job");
+  if (needs_job) job.required();
+  command.add_option("--memory", options.memory, "The vault's tier in memory");
+  command.add_flag("--json", options.json, "Print JSON");
+  command.add_option("-o", options.format, "table or json").one_of({"table", "json"});
   return command;
 }
 
@@ -153,26 +153,22 @@ CLI::App* add_command(CLI::App& app, Options& options, const char* name, const c
 
 int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Options options;
-  CLI::App app("Looks into a vault: images of jobs at rest.", "ckpt-image");
-  app.require_subcommand(1);
-  const auto* list = add_command(app, options, "list", "Jobs, or a job's versions", false);
-  auto* inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
-  auto* verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
-  auto* diff = add_command(app, options, "diff", "What changed between two versions", true);
-  inspect->add_option("VERSION", options.version, "The newest if left out")->check(CLI::PositiveNumber);
-  verify->add_option("VERSION", options.version, "All if left out")->check(CLI::PositiveNumber);
-  diff->add_option("FROM", options.from, "A version")->required()->check(CLI::PositiveNumber);
-  diff->add_option("TO", options.to, "A version")->required()->check(CLI::PositiveNumber);
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e, out, err) == 0 ? kDone : kUsage;
-  }
+  CommandLine app("Looks into a vault: images of jobs at rest.", "ckpt-image");
+  app.require_subcommand();
+  const Command list = add_command(app, options, "list", "Jobs, or a job's versions", false);
+  Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
+  Command verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
+  Command diff = add_command(app, options, "diff", "What changed between two versions", true);
+  inspect.add_option("VERSION", options.version, "The newest if left out").positive();
+  verify.add_option("VERSION", options.version, "All if left out").positive();
+  diff.add_option("FROM", options.from, "A version").required().positive();
+  diff.add_option("TO", options.to, "A version").required().positive();
+  if (const auto end = app.parse(arguments)) return end->print(out, err) == 0 ? kDone : kUsage;
   Program program(options, out);
-  const auto result = list->parsed()      ? program.list()
-                      : inspect->parsed() ? program.inspect()
-                      : verify->parsed()  ? program.verify()
-                                          : program.diff();
+  const auto result = list.is_given()      ? program.list()
+                      : inspect.is_given() ? program.inspect()
+                      : verify.is_given()  ? program.verify()
+                                           : program.diff();
   if (result) return result.assume_value();
   err << "ckpt-image: " << cli::printable(result.assume_error().to_string()) << "\n";
   return exit_code_of(result.assume_error().code());

@@ -4,12 +4,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/command_line/command_line.h"
 #include "libckpt/cuda/driver.h"
 #include "tools/gpu_check/report.h"
 
@@ -188,21 +188,15 @@ int run(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
   for (const Item& item : kItems) names.emplace_back(item.name);
-  CLI::App app("Checks what of gpumigrate works on this machine's GPU");
+  CommandLine app("Checks what of gpumigrate works on this machine's GPU");
   app.add_flag("--software", options.software, "On the software GPU instead");
   app.add_flag("--quick", options.quick, "Small sizes");
   app.add_flag("--keep", options.keep, "Keep the folder with logs");
-  app.add_option("--only", options.only, "These items alone")->delimiter(',')->check(CLI::IsMember(names));
-  app.add_option("--budget", options.budget, "Seconds for all items")
-      ->check(CLI::Range(10, 3600))
-      ->capture_default_str();
+  app.add_option("--only", options.only, "These items alone").separated_by(',').one_of(names);
+  app.add_option("--budget", options.budget, "Seconds for all items").in_range(10, 3600).shows_default();
   app.add_option("--json", options.json, "Write the report as JSON to this file");
   app.add_option("--markdown", options.markdown, "Write a table as Markdown to this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
-  }
+  if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kUsage;
   const auto code = check(options, argv);
   if (code) return code.assume_value();
   std::fprintf(stderr, "gpu-check: %s\n", code.assume_error().to_string().c_str());

@@ -81,22 +81,21 @@ struct HostState {
 Options parse_options(int argc, char** argv) {
   Options options;
   double step_ms = 0;
-  CLI::App app("Trains a character-level language model with Adam.");
+  CommandLine app("Trains a character-level language model with Adam.");
   app.add_option(
       "--text", options.text,
       "The text to learn (the licence texts under /usr/share/common-licenses, or those of the bundle)");
-  app.add_option("--params", options.parameters, "About so many parameters (100000)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options.steps, "Steps to train (1000)")->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", options.seed, "Seed of weights and batches (1)")->check(CLI::NonNegativeNumber);
+  app.add_option("--params", options.parameters, "About so many parameters (100000)").not_negative();
+  app.add_option("--steps", options.steps, "Steps to train (1000)").not_negative();
+  app.add_option("--seed", options.seed, "Seed of weights and batches (1)").not_negative();
   app.add_option("--step-ms", step_ms, "A step lasts at least so many milliseconds (0)");
   app.add_option("--threads", options.threads, "Threads; those beside the first one only wait (1)")
-      ->check(CLI::Range(1U, kMaxThreads));
+      .in_range(1U, kMaxThreads);
   app.add_option("--host-mib", options.host_mib, "MiB of host memory to hold besides, checked at the end (0)")
-      ->check(CLI::Range(std::uint64_t{0}, kMaxHostMib));
+      .in_range(std::uint64_t{0}, kMaxHostMib);
   app.add_option("--print-every", options.print_every,
                  "Prints step and loss every so many steps (50); 0: never")
-      ->check(CLI::NonNegativeNumber);
+      .not_negative();
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)

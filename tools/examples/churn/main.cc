@@ -25,15 +25,14 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  CLI::App app("Allocates and frees a large block of device memory in each step, and checks all of it");
+  CommandLine app("Allocates and frees a large block of device memory in each step, and checks all of it");
   Options options;
   std::string held = "64MiB";
   std::string block = "64MiB";
   app.add_option("--held", held, "Device memory that stays (64MiB)");
   app.add_option("--block", block, "Device memory of one step (64MiB)");
-  app.add_option("--steps", options.steps, "How many (100)")->check(CLI::Range(1U, 1U << 30));
-  app.add_option("--hold-ms", options.hold_ms, "How long a block lives at least (20)")
-      ->check(CLI::Range(0U, 60'000U));
+  app.add_option("--steps", options.steps, "How many (100)").in_range(1U, 1U << 30);
+  app.add_option("--hold-ms", options.hold_ms, "How long a block lives at least (20)").in_range(0U, 60'000U);
   parse_or_exit(app, argc, argv);
   options.held = value_or_usage("--held", tools::parse_size(held));
   options.block = value_or_usage("--block", tools::parse_size(block));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option values of the examples: texts that are parsed strictly after CLI11 has read them, and the options
-// all of them have.
+// Option values of the examples: texts that are parsed strictly once the command line has been read, and the
+// options all of them have.
 // Threads: one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "libckpt/base/result.h"
+#include "libckpt/command_line/command_line.h"
 #include "tools/examples/common/gpu.h"
 
 namespace ckpt::examples {
@@ -27,7 +27,7 @@ struct CommonOptions {
   bool print_times = false;
 };
 
-inline void add_common_options(CLI::App& app, CommonOptions& options) {
+inline void add_common_options(Command& app, CommonOptions& options) {
   app.add_flag(
       "--without-ckpt", options.without_ckpt,
       "Runs without libckpt, on plain device memory; cannot be moved. To measure what libckpt costs");
@@ -35,13 +35,11 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
 }
 
 // Parses, or ends the program: 0 after --help, 64 after a mistake.
-inline void parse_or_exit(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) std::exit(app.exit(error));
-    fail(error.what(), kUsage);
-  }
+inline void parse_or_exit(CommandLine& app, int argc, char** argv) {
+  const auto end = app.parse(argc, argv);
+  if (!end) return;
+  if (end->is_mistake()) fail(end->message, kUsage);
+  std::exit(end->print());
 }
 
 }  // namespace ckpt::examples

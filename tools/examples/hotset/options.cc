@@ -58,7 +58,7 @@ Options parse_options(int argc, char** argv) {
   options.steps = 500;
   options.print_every = 50;
   options.hot_set.seed = 1;
-  CLI::App app(
+  CommandLine app(
       "Rewrites a hot set of pages of device memory every step, and checks that memory holds what it must.");
   app.add_option("--bytes", texts.bytes, "Device memory (2GiB)");
   app.add_option("--hot", texts.hot, "Share of the 4 KiB pages that each step rewrites (2%)");
@@ -66,12 +66,10 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--pattern", texts.pattern, "stride | random | append | flip (stride)");
   app.add_option("--append-bytes", texts.append, "What each step of the pattern append writes (256KiB)");
   app.add_option("--drift", texts.drift, "Share of the hot set that each step replaces (0%)");
-  app.add_option("--steps", options.steps, "Steps to run (500); 0: until SIGINT or SIGTERM")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", options.hot_set.seed, "Seed of pages and contents (1)")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options.steps, "Steps to run (500); 0: until SIGINT or SIGTERM").not_negative();
+  app.add_option("--seed", options.hot_set.seed, "Seed of pages and contents (1)").not_negative();
   app.add_option("--print-every", options.print_every, "Prints a line every so many steps (50); 0: never")
-      ->check(CLI::NonNegativeNumber);
+      .not_negative();
   app.add_option("--hold", options.hold, "The last step waits until this file is there");
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);

@@ -27,19 +27,18 @@ struct Options {
 };
 
 Options parse_options(int argc, char** argv) {
-  CLI::App app("Lets the GPU write to host memory all the time, and checks every write");
+  CommandLine app("Lets the GPU write to host memory all the time, and checks every write");
   Options options;
   options.plan.rounds = 1000;
-  app.add_option("--seconds", options.seconds, "How long; 0: until a signal (0)")
-      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--seconds", options.seconds, "How long; 0: until a signal (0)").in_range(0.0, 1e6);
   app.add_option("--rounds", options.plan.rounds, "Passes of a kernel over its words (1000)")
-      ->check(CLI::Range(std::uint64_t{16}, std::uint64_t{1} << 30));
+      .in_range(std::uint64_t{16}, std::uint64_t{1} << 30);
   app.add_option("--print-every", options.plan.print_every, "Steps between two lines (never)");
   app.add_option("--seed", options.plan.seed, "Other seed, other content (0)");
   app.add_option("--break-at", options.plan.break_at,
                  "Step from which on each stream loses a write or does it twice, to see it found (never)");
   app.add_option("--hold", options.hold, "What keeps the program from being moved until SIGUSR1 (nothing)")
-      ->check(CLI::IsMember({"value", "callback", "copy", "handle"}));
+      .one_of({"value", "callback", "copy", "handle"});
   parse_or_exit(app, argc, argv);
   return options;
 }

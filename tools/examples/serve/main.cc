@@ -45,14 +45,14 @@ Options parse_options(int argc, char** argv) {
   std::string weights = "256MiB";
   std::string cache = "256MiB";
   double request_ms = 0;
-  CLI::App app("Answers requests from constant weights and a growing cache.");
+  CommandLine app("Answers requests from constant weights and a growing cache.");
   app.add_option("--weights", weights, "Bytes of weights (256MiB)");
   app.add_option("--cache", cache, "Bytes of the cache; once full, its oldest rows are replaced (256MiB)");
-  app.add_option("--seed", options.seed, "Seed of weights and requests (1)")->check(CLI::NonNegativeNumber);
-  app.add_option("--requests", options.requests, "Requests to answer (500)")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "Seed of weights and requests (1)").not_negative();
+  app.add_option("--requests", options.requests, "Requests to answer (500)").not_negative();
   app.add_option("--request-ms", request_ms, "A request takes at least so many milliseconds (0)");
   app.add_option("--print-every", options.print_every, "Prints a line every so many requests (50); 0: never")
-      ->check(CLI::NonNegativeNumber);
+      .not_negative();
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   options.weight_rows = value_or_usage("--weights", tools::parse_size(weights)) / kRowBytes;

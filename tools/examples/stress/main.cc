@@ -5,11 +5,11 @@
 // line.
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "libckpt/command_line/command_line.h"
 #include "tools/common/units.h"
 #include "tools/examples/common/command_line.h"
 #include "tools/examples/stress/worker.h"
@@ -35,19 +35,17 @@ std::uint64_t share_of(const Options& options, unsigned thread) {
 }
 
 Options parse_options(int argc, char** argv) {
-  CLI::App app("Allocates, copies, launches and checks on many threads and streams at once");
+  CommandLine app("Allocates, copies, launches and checks on many threads and streams at once");
   Options options;
   std::string most = "64MiB";
   std::string memory = "1GiB";
   std::uint64_t seed = 1;
-  app.add_option("--threads", options.threads, "Threads (8)")->check(CLI::Range(1U, kMaxThreads));
-  app.add_option("--streams", options.streams, "Streams of all threads together (32)")
-      ->check(CLI::Range(1, 4096));
-  CLI::Option* seconds = app.add_option("--seconds", options.seconds, "How long; 0: until a signal (10)")
-                             ->check(CLI::Range(0.0, 1e6));
-  CLI::Option* steps =
-      app.add_option("--steps", options.plan.steps, "Steps of each thread, in place of --seconds")
-          ->excludes(seconds);
+  app.add_option("--threads", options.threads, "Threads (8)").in_range(1U, kMaxThreads);
+  app.add_option("--streams", options.streams, "Streams of all threads together (32)").in_range(1, 4096);
+  Option seconds =
+      app.add_option("--seconds", options.seconds, "How long; 0: until a signal (10)").in_range(0.0, 1e6);
+  Option steps = app.add_option("--steps", options.plan.steps, "Steps of each thread, in place of --seconds")
+                     .excludes(seconds);
   app.add_option("--most-bytes", most, "The largest allocation (64MiB)");
   app.add_option("--memory", memory, "Device memory of all threads together (1GiB)");
   app.add_option("--seed", seed, "Other seed, other steps (1)");
@@ -56,7 +54,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--break-at", options.plan.break_at,
                  "Step at which each thread changes a byte of its memory, to see it found (never)");
   parse_or_exit(app, argc, argv);
-  if (seconds->empty() && steps->empty()) options.seconds = kDefaultSeconds;
+  if (!seconds.is_given() && !steps.is_given()) options.seconds = kDefaultSeconds;
   options.plan.max_bytes = value_or_usage("--most-bytes", tools::parse_size(most));
   options.plan.memory_bytes = value_or_usage("--memory", tools::parse_size(memory));
   options.plan.seed = seed;

@@ -119,19 +119,19 @@ int restore_backup(Context& context, const BackupOptions& options) {
 void add_backup_commands(CommandTree& tree) {
   const auto options = std::make_shared<BackupOptions>();
   options->action = make_backup;
-  CLI::App* backup = tree.add(tree.app(), "backup",
-                              "Copy what the coordinator knows to a file; show and put back such files",
-                              [options](Context& c) { return options->action(c, *options); });
-  backup->add_option("file", options->file, "Where to; it holds the cluster's tokens");
-  CLI::App* show = backup->add_subcommand("show", "Say what is in a backup");
-  show->callback([options] { options->action = show_backup; });
-  show->add_option("file", options->file, "The backup")->required();
-  CLI::App* restore =
-      backup->add_subcommand("restore", "Put a backup into a coordinator's folder; none may run there");
-  restore->callback([options] { options->action = restore_backup; });
-  restore->add_option("file", options->file, "The backup")->required();
-  restore->add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)");
-  restore->add_flag("--replace", options->replace, "It has a store, which is kept aside");
+  Command backup = tree.add(tree.app(), "backup",
+                            "Copy what the coordinator knows to a file; show and put back such files",
+                            [options](Context& c) { return options->action(c, *options); });
+  backup.add_option("file", options->file, "Where to; it holds the cluster's tokens");
+  Command show = backup.add_subcommand("show", "Say what is in a backup");
+  show.on_given([options] { options->action = show_backup; });
+  show.add_option("file", options->file, "The backup").required();
+  Command restore =
+      backup.add_subcommand("restore", "Put a backup into a coordinator's folder; none may run there");
+  restore.on_given([options] { options->action = restore_backup; });
+  restore.add_option("file", options->file, "The backup").required();
+  restore.add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)");
+  restore.add_flag("--replace", options->replace, "It has a store, which is kept aside");
 }
 
 }  // namespace ckpt::cli

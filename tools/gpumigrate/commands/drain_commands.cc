@@ -218,24 +218,22 @@ int drains_command(Context& context, const DrainOptions& options) {
 using Shared = std::shared_ptr<DrainOptions>;
 
 void add_drain(CommandTree& tree, const Shared& options) {
-  CLI::App* added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
-                             [options](Context& c) { return drain(c, *options); });
-  added->add_option("place", options->place, "NODE or NODE:GPU")->required();
-  added->add_option("--deadline", options->deadline,
-                    "Begin nothing after this time, and end what has not verified (10m)");
-  added->add_option("--parallel", options->parallel, "Moves out of the node at a time (2)")
-      ->check(CLI::Range(1, 64));
+  Command added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
+                           [options](Context& c) { return drain(c, *options); });
+  added.add_option("place", options->place, "NODE or NODE:GPU").required();
+  added.add_option("--deadline", options->deadline,
+                   "Begin nothing after this time, and end what has not verified (10m)");
+  added.add_option("--parallel", options->parallel, "Moves out of the node at a time (2)").in_range(1, 64);
   added
-      ->add_option("--fallback", options->fallback,
-                   "What becomes of a job that cannot be moved: leave it, or restore its newest image "
-                   "elsewhere (leave)")
-      ->check(CLI::IsMember({"leave", "restore"}));
-  added->add_option("--reason", options->reason, "For the records");
-  added->add_flag("--dry-run", options->dry_run,
-                  "Say what would go where, and what could not; touch nothing");
-  added->add_flag("--detach", options->detach,
-                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
-  added->footer(
+      .add_option("--fallback", options->fallback,
+                  "What becomes of a job that cannot be moved: leave it, or restore its newest image "
+                  "elsewhere (leave)")
+      .one_of({"leave", "restore"});
+  added.add_option("--reason", options->reason, "For the records");
+  added.add_flag("--dry-run", options->dry_run, "Say what would go where, and what could not; touch nothing");
+  added.add_flag("--detach", options->detach,
+                 "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
+  added.set_footer(
       "Higher priorities go first, then smaller jobs. Run again it joins the one that runs, and does nothing "
       "on an "
       "empty node.\n"
@@ -247,19 +245,19 @@ void add_drain(CommandTree& tree, const Shared& options) {
 
 void add_removal(CommandTree& tree) {
   const auto options = std::make_shared<RemovalOptions>();
-  CLI::App* node = tree.app().add_subcommand("node", "Nodes of the cluster");
-  node->require_subcommand(1);
-  CLI::App* rm = tree.add(*node, "rm", "Take a node out of the cluster for good",
-                          [options](Context& c) { return remove_node(c, *options); });
-  rm->add_option("node", options->node, "Its name")->required();
-  CLI::Option* force = rm->add_flag("--force", options->force, "It is lost for good, and its jobs with it");
-  rm->add_flag("--fenced", options->fenced,
-               "Nothing runs there any more: its jobs may go on from their images")
-      ->needs(force);
-  tree.add(*node, "add", "Let a node that was removed come back under its name",
+  Command node = tree.app().add_subcommand("node", "Nodes of the cluster");
+  node.require_subcommand();
+  Command rm = tree.add(node, "rm", "Take a node out of the cluster for good",
+                        [options](Context& c) { return remove_node(c, *options); });
+  rm.add_option("node", options->node, "Its name").required();
+  Option force = rm.add_flag("--force", options->force, "It is lost for good, and its jobs with it");
+  rm.add_flag("--fenced", options->fenced,
+              "Nothing runs there any more: its jobs may go on from their images")
+      .needs(force);
+  tree.add(node, "add", "Let a node that was removed come back under its name",
            [options](Context& c) { return add_node(c, *options); })
-      ->add_option("node", options->node, "Its name")
-      ->required();
+      .add_option("node", options->node, "Its name")
+      .required();
 }
 
 }  // namespace
@@ -267,23 +265,23 @@ void add_removal(CommandTree& tree) {
 void add_drain_commands(CommandTree& tree) {
   add_removal(tree);
   const auto options = std::make_shared<DrainOptions>();
-  CLI::App* close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
-                             [options](Context& c) { return cordon(c, *options); });
-  close->add_option("place", options->place, "NODE or NODE:GPU")->required();
-  close->add_option("--reason", options->reason, "For the records");
+  Command close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
+                           [options](Context& c) { return cordon(c, *options); });
+  close.add_option("place", options->place, "NODE or NODE:GPU").required();
+  close.add_option("--reason", options->reason, "For the records");
   tree.add(tree.app(), "uncordon", "Let jobs come again; says whose cordons it removed",
            [options](Context& c) { return uncordon(c, *options); })
-      ->add_option("place", options->place, "NODE or NODE:GPU")
-      ->required();
+      .add_option("place", options->place, "NODE or NODE:GPU")
+      .required();
   add_drain(tree, options);
-  CLI::App* drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
-                              [options](Context& c) { return drains_command(c, *options); });
-  CLI::Option* id = drains->add_option("id", options->id, "Id of a drain");
-  CLI::Option* follow = drains->add_flag("--watch", options->watch, "Follow it to its end")->needs(id);
-  CLI::Option* cancel = drains->add_flag("--cancel", options->cancel,
-                                         "Move nothing further; what moves goes on, the cordon stays");
-  cancel->needs(id)->excludes(follow);
-  drains->add_option("--reason", options->reason, "Why it is cancelled, for the records")->needs(cancel);
+  Command drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
+                            [options](Context& c) { return drains_command(c, *options); });
+  Option id = drains.add_option("id", options->id, "Id of a drain");
+  Option follow = drains.add_flag("--watch", options->watch, "Follow it to its end").needs(id);
+  Option cancel = drains.add_flag("--cancel", options->cancel,
+                                  "Move nothing further; what moves goes on, the cordon stays");
+  cancel.needs(id).excludes(follow);
+  drains.add_option("--reason", options->reason, "Why it is cancelled, for the records").needs(cancel);
 }
 
 }  // namespace ckpt::cli

@@ -230,61 +230,61 @@ int remove_image(Context& context, const ImageOptions& options) {
 }
 
 void add_protection(CommandTree& tree, const Shared& o) {
-  CLI::App& app = tree.app();
-  CLI::App* on = tree.add(app, "protect", "Take an image of a job again and again",
-                          [o](Context& c) { return protect(c, *o); });
-  on->add_option("job", o->job, "Name or id")->required();
-  on->add_option("--every", o->every, "Like 30s; of a transparent job at least 5m")->required();
-  on->add_option("--to", o->to,
-                 "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node");
-  on->add_option("--keep", o->keep, "Images that stay (2)")->check(CLI::Range(1, 1000));
-  on->add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
-  on->add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
+  Command& app = tree.app();
+  Command on = tree.add(app, "protect", "Take an image of a job again and again",
+                        [o](Context& c) { return protect(c, *o); });
+  on.add_option("job", o->job, "Name or id").required();
+  on.add_option("--every", o->every, "Like 30s; of a transparent job at least 5m").required();
+  on.add_option("--to", o->to,
+                "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node");
+  on.add_option("--keep", o->keep, "Images that stay (2)").in_range(1, 1000);
+  on.add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
+  on.add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
   tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
            [o](Context& c) { return unprotect(c, o->job); })
-      ->add_option("job", o->job, "Name or id")
-      ->required();
+      .add_option("job", o->job, "Name or id")
+      .required();
 }
 
 void add_images(CommandTree& tree, const Shared& o) {
-  CLI::App& app = tree.app();
-  CLI::App* take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
-                            [o](Context& c) { return snapshot(c, "snapshot", *o); });
-  take->add_option("job", o->job, "Name or id")->required();
-  take->add_option("--to", o->to,
-                   "A folder that several nodes have (it has a '/'), or a node, into its vault");
-  take->add_flag("--detach", o->detach, "Do not wait");
-  CLI::App* images = tree.add(app, "images", "List images", [o](Context& c) {
+  Command& app = tree.app();
+  Command take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
+                          [o](Context& c) { return snapshot(c, "snapshot", *o); });
+  take.add_option("job", o->job, "Name or id").required();
+  take.add_option("--to", o->to,
+                  "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  take.add_flag("--detach", o->detach, "Do not wait");
+  Command images = tree.add(app, "images", "List images", [o](Context& c) {
     return o->remove.empty() ? list_images(c) : remove_image(c, *o);
   });
-  CLI::App* rm = images->add_subcommand("rm", "Remove an image");
-  rm->add_option("image", o->remove, "Like j3.v12@node-a")->required();
-  rm->add_flag("--force", o->force, "Also the one that a parked job rests in");
+  Command rm = images.add_subcommand("rm", "Remove an image");
+  rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
+  rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
 }
 
 void add_rest(CommandTree& tree, const Shared& o) {
-  CLI::App& app = tree.app();
-  CLI::App* suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
-                               [o](Context& c) { return snapshot(c, "suspend", *o); });
-  suspend->add_option("job", o->job, "Name or id")->required();
-  suspend->add_option("--to", o->to,
-                      "A folder that several nodes have (it has a '/'), or a node, into its vault");
-  suspend->add_flag("--detach", o->detach, "Do not wait");
-  CLI::App* resume =
+  Command& app = tree.app();
+  Command suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
+                             [o](Context& c) { return snapshot(c, "suspend", *o); });
+  suspend.add_option("job", o->job, "Name or id").required();
+  suspend.add_option("--to", o->to,
+                     "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  suspend.add_flag("--detach", o->detach, "Do not wait");
+  Command resume =
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
-  resume->add_option("job", o->job, "Name or id")->required();
-  resume->add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
-  resume->add_flag("--detach", o->detach, "Do not wait");
-  CLI::App* back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
-                            [o](Context& c) { return restore(c, "restore", *o); });
-  back->add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")->required();
-  back->add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
-  back->add_option("--reason", o->reason, "For the records");
-  back->add_flag("--force", o->force,
-                 "Your word that an instance on a node that is not connected is dead for good; should it "
-                 "turn up, it is ended");
-  back->add_flag("--detach", o->detach, "Do not wait");
-  back->footer(
+  resume.add_option("job", o->job, "Name or id").required();
+  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  resume.add_flag("--detach", o->detach, "Do not wait");
+  Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
+                          [o](Context& c) { return restore(c, "restore", *o); });
+  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a").required();
+  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  back.add_option("--reason", o->reason, "For the records");
+  back.add_flag("--force", o->force,
+                "Your word that an instance on a node that is not connected is dead for good; should it "
+                "turn up, it is ended");
+  back.add_flag("--detach", o->detach, "Do not wait");
+  back.set_footer(
       "Exit codes: 0 nothing was lost; 3 work since the image is lost (it says how much); 1 it did not start "
       "and rests "
       "in its image; 5 refused, nothing touched; 6 outcome not known.");

@@ -74,10 +74,9 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
 }
 
 // Another family of commands may have made it already.
-CLI::App* policy_parent(CLI::App& app) {
-  const auto found =
-      app.get_subcommands([](const CLI::App* command) { return command->get_name() == "policy"; });
-  return found.empty() ? app.add_subcommand("policy", "What is done about GPUs in trouble") : found.front();
+Command policy_parent(Command& app) {
+  const auto found = app.find_subcommand("policy");
+  return found ? *found : app.add_subcommand("policy", "What is done about GPUs in trouble");
 }
 
 struct PolicyOptions {
@@ -90,23 +89,23 @@ struct PolicyOptions {
 void add_policy_commands(CommandTree& tree) {
   const auto options = std::make_shared<PolicyOptions>();
   tree.add(tree.app(), "health", "What was found about GPUs, and what was done about it", show_health);
-  CLI::App* policy = policy_parent(tree.app());
-  policy->require_subcommand(1);
-  CLI::App* pause = tree.add(*policy, "pause", "Record what a node's GPUs report, and do nothing about it",
-                             [options](Context& c) {
-                               Json body = {{"node", options->node}};
-                               if (!options->reason.empty()) body["reason"] = options->reason;
-                               return change_policy(c, "pause", body);
-                             });
-  pause->add_option("node", options->node, "Its name")->required();
-  pause->add_option("--reason", options->reason, "For the records");
-  tree.add(*policy, "resume", "Act on what the node reports from now on",
+  Command policy = policy_parent(tree.app());
+  policy.require_subcommand();
+  Command pause = tree.add(policy, "pause", "Record what a node's GPUs report, and do nothing about it",
+                           [options](Context& c) {
+                             Json body = {{"node", options->node}};
+                             if (!options->reason.empty()) body["reason"] = options->reason;
+                             return change_policy(c, "pause", body);
+                           });
+  pause.add_option("node", options->node, "Its name").required();
+  pause.add_option("--reason", options->reason, "For the records");
+  tree.add(policy, "resume", "Act on what the node reports from now on",
            [options](Context& c) {
              return change_policy(c, "resume", {{"node", options->node}});
            })
-      ->add_option("node", options->node, "Its name")
-      ->required();
-  tree.add(*policy, "reset-breaker", "Let automatic moves go on after the circuit breaker has stopped them",
+      .add_option("node", options->node, "Its name")
+      .required();
+  tree.add(policy, "reset-breaker", "Let automatic moves go on after the circuit breaker has stopped them",
            [](Context& c) { return change_policy(c, "reset-breaker", Json::object()); });
 }
 

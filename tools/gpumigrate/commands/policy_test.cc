@@ -140,34 +140,31 @@ int test_policy(Context& context, const PolicyTestOptions& options) {
 }
 
 void add_policy_test(CommandTree& tree) {
-  const auto there =
-      tree.app().get_subcommands([](const CLI::App* app) { return app->get_name() == "policy"; });
-  CLI::App* policy = there.empty() ? nullptr : there.front();
-  if (policy == nullptr) {
+  auto policy = tree.app().find_subcommand("policy");
+  if (!policy) {
     policy = tree.app().add_subcommand("policy", "What is done about GPUs in trouble");
-    policy->require_subcommand(1);
+    policy->require_subcommand();
   }
   auto options = std::make_shared<PolicyTestOptions>();
-  CLI::App* test = tree.add(*policy, "test", "What would be done, and why; asks nobody and touches nothing",
-                            [options](Context& c) { return test_policy(c, *options); });
-  test->add_option("--xid", options->xids, "Number of an Xid; more than one: seen together")
-      ->check(CLI::Range(1, 99999));
-  test->add_option("--recovery", options->recovery,
-                   "Recovery action that the driver asks for (NVML field 230)")
-      ->check(CLI::Range(0, 255));
-  test->add_option("--line", options->line, "A line of the kernel log, in place of --xid");
-  test->add_flag("--victim", options->victim, "The Xid names this process");
-  test->add_flag("--dead", options->dead, "This process's context is known to be lost");
-  test->add_flag("--p2p", options->p2p, "This process uses peer to peer");
-  test->add_flag("--lost", options->lost, "The driver has lost the GPU");
-  test->add_flag("--silent", options->silent, "NVML does not answer");
-  test->add_option("--probe", options->probe, "How a probe of the GPU went")
-      ->check(CLI::IsMember({"ok", "failed", "hung"}));
-  test->add_option("--gpu-model", options->model,
-                   "Like \"NVIDIA H200\": some keep memory errors to one process");
-  test->add_option("--table", options->tables,
-                   "A table (CSV) whose rows take the place of those built in; may be repeated")
-      ->allow_extra_args(false);
+  Command test = tree.add(*policy, "test", "What would be done, and why; asks nobody and touches nothing",
+                          [options](Context& c) { return test_policy(c, *options); });
+  test.add_option("--xid", options->xids, "Number of an Xid; more than one: seen together")
+      .in_range(1, 99999);
+  test.add_option("--recovery", options->recovery,
+                  "Recovery action that the driver asks for (NVML field 230)")
+      .in_range(0, 255);
+  test.add_option("--line", options->line, "A line of the kernel log, in place of --xid");
+  test.add_flag("--victim", options->victim, "The Xid names this process");
+  test.add_flag("--dead", options->dead, "This process's context is known to be lost");
+  test.add_flag("--p2p", options->p2p, "This process uses peer to peer");
+  test.add_flag("--lost", options->lost, "The driver has lost the GPU");
+  test.add_flag("--silent", options->silent, "NVML does not answer");
+  test.add_option("--probe", options->probe, "How a probe of the GPU went").one_of({"ok", "failed", "hung"});
+  test.add_option("--gpu-model", options->model,
+                  "Like \"NVIDIA H200\": some keep memory errors to one process");
+  test.add_option("--table", options->tables,
+                  "A table (CSV) whose rows take the place of those built in; may be repeated")
+      .one_value_each();
 }
 
 }  // namespace ckpt::cli

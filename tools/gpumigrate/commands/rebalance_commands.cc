@@ -173,17 +173,17 @@ int rebalance(Context& context, const RebalanceOptions& options) {
 
 void add_rebalance_commands(CommandTree& tree) {
   const auto options = std::make_shared<RebalanceOptions>();
-  CLI::App* command = tree.add(tree.app(), "rebalance", "Move jobs together so that whole GPUs become free",
-                               [options](Context& c) { return rebalance(c, *options); });
-  CLI::Option* dry = command->add_flag("--dry-run", options->dry_run, "Print the plan only (default)");
-  CLI::Option* apply =
-      command->add_flag("--apply", options->apply, "Carry it out; the first move that fails ends it");
-  command->add_flag("--stop", options->stop, "Let a rebalance that is under way begin no further move")
-      ->excludes(dry)
-      ->excludes(apply);
-  apply->excludes(dry);
-  command->add_option("--parallel", options->parallel, "Moves at a time (1)")->check(CLI::Range(1, 64));
-  command->footer(
+  Command command = tree.add(tree.app(), "rebalance", "Move jobs together so that whole GPUs become free",
+                             [options](Context& c) { return rebalance(c, *options); });
+  Option dry = command.add_flag("--dry-run", options->dry_run, "Print the plan only (default)");
+  Option apply =
+      command.add_flag("--apply", options->apply, "Carry it out; the first move that fails ends it");
+  command.add_flag("--stop", options->stop, "Let a rebalance that is under way begin no further move")
+      .excludes(dry)
+      .excludes(apply);
+  apply.excludes(dry);
+  command.add_option("--parallel", options->parallel, "Moves at a time (1)").in_range(1, 64);
+  command.set_footer(
       "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table says where; 5 "
       "refused; 6 outcome not known.");
 }

@@ -74,9 +74,9 @@ int recover(Context& context) {
 }  // namespace
 
 void add_recovery_commands(CommandTree& tree) {
-  CLI::App* cluster = tree.app().add_subcommand("cluster", "The cluster as a whole");
-  cluster->require_subcommand(1);
-  tree.add(*cluster, "recover", "Show what a coordinator that lost its store learnt from its nodes",
+  Command cluster = tree.app().add_subcommand("cluster", "The cluster as a whole");
+  cluster.require_subcommand();
+  tree.add(cluster, "recover", "Show what a coordinator that lost its store learnt from its nodes",
            [](Context& c) { return recover(c); });
 }
 
