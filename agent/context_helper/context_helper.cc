@@ -2,10 +2,11 @@
 #include "agent/context_helper/context_helper.h"
 
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::agent {
 namespace {

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -19,6 +18,7 @@
 #include "agent/context_helper/remap_probe.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::context_helper {
 namespace {

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -17,6 +16,7 @@
 
 #include "agent/health_helper/nvml_watch.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::health_helper {
 namespace {

@@ -2,10 +2,11 @@
 #include "agent/health_helper/nvml_watch.h"
 
 #include <dlfcn.h>
-#include <spdlog/spdlog.h>
 
 #include <array>
 #include <cstring>
+
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::health_helper {
 namespace {

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "agent/mover/mover.h"
 #include "agent/mover/probe.h"
 #include "libckpt/datapath/transport/ucx_guard.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/protocol/wire/mover_values.h"
 
 int main(int argc, char** argv) {

@@ -2,7 +2,6 @@
 #include "agent/mover/mover.h"
 
 #include <poll.h>
-#include <spdlog/spdlog.h>
 
 #include "agent/mover/heap.h"
 #include "agent/mover/migration/source_transfer.h"
@@ -10,6 +9,7 @@
 #include "agent/mover/snapshots/restore_transfer.h"
 #include "agent/mover/snapshots/snapshot_transfer.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::mover {

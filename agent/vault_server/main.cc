@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -14,6 +13,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/command_line/command_line.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/store/peer/file_server.h"
 
 namespace ckpt::agent::vault_server {

@@ -2,8 +2,9 @@
 #include "agent/vault_server/vault_server.h"
 
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
+
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::agent {
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/migration/source_measures.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "libckpt/datapath/track/read_rate.h"
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::mover {
 namespace {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/migration/source_transfer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "agent/mover/session/copy_options.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/store/manifest.h"
 

@@ -2,12 +2,12 @@
 #include "agent/mover/migration/target_transfer.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::mover {

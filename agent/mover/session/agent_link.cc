@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/session/agent_link.h"
 
-#include <spdlog/spdlog.h>
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::mover {
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/session/session.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "libckpt/inprocess/memory/device_memory.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/mover_session_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/snapshots/restore_transfer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/log.h"
 #include "libckpt/store/peer/route.h"
 
 namespace ckpt::mover {

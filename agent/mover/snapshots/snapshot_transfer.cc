@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/snapshots/snapshot_transfer.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "libckpt/base/cores.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::mover {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/snapshots/staging_arena.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
+
+#include "libckpt/net/control/log.h"
 
 namespace ckpt::mover {
 namespace {
