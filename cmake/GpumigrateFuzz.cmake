@@ -8,4 +8,5 @@ if(GPUMIGRATE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
                       -O1 -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)  # for each level of optimization there is one here only
 endif()

@@ -75,6 +75,20 @@ pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 function(control_plane)
   foreach(target ${ARGN})
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    set_target_properties(${target} PROPERTIES CONTROL_PLANE TRUE)
+  endforeach()
+endfunction()
+
+# standard_headers(TARGET...): these read the standard library and Result precompiled (libckpt/CMakeLists.txt).
+# After control_plane, since a precompiled header has the level of optimization of its users.
+function(standard_headers)
+  foreach(target ${ARGN})
+    set(headers ckpt_headers)
+    get_target_property(is_control_plane ${target} CONTROL_PLANE)
+    if(is_control_plane)
+      set(headers ckpt_control_headers)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM ${headers})
   endforeach()
 endfunction()
 
