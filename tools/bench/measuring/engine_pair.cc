@@ -88,10 +88,10 @@ class Target final : public engine::ReceiverDelegate {
     return places;
   }
   Result<void> on_manifest(std::span<const std::byte>, const track::Fingerprint&,
-                           const engine::HostState&) override {
+                           const engine::ReceivedHostState&) override {
     return ok();
   }
-  void on_verified(const engine::VerifiedReport&, engine::HostState) override {
+  void on_verified(const engine::VerifiedReport&, engine::ReceivedHostState) override {
     const std::lock_guard lock(mutex_);
     verified_ = true;
     changed_.notify_all();
