@@ -8,7 +8,7 @@
 
 namespace ckpt {
 
-using Nanos = std::int64_t;  // a point on CLOCK_BOOTTIME, or a span, as the name says
+using Nanos = std::int64_t;  // a point on CLOCK_BOOTTIME, or a span, by the name
 
 inline constexpr Nanos kNanosPerMs = 1'000'000;
 

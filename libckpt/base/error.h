@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error type of the project. An Error says what failed, on what and why, keeps the native code it
+// The one error type of the project. An Error tells what failed, on what and why, keeps the native code it
 // came from (CUresult, ucs_status_t, errno, nvmlReturn_t) and a chain of causes. Codes are grouped by what
 // the caller must do.
 // Threads: a value type; causes are immutable and shared. No function here fails.
@@ -19,7 +19,7 @@ enum class ErrorCode : std::uint8_t {
   kNotSupported,  // this build, driver or node cannot do it
   kUnavailable,   // a peer or service cannot be reached: retry later
   kTimedOut,      // a deadline passed: the operation's effect may be unknown
-  kAborted,       // somebody asked for it, or an earlier failure of the same operation ended it
+  kAborted,       // by request, or because an earlier failure of the same operation ended it
   kOutOfMemory,   // device or host memory exhausted
   kCorrupt,       // data failed a check (fingerprint, CRC, bounds): never use it
   kProtocol,      // a peer sent what it must not send: drop the connection

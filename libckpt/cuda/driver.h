@@ -3,7 +3,7 @@
 // cuda.h.
 // Threads: the table is immutable after load; the driver's own rules hold for the calls. Ownership: the table
 // lives for ever. Errors: load fails with kNotSupported where there is no driver or it lacks a function, and
-// says which; optional functions that it lacks are null.
+// names it; optional functions that it lacks are null.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them

@@ -2,7 +2,7 @@
  *
  * ckpt.h: makes a GPU program movable in cooperative mode. C, no dependency but libc.
  *
- * A program names its tensors, says that it is ready, and calls ckpt_barrier() once a step.
+ * A program names its tensors, reports that it is ready, and calls ckpt_barrier() once a step.
  * `gpumigrate migrate` can then move it to another GPU while it runs. The same program is started at the
  * target first, as a *standby*. It does all its own start-up (context, modules, allocations, ckpt_tensor) and
  * then blocks in ckpt_ready(). There it waits until the source has stopped and its memory and host state have
@@ -33,7 +33,7 @@
  *
  * Threads: calls on one session are serialised inside; ckpt_barrier and ckpt_ready are called by one thread.
  * A CUDA context must be current in ckpt_alloc, ckpt_tensor, ckpt_ready and ckpt_barrier.
- * Errors: a ckpt_status; ckpt_last_error() tells the reason as one line (valid until the next call of that
+ * Errors: a ckpt_status; ckpt_last_error() gives the reason as one line (valid until the next call of that
  * thread).
  */
 #ifndef CKPT_CKPT_H

@@ -13,7 +13,7 @@
 namespace ckpt::job {
 namespace {
 
-// What ckpt_barrier looks at in a process without a keeper.
+// What ckpt_barrier reads in a process without a keeper.
 const std::atomic<std::uint32_t> kNothingAsked{0};
 
 Error inside_callback() {

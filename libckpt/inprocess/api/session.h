@@ -3,7 +3,7 @@
 // service thread answers the keeper and the agent while the program runs, and barrier() and ready() pause and
 // resume it.
 // Threads: any; one mutex. While the rank is paused (frozen_) calls that change tables wait. The service
-// thread blocks all signals. A rank that loses its keeper kills itself: nobody could enforce a lease on it
+// thread blocks all signals. A rank that loses its keeper kills itself: nothing could enforce a lease on it
 // any more.
 // Ownership: everything of this process's part; one Session per process. Errors: see ckpt.h.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One page of shared memory between keeper and rank: what the rank must look at without a system call. The
+// One page of shared memory between keeper and rank: for values that the rank reads without a system call. The
 // keeper writes, the rank reads.
 // Threads: atomics; any thread. Ownership: each side owns its mapping; the memory file travels with Welcome.
 // Errors: kIo, kProtocol for a page of the wrong size or content.

@@ -16,7 +16,7 @@ namespace ckpt::local {
 
 class ExportStream {
  public:
-  // Begins anew with these regions; a former export is forgotten.
+  // Starts again with these regions; a former export is forgotten.
   void start(std::uint64_t request, const std::vector<std::uint64_t>& regions);
   void stop();
 
@@ -28,7 +28,7 @@ class ExportStream {
   void region_added(std::uint64_t id);
   // A region of the last batch that was not in it after all.
   void forget(std::uint64_t id) { sent_.erase(id); }
-  // True if the mover has to be told.
+  // True if the mover has to be informed.
   bool region_freed(std::uint64_t id, std::uint64_t generation);
 
   struct Batch {

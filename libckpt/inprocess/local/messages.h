@@ -20,7 +20,7 @@
 //              since), TensorDropped, ExportBatch (allocated since; acked, too), RegionFreed (unmap and close
 //              now; A>R RegionFreedAck when no process of ours holds it any more).
 //              A>R StopExport      K>A Done. Also done by the keeper when the agent disconnects. Export again
-//              starts anew.
+//              starts again.
 //   pause      A>K Pause           R>A Paused +host state (at the next barrier), or Failed. Stays paused if
 //              the agent goes away.
 //   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the
@@ -29,7 +29,7 @@
 //   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end).
 //              Only while paused.
 //   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and
-//              says RankStopped; a later deadline (or none) opens and continues it and says RankContinued
+//              sends RankStopped; a later deadline (or none) opens and continues it and sends RankContinued
 //              (before Done or Running).
 //   end        A>K Stop, Kill      K>A Done, then RankExited;  A>K Shutdown: the keeper ends (refused while
 //              the rank lives).
@@ -43,15 +43,15 @@
 // export is active, Paused comes after every region has been sent and acknowledged. From here on the keeper
 // holds memory for the rank, in two sets of descriptors:
 //   exported   a duplicate of each descriptor of the export's batches. RegionFreed drops one before the agent
-//              hears of it; StopExport, a new Export and the agent's end drop all, but not while the rank's
+//              knows of it; StopExport, a new Export and the agent's end drop all, but not while the rank's
 //              memory is not mapped (`memory` of Status): then the set is what the job lives from.
 //   arrived    what A>K Deposit* brought; another migration's Deposit replaces it, A>K Withdraw drops it, A>K
 //              WithdrawRegions some of it (the job has freed them). It outlives agents.
 // All of these need a paused rank, and answer Failed if they are refused (kRefused: nothing was touched):
 //   release    A>K Release         the keeper adds what set `exported` holds; R>A Released: the rank has
 //              unmapped and released all its device memory, addresses stay reserved. Refused if the set is
-//              not exactly the rank's regions. Again after Mapped, too. With `discard`, which the keeper says
-//              while memory is kMapping: what is mapped has come since the last Release, and nobody needs it.
+//              not exactly the rank's regions. Again after Mapped, too. With `discard`, which the keeper
+//              sends while memory is kMapping: all that is mapped came after the last Release; none needs it.
 //   deposit    A>K Deposit +fds    K>A Done, batch by batch
 //   map        A>K Map             (K>R MapBatch +fds, R>K MapAck)* of the set that is named (kMade: none),
 //              then K>R Map; R>A Mapped, once the rank has all its regions at their old addresses. On Failed
@@ -59,10 +59,10 @@
 //   make       A>R Make (ids)      R>A Made +fds: the rank has new memory of its own at the old addresses of
 //              these regions, for a mover to fill; Map kMade ends it.
 //   fill       A>K Fetch           K>A Held +fds: some of a set, for the mover to copy from; largest regions
-//              first, and no more bytes at a time than the largest has. `from` is 0, then what Held said;
+//              first, and no more bytes at a time than the largest has. `from` is 0, then the one in Held;
 //              Done: there are no more.
 //              A>K Replace +fds    K>A Done: these regions of the set are in the rank's new memory now. So a
-//              set is always whole, and twice there is at most as much as one region. Whoever begins anew
+//              set is always whole, and twice there is at most as much as one region. A side that restarts
 //              (Release, Make) copies from what has been replaced already.
 //   go on      Resume              refused while memory is not mapped.
 //   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady,
@@ -115,7 +115,7 @@ enum class MessageType : std::uint16_t {
 
 enum class Role : std::uint32_t { kFresh = 0, kStandby = 1 };
 // The migration mode as messages have it: 0 cooperative, 1 transparent. An adopted process has no rank that
-// could say Hello; its keeper calls it transparent.
+// could send Hello; its keeper calls it transparent.
 struct ModeNumber {
   constexpr ModeNumber() = default;
   constexpr ModeNumber(MigrationMode mode) : number(mode == MigrationMode::kCooperative ? 0 : 1) {}
@@ -131,7 +131,7 @@ enum class Phase : std::uint32_t {
   kStarting = 0,      // the process runs, ckpt_init not called yet
   kConnected = 1,     // ckpt_init called, ckpt_ready not
   kStandbyReady = 2,  // a standby that waits for Resume
-  kResuming = 3,      // a standby or paused rank that was told to go on and has not said Running
+  kResuming = 3,      // a standby or paused rank with an order to continue, before its Running
   kRunning = 4,
   kPausing = 5,  // a pause is asked for, the rank runs towards its next barrier
   kPaused = 6,
@@ -159,7 +159,7 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 24);
 
-// A NUL-terminated text of fixed room; longer input is cut. Accepted by parse() without control characters
+// A NUL-terminated text of fixed size; longer input is cut. Accepted by parse() without control characters
 // only.
 template <std::size_t kBytes>
 struct FixedText {
@@ -193,7 +193,7 @@ struct RegionKey {  // ids are never used again: where the generation is not the
 // mistakes, not against lies.
 [[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
 
-struct GpuIdentity {  // what a program is told about a GPU
+struct GpuIdentity {  // what a program sees of a GPU
   std::array<std::uint8_t, 16> uuid{};
   std::uint32_t ordinal = 0;  // as the rank counts its devices
   std::uint32_t pci_domain = 0;
@@ -229,7 +229,7 @@ struct StateSummary {
   std::uint64_t host_state_bytes = 0;    // fixed-size host state (callbacks are known at the barrier only)
   std::uint64_t unexportable_bytes = 0;  // non-scratch tensors outside of regions
   std::uint32_t ready = 0;               // ckpt_ready has been called
-  std::uint32_t movable = 0;             // 0: `reason` says what to change
+  std::uint32_t movable = 0;             // 0: `reason` names what to change
   Text reason;
 };
 
@@ -265,7 +265,7 @@ struct Status {
   std::uint64_t rank_start_ticks =
       0;                         // field 22 of /proc/PID/stat: with the pid it names the process for ever
   std::int32_t wait_status = 0;  // of waitpid; meaningful in phase kExited
-  std::uint32_t ended_by_keeper = 0;  // it was told to end (Stop, Kill, Moved)
+  std::uint32_t ended_by_keeper = 0;  // by order (Stop, Kill, Moved)
   std::uint32_t stopped = 0;          // by an ended lease
   std::uint32_t exporting = 0;
   Nanos deadline_ns = kNoDeadline;
@@ -404,7 +404,7 @@ struct RankExited {
 };
 
 // ---- transparent mode
-struct Release {  // the agent leaves it empty; the keeper says what set `exported` holds
+struct Release {  // the agent leaves it empty; the keeper fills in set `exported`
   static constexpr auto kType = MessageType::kRelease;
   std::uint64_t regions = 0;
   std::uint64_t digest = 0;  // sum of region_digest()

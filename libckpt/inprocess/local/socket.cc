@@ -67,7 +67,7 @@ Result<UniqueFd> make_socket(int flags) {
   return fd;
 }
 
-// Who may connect to a listener of this process.
+// The users that may connect to a listener of this process.
 bool may_connect(uid_t peer) {
   return peer == 0 || peer == ::geteuid();
 }

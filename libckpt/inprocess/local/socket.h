@@ -41,8 +41,8 @@ class Socket {
   // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than
   // sun_path allows. Blocking mode.
   static Result<Socket> connect(const std::string& path);
-  // The same, but where the listener has no room kUnavailable at once: one that is stopped would be waited
-  // for without end.
+  // The same, but kUnavailable at once where the listener's queue is full: a wait for a stopped one would not
+  // end.
   static Result<Socket> connect_at_once(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 

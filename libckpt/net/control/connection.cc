@@ -201,7 +201,7 @@ Task<> Connection::write_loop(std::shared_ptr<Connection> self) {
 }
 
 // Counts time that it was there to listen in, by intervals: while this process stood still, or its loop was
-// busy, the peer may have said much that is not read yet.
+// busy, the peer may have sent much that is not read yet.
 Task<> Connection::watch_loop(std::shared_ptr<Connection> self) {
   steady_clock::duration silent{0};
   while (self->open_) {

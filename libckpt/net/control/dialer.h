@@ -17,14 +17,14 @@
 
 namespace ckpt::control {
 
-// From half of `backoff` up to all of it, as `chance` (0 up to 255) says.
+// From half of `backoff` up to all of it, by `chance` (0 up to 255).
 [[nodiscard]] std::chrono::milliseconds with_jitter(std::chrono::milliseconds backoff,
                                                     std::uint8_t chance) noexcept;
 
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   struct Settings {
-    std::string name;   // said in Hello
+    std::string name;   // sent in Hello
     std::string label;  // of the peer, for logs
     // Asked before every attempt: both may change while the peer restarts.
     std::function<Result<std::string>()> address;

@@ -128,7 +128,7 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
     ++self->connections_;
     auto failed = [self](Error) { self->finished(); };
     spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)), failed);
-    // Who comes next waits to be accepted, until an idle connection has been closed or an answer has been
+    // The next client waits to be accepted, until an idle connection has been closed or an answer has been
     // given.
     while (self->full() && self->acceptor_.is_open()) {
       boost::system::error_code ignored;
@@ -207,7 +207,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
   if (read_code == http::error::body_limit || read_code == http::error::header_limit) {
     response = self->refuse_(413, "The request is too large");
   } else if (read_code) {
-    // End of stream, a timeout, or no HTTP at all: nobody to answer to, or nothing sensible to say.
+    // End of stream, a timeout, or no HTTP at all: no client to answer, or no sensible answer.
     co_return false;
   } else {
     HttpRequest request;

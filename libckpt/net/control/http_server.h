@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP/1.1 server over Boost.Beast: accepts, bounds, parses and hands each request to one coroutine.
 // Beast is included by http_server.cc alone.
-// A call that may wait for news (`waits` tells) is counted apart. However many wait, kShortConnections more
+// A call that may wait for a change (by `waits`) is counted apart. However many wait, kShortConnections more
 // are taken for calls that are answered at once. It ends as soon as its client has gone. When all connections
 // are taken, the one that has been idle for longest is closed.
 // Threads: one io_context on one thread. Limits: 512 KiB a body, 16 KiB of headers, 60 s idle,
-// kMaxConnections or as many as the process may have descriptors for. Errors: create() says what could not be
-// bound; an exception of the handler becomes a 500, one waiting call too many a 503.
+// kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an address
+// cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned kMaxHandshakes = 64;
 
 Result<void> make_room_for_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
-  // A socket file that nobody answers on is left over from a killed process.
+  // A socket file without a listener is left over from a killed process.
   const std::string path = to_text(endpoint).substr(std::string_view("unix:").size());
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     return Error::from_errno("Removing the old socket " + path);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts control connections, does their handshake and hands over those that knew the token. At most
 // `max_handshakes` handshakes are open at a time; more are closed at once.
-// Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() says
-// what could not be bound; failures of single connections are logged.
+// Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
+// if the port cannot be bound; failures of single connections are logged.
 #pragma once
 
 #include <functional>

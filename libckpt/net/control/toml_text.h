@@ -12,7 +12,7 @@
 
 namespace ckpt::control {
 
-// Strings of several lines hold ASCII only, since where one ends is toml++'s to say.
+// Strings of several lines hold ASCII only, since toml++ decides where one ends.
 Result<void> check_toml_text(std::string_view text, const std::string& source);
 
 }  // namespace ckpt::control

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A label's value as Prometheus accepts it: valid UTF-8, at most 128 bytes. A GPU's name, say, comes from a
-// driver, through an agent; one malformed byte would cost the whole page. Pure.
+// A label's value as Prometheus accepts it: valid UTF-8, at most 128 bytes. For example, a GPU's name comes
+// from a driver, through an agent; one malformed byte would cost the whole page. Pure.
 #pragma once
 
 #include <string>

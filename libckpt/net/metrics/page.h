@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GET /metrics: who may read it, and the answer. Pure but for reading the registry's sources.
+// GET /metrics: the right to read it, and the answer. Pure but for reading the registry's sources.
 #pragma once
 
 #include <string>

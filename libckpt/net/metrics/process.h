@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every daemon says of itself, under the names that Prometheus's own libraries use (process_*), and
+// Metrics of every daemon about itself, under the names that Prometheus's own libraries use (process_*), and
 // gpumigrate_build_info.
 // Threads and ownership: the registry's. Errors: what cannot be read is left out.
 #pragma once

@@ -81,7 +81,7 @@ Result<Batches> AgentSwitches::restore(std::span<const Record> records, Nanos no
       return Error(ErrorCode::kCorrupt, "A record of the coordinator in an agent's journal");
     }
   }
-  // Only a job's newest migration says what runs now; the effects of earlier ones are done.
+  // Only a job's newest migration decides what runs now; the effects of earlier ones are done.
   Batches out;
   const auto wake = [&](auto& machines, auto restarted) -> Result<void> {
     for (auto& [id, held] : machines) {
@@ -156,8 +156,8 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   return out;
 }
 
-// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is
-// said.
+// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is //
+// stated.
 Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
   const Reason reason(ErrorCode::kNotFound,
                       "This agent has no record of the migration (it was restarted, or is late)");

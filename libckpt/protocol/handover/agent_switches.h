@@ -34,7 +34,7 @@ class AgentSwitches {
  public:
   explicit AgentSwitches(Timing timing) : timing_(timing) {}
 
-  // What the coordinator lends for, as it said last: leases are renewed three times in it.
+  // The coordinator's lease term, as last reported: leases are renewed three times in it.
   void set_lease_term(std::uint32_t term_ms);
 
   // At start, once: all records of this agent's journal, oldest first.

@@ -71,7 +71,7 @@ class Stepper {
   void ask_to_prepare() {
     const Begun& b = std::get<Begun>(s_.phase);
     const wire::Prepare prepare(s_.info.ranks, s_.info.plan);
-    // A prepared side is asked instead: one that restarted says that it knows nothing any more.
+    // A prepared side is asked instead: one that restarted reports that it knows nothing any more.
     tell(Party::kSource, b.source_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
     tell(Party::kTarget, b.target_payload ? wire::SwitchBody(wire::Query{}) : wire::SwitchBody(prepare));
   }
@@ -174,7 +174,7 @@ class Stepper {
   }
 
   // ---- FORGOTTEN ----
-  // What follows from more than the records here say.
+  // What follows from more than the records here.
   [[nodiscard]] bool knows_more(const Message& m) const {
     if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
     const bool source = m.from == Party::kSource;
@@ -201,7 +201,7 @@ class Stepper {
     act(Report(ReportKind::kForgotten, s_.info.base, s_.reason));
     poll_forgotten();
   }
-  // Whoever has not gone past its barrier, or committed, leaves. The others say what they recorded.
+  // A side that has not gone past its barrier, or committed, leaves. The others report their record.
   void poll_forgotten() {
     tell_both(wire::AbortRequest(s_.reason));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));

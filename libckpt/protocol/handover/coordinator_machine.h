@@ -47,7 +47,7 @@ struct Closed {
   bool target_knows = false;
   friend bool operator==(const Closed&, const Closed&) = default;
 };
-// No record says this: what the agents say is all that is known. The fields are what they said after
+// No record has this: only the agents' reports are known. The fields are their reports after
 // `undecided_until`.
 struct Forgotten {
   Nanos undecided_until = 0;  // until then a lease may last that was given before
@@ -66,10 +66,10 @@ struct CoordinatorState {
   bool abort_wanted = false;
   Reason reason;                              // of the abort, or the first failure reported
   std::optional<wire::Resumed> resumed = {};  // what the source stated, to be relayed to the target
-  Incarnation owner_k = 0;          // once closed: what the owner says it runs as; 0 until it has said so
-  std::array<bool, 2> connected{};  // [0] source, [1] target
+  Incarnation owner_k = 0;                    // once closed: the incarnation that the owner reports; 0 before
+  std::array<bool, 2> connected{};            // [0] source, [1] target
   std::array<Nanos, 2> last_heard{};
-  Nanos unsure_until = 0;          // of a restarted one: a lease may last of which these records do not say
+  Nanos unsure_until = 0;          // of a restarted one: a lease may last that is not in these records
   std::array<bool, 2> answered{};  // since the restart, in accordance with the records
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
@@ -108,7 +108,7 @@ CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until);
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin
 [[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;  // closed, and both sides know it
 // Once closed: the incarnation of the owner, the `base` of the job's next migration; 0 while the owner has
-// not said it.
+// not reported it.
 [[nodiscard]] inline Incarnation owner_incarnation(const CoordinatorState& state) noexcept {
   return is_closed(state) ? state.owner_k : 0;
 }

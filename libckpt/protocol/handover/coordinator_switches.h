@@ -19,9 +19,9 @@ class CoordinatorSwitches {
   // kRefused while another migration of the job is open. The caller gives a migration id above every earlier
   // one.
   Result<Batches> begin(SwitchInfo info, bool source_connected, bool target_connected, Nanos now);
-  // An agent has a switch of which nothing is known here: the store was lost, or is an older copy. It is
-  // asked about at both sides and decided by nobody before every lease that was given is over. An error if it
-  // is known.
+  // An agent has a switch of which nothing is known here: the store was lost, or is an older copy. Both sides
+  // are asked about it, and it is not decided before every lease that was given is over. An error if it is
+  // known.
   Result<Batches> recover(SwitchInfo info, Nanos now);
   // Messages of unknown migrations are an error: the coordinator never forgets one that an agent may still
   // hold.

@@ -72,7 +72,7 @@ std::vector<std::byte> make_frame(const Record& record, std::size_t at, bool ref
   return frame;
 }
 
-// kRefused: there is no room, and not one byte was written. kIo and others: some may have been.
+// kRefused: the disk is full, and not one byte was written. kIo and others: some may have been.
 Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at, const std::string& path) {
   bool touched = false;
   while (!bytes.empty()) {
@@ -270,7 +270,7 @@ Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) 
   ::unlink(next_path.c_str());
   {
     CKPT_TRY(next, open(next_path));
-    // As one piece: nobody reads this file before it has its name, so it needs one sync.
+    // As one piece: no reader opens this file before it has its name, so it needs one sync.
     std::vector<std::byte> frames;
     for (Record& record : kept) {
       const auto frame = make_frame(record, next.entries_.size());

@@ -35,7 +35,7 @@ class Journal {
   // Opens or makes the file (mode 0600) and reads what it holds.
   static Result<Journal> open(const std::string& path);
 
-  // All records, oldest first, as read at open and appended since. Each whole: a copy for who starts, or
+  // All records, oldest first, as read at open and appended since. Each whole: a copy for a start, or for
   // tests.
   [[nodiscard]] std::vector<Record> records() const;
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }  // cut off at open
@@ -60,7 +60,7 @@ class Journal {
   }
   Result<void> reserve(std::uint64_t bytes = kReserveBytes);
   // Rewrites the file with only the newest record of each (migration, party), without those for which
-  // `forget` says yes, and renames it into place. A newest record stays for as long as its job may be asked
+  // `forget` is true, and renames it into place. A newest record stays for as long as its job may be asked
   // about (SW-3).
   Result<void> compact(const std::function<bool(const Record&)>& forget);
 
@@ -75,7 +75,7 @@ class Journal {
   Journal(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<void> load();
   Result<void> start();
-  // Returns where it ends. The header has been looked at.
+  // Returns where it ends. The header has been checked.
   Result<std::uint64_t> read_frames(const std::string& text);
   Result<void> extend(std::uint64_t wanted_end);
   [[nodiscard]] std::optional<std::size_t> plan_of(const Record& record) const;

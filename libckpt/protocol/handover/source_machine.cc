@@ -116,7 +116,7 @@ class Stepper {
     tell(Party::kCoordinator, wire::LeaseRequest(k, now_));
   }
 
-  // Says again what the record, or the volatile progress, says.
+  // States the record, or the volatile progress, again.
   void restate(Party to) {
     std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { tell(to, wire::Prepared(s_.payload)); },
                         [&](const Precopy& p) {
@@ -204,7 +204,7 @@ class Stepper {
     if (before_barrier()) {
       leave(e.reason, true);
     } else if (auto* p = in<Barrier>()) {
-      // Only the target can say now whether it has everything; it is asked to give up if not.
+      // Only the target knows now whether it has everything; it is asked to give up if not.
       tell(Party::kCoordinator, wire::Failed(e.reason));
       give_up(*p, e.reason);
       act(Report(ReportKind::kWaits, 0, e.reason));
@@ -299,7 +299,7 @@ class Stepper {
     if (before_barrier()) {
       const bool was_pausing = in<Pausing>() != nullptr;
       s_.phase = Owner{s_.info.base, true, false, false, e.reason};
-      // First: the target's mover hears of the end by itself, and what it says then is not why.
+      // First: the target's mover notices the end by itself, and its message then is not the reason.
       tell(Party::kCoordinator, wire::Failed(e.reason));
       act(StopCopy{});
       if (was_pausing) act(RunInstance(s_.info.base, std::nullopt));
@@ -390,7 +390,7 @@ class Stepper {
   bool hear(Party from, const wire::Relinquished& body) {
     return from == Party::kTarget && ends_here(from, body.reason);
   }
-  // ABORTED, CLOSED(source) or RELINQUISHED: all say that the target never runs (again).
+  // ABORTED, CLOSED(source) or RELINQUISHED: all mean that the target never runs (again).
   bool ends_here(Party from, const Reason& reason) {
     if (before_barrier()) {
       leave(reason, false);
@@ -472,7 +472,7 @@ class Stepper {
     act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     s_.phase = Leased{k, false, false, k, std::move(lease)};
   }
-  // What no source is ever told.
+  // Messages that no source receives.
   template <class Body>
   bool hear(Party /*from*/, const Body& /*body*/) {
     return false;

@@ -6,7 +6,7 @@
 //        \________\__________\_________\           \--> Leased(k) -> Owner      (SW-12, first half)
 //                                       `-> Owner <-----'                       (the source keeps it)
 //
-// The job is paused only after the coordinator said Granted: without it a pause would be in vain. Leaving
+// The job is paused only after the coordinator sent Granted: without it a pause would be in vain. Leaving
 // before BARRIER is recorded as RESUMED(n, owner, never_barrier). This migration's final manifest will never
 // exist, so the coordinator may close for the source without an answer of the target.
 // A source with BARRIER lends to a target that has committed and that the coordinator does not answer
@@ -85,9 +85,9 @@ struct SourceRefused {
   explicit SourceRefused(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-struct FirstRoundDone {};    // also when there is none (stop-copy)
-struct PrecopyConverged {};  // the engine would switch now (or was told to at its limit); may be repeated
-struct JobPaused {};         // all ranks stand at the barrier, nothing in flight
+struct FirstRoundDone {};         // also when there is none (stop-copy)
+struct PrecopyConverged {};       // the engine would switch now (or must, at its limit); may be repeated
+struct JobPaused {};              // all ranks stand at the barrier, nothing in flight
 struct FinalDataAcknowledged {};  // the final manifest was acknowledged by the target's mover
 
 using SourceEvent =
@@ -98,11 +98,11 @@ using SourceEvent =
 Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& event, Nanos now,
                                const Timing& timing);
 
-// The state that the newest record of a migration says.
+// The state by the newest record of a migration.
 Result<SourceState> restore_source(const Record& newest);
 
 [[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // an owner or released: SW-3
-// Between BARRIER and the end: the job may run only if this machine says so.
+// Between BARRIER and the end: the job may run only if this machine permits it.
 [[nodiscard]] bool holds_job(const SourceState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;
 

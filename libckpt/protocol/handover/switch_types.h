@@ -37,7 +37,7 @@ struct Timing {
   std::uint32_t lend_term_ms =
       10'000;                        // for what a waiting source lends (SW-10); of no coordinator's setting,
                                      // so that it is the same after a restart
-  std::uint32_t poll_ms = 500;       // unanswered things are said again
+  std::uint32_t poll_ms = 500;       // unanswered messages are sent again
   std::uint32_t silence_ms = 3'000;  // a side without a message for this long is silent
   std::uint32_t pause_timeout_ms = 60'000;   // a job that reaches no barrier within this is left alone
   std::uint32_t switch_timeout_ms = 10'000;  // a paused source asks the target to give up after this
@@ -45,7 +45,7 @@ struct Timing {
 };
 
 enum class Timer : std::uint8_t {
-  kPoll = 1,       // say again what is unanswered
+  kPoll = 1,       // send unanswered messages again
   kPause = 2,      // source: the job reached no barrier
   kSwitch = 3,     // source: nothing decided since the final manifest was acknowledged (or since a restart)
   kLease = 4,      // holder: renew
@@ -54,8 +54,8 @@ enum class Timer : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Timer timer) noexcept;
 
 // ---- actions of every machine ----
-// Says `body` to `to`. `from` is who states it: another party's statement is only relayed. Best effort, never
-// waited for; to the other agent by whatever way there is (directly, through the coordinator, or both).
+// Sends `body` to `to`. `from` is the party that states it; a statement of another party is only relayed. Best
+// effort, never waited for; to the other agent by every path (directly, through the coordinator, or both).
 struct Send {
   Send(Party stated_by, Party receiver, wire::SwitchBody what)
       : from(stated_by), to(receiver), body(std::move(what)) {}
@@ -115,7 +115,7 @@ struct Report {
 
 // ---- actions of both agents ----
 // The instance on this side runs as incarnation k until `deadline` (CLOCK_BOOTTIME; none: for good). The
-// driver tells the keeper, which sets the deadline before it opens the gate (SW-11), lets a stopped rank go
+// driver orders the keeper, which sets the deadline before it opens the gate (SW-11), lets a stopped rank go
 // on, and refuses a deadline that is over. Repeated with a later deadline it is a renewal, and touches only
 // the deadline. InstanceRuns(k) follows.
 struct RunInstance {
@@ -127,7 +127,7 @@ struct RunInstance {
 
 // ---- actions of the source ----
 struct
-    PrepareSource {  // attach a mover, export the memory, look at everything that can refuse: SourceReady | SourceRefused
+    PrepareSource {  // attach a mover, export the memory, check everything that can refuse: SourceReady | SourceRefused
   friend bool operator==(const PrepareSource&, const PrepareSource&) = default;
 };
 struct StartPrecopy {  // rounds begin: FirstRoundDone, PrecopyConverged, EngineFailed
@@ -205,7 +205,7 @@ struct InstanceStopped {  // the keeper stopped it at its deadline
   explicit InstanceStopped(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };
-// The instance ran as k, and its program has ended with exit code 0, or as it was told to.
+// The instance ran as k, and its program has ended with exit code 0, or by order.
 struct InstanceFinished {
   explicit InstanceFinished(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;

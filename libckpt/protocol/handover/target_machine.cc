@@ -43,7 +43,7 @@ class Stepper {
     return p && !p->owner ? p : nullptr;
   }
 
-  // SW-5. `keep_image`: verified bytes stay until the source says it goes on (SW-13).
+  // SW-5. `keep_image`: verified bytes stay until the source reports that it continues (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
     Record r(s_.info, Party::kTarget, RecordKind::kRelinquished);

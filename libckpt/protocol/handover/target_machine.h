@@ -36,7 +36,7 @@ struct Committed {
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {
-  bool image = false;  // verified bytes are kept until the source says it goes on (SW-13)
+  bool image = false;  // verified bytes are kept until the source reports that it continues (SW-13)
   Reason reason;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };

@@ -35,7 +35,7 @@
 // aggregates (g++ 12 destroys aggregate temporaries in co_await twice). Decoding bounds sizes and enums;
 // everything else is checked by its user.
 //
-// Here: what opens and keeps a connection, and the answer to requests. What a node tells of itself:
+// Here: what opens and keeps a connection, and the answer to requests. Reports of a node:
 // node_messages.h; of and to its jobs: job_messages.h; migrations: migration_messages.h; health:
 // health_messages.h; images: image_messages.h.
 #pragma once

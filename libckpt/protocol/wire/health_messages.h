@@ -57,7 +57,7 @@ struct HealthFinding {
   std::uint32_t xid = 0;       // 0: none
   std::uint32_t recovery = 0;  // NVML field 230
   bool cordon = false;         // nothing new on this GPU
-  bool urgent = true;          // false: when there is room and time (a predictive Xid)
+  bool urgent = true;          // false: when there is memory and time (a predictive Xid)
   bool leave_node = false;     // the host is suspect, too: to another node
   HealthOutcome outcome = HealthOutcome::kNone;  // for processes that `jobs` does not name
   std::string reason;                            // one line for people: what, from where, which rule
@@ -85,7 +85,7 @@ struct HealthSettings {
   static constexpr FrameType kFrame = FrameType::kHealthSettings;
   HealthSettings() = default;
   std::uint64_t known_number = 0;  // findings up to this one are durable at the coordinator
-  bool paused = false;             // `policy pause`: findings are said, nothing is done about them
+  bool paused = false;             // `policy pause`: findings are reported, nothing is done about them
   template <class A>
   void fields(A& a) {
     a(known_number, paused);

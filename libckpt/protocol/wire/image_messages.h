@@ -6,13 +6,13 @@
 //     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then
 //                                           Reply
 //     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs
-//                                           (then JobChange as ever)
+//                                           (then JobChange as always)
 //     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance
 //                                           that lives: what it runs from
 //     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
 //     | <------------- GrantVault       |   to the node whose vault another one is about to read or write;
 //                                           answered with VaultGrant
-//     | <------------- ReadImage        |   what an image says of its job; answered with ImageFacts
+//     | <------------- ReadImage        |   the record of a job in an image; answered with ImageFacts
 //     | VaultContents   ------------->  |   behind the agent's hello and at every change: what this node's
 //                                           vault has
 //
@@ -58,7 +58,7 @@ struct TakeSnapshot {
   bool end_after =
       false;  // `suspend`: the job does not go on after the barrier once the image is durable; it goes on if it fails
   VaultPeer peer;  // with an empty folder: in that node's own vault
-  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks say.
+  // The coordinator's own count of images: a later one has a higher number, whatever the nodes' clocks show.
   // 0: from a coordinator without one, which also does not know VaultContents::vault_job.
   std::uint64_t sequence = 0;
   // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the
@@ -111,7 +111,7 @@ struct RestoreImage {
   std::string folder;
   std::string vault_job;
   std::uint64_t version =
-      0;           // 0: the newest that is whole. A damaged one falls back to an older one, saying so
+      0;           // 0: the newest that is whole. A damaged one falls back to an older one, and reports it
   VaultPeer peer;  // as in TakeSnapshot
   // Nothing is started: the instance runs or has run (ok), its restore is under way (kUnavailable), or
   // neither (kNotFound).
@@ -191,7 +191,7 @@ enum class VaultAct : std::uint8_t { kInvalid = 0, kList = 1, kRemoveVersion = 2
   return a >= VaultAct::kList && a <= VaultAct::kRemoveJob;
 }
 
-// Answered with Reply; what is there then is said in VaultContents before it.
+// Answered with Reply; VaultContents, sent before it, has the contents after that.
 struct VaultOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultOrder;
@@ -201,15 +201,15 @@ struct VaultOrder {
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;
-  bool of_job = false;  // what is said then is of vault_job alone
+  bool of_job = false;  // the contents are of vault_job alone
   template <class A>
   void fields(A& a) {
     a(request_id, act, folder, vault_job, version, of_job);
   }
 };
 
-// Lets who shows the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply
-// that says why not. With a token to revoke nothing is granted, and a Reply is the answer.
+// Lets a holder of the token use the node's own vault, for one job. Answered with VaultGrant, or with a Reply
+// that has the reason. With a token to revoke nothing is granted, and a Reply is the answer.
 struct GrantVault {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantVault;
@@ -240,7 +240,7 @@ struct VaultGrant {
   }
 };
 
-// How the job of an image was started. Answered with ImageFacts, or with a Reply that says why not.
+// How the job of an image was started. Answered with ImageFacts, or with a Reply that has the reason.
 struct ReadImage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReadImage;

@@ -52,7 +52,7 @@ struct JobSpec {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   Incarnation incarnation = 0;
-  std::uint64_t gpu_memory_bytes = 0;  // what the submitter asked for, 0 = nothing said
+  std::uint64_t gpu_memory_bytes = 0;  // by request, 0 = none given
   std::vector<RankSpec> ranks;
   MigrationMode way = MigrationMode::kCooperative;
   // kAdopted: the process as its first node counts, and when it was started (field 22 of /proc/PID/stat),
@@ -81,7 +81,7 @@ struct StartJob {
 };
 
 // What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply
-// that says why it cannot be taken in.
+// that has the reason why it cannot be taken in.
 struct InspectProcess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInspectProcess;
@@ -115,7 +115,7 @@ struct ProcessFacts {
 };
 
 // How an instance was started, for a coordinator that does not know its job. Answered with JobFacts, or with
-// a Reply that says why not.
+// a Reply that has the reason.
 struct DescribeJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeJob;

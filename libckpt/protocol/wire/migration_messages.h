@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a migration is told to do, how far it is, and what its two sides measured. The protocol itself is in
+// The options of a migration, its progress, and the measurements of its two sides. The protocol itself is in
 // switch_messages.h; control_messages.h has the order and what holds for all of these messages.
 #pragma once
 
@@ -190,7 +190,7 @@ struct TargetReport {
 };
 
 // What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply
-// that says why not.
+// that has the reason.
 struct DescribeSwitch {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;

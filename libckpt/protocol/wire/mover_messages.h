@@ -11,7 +11,7 @@
 //                                          copies. Next batch after it
 //   A>S,T AttachTensors (<= 96)            (no answer)
 //   A>T   StartTarget                      T>A Listening{addresses}
-//                                          T>A MadeRegions +fds (<= 64), if it was told to make the memory:
+//                                          T>A MadeRegions +fds (<= 64), if it has to make the memory:
 //                                          once the source's plan is there
 //   A>S   StartSource{addresses}           S>A PlanAccepted or SessionFailed (kRefused names the tensor); T>A
 //                                          the same
@@ -23,8 +23,8 @@
 //   A>S   HostStateFile +memory file fd    behind StartSource, where host state is sent while it is made: the
 //                                          file it will fill from its front
 //   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
-//   A>S   HostGrew                         after HostStateFile and a FinalRound that says so: how far; the
-//                                          last one says that it is whole
+//   A>S   HostGrew                         after HostStateFile and a FinalRound with that flag: how far; the last
+//                                          one reports that it is whole
 //   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves
 //                                          after both
 //                                          T>A Verified +host state fd;  S>A FinalDone
@@ -32,7 +32,7 @@
 //   A>S   AttachRegions, AttachTensors, DropTensors while rounds run: the job named or allocated;
 //         DropRegions: it freed.
 //         S>A Dropped follows once nothing of the region is mapped here any more, at once also in a round.
-//         T>A DroppedRegions, in a target that makes the memory: the job freed what MadeRegions told of. A>T
+//         T>A DroppedRegions, in a target that makes the memory: the job freed memory of MadeRegions. A>T
 //         RegionsLetGo once no process of the agent's has them any more: a region that finds no memory waits
 //         for that.
 //   A>S,T FillRegions +fds             no session's: a process has made memory of its own, each region is
@@ -62,7 +62,7 @@
 //
 // The messages: mover_session_messages.h, mover_move_messages.h, mover_vault_messages.h. Here: the packet.
 //
-// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the node of who states them, 0
+// Threads: values and pure functions. Times are CLOCK_BOOTTIME nanoseconds of the sender's node, 0
 // = not reached; sizes bytes, rates bytes per second. Errors: kProtocol for bytes that are no message;
 // everything is bounded by a packet.
 #pragma once

@@ -17,7 +17,7 @@ namespace ckpt::wire::mover {
 struct StartTarget {
   CKPT_MOVER_MESSAGE(StartTarget);
   SessionKey session;
-  std::uint32_t lanes = 0;  // 0 = the default, which Listening tells by its addresses
+  std::uint32_t lanes = 0;  // 0 = the default, the number of addresses in Listening
   template <class A>
   void fields(A& a) {
     a(session, lanes);
@@ -105,7 +105,7 @@ struct FirstRoundDone {
 };
 
 // The time to switch. `within_limit` false: rounds do not shrink (or max_rounds is reached) and the options
-// say switch.
+// demand a switch.
 struct Converged {
   CKPT_MOVER_MESSAGE(Converged);
   SessionKey session;
@@ -118,7 +118,7 @@ struct Converged {
   }
 };
 
-// Rounds do not shrink (or max_rounds is reached) and the options say abort.
+// Rounds do not shrink (or max_rounds is reached) and the options demand an abort.
 struct DidNotConverge {
   CKPT_MOVER_MESSAGE(DidNotConverge);
   SessionKey session;
@@ -137,7 +137,7 @@ struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 
   Nanos barrier_entered_ns = 0;  // the rank's
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
-  bool host_state_grows = false;  // it is what HostStateFile gave, as far as HostGrew says
+  bool host_state_grows = false;  // it is the file of HostStateFile, as far as HostGrew reports
   template <class A>
   void fields(A& a) {
     a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
@@ -230,7 +230,7 @@ struct FinalSent {
   }
 };
 
-// The target has verified and said so; from now on the source's mover has nothing to do but to hold.
+// The target has verified and reported it; from now on the source's mover has nothing to do but to hold.
 struct FinalDone {
   CKPT_MOVER_MESSAGE(FinalDone);
   SessionKey session;

@@ -75,7 +75,7 @@ struct OpenSession {
 struct EndSession {
   CKPT_MOVER_MESSAGE(EndSession);
   SessionKey session;
-  std::string reason;  // why, if not because the migration is over; the other side's mover is told
+  std::string reason;  // why, if not because the migration is over; the other side's mover gets it
   template <class A>
   void fields(A& a) {
     a(session, reason);
@@ -162,7 +162,7 @@ struct Dropped {
   }
 };
 
-struct MadeRegions {  // one descriptor per region, in order; told before Verified
+struct MadeRegions {  // one descriptor per region, in order; sent before Verified
   CKPT_MOVER_MESSAGE(MadeRegions);
   SessionKey session;
   std::vector<RegionInfo> regions;

@@ -12,7 +12,7 @@
 
 namespace ckpt::wire::mover {
 
-// The way to a vault beside its folder: a tier in memory before it, or the node that has it
+// The access to a vault besides its folder: a tier in memory before it, or the node that has it
 // (libckpt/store/peer).
 struct VaultWay {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;

@@ -62,7 +62,7 @@ struct GpuInfo {
   std::string bus_id;                 // "DOMAIN:BUS:DEVICE.FUNCTION"
   std::int32_t numa_node = -1;        // whose memory is nearest; -1: not known
   std::string fabric;                 // NVLink domain beyond the node ("CLUSTER/CLIQUE"); empty: none
-  std::vector<GpuPeer> peers;         // the node's other GPUs, as far as the driver says
+  std::vector<GpuPeer> peers;         // the node's other GPUs, as far as the driver reports them
   bool mig = false;                   // divided: the GPU as a whole takes no work
   bool remap_pending = false;         // rows are remapped at the next reset
   bool remap_failed = false;          // a row could not be remapped
@@ -86,7 +86,7 @@ enum class JobPhase : std::uint8_t {
   kRunning = 2,
   kStandby = 3,  // a target's instance that waits in ckpt_ready
   kPaused = 4,   // held at a barrier by a switch
-  kExited = 5,   // all ranks are gone; exit_code says how
+  kExited = 5,   // all ranks are gone; see exit_code
   kMoved = 6,    // ended because another instance goes on elsewhere
 };
 [[nodiscard]] constexpr bool is_known(JobPhase p) {
@@ -105,7 +105,7 @@ struct RankState {
   std::uint32_t gpu_index = 0;
   std::uint64_t state_bytes = 0;  // what a migration of this rank would move; 0 while unknown
   std::uint64_t device_bytes =
-      0;  // what it holds as the driver counts, or state_bytes where the driver does not say
+      0;  // what it holds as the driver counts, or state_bytes where the driver does not
   template <class A>
   void fields(A& a) {
     a(rank, pid, gpu_index, state_bytes, device_bytes);
@@ -129,7 +129,7 @@ struct JobInstance {
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;
   bool unknown = false;     // its keeper does not answer: it may run, and `phase` is a guess
-  Incarnation runs_as = 0;  // the right to run that its node recorded last; 0: an older agent does not say
+  Incarnation runs_as = 0;  // the right to run that its node recorded last; 0: from an older agent
   // How long a move would pause it, by its node's own rates; 0: not known.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
@@ -150,7 +150,7 @@ struct NodeInventory {
   bool moves_processes = false;  // it can dump and restore host processes: transparent jobs may come and go
   std::string process_reason;    // why not
   std::string driver_version;    // of the GPU driver; empty: not known
-  std::string rack;              // as its agent.toml says; empty: not said
+  std::string rack;              // as in its agent.toml; empty: not given
   std::vector<std::string> labels;  // KEY=VALUE, likewise
   template <class A>
   void fields(A& a) {

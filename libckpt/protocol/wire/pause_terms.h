@@ -30,7 +30,7 @@ enum class PauseTerm : std::uint8_t {
 };
 inline constexpr std::size_t kPauseTerms = 11;
 
-// A job's last pause says nothing of one in another way.
+// A job's last pause predicts nothing of one in another mode.
 enum class PauseKind : std::uint8_t {
   kInvalid = 0,
   kCooperative = 1,

@@ -30,7 +30,7 @@
 //
 // Every message may be lost, late, repeated or reordered. Statements (Committed, Runs, Released,
 // Relinquished, Aborted, Resumed, Closed) repeat what the sender's journal holds and are never withdrawn, so
-// anybody may relay them. `from` is who stated it, not who carried it.
+// any party may relay them. `from` is the party that stated it, not the one that carried it.
 //
 // Threads: value types. All have constructors: aggregates as temporaries in `co_await f(M{...})` are
 // destroyed twice by g++ 12.
@@ -125,7 +125,7 @@ struct Prepare {
   std::vector<RankPlace> ranks;
   Bytes plan;
 };
-// S or T to C: everything that can be refused has been looked at. `payload` goes to the other side with
+// S or T to C: everything that can be refused has been checked. `payload` goes to the other side with
 // Start.
 struct Prepared {
   CKPT_SWITCH_BODY(Prepared);
@@ -165,7 +165,7 @@ struct Failed {
   explicit Failed(Reason why) : reason(std::move(why)) {}
   Reason reason;
 };
-// T to C: volatile; says only that a timeout should not abort any more (SW-7).
+// T to C: volatile; means only that a timeout should not abort any more (SW-7).
 struct Verified {
   CKPT_SWITCH_BODY(Verified);
 };
@@ -251,7 +251,7 @@ struct Closed {
   explicit Closed(Side owner) : side(owner) {}
   Side side = Side::kInvalid;
 };
-// Anybody to anybody: state your record. With `give_up` (S to T, when the source waits no longer, for
+// Any party to any other: state your record. With `give_up` (S to T, when the source waits no longer, for
 // `reason`): relinquish if you have not committed.
 struct Query {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
@@ -292,7 +292,7 @@ struct SwitchMessage {
 
 // The body of a FrameType::kSwitch frame.
 [[nodiscard]] std::vector<std::byte> encode_switch(const SwitchMessage& message);
-// Also refuses what no honest sender says: ids of 0, from == to, a k of the wrong parity for its sender or
+// Also refuses what no correct sender sends: ids of 0, from == to, a k of the wrong parity for its sender or
 // receiver.
 Result<SwitchMessage> decode_switch(std::span<const std::byte> body);
 

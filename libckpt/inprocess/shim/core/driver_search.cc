@@ -20,7 +20,7 @@ constexpr std::string_view kSoname = "libcuda.so.1";
 constexpr std::string_view kCacheMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kCacheHeaderBytes = 48;
 constexpr std::size_t kCacheEntryBytes =
-    24;  // flags, key, value: 4 bytes each; then 12 that say for which machines
+    24;  // flags, key, value: 4 bytes each; then 12 that name the machines
 constexpr std::size_t kMaxCacheBytes = std::size_t{16} << 20;
 
 // Where NVIDIA's installers and container tools put the driver.

@@ -64,10 +64,10 @@ class Gate {
   void begin_wait() noexcept { depart(*t_gate_slot, GateSlot::kWaiting); }
   void end_wait() noexcept;
 
-  // Shuts the gate and waits until nobody is inside; those in a wait may still be (drain). Fails with
+  // Shuts the gate and waits until no thread is inside; threads in a wait may still be (drain). Fails with
   // kTimedOut, the gate open again, naming the call that did not end.
   Result<void> close(Nanos timeout);
-  // Of a closed gate: waits until nobody is in a wait either. kTimedOut names the call; the gate stays
+  // Of a closed gate: waits until no thread is in a wait either. kTimedOut names the call; the gate stays
   // closed.
   Result<void> drain(Nanos timeout);
   // The call of some thread that is in a wait; null if none is.
@@ -76,7 +76,7 @@ class Gate {
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst) != 0; }
 
  private:
-  // A thread's mark of where it is, before it looks at the gate. Either the thread sees the gate closed or
+  // A thread's mark of where it is, before it reads the gate. Either the thread sees the gate closed or
   // close() sees the thread: of the four accesses (place, then closed_; closed_, then place) each is
   // sequentially consistent. A store of that kind costs some 20 cycles, so that close() makes up for a
   // cheaper one by membarrier where the kernel has it.

@@ -39,7 +39,7 @@ struct Identity {
 };
 inline constexpr int kMaxDevices = 64;
 // From now on `device` (an ordinal of this process, < kMaxDevices) answers as this GPU; nullopt: as the
-// driver says.
+// driver does.
 void set_identity(CUdevice device, const std::optional<Identity>& identity) noexcept;
 [[nodiscard]] std::optional<Identity> identity_of(CUdevice device) noexcept;
 

@@ -11,8 +11,8 @@
 namespace ckpt::shim {
 namespace {
 
-// dlsym under each name that a glibc of x86-64 or aarch64 has given it; dlvsym itself is not interposed by
-// anybody who has read this far, and has the same versions.
+// dlsym under each name that a glibc of x86-64 or aarch64 has given it. dlvsym itself is hardly ever
+// interposed, and has the same versions.
 LookUp find() noexcept {
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
     if (void* found = ::dlvsym(RTLD_NEXT, "dlsym", version)) return reinterpret_cast<LookUp>(found);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libc's own dlsym, which the shim's stands in front of.
-// Threads: any. Errors: as dlsym's (null, and dlerror says why).
+// Threads: any. Errors: as dlsym's (null, and dlerror has the reason).
 #pragma once
 
 namespace ckpt::shim {

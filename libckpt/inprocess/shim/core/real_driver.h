@@ -3,8 +3,8 @@
 // Opened at the first use and never closed. It is the file that GPUMIGRATE_REAL_CUDA names, else the
 // libcuda.so.1 that the loader would find without the shim (LD_LIBRARY_PATH, the loader's cache, the usual
 // folders).
-// Threads: any. Errors: what the real driver lacks is null; without a driver everything is (real_driver_error
-// says why).
+// Threads: any. Errors: what the real driver lacks is null; without a driver everything is
+// (real_driver_error has the reason).
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL  // declares every version of every function under its exported name

@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
 // The context that is current on this thread and its device, or the code that the driver answers without one.
 CUresult current_owner(const RealDriver& driver, Owner* owner);
 
-// The context's sticky error, if it has one. The device has been looked at (MemoryState::facts_for) before.
+// The context's sticky error, if it has one. The device's facts were read (MemoryState::facts_for) before.
 CUresult ask_context(MemoryState& state, const Owner& owner);
 
 CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t bytes, CUdeviceptr* out);
@@ -26,8 +26,8 @@ CUresult allocate_block(MemoryState& state, const Owner& owner, std::uint64_t by
 // With the mutex held, all of these.
 void add_block(MemoryState& state, std::uint64_t address, std::uint64_t bytes, std::uint64_t region,
                const Owner& owner);
-// Memory of a block that is in no table any more goes back to its heap or pool. Regions that nothing is left
-// in and nobody keeps are taken out and are to be dropped after the lock is gone.
+// Memory of a block that is in no table any more goes back to its heap or pool. Regions that are empty and
+// that no pool keeps are taken out and are to be dropped after the lock is gone.
 void give_back(MemoryState& state, std::uint64_t address, const Block& block, std::vector<Region>& gone);
 // Takes a block out of the table and gives back its memory.
 void remove_block(MemoryState& state, std::uint64_t address, std::vector<Region>& gone);

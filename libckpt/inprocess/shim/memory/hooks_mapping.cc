@@ -43,7 +43,7 @@ bool is_plain_device_memory(const CUmemAllocationProp& property) {
          (property.requestedHandleTypes & ~kDescriptor) == 0;
 }
 
-// Makes it exportable, or as the program asked if the driver cannot (compressed memory, say).
+// Makes it exportable, or as the program asked if the driver cannot (such as compressed memory).
 CUresult create(MemoryState& state, Region& region) {
   region.made.requestedHandleTypes =
       static_cast<CUmemAllocationHandleType>(region.asked.requestedHandleTypes | kDescriptor);

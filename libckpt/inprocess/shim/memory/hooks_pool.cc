@@ -38,7 +38,7 @@ Pool* find_pool(MemoryState& state, CUmemoryPool handle, int device) {
   return found != state.pools.end() ? found->second.get() : &add_pool(state, handle, device, 0);
 }
 
-// True also if the driver cannot say: a legacy stream while another stream of its context is captured.
+// True also if the driver cannot tell: a legacy stream while another stream of its context is captured.
 bool is_captured(CUstream stream) {
   if (!captures_open()) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -13,7 +13,7 @@
 namespace ckpt::shim {
 namespace {
 
-// An address that is no memory of the driver, to ask what it says to such.
+// An address that is no memory of the driver, to learn its answer to such.
 constexpr CUdeviceptr kNowhere = 8;
 // Above the numbers that the driver gives to its own buffers.
 constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 40;
@@ -55,7 +55,7 @@ int ipc_capable() {
   return capable;
 }
 
-// Answers what the real driver would say of cuMemAlloc memory; false: it says the same of ours.
+// Answers as the real driver would for cuMemAlloc memory; false: its answer for ours is the same.
 bool answer(const Facts& facts, CUpointer_attribute attribute, void* out) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:

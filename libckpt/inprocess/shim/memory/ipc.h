@@ -2,8 +2,8 @@
 // Legacy CUDA IPC (cuIpcGetMemHandle), which the driver does not offer for virtual memory. The handle names a
 // socket of the process that has the memory. Another process of the same user fetches a descriptor there.
 // Memory that is shared so does not move.
-// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves nobody.
-// Errors: the driver's codes.
+// Threads: any; the first handle starts one thread with all signals blocked. A fork's child serves no
+// process. Errors: the driver's codes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ckpt::shim {
 
-// What the 64 bytes of a CUipcMemHandle say.
+// The contents of the 64 bytes of a CUipcMemHandle.
 struct IpcName {
   std::uint64_t mark = 0;
   char socket[32] = {};  // of the exporter, without '@'

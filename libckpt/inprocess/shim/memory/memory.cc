@@ -54,7 +54,7 @@ Result<void> release_one(MemoryState& state, Region& region) {
   return ok();
 }
 
-// Above the numbers that programs watch with select(), where there is room.
+// Above the numbers that programs watch with select(), where some are free.
 Result<UniqueFd> copy_of(int fd) {
   constexpr int kBeyondTheProgram = 512;
   for (const int from : {kBeyondTheProgram, 3}) {

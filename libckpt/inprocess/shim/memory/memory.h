@@ -4,7 +4,7 @@
 // again. Threads: all functions may be called from any thread at any time. The exceptions are release_all,
 // map_region and make_region, which the session calls while the gate is closed (no hook runs then). The
 // listener is called without any lock of this folder, on the program's threads; the session may call back.
-// Because of that `added` may tell of a region that regions() has listed already, and `freed` of one that it
+// Because of that `added` may report a region that regions() has listed already, and `freed` of one that it
 // has not. Ownership: the process's one ShimMemory lives for ever; descriptors that come out belong to the
 // caller, those that go in stay the caller's.
 // Errors: kNotFound (no such region: freed meanwhile), kNotSupported (memory that cannot be exported),

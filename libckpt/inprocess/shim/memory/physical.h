@@ -27,7 +27,7 @@ DeviceFacts facts_of(const RealDriver& driver, int device);
 CUmemAllocationProp block_property(const DeviceFacts& facts, int device);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-// Creates region.handle as region.made says.
+// Creates region.handle by region.made.
 CUresult create_physical(const RealDriver& driver, Region& region);
 // Maps region.handle at all of its mappings, with their access.
 CUresult map_everywhere(const RealDriver& driver, const Region& region);

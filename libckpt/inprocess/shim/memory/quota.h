@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of each device the process has and may have (`run --gpu-memory`).
-// Threads: any. Errors: take says false beyond the quota. Units: bytes of physical memory.
+// Threads: any. Errors: take returns false beyond the quota. Units: bytes of physical memory.
 #pragma once
 
 #include <array>

@@ -3,7 +3,7 @@
 // program knows them by. A program never sees the driver's own handle of memory that moves, since that
 // changes with every move. No driver calls.
 // Threads: none inside; the owner locks. Ownership: plain values; the driver's handles in them are let go by
-// who takes the region out.
+// the caller that takes the region out.
 // Errors: lookups give nullptr. Units: bytes.
 #pragma once
 

@@ -30,7 +30,7 @@ struct Heap {
   SlabHeap slabs;
   std::optional<std::uint64_t>
       spare;                // address of one slab in which nothing is taken, kept for the next allocation
-  CUevent pulse = nullptr;  // never recorded: a query says only whether the context is well
+  CUevent pulse = nullptr;  // never recorded: a query shows only whether the context is intact
 };
 
 // What the program allocated: all of a large region or a piece of a slab.
@@ -103,10 +103,10 @@ struct MemoryState {
 // left, what is kept for later goes first, then what a mover still holds.
 CUresult make_physical(MemoryState& state, Region& region);
 // Memory for the owner's blocks: mapped at an address of its own, reached by the owner's device and peers, in
-// the table, told to the listener.
+// the table, reported to the listener.
 CUresult make_block_region(MemoryState& state, const Owner& owner, RegionUse use, std::uint64_t bytes,
                            Region* out);
-// Tells the listener, unmaps, releases, and frees the addresses of memory that is not the program's own.
+// Informs the listener, unmaps, releases, and frees the addresses of memory that is not the program's own.
 // `region` is out of the table.
 void drop_region(MemoryState& state, const Region& region);
 void drop_regions(MemoryState& state, const std::vector<Region>& regions);

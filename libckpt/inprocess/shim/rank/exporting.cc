@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An export under way: what the mover has been told of, while the program goes on allocating and freeing.
+// An export under way: the regions known to the mover, while the program goes on allocating and freeing.
 #include <utility>
 
 #include "libckpt/inprocess/local/batches.h"

@@ -44,7 +44,7 @@ std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
 }
 
 // While the program captures a stream, other threads may not make some of the driver's calls (and would end
-// the capture by them), unless they say that theirs do not concern it.
+// the capture by them), unless they declare that theirs do not concern it.
 void stand_beside_captures() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (real().cuThreadExchangeStreamCaptureMode != nullptr) real().cuThreadExchangeStreamCaptureMode(&mode);

@@ -3,7 +3,7 @@
 // answers keeper and agent (local/messages.h, "Transparent mode"). A second thread lives only while the gate
 // is being closed. So the service thread can answer requests that the calls inside may be waiting for.
 // Threads: serve() and what it calls run on the service thread; region_added, region_freed and wait_for_frees
-// on the program's. One mutex; it is taken before any lock of the memory room, never after. Ownership: the
+// on the program's. One mutex; it is taken before any lock of shim/memory, never after. Ownership: the
 // link; the session lives as long as the process. A rank that loses its keeper kills itself: nobody could
 // enforce a lease on it any more. Errors: answered as Failed.
 #pragma once
