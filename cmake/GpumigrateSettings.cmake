@@ -30,7 +30,7 @@ endif()
 
 # Sources of a target are compiled eight at a time: headers and the templates that they all use (Asio, cereal,
 # JSON) are most of a compilation's time, and so are read and instantiated once for eight. A folder whose
-# sources repeat each other's local names, and are quick to compile, says UNITY_BUILD OFF. tools/check-tidy
+# sources repeat each other's local names, and are quick to compile, sets UNITY_BUILD OFF. tools/check-tidy
 # compiles each source alone, so that none leans on its neighbours. With -DCMAKE_UNITY_BUILD=OFF a change of
 # one source compiles that source only.
 set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile the sources of a target several at a time")

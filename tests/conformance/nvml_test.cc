@@ -133,7 +133,7 @@ TEST_F(NvmlTest, AHealthyDeviceNeedsNoRecovery) {
   EXPECT_EQ(0U, static_cast<unsigned>(fields[1].value));
 }
 
-// What a driver does not support it says; what it says fits together.
+// A driver reports what it does not support; its answers are consistent.
 TEST_F(NvmlTest, TheTopologyFitsTogether) {
   constexpr int kNotSupported = 3;
   unsigned count = 0;

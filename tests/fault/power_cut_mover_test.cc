@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The power goes at each step of a mover that takes snapshots: its own writes, recorded, are replayed onto a
-// disk on which what was not synced is there, or is not, or is torn. The newest version that anybody was told
-// of restores, or a newer one, whole.
+// disk on which what was not synced is there, or is not, or is torn. The newest version that was ever
+// reported restores, or a newer one, whole.
 #include "tests/fault/vault_mover.h"
 #include "tests/fault/write_journal.h"
 
@@ -95,7 +95,7 @@ class PowerCutMover : public VaultMover {
     return above == told_.begin() ? 0 : std::prev(above)->second;
   }
 
-  // Empty, or what does not hold. As a mover that starts anew opens it.
+  // Empty, or what does not hold. As a restarted mover opens it.
   std::string check(std::uint64_t told) {
     auto vault = vault::Vault::open(root_ + "/after/vault", {});
     if (!vault) return "the vault does not open: " + vault.assume_error().to_string();

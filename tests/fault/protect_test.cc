@@ -266,7 +266,7 @@ TEST_F(Protect, DamagedNewestImageFallsBackAndTheInstanceReportsIt) {
   EXPECT_EQ(used.barrier_ms, first_listed.created_ms);
   EXPECT_GT(used.fill_ns, 0);
   EXPECT_NE(used.skipped.find("version 2"), std::string::npos) << used.skipped;
-  // A later agent says it as well.
+  // A later agent reports it as well.
   coordinator_->restored.clear();
   b_->kill();
   coordinator_->wait("the agent's end", [this] { return !at("b"); });

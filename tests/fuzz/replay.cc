@@ -125,7 +125,7 @@ void replay_input(const std::string& name, std::string_view bytes) {
 
 std::size_t replay(const std::filesystem::path& path) {
   std::size_t count = 0;
-  // One that cannot be looked at is no folder: reading it says why.
+  // A path without a readable status is no folder: reading it fails with the reason.
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     for (const auto& entry : std::filesystem::directory_iterator(path)) count += replay(entry.path());

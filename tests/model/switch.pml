@@ -99,7 +99,7 @@ byte ans_s, ans_sk, ans_t, ans_tk;
 #define ownsAt(m,x) 1
 #endif
 
-#ifdef V_ALWAYS_LEASE          /* SW-8 without its owners: whoever runs needs the coordinator's lease */
+#ifdef V_ALWAYS_LEASE          /* SW-8 without its owners: a side that runs needs the coordinator's lease */
 #define SRIGHT(m) (GL(m,sk[m]) || (sk[m]==0 && reachC(X(m))))
 #else
 #define SRIGHT(m) (ssole[m] || GL(m,sk[m]) || (promT[m]==sk[m] && sk[m]))
@@ -398,7 +398,7 @@ LEND_ANEW(m) ONE_SIDE(m)
 #ifdef NO_STALE
 #define stale(m) 0
 #else
-#define stale(m) (c[m]==CA && !conn(X(m)))   /* aborted, and the source has not heard or is lost: see report */
+#define stale(m) (c[m]==CA && !conn(X(m)))   /* aborted, and the source does not know it or is lost: see report */
 #endif
 /* after the store was lost an open switch waits for both sides, or for the operator's word */
 #define undecided(m) (c[m]==CU && !(conn(X(m)) && LC(X(m)) && conn(Y(m)) && LC(Y(m))))
@@ -457,7 +457,7 @@ active proctype P() {
 }
 
 #ifdef PROP_D
-/* (d) a user's abort that was accepted (ABORTED journalled) ends with the source running, if it hears of it */
+/* (d) a user's abort that was accepted (ABORTED journalled) ends with the source running, if it knows of it */
 ltl d { ((<> stable) && (<> (c[1]==CA && conn(X(1)) && stable))) -> (<> [] (on[X(1)] || diedthere(1) || jobdead)) }
 #endif
 #if defined(LIVE) && !defined(PROP_D)

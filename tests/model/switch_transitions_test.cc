@@ -40,7 +40,7 @@ void collect(const std::vector<Record>& journal, std::set<std::string>& seen,
     }
     std::string& before = last[{record.info.migration, record.party}];
     const std::string now = name_of(record);
-    // A tombstone or an owner's record may be repeated: that says nothing new.
+    // A tombstone or an owner's record may be repeated: that states nothing new.
     if (before == now && (now == "NEVER" || now == "RELINQUISHED")) continue;
     seen.insert(std::string(to_string(record.party)) + " " + (before.empty() ? "-" : before) + " " + now);
     before = now;

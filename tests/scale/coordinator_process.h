@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-coordinator as a process of its own, and what the kernel says that it costs.
+// gpumigrate-coordinator as a process of its own, and its cost as the kernel counts it.
 // Threads: any, once it has started. Ownership: the process, which ends with this. Errors: kUnavailable if it
 // does not start.
 #pragma once
@@ -41,7 +41,7 @@ class CoordinatorProcess {
   [[nodiscard]] const std::string& agent_address() const { return agent_address_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] pid_t pid() const { return pid_; }
-  // From its start to the file that says where it listens.
+  // From its start to the file that has its address.
   [[nodiscard]] double start_seconds() const { return start_seconds_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a scenario file and compares what the parties did with what the file says.
+// Replays a scenario file and compares the actions of the parties with the file.
 //   scenario_test FILE...            exit 1 at the first difference
 //   scenario_test --update FILE...   writes what happened into the files (then read the difference in git)
 //

@@ -145,8 +145,8 @@ CKPT_API ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start);
 /* Once a step. Costs a load and a branch while nothing is asked for. */
 CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
 
-/* Says that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc that
- * is still there is freed. */
+/* Reports that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc
+ * that is still there is freed. */
 CKPT_API ckpt_status ckpt_shutdown(ckpt_session* session);
 
 #ifdef __cplusplus

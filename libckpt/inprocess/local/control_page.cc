@@ -31,7 +31,7 @@ Result<ControlPageMapping> ControlPageMapping::create() {
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
   ControlPageMapping mapping(std::move(fd), new (address) ControlPage{kPageMagic, kPageVersion, {}, 0, {}});
-  // Whoever gets the descriptor can only read: the words are the keeper's.
+  // A holder of the descriptor can only read: the words are the keeper's.
   if (::fcntl(mapping.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
     return Error::from_errno("Sealing the control page");
   }

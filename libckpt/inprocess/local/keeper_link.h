@@ -29,7 +29,7 @@ class KeeperLink {
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
   Result<Received> receive() { return socket_.receive(); }
-  // Says `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The
+  // Sends `last`, with nothing of the keeper's left in this process but the socket, and closes that, too. The
   // link is of no use then.
   Result<void> leave(std::uint64_t request, Body last);
 

@@ -176,7 +176,7 @@ Result<Transfer> Socket::send_bytes(std::span<const std::byte> bytes, std::span<
 Result<Received> Socket::receive() {
   if (!buffer_) buffer_ = std::make_unique<std::array<std::byte, kMaxMessageBytes>>();
   std::array<std::byte, kMaxMessageBytes>& buffer = *buffer_;
-  // Room for one descriptor more than allowed: a surplus is then seen as such, not cut silently.
+  // Space for one descriptor more than allowed: a surplus is then seen as such, not cut silently.
   alignas(cmsghdr) std::array<char, CMSG_SPACE((kMaxDescriptors + 1) * sizeof(int))> control{};
   iovec part{buffer.data(), buffer.size()};
   msghdr header{};

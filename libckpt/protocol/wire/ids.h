@@ -43,7 +43,7 @@ inline constexpr std::uint64_t kMaxTaggedNumber = (std::uint64_t{1} << 31) - 1; 
   return id_text('m', id);
 }
 
-// Whether a person who says `said` may mean `id`: the tag may be left out.
+// Whether the id that a user gives (`said`) may mean `id`: the tag may be left out.
 [[nodiscard]] constexpr bool may_mean(std::uint64_t said, std::uint64_t id) noexcept {
   return said == id || (id_tag(said) == 0 && said == id_number(id));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint and restore of another process: what cuda.h says, and what an H200 did (driver 580,
+// Checkpoint and restore of another process: the rules of cuda.h, and the results of an H200 (driver 580,
 // tools/probe).
 #include <poll.h>
 #include <unistd.h>

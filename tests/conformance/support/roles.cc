@@ -115,7 +115,7 @@ int open_handle(int socket) {
   return api().cuIpcCloseMemHandle(memory) == CUDA_SUCCESS ? 0 : 8;
 }
 
-// Says which device it sees as its only one.
+// Reports the device that it sees as its only one.
 int show_device(int socket) {
   CUuuid uuid{};
   int count = 0;

@@ -21,7 +21,7 @@ class Backup(ClusterTest):
         cluster.wait_for_line(name, f"I am {name}")
 
     def jobs(self):
-        """What the coordinator says of each that a backup must bring back. A program that never uses the GPU
+        """The coordinator's view of each that a backup must bring back. A program that never uses the GPU
         stays "starting"."""
         return {job["name"]: (job["id"], job["state"], job["node"], job["incarnation"])
                 for job in self.cluster.json("jobs")}

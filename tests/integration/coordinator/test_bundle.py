@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle where nothing is but the C library: gpu-check says that there is no GPU, and with the software
+"""The bundle where nothing is but the C library: gpu-check reports no GPU, and with the software
 GPU passes what it can."""
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store is lost, or an older copy of it comes back, at each state of a move, together with whoever stood
-there: one instance goes on, with its digest, and moves again."""
+"""The store is lost, or an older copy of it comes back, at each state of a move, together with the process
+that stood there: one instance goes on, with its digest, and moves again."""
 import unittest
 
 from cluster import run_unmoved

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three nodes with eight jobs, two of them at rest in images, and one under way in each state of a move: the
-store is removed, emptied, or an older copy of it comes back, together with whoever stood there. No job runs
-twice, none is stopped, what rests resumes, and all of them move again."""
+store is removed, emptied, or an older copy of it comes back, together with the process
+that stood there. No job runs twice, none is stopped, what rests resumes, and all of them move again."""
 import re
 import unittest
 

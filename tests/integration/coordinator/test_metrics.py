@@ -99,7 +99,8 @@ class Metrics(ScrapedCluster):
             self.wait_for(f"gpumigrate_gpu_healthy{labels}", 1)
             info = self.prometheus.query(f"gpumigrate_gpu_info{labels}")[0][0]
             self.assertEqual((info["UUID"], info["modelName"]), (gpu["uuid"], gpu["model"]))
-        # The job's 64 MiB are on node-b now; node-a has given them back, or says so with its next inventory.
+        # The job's 64 MiB are on node-b now; node-a has given them back, or reports it with its next
+        # inventory.
         self.wait_for('gpumigrate_gpu_memory_free_bytes{node="node-a"} - on (gpu) gpumigrate_gpu_memory_free_bytes{node="node-b"}',
                       lambda difference: difference >= 64 << 20)
 

@@ -31,8 +31,8 @@ class CrashPoints(CrashingTest):
         cluster.wait_for_line("job", r"^step 5\b")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        # Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact
-        # lost.
+        # The command must end with an exit code of these: 0 moved, 1, 2 and 5 (refused) at the source, 6
+        # contact lost.
         moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
         self.wait_until_fired(role, number, moved)
         self.wait_until_dead(victims)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that ends by itself with exit code 0 right behind its switch, before the source has released it:
-the move is done, the job has exited, and no step is made twice. The source's agent is held where it has heard
-RUNS; meanwhile the program ends at the target."""
+the move is done, the job has exited, and no step is made twice. The source's agent is held where it has
+received RUNS; meanwhile the program ends at the target."""
 import json
 import os
 import re

@@ -114,8 +114,8 @@ class Losses(CrashingTest):
         self.assert_steps_in_order(cluster.log("job"))
 
     def test_full_disk_under_a_journal(self):
-        """Refused or given up cleanly, whoever's disk is full; the job runs on, the daemon lives, and later a
-        move works."""
+        """Refused or given up cleanly, at each party's full disk; the job runs on, the daemon lives, and
+        later a move works."""
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power goes: everything is killed at once at each step of taking an image, and what had not been synced
-is on the disk, or is not, or is torn. The job goes on from the newest image that anybody was told of, or a
+is on the disk, or is not, or is torn. The job goes on from the newest image that was ever reported, or a
 newer one, and ends with the digest of one that was never cut."""
 import json
 import os
@@ -68,7 +68,7 @@ class PowerCuts(CrashingTest):
         return self.cluster.job("job")["node"]
 
     def snapshot(self):
-        """The number of the version, of which somebody was told."""
+        """The number of the version, which was reported."""
         return self.cluster.json("snapshot", "job", "--to",
                                  str(self.cluster.disk / "vault"))["report"]["version"]
 

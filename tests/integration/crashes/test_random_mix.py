@@ -83,7 +83,7 @@ class RandomMix(ClusterTest):
         return jobs
 
     def check_end(self, name, job, expected):
-        """As the unmoved run, unless somebody asked for its end, or took its keeper from it."""
+        """As the unmoved run, unless a client asked for its end, or its keeper was killed."""
         if job["state"] == "exited" and job["exit_code"] == 0:
             digest = final_object(self.cluster.log(name))["digest"]
             if digest != expected:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`abort` at each state of a switch ends as SW-7 says. A party is stopped (SIGSTOP) at a crash point, the
+"""`abort` at each state of a switch ends as by SW-7. A party is stopped (SIGSTOP) at a crash point, the
 abort is asked for, the party goes on (SIGCONT): an abort that is accepted ends at the source, one that comes
-too late says so."""
+too late reports that."""
 import os
 import signal
 import unittest

@@ -82,7 +82,7 @@ class RemapTest(ClusterTest):
                         "the node is ready again")
 
     def gpu(self, index, *order):
-        """What the software GPU of node-a is made to do, or says."""
+        """An order to the software GPU of node-a, and its answer."""
         return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu",
                                "--device", str(index),
                                *map(str, order)], check=True, capture_output=True, text=True).stdout

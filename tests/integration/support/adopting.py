@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that somebody started by hand, on a node's GPU but without gpumigrate: what test_adopt*.py take
+"""A training that a user started by hand, on a node's GPU but without gpumigrate: what test_adopt*.py take
 in."""
 import contextlib
 import json

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Crash points: waiting until one has fired, and (TransparentCrashes) a chain of them in one life of an
-unmodified program. Whoever dies, the migration ends in a state that the API names, one instance runs, and the
-next move begins there."""
+unmodified program. Whichever process dies, the migration ends in a state that the API names, one instance
+runs, and the next move begins there."""
 import ctypes
 import os
 import pathlib
@@ -167,8 +167,8 @@ class TransparentCrashes(CrashingTest):
         self.finish_training()
 
     def check_outcome(self, moved, source, target, ends_on):
-        """Whatever the command says, it must say it: 0 moved, 1, 2 and 5 (refused) at the source, 6 contact
-        lost."""
+        """The command must end with one of these codes: 0 moved, 1, 2 and 5 (refused) at the source, 6
+        contact lost."""
         output, errors = moved.communicate(timeout=120)
         self.assertIn(moved.returncode, (0, 1, 2, 5, 6), output + errors)
         cluster = self.cluster

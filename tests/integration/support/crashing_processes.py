@@ -12,10 +12,9 @@ import unittest.mock
 
 from crashing import SOURCE, TransparentCrashes
 
-# $1 is CRIU's order. A file `fail-ORDER` says what becomes of the next such order: it fails before CRIU is
-# run ("early") or after it ("late"), CRIU is run once the test says so ("hold"), the test is told when CRIU
-# has ended ("tell"), CRIU kills itself at one of its own fault points ("fault N"), or a dump tells the test
-# that it is complete and stays, with all processes traced ("stay").
+# $1 is CRIU's order. A file `fail-ORDER` decides the fate of the next such order: it fails before CRIU is
+# run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is told when CRIU
+# has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")

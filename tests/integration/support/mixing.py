@@ -53,7 +53,7 @@ def slots(steps, step_ms):
 
 
 class Witness(threading.Thread):
-    """Opens the log of every instance as it appears, so that one whose folder is removed is heard, too."""
+    """Opens the log of every instance as it appears, so that one whose folder is removed is read, too."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
@@ -209,7 +209,7 @@ class Mix:
         """Takes a job by chance and does something to it; begins a new one where one has ended."""
         chance = random.Random(f"{self.seed}/client/{number}")
         while time.monotonic() < self.ends_at:
-            if chance.random() < 0.8:  # else whoever comes while it is away is told so
+            if chance.random() < 0.8:  # else a client meets it while it is away
                 self.here.wait(self.ends_at - time.monotonic())
             if chance.random() < 0.04:
                 self.drain(number, chance)

@@ -36,7 +36,7 @@ def free_port():
 
 
 class Listener(http.server.ThreadingHTTPServer):
-    """Hears scrapes and alerts."""
+    """Receives scrapes and alerts."""
     daemon_threads = True
 
     def __init__(self):

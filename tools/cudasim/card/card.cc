@@ -21,7 +21,7 @@
 namespace cudasim {
 namespace {
 
-// Files of builds with another layout are made anew.
+// Files of builds with another layout are made again.
 constexpr std::uint64_t kMagic = 0x6375646173696d00ULL ^ (sizeof(CardState) << 32) ^ sizeof(MemoryEntry);
 constexpr off_t kContextLocks = off_t{1} << 40;
 

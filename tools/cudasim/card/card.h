@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One software device as all processes of the machine see it: a file in the state folder. The driver library,
-// the executors, the NVML library and cudasim-ctl map it. It says how much memory is used by whom, which
+// the executors, the NVML library and cudasim-ctl map it. It has the memory in use by each process, which
 // contexts exist, what faults are injected and which Xids have happened.
 //
 // The holders of memory are not counted: the kernel knows them. Every open description of an allocation's
@@ -11,7 +11,7 @@
 // context is alive while its executor holds the lock of its byte.
 //
 // Threads and processes: every method may be called by all at once (a robust process-shared mutex inside).
-// Errors: open() returns nothing and sets errno; the rest cannot fail but by what their results say.
+// Errors: open() returns nothing and sets errno; the rest cannot fail but by their results.
 #pragma once
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ inline constexpr int kXidRing = 64;
 
 struct XidEvent {
   std::uint64_t code;
-  std::int64_t pid;  // 0: of nobody in particular
+  std::int64_t pid;  // 0: of no process in particular
 };
 
 struct MemoryEntry {
@@ -156,7 +156,7 @@ class Card {
   int own_slot_ = -1;  // of the context that add_context entered
 };
 
-// Takes the lock that says "held" on an open description; false if the kernel refuses.
+// Takes the lock that means "held" on an open description; false if the kernel refuses.
 bool hold_memory(int fd);
 // A second, independent description of the same memfd, without a lock; -1 with errno.
 int reopen_memory(int fd);

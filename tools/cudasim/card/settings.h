@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment says about the software devices of this machine ("node"). Read at first use.
+// The environment's settings of the software devices of this machine ("node"). Read at first use.
 //   CUDASIM_DIR          state folder, default /dev/shm/cudasim-UID
 //   CUDASIM_DEVICES      count, default 1
 //   CUDASIM_MEMORY       bytes per device with an optional unit, default 8GiB

@@ -186,7 +186,7 @@ void Executor::watch_card() {
     if (card.lost.load() != 0) error = CUDA_ERROR_DEVICE_UNAVAILABLE;
     std::uint32_t none = 0;
     if (error != 0 && shared_->error.compare_exchange_strong(none, error)) {
-      // Whoever waits for a stream looks at the error when it wakes.
+      // A thread that waits for a stream reads the error when it wakes.
       for (StreamShared& stream : shared_->streams) {
         stream.signal.fetch_add(1);
         futex_wake_all(stream.signal);

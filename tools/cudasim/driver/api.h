@@ -44,7 +44,7 @@ inline Function* from_handle(CUfunction function) {
   if ((reinterpret_cast<std::uintptr_t>(function) & 1) != 0) return function_of_kernel(function);
   return reinterpret_cast<Function*>(function);
 }
-// How long an image in memory is, which an ELF object says itself. CUDA_ERROR_INVALID_IMAGE: it is none.
+// The length of an image in memory, which an ELF object has in itself. CUDA_ERROR_INVALID_IMAGE: it is none.
 CUresult image_bytes(const void* image, std::uint64_t* bytes);
 inline Module* from_handle(CUmodule module) {
   return reinterpret_cast<Module*>(module);

@@ -92,7 +92,7 @@ void Context::mark_restored() {
 }
 
 void Context::mark_leaving() {
-  // A forked child shares this state and says nothing.
+  // A forked child shares this state and reports nothing.
   if (shared_->restored_in == static_cast<std::uint32_t>(::getpid())) shared_->leaving = 1;
 }
 

@@ -57,8 +57,8 @@ bool peer_of(int socket, ucred* peer) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0;
 }
 
-// In the program that is told. Whoever may signal it may order it; the caller's user is looked at all the
-// same, since a number could be sent by somebody else than the one who listens.
+// In the program that gets it. A process that may signal it may order it; the caller's user is checked all
+// the same, since a number could be sent by another process than the one that listens.
 void take_order(std::uint64_t number) {
   const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};

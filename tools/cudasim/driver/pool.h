@@ -53,7 +53,7 @@ class Pool {
   [[nodiscard]] static bool done(const Free& free) {
     return free.block.context->completed(free.slot, free.sequence);
   }
-  // The memory of a context goes with it, and its addresses may be somebody else's by now.
+  // The memory of a context goes with it, and its addresses may be in other use by now.
   void forget_dead();
   bool reuse(Context* context, int slot, std::uint64_t bytes, std::uint64_t* address);
   void count(std::int64_t reserved, std::int64_t used);

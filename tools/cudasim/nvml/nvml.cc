@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnvidia-ml.so.1 of the software driver. Like the real one it shows all devices of the machine, whatever
-// CUDA_VISIBLE_DEVICES says. Handles are pointers to entries that live as long as the process.
+// CUDA_VISIBLE_DEVICES is. Handles are pointers to entries that live as long as the process.
 #include "tools/cudasim/nvml/nvml.h"
 
 #include <time.h>

@@ -3,7 +3,7 @@
 // every question, so that a test may change it. Without it all devices hang off one host bridge of NUMA node
 // 0 and have no NVLink. One statement a line, # begins a comment:
 //
-//   numa DEVICE NODE             nearest memory; -1: the driver does not say
+//   numa DEVICE NODE             nearest memory; -1: the driver does not report it
 //   nvlink DEVICE DEVICE LINKS   direct links between two devices
 //   switch DEVICE LINKS          links to the machine's NVLink switch
 //   ancestor DEVICE DEVICE LEVEL as NVML counts: 0, 10, 20, 30, 40, 50
@@ -11,7 +11,7 @@
 //                                machine
 //   mig DEVICE                   MIG mode is on
 //
-// Threads: all functions are pure but for reading the file. Errors: a line that says something else counts as
+// Threads: all functions are pure but for reading the file. Errors: a line of another form counts as
 // not there.
 #pragma once
 
@@ -47,7 +47,7 @@ Topology parse_topology(const std::string& text);
 // Of the state folder of this process.
 Topology read_topology();
 
-// nvml.cc: the device behind a handle, or why there is none; and what a device says of its PCI address.
+// nvml.cc: the device behind a handle, or why there is none; and a device's PCI address.
 Return find_device(void* handle, int* index);
 void describe_pci(int index, PciInfo* info);
 

@@ -120,7 +120,7 @@ struct StreamShared {
   alignas(64) std::atomic<std::uint32_t> sleeps;    // futex: the executor's thread waits for commands
   alignas(64) std::atomic<std::uint64_t> consumed;  // bytes, ever
   std::atomic<std::uint64_t> completed;             // the last finished command's sequence
-  std::atomic<std::uint64_t> wake_at;               // the lowest sequence that somebody sleeps for
+  std::atomic<std::uint64_t> wake_at;               // the lowest sequence that a thread sleeps for
   std::atomic<std::uint32_t> signal;                // futex of those
   alignas(64) std::atomic<std::uint64_t> host_pending;
   std::atomic<std::uint64_t> host_done;
@@ -155,8 +155,8 @@ inline bool wait_completed(StreamShared& stream, std::uint64_t sequence, int mil
   return stream.completed.load() >= sequence;
 }
 
-// By the stream's thread. Whoever registers between the two stores has read the old signal and sees the new
-// one.
+// By the stream's thread. A waiter that registers between the two stores has read the old signal and sees the
+// new one.
 inline void complete(StreamShared& stream, std::uint64_t sequence) {
   stream.completed.store(sequence);
   if (sequence < stream.wake_at.load()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane's messages as the target takes them, in any order and with any content: what receive_lane.cc does,
-// without its device. Whatever a source says, chunks lie inside of their regions, blobs inside of their
+// without its device. Whatever a source sends, chunks lie inside of their regions, blobs inside of their
 // memory, and a yes to the manifest is only given to the root over what the target holds.
 #include <array>
 #include <vector>
@@ -186,7 +186,7 @@ class Target {
     return input_.number<std::uint8_t>() % 4 == 1 ? ok() : core_.begin_final(round_);
   }
 
-  // In pieces of one size; what the first one says of the whole may be a lie.
+  // In pieces of one size; the first one's claim about the whole may be a lie.
   Result<void> blob(LaneMessage type, std::span<const std::byte> bytes) {
     const auto shape = input_.number<std::uint8_t>();
     engine::BlobRecord record;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and final manifests of an image, and what a stored one says of its job: {kind u8, bytes}. What
+// Plans and final manifests of an image, and the record of its job in a stored one: {kind u8, bytes}. What
 // decodes survives being encoded and decoded again; a plan that matches its own tensors gives every extent a
 // place inside of them.
 #include <map>
@@ -50,7 +50,7 @@ void check_manifest(std::span<const std::byte> bytes) {
   static const auto params =
       track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kChunks);
   const track::Fingerprint root{manifest.root_lo, manifest.root_hi};
-  // Of a host state that is not the manifest's: refused, unless it says that there is none.
+  // Of a host state that is not the manifest's: refused, unless by it there is none.
   if (image::check_manifest(manifest, root, {}, *params)) FUZZ_CHECK(manifest.host_state_bytes == 0);
   FUZZ_CHECK(!image::check_manifest(manifest, {root.lo ^ 1, root.hi}, {}, *params));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault's files as somebody else may have written them: versions, job records, lists, and whole packs, with
-// right checksums where the input says so, so that what is behind them is looked at as well. Whatever is in a
-// file, reading it fails cleanly or gives what its users rely on.
+// A vault's files as another program may have written them: versions, job records, lists, and whole packs,
+// with right checksums where the input asks for them, so that the code behind them is tested as well. Whatever
+// is in a file, reading it fails cleanly or gives what its users rely on.
 #include <algorithm>
 #include <cstring>
 #include <map>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process has open at the source, as the target takes it: {length of a program u16, the program, the
 // list}. The list survives being encoded again; a malformed one is refused as such; one of the files below is
-// taken if it says what they are, and refused if it says something else. The program is an ELF file of
+// taken if it states what they are, and refused if it states something else. The program is an ELF file of
 // someone's making.
 #include "agent/host_process/file_list.h"
 
@@ -52,7 +52,7 @@ FileFact fact_of(FileUse use, const std::string& path) {
   return fact;
 }
 
-// Of a real place, what use and path a fact has is true; the rest is as the fuzzer says.
+// Of a real place, what use and path a fact has is true; the rest is the fuzzer's.
 FileFact relocated(FileFact fact) {
   switch (fact.use) {
     case FileUse::kProgram:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the image of a process says of itself: {which u8, text or bytes}. Notes that are taken name a GPU and
+// The records in the image of a process: {which u8, text or bytes}. Notes that are taken name a GPU and
 // a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
 // again, are changed once only, and grow by no more than numbers do.
 #include "agent/gpus/gpu_identity.h"

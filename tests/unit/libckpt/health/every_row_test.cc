@@ -64,7 +64,7 @@ std::map<std::uint32_t, Expected> rules() {
       {copy_engines, {kRestore, kLive, kLive, true, true, false}},
       // Memory errors that the GPU contains.
       {{48, 94, 156, 171, 172}, {kRestore, kLive, kLive, true, true, false}},
-      // Predictive: when there is room and time.
+      // Predictive: when there is memory and time.
       {{54, 63, 92, 121, 157, 160, 161, 176}, {kLive, kLive, kLive, true, false, false}},
       {{64}, {kLive, kLive, kLive, true, true, false}},
       // NVLink down: memory is fine, peer to peer is not.

@@ -92,7 +92,7 @@ TEST(KernelLog, LostGpuIsReadFromASingleLineAndFromThree) {
     EXPECT_EQ(parser.take("NVRM: fallen off the bus and is not responding to commands.").size(),
               between == 2 ? 1U : 0U);
   }
-  // Without its first line it says nothing of which GPU; a first line long before does not count.
+  // Without its first line it names no GPU; a first line long before does not count.
   EXPECT_TRUE(parser.take("NVRM: fallen off the bus and is not responding to commands.").empty());
   EXPECT_TRUE(parser.take("NVRM: The NVIDIA GPU 0000:19:00.0").empty());
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(parser.take("something else").empty());

@@ -21,7 +21,7 @@ std::vector<std::uint32_t> written(const HotSet& set, std::uint64_t pages) {
   return list;
 }
 
-// Whoever writes what each step says ends with what versions() says, also when it is computed from the last
+// Writing what each step demands gives the content of versions(), also when it is computed from the last
 // step alone.
 void expect_versions_follow_from_the_step(const HotSetOptions& options) {
   HotSet set(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands against a coordinator that answers as docs/api.md says.
+// Commands against a coordinator that answers as in docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

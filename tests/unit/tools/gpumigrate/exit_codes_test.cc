@@ -30,7 +30,7 @@ TEST(ExitCodes, AnAbortThatCameTooLateIsRefused) {
   EXPECT_EQ(run(moved.home(), {"abort", "m7"}).code, 5);
 }
 
-// Of a coordinator that says less than docs/api.md promises, nobody may believe that all went well.
+// If a coordinator answers less than docs/api.md promises, a command must not report success.
 TEST(ExitCodes, AnEndWithoutAnExitCodeIsUnknown) {
   FakeCoordinator migrations([](const FakeRequest&) { return json(migration(R"("open":false)")); });
   EXPECT_EQ(run(migrations.home(), {"watch", "m7"}).code, 6);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Commands that follow what goes on without them (drains, rebalances, snapshots and restores), and what they
 // do at Ctrl-C and without a coordinator; cordons and policies. Against a coordinator that answers as
-// docs/api.md says.
+// in docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers as docs/api.md says.
+// `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers as in docs/api.md.
 #include <gtest/gtest.h>
 
 #include "tests/unit/tools/gpumigrate/run_command.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libcuda.so.1 for the probe's tests: every call goes on to the driver named by REAL_CUDA, and
-// cuCheckpointProcess* are added, as empty as can be: they keep the state and do what PROBE_TEST says (""
+// cuCheckpointProcess* are added, as empty as can be: they keep the state and obey PROBE_TEST (""
 // succeed, "hang", "die" or "fail" in Checkpoint). Only the caller's process knows the state, which is enough
 // for one that makes all the calls. Single-threaded.
 #include <dlfcn.h>

@@ -8,7 +8,7 @@
 namespace cudasim {
 namespace {
 
-// Copies name their sides by address alone; the direction in a call's name says only what must be device
+// Copies name their sides by address alone; the direction in a call's name tells only what must be device
 // memory.
 CUresult copy(std::uint64_t to, std::uint64_t from, std::size_t bytes, CUstream stream, Waits waits) {
   CopyWork work;
@@ -28,7 +28,7 @@ CUresult set_rows(std::uint64_t to, std::size_t pitch, std::uint32_t value, std:
   return submit_set(stream, {to, value, width, count, rows, pitch}, waits);
 }
 
-// One side of a copy of rows: where it begins, by what kind of memory the call says it is.
+// One side of a copy of rows: where it begins, by the kind of memory that the call names.
 CUresult begin_of(CUmemorytype type, const void* host, CUdeviceptr device, std::uint64_t offset,
                   std::uint64_t* out) {
   switch (type) {

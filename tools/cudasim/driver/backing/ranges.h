@@ -12,7 +12,7 @@ class Ranges {
  public:
   Ranges(std::uint64_t begin, std::uint64_t bytes) { free_[begin] = bytes; }
 
-  // `bytes` aligned to `alignment` (a power of two); 0 if there is no room.
+  // `bytes` aligned to `alignment` (a power of two); 0 if no range is free.
   std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment) {
     for (const auto& [begin, size] : free_) {
       const std::uint64_t at = (begin + alignment - 1) & ~(alignment - 1);

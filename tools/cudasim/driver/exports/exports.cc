@@ -37,7 +37,7 @@ constexpr std::string_view kNames[] = {
 #undef CUDASIM_EXPORT
 };
 
-// What says nothing about the process, and what locks and unlocks it.
+// Calls that reveal nothing about the process, and calls that lock and unlock it.
 constexpr bool passes_always(std::string_view name) {
   return name.starts_with("cuCheckpoint") || name.starts_with("cuGetProcAddress") ||
          name.starts_with("cuGetError") || name == "cuDriverGetVersion" || name == "cuGetExportTable";

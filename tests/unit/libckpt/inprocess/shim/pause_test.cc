@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a pause can wait for in vain: it gives up in time and says what it waited for, the program
-// runs on as if nobody had asked, and once the thing is over the next pause comes.
+// Everything that a pause can wait for in vain: it gives up in time and names what it waited for, the program
+// runs on as if there was no request, and once the thing is over the next pause comes.
 #include <gtest/gtest.h>
 #include <poll.h>
 

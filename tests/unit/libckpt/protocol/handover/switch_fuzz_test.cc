@@ -167,7 +167,7 @@ MigrationId bring_to_barrier(World& world) {
   return id;
 }
 
-// Too rare for chance: a target agent restarts, is asked, says RELINQUISHED, and then a late PREPARE, Start
+// Too rare for chance: a target agent restarts, is asked, states RELINQUISHED, and then a late PREPARE, Start
 // and COMMIT of the same migration arrive while the coordinator has not received it.
 std::string late_prepare(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
@@ -210,7 +210,8 @@ TEST(SwitchReasons, SourcesReasonIsRecordedByTheTarget) {
   EXPECT_EQ(record->reason, reason);
 }
 
-// The target's agent is killed behind COMMITTED, comes back, says so, and its node is lost before it has run.
+// The target's agent is killed behind COMMITTED, comes back, reports it, and its node is lost before it has
+// run.
 std::string lost_before_it_ran(Mutant mutant) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.crash_after(1, "record COMMITTED");
@@ -276,8 +277,8 @@ TEST(SwitchLending, SourceLendsToACommittedTargetWhileTheCoordinatorIsAway) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
-// The target runs again under the source's lease, and says so too late; meanwhile the coordinator grants n+2
-// to the source.
+// The target runs again under the source's lease, and reports it too late; meanwhile the coordinator grants
+// n+2 to the source.
 std::string granted_while_lent(Mutant mutant, bool restarted) {
   World world({.seed = 1, .chance = false, .mutant = mutant, .timing = fast()});
   world.hold("Runs");

@@ -142,7 +142,7 @@ void World::lose_store(std::size_t records) {
   note(kCoordinatorNode, "store lost, " + std::to_string(journal.size()) + " records left");
 }
 
-// An agent that connects says which switches it has that are not over.
+// An agent that connects reports its switches that are not over.
 void World::report_switches(int node) {
   if (!store_lost_ || !up(node) || !up(kCoordinatorNode) || cut_[node][kCoordinatorNode]) return;
   for (const auto& [id, place] : places_) {
@@ -174,7 +174,7 @@ void World::restart(int node) {
     const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
                        (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
     const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
-    // What was found, but not decided, is found anew, or not.
+    // What was found, but not decided, is found again, or not.
     std::erase_if(forgotten_, [this](const auto& entry) {
       const auto& journal = journals_[kCoordinatorNode];
       return std::none_of(journal.begin() + static_cast<std::ptrdiff_t>(entry.second), journal.end(),
@@ -323,7 +323,7 @@ void World::inject(const wire::SwitchMessage& message) {
   check();
 }
 
-// ---- a driver, as driver.md says ----
+// ---- a driver, as in driver.md ----
 void World::execute(int node, Result<Batches> batches) {
   if (!batches.has_value()) {
     note(node, "error: " + batches.assume_error().message());

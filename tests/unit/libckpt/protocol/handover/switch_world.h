@@ -2,7 +2,7 @@
 // A small world for the switch: two nodes and a coordinator, with the real AgentSwitches and
 // CoordinatorSwitches inside. It has journals that survive crashes, keepers that enforce leases, a network,
 // clocks and one job. Discrete events, one thread, deterministic for a seed. The fuzz test lets chance play;
-// the scenario test says what happens.
+// the scenario test decides what happens.
 //
 // Mutant names a deliberate mistake that the world's driver makes, so that the checks can be shown to find
 // it.

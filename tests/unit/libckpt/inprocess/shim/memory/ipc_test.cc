@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kBytes = 8192;
 
-// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit
-// status says where it failed.
+// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit //
+// status tells where it failed.
 int be_peer() {
   CUipcMemHandle handle{};
   if (std::fread(&handle, sizeof handle, 1, stdin) != 1) return 1;
@@ -85,7 +85,7 @@ TEST_F(IpcTest, AnotherProcessReadsAndWritesSharedMemory) {
     EXPECT_EQ(std::vector<char>(kBytes, 'b'), seen);
     CUdeviceptr own = 0;
     EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT, hook::cuIpcOpenMemHandle_v2(&own, handle, 1));
-    EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));  // somebody else may have it
+    EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));  // another process may have it
     EXPECT_OK(hook::cuMemFree_v2(pointer));
     EXPECT_FALSE(reason());
   }
