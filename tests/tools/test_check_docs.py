@@ -15,6 +15,7 @@ SECTION = "design.md " + "§99"
 PAGE = "docs/" + "no-such-page.md"
 RECORD = "adr/" + "9999"
 OLD_NAME = "an_" + "old_name"
+MOST = "kMost" + "Words"
 LONG = "This sentence has " + "one word more and " * 4 + "does not end here at all now."  # 26 words
 
 # file, line to append, what is said of that line
@@ -42,8 +43,23 @@ MISTAKES = [
      "a sentence of 26 words, at most 25: This sentence has one word more ..."),
     ("docs/glossary.md", LONG, "a sentence of 26 words, at most 25: This sentence has one word more ..."),
 ]
+WORD = "is no word for prose or comments (docs/glossary.md)"
+for name, text, found in [
+        ("docs/operations.md", "The table says why.", "says"),
+        ("libckpt/base/clock.h", "int a;  // Whoever stops", "Whoever"),
+        ("libckpt/base/clock.h", "/* no room\n * here */", "room"),
+        ("libckpt/base/clock.h", "// at most " + MOST, MOST),
+        ("coordinator/README.md", "A message is heard.", "heard"),
+        ("tests/integration/run", "# mended", "mended"),
+        ("tools/setup", "x=1 # somebody", "somebody"),
+        ("tests/integration/support/adopting.py", '\"\"\"It hears.\"\"\"', "hears")]:
+    MISTAKES.append((name, text, f"{found} {WORD}"))
 # What looks like a mistake and is none.
 RIGHT = [
+    ("docs/operations.md", "`says` he essays\n```\nsays\n```"),
+    ("libckpt/base/clock.h", 'const char* text = "http://says/whoever";  // essays\nint room;'),
+    ("coordinator/daemon/coordinator.h", "// says"),  # a folder of NOT_CLEAN
+    ("tests/integration/support/adopting.py", 'TEXT = \"\"\"\n# it says\n\"\"\"\nROOM = "# room"'),
     ("docs/operations.md",
      "`[gone](no-such-file.md)` [there](https://example.org/x) [here](#where-images-lie) [up](../README.md)"),
     ("docs/operations.md", "```\n[gone](no-such-file.md)\n```"),
