@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demonstration behind tools/demo: trains a model twice over a local cluster, once moved live, and shows
 both. The program that is moved does not know of gpumigrate (transparent mode); where the nodes cannot move
-processes it is one that uses ckpt.h, and the reason is said."""
+processes it is one that uses ckpt.h, and the reason is shown."""
 import argparse
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/setup on a machine that lacks a package, with an apt-get that is told what to do."""
+"""tools/setup on a machine that lacks a package, with an apt-get that obeys orders."""
 import os
 import pathlib
 import shutil

@@ -62,17 +62,17 @@ class Bundle(unittest.TestCase):
         ended = subprocess.run([*NAMESPACES, "sh", "-c", ENTER, self.root, "/gpumigrate/gpu-check", "--json",
                                 "/results/check.json", *options],
                                capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
-        said = ended.stdout + ended.stderr
-        return ended.returncode, said, json.loads(report.read_text()) if report.exists() else None
+        output = ended.stdout + ended.stderr
+        return ended.returncode, output, json.loads(report.read_text()) if report.exists() else None
 
     def test_missing_gpu_is_reported(self):
-        status, said, _ = self.check()
-        self.assertEqual(status, 0, said)
-        self.assertIn("No GPU", said)
-        self.assertIn("libcuda.so.1", said)
+        status, output, _ = self.check()
+        self.assertEqual(status, 0, output)
+        self.assertIn("No GPU", output)
+        self.assertIn("libcuda.so.1", output)
 
     def test_a_job_moves_live_on_the_software_gpu(self):
-        status, said, report = self.check("--software", "--quick", "--only", "driver,move_hotset,move_charlm")
-        self.assertEqual(status, 0, said)
+        status, output, report = self.check("--software", "--quick", "--only", "driver,move_hotset,move_charlm")
+        self.assertEqual(status, 0, output)
         self.assertEqual([(item["name"], item["status"]) for item in report["items"]],
-                         [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], said)
+                         [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)

@@ -11,7 +11,7 @@ from usage import HOTSET, SETTINGS, Api, Usage, jobs_one_after_the_other
 
 JOBS = int(os.environ.get("GPUMIGRATE_MANY_JOBS", "200"))
 OPERATIONS = int(os.environ.get("GPUMIGRATE_MANY_OPERATIONS", "10000"))
-OPERATIONS_LIMIT_S = 600  # whatever was done until then is said
+OPERATIONS_LIMIT_S = 600  # the operations until then are reported
 
 
 class ManyJobs(ClusterTest):

@@ -55,7 +55,7 @@ class ScrapedCluster(ClusterTest):
 
 
 class Metrics(ScrapedCluster):
-    def test_a_migration_and_what_it_moved(self):
+    def test_a_migration_and_its_bytes(self):
         self.cluster.start("job", "hotset", *HOTSET, "--steps", "100000")
         self.cluster.wait_for_line("job", r"^step \d+")
         self.wait_for('gpumigrate_jobs{state="running"}', 1)
@@ -114,7 +114,7 @@ class Metrics(ScrapedCluster):
         self.assertIn("node-b", alert["annotations"]["summary"])
         self.prometheus.wait_for_alert("GpumigrateAgentMetricsDown")
         self.wait_for('gpumigrate_events_total{kind="node-lost"}', 1)
-        self.cluster.up()  # where it was before: Prometheus is not told anything
+        self.cluster.up()  # where it was before: Prometheus gets no notice
         self.wait_for('sum(up{job=~"gpumigrate-.*"})', 3)
         self.wait_for('count(ALERTS{alertname="GpumigrateNodeLost"}) or vector(0)', 0)
 

@@ -44,7 +44,7 @@ class Losses(CrashingTest):
             cluster.kill("gpumigrate-coordinator")
             next(line for line in progress if "asking again" in line)
             moving.send_signal(signal.SIGTERM)
-            # Without the signal it would ask for a minute and then say the same.
+            # Without the signal it would retry for a minute and then report the same.
             rest = moving.communicate(timeout=30)[1]
         self.assertEqual(moving.returncode, 6)
         self.assertRegex(rest, r"gpumigrate watch m\d+\S* asks again")

@@ -79,7 +79,7 @@ class PowerCuts(CrashingTest):
     def cut_at(self, role, number, seed):
         cluster = self.cluster
         node = self.place()
-        told = self.snapshot()
+        reported = self.snapshot()
         role = f"agent.{node}" if role == "agent" else f"mover.{node}.0"
         cluster.arm(role, number, "stop")
         with cluster.popen("snapshot", "job", "--to", str(cluster.disk / "vault")) as ordering:
@@ -91,8 +91,8 @@ class PowerCuts(CrashingTest):
                             exits=(3,))["restored"]
         self.assertIsNone(done["note"], done)
         version = int(re.search(r"\.v(\d+)@", done["image"])[1])
-        self.assertGreaterEqual(version, told, done)
-        print(f"  {role} {number}: {told} was told of, {version} restored", flush=True)
+        self.assertGreaterEqual(version, reported, done)
+        print(f"  {role} {number}: {reported} was reported, {version} restored", flush=True)
         cluster.wait_for_line("job", rf"^step {self.steps() + 2}\b")
 
     def test_at_each_step_of_an_image(self):

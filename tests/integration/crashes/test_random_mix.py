@@ -62,7 +62,7 @@ class RandomMix(ClusterTest):
         return found
 
     def let_all_end(self):
-        """Nobody is killed any more. What rests goes on, and all end by themselves."""
+        """No process is killed any more. Parked jobs go on, and all end by themselves."""
         self.cluster.up()
         for node in NODES:
             self.cluster.run("uncordon", node)

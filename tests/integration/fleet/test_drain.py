@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drains and cordons as an operator uses them: a node of eight jobs is emptied within the limit, what cannot
-move is said with its reason, and a drain goes on by itself after its coordinator was killed."""
+move is reported with its reason, and a drain goes on by itself after its coordinator was killed."""
 import json
 import sqlite3
 import unittest
@@ -42,7 +42,7 @@ class DrainTest(CrashingTest):
             store.close()
         return [(m["started_ms"], m["ended_ms"]) for m in documents]
 
-    def most_at_a_time(self):
+    def max_at_a_time(self):
         """An end and a beginning in the same millisecond: the end came first."""
         changes = sorted([(start, 1) for start, _ in self.migrations()]
                          + [(end, -1) for _, end in self.migrations()],
@@ -73,7 +73,7 @@ class Drains(DrainTest):
         # One move for each job: two at a time between the same two movers do not disturb each other.
         moves = cluster.json("migrations")
         self.assertEqual([m["result"] for m in moves], ["done"] * 8, [m["error"] for m in moves])
-        self.assertEqual(self.most_at_a_time(), 2)
+        self.assertEqual(self.max_at_a_time(), 2)
 
         again = cluster.call("drain", "node-a")
         self.assertIn("nothing to do", again.stdout)
@@ -103,7 +103,7 @@ class Drains(DrainTest):
         self.stop_jobs(names)
 
     def test_deadline(self):
-        """A job that reaches no barrier keeps nobody waiting for ever, and the others go."""
+        """A job that reaches no barrier keeps no drain open for ever, and the others go."""
         cluster = self.cluster
         names = self.start_jobs(1)
         slow = [*HOTSET]
@@ -136,7 +136,7 @@ class Drains(DrainTest):
         self.assertEqual({job["name"]: job["state"] for job in done["jobs"]},
                          {name: "moved" for name in names}, done)
         self.assertEqual({job["node"] for job in cluster.json("jobs")}, {"node-b"})
-        self.assertEqual(self.most_at_a_time(), 1)
+        self.assertEqual(self.max_at_a_time(), 1)
         self.assertEqual(len(cluster.json("drains")), 1)
         self.stop_jobs(names)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU in trouble under a running job, from the software NVML to the digest: memory that is gone (the job
 goes on from its newest image), memory that can be read (it moves live and loses nothing), an NVML that
-answers nobody (which is said, and stops nothing), in both migration modes."""
+does not answer (which is reported, and stops nothing), in both migration modes."""
 import subprocess
 import threading
 import unittest
@@ -105,7 +105,7 @@ class Evacuation(TroubledGpu):
 
 
 class HangingNvml(TroubledGpu):
-    """The driver's management library answers nobody any more under a protected job."""
+    """The driver's management library hangs under a protected job."""
 
     agent_settings = TroubledGpu.agent_settings + "health_silence_ms = 1500\n"
 
@@ -121,7 +121,7 @@ class HangingNvml(TroubledGpu):
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
 
-        # What hangs holds nobody up: further images are made, and the job can be moved and goes on.
+        # The hang delays nothing: further images are made, and the job can be moved and goes on.
         self.wait_for_version(self.newest_version() + 1)
         report = self.cluster.migrate("job", "node-b", "--live")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)

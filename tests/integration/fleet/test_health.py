@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs in trouble, as far as saying so: the software NVML and a file in the kernel log's place say everything
-that the tables know, and the coordinator's events must show what was decided. Nothing is moved here (policy
-pause)."""
+"""GPUs in trouble, as far as reports go: the software NVML and a file in the kernel log's place report
+everything that the tables know, and the coordinator's events must show the decisions. Nothing is moved here
+(policy pause)."""
 import csv
 import json
 import pathlib
@@ -18,7 +18,7 @@ TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "d
 CONTROL = cluster.BIN / "cudasim-ctl"
 BUS = "0000:10:00"
 HOTSET = ["--bytes", "16MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
-FOLLOWS_ANOTHER = {"154"}  # told by its numbers, not by a row
+FOLLOWS_ANOTHER = {"154"}  # judged by its numbers, not by a row
 
 
 def rows(table):
@@ -86,7 +86,7 @@ class HealthTest(cluster.ClusterTest):
         self.addCleanup(self.findings.close)
 
     def start_job(self, name="job"):
-        """A job on node-a that ends when it is told to: its id, and its process as this machine counts."""
+        """A job on node-a that ends by order: its id, and its process as this machine counts."""
         self.cluster.start(name, "hotset", *HOTSET, "--steps", "1000000")
         self.cluster.wait_for_line(name, r"^step \d+")
         return self.cluster.job(name)["id"], next(iter(self.cluster.pids("examples/hotset")))
@@ -128,7 +128,7 @@ class WhatCounts(HealthTest):
         job, pid = self.start_job()
         self.gpu.log(self.gpu.xid(94, pid))
         self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*its context is lost")
-        self.gpu.log(self.gpu.xid(94, 1))  # nobody's
+        self.gpu.log(self.gpu.xid(94, 1))  # of no process
         self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*another process's context is lost")
         self.gpu.log(self.gpu.xid(13, pid))
         self.assertNotIn(job + ":", self.findings.next())

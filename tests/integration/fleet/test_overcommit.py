@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """More work than a GPU has memory for: jobs of higher priority park lower ones, which come back by
-themselves, oldest first, and all end with the digest of a run that nobody disturbed."""
+themselves, oldest first, and all end with the digest of an undisturbed run."""
 import json
 import unittest
 
@@ -9,7 +9,7 @@ import cluster
 BYTES = "1228MiB"
 NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
-# Each parks the one before it; the last has nobody to wait for.
+# Each parks the one before it; the last waits for no other.
 JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT),
         ("coop-d", 20, COOPERATIVE)]
 NAMES = [name for name, _, _ in JOBS]

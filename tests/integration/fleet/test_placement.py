@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where jobs go: topology and memory of two nodes decide, dry runs say why for every GPU, rebalance makes
+"""Where jobs go: topology and memory of two nodes decide, dry runs show why for every GPU, rebalance makes
 whole GPUs free."""
 import json
 import subprocess

@@ -31,7 +31,7 @@ class Resting(ClusterTest):
                     if (g["node"], g["index"]) == ("node-a", 0))
 
     def wait_until_free(self, fits):
-        """Nodes say what is free every few seconds, and at changes."""
+        """Nodes report free memory every few seconds, and at changes."""
         return eventually(lambda: fits(free := self.free()) and free, "the GPU's free bytes fit",
                           COMMAND_LIMIT_S)
 
@@ -39,7 +39,7 @@ class Resting(ClusterTest):
         return [i for i in self.cluster.json("describe", "job")["instances"]
                 if i["phase"] not in ("exited", "moved")]
 
-    def snapshots_and_a_way_back(self, way):
+    def check_snapshots_and_restore(self, way):
         self.begin(way)
         first = self.cluster.json("snapshot", "job")
         second = self.cluster.json("snapshot", "job")
@@ -55,10 +55,10 @@ class Resting(ClusterTest):
         self.end()
 
     def test_cooperative_snapshot_and_restore(self):
-        self.snapshots_and_a_way_back(COOPERATIVE)
+        self.check_snapshots_and_restore(COOPERATIVE)
 
     def test_transparent_snapshot_and_restore(self):
-        self.snapshots_and_a_way_back(TRANSPARENT)
+        self.check_snapshots_and_restore(TRANSPARENT)
 
     def rest(self, way):
         before = self.free()

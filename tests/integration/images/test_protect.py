@@ -97,7 +97,7 @@ class Protect(ClusterTest):
         print(f"lost: {restored['lost_ms']} ms, {since} steps of the {len(first_life)}; the interval is 1000 ms", flush=True)
         self.assertLessEqual(abs(since - again), 1, "steps that were lost, and steps that were done again")
         self.assertGreaterEqual(restored["lost_ms"] + 1, (first_life[-1][1] - barrier) * 1000,
-                                "more is lost than is said")
+                                "more is lost than is reported")
 
     def test_suspend_frees_the_gpu_and_resume_brings_it_back(self):
         cluster = self.cluster

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The estimate of a pause has all its terms, and --max-downtime with --if-not-converged abort keeps its
-promise: a job whose pause would be too long stays, and the operator is told why. Transparent jobs; between
+promise: a job whose pause would be too long stays, and the operator sees why. Transparent jobs; between
 nodes it needs root and a CRIU that works, else that case is skipped."""
 import pathlib
 import signal
@@ -49,14 +49,14 @@ class Estimates(ClusterTest):
         self.assertEqual((job["state"], f"{job['node']}:{job['gpu']}"), ("running", place), job)
 
     def wait_for_estimate(self, scope):
-        """The node looks at its jobs beside all else; the job runs on."""
+        """The node samples its jobs in the background; the job runs on."""
         while True:
             job = self.cluster.json("describe", "job")
             self.assertEqual(job["state"], "running", job)
             if job["expected_pause_ms"][scope] is not None:
                 return job
 
-    def check_told(self, scope, to):
+    def check_forecast(self, scope, to):
         job = self.wait_for_estimate(scope)
         self.assertEqual(job["expected_pause_from"][scope], "estimate", job)
         self.assertGreater(job["expected_pause_ms"][scope], 0, job)
@@ -67,7 +67,7 @@ class Estimates(ClusterTest):
         self.assertIn("estimated, as it has not moved so yet",
                       self.cluster.call("migrate", "job", "--to", to, "--dry-run").stdout)
 
-    def check_told_of_last(self, scope):
+    def check_forecast_of_last_move(self, scope):
         job = self.cluster.json("describe", "job")
         self.assertEqual(job["expected_pause_from"][scope], "last_move", job)
 
@@ -89,10 +89,10 @@ class BetweenNodes(Estimates):
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
             self.skipTest((plan.stdout + plan.stderr).strip())
-        self.check_told("between_nodes", "node-b")
+        self.check_forecast("between_nodes", "node-b")
         self.check_stays("node-b", "30ms", "host", "node-a:0")
         self.check_moves("node-b", ("context", "host", "commit", "resume"))
-        self.check_told_of_last("between_nodes")
+        self.check_forecast_of_last_move("between_nodes")
         self.check_stays("node-a", "30ms", "host", "node-b:0")
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
@@ -111,7 +111,7 @@ class BetweenNodes(Estimates):
 class Rehearsed(Estimates):
     agent_settings = "rehearsal = true\n"
 
-    def told(self, node, what):
+    def count_in_log(self, node, what):
         return (self.cluster.home / "nodes" / node / "agent.log").read_text().count(what)
 
     def wait_for_rehearsal(self, node):
@@ -130,7 +130,7 @@ class Rehearsed(Estimates):
 
     def test_node_finds_its_rates_once_and_leaves_nothing_behind(self):
         if not self.wait_for_rehearsal("node-a") or not self.wait_for_rehearsal("node-b"):
-            if self.told("node-a", "not rehearsed") or self.told("node-b", "not rehearsed"):
+            if self.count_in_log("node-a", "not rehearsed") or self.count_in_log("node-b", "not rehearsed"):
                 self.fail((self.cluster.home / "nodes" / "node-a" / "agent.log").read_text())
             self.skipTest("this machine moves no processes")
         self.assertEqual(self.cluster.pids("--rehears"), [])
@@ -142,10 +142,10 @@ class Rehearsed(Estimates):
         self.cluster.up()
         self.assertEqual(len(self.cluster.pids("gpumigrate-agent")), agents)
         expected = self.start_training(1200, "node-a")
-        self.check_told("between_nodes", "node-b")
+        self.check_forecast("between_nodes", "node-b")
         self.check_moves("node-b", ("context", "host", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
-        self.assertEqual(self.told("node-a", "moves of processes rehearsed"), 1, "once for each version")
+        self.assertEqual(self.count_in_log("node-a", "moves of processes rehearsed"), 1, "once for each version")
 
 
 class OnANode(Estimates):
@@ -160,9 +160,9 @@ class OnANode(Estimates):
 
     def test_pause_of_a_job_that_has_not_moved_is_estimated(self):
         expected = self.start_training(800, "node-a:0")
-        self.check_told("within_node", "node-a:1")
+        self.check_forecast("within_node", "node-a:1")
         self.check_moves("node-a:1", ("context", "commit", "resume"))
-        self.check_told_of_last("within_node")
+        self.check_forecast_of_last_move("within_node")
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
     def test_swap_that_would_pass_the_limit_is_not_begun(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """late, an unmodified program whose GPU always has kernels and copies under way that write to pinned, mapped
 and registered host memory: the gate closes in the middle of them, and the memory travels with the process,
-whose pages nobody else tracks. No write may be lost or be done twice, and after the move the mapped pointers
+whose pages nothing else tracks. No write may be lost or be done twice, and after the move the mapped pointers
 and the registrations must still be what they were."""
 import os
 import signal

@@ -12,18 +12,18 @@ ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1"
 class Refusals(ClusterTest):
     memory = "1GiB"
 
-    def refused(self, *arguments, exits=5, says=""):
+    def refused(self, *arguments, exits=5, contains=""):
         result = self.cluster.call(*arguments, exits=(exits,))
         lines = [line for line in result.stderr.strip().split("\n") if line]
         self.assertEqual(len(lines), 1, result.stderr)
-        self.assertIn(says, lines[0])
+        self.assertIn(contains, lines[0])
 
     def test_requests_that_touch_nothing(self):
         cluster = self.cluster
-        self.refused("migrate", "nobody", "--to", "node-b", says="nobody")
-        self.refused("describe", "nobody", says="nobody")
-        self.refused("run", "--cooperative", "--gpus", "2", "--", "/bin/true", says="yet")
-        self.refused("run", "--cooperative", "--node", "nowhere", "--", "/bin/true", says="nowhere")
+        self.refused("migrate", "nobody", "--to", "node-b", contains="nobody")
+        self.refused("describe", "nobody", contains="nobody")
+        self.refused("run", "--cooperative", "--gpus", "2", "--", "/bin/true", contains="yet")
+        self.refused("run", "--cooperative", "--node", "nowhere", "--", "/bin/true", contains="nowhere")
         self.refused("migrate", exits=64)
         self.refused("migrate", "x", "--max-downtime", "soon", exits=64)
         self.refused("run", "--cooperative", "--frobnicate", "--", "/bin/true", exits=64)
@@ -31,9 +31,9 @@ class Refusals(ClusterTest):
 
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 3\b")
-        self.refused("migrate", "job", "--to", "nowhere", says="nowhere")
-        self.refused("migrate", "job", "--to", "node-a", says="node-a")
-        self.refused("run", "--cooperative", "--name", "job", "--", "/bin/true", says="job")
+        self.refused("migrate", "job", "--to", "nowhere", contains="nowhere")
+        self.refused("migrate", "job", "--to", "node-a", contains="node-a")
+        self.refused("run", "--cooperative", "--name", "job", "--", "/bin/true", contains="job")
         before = cluster.job("job")
         self.assertEqual((before["state"], before["incarnation"], before["node"]), ("running", 1, "node-a"))
         self.assertEqual(cluster.json("migrations"), [])
@@ -47,7 +47,7 @@ class Refusals(ClusterTest):
         cluster.start("b", "hotset", *big, node="node-b")
         for name in "ab":
             cluster.wait_for_line(name, r"^step 1\b")
-        self.refused("migrate", "a", "--to", "node-b", says="MiB free, needed")
+        self.refused("migrate", "a", "--to", "node-b", contains="MiB free, needed")
         self.assertEqual(cluster.job("a")["incarnation"], 1)
 
     def test_standby_whose_tensors_do_not_match(self):

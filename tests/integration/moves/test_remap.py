@@ -204,7 +204,7 @@ class Crashes(TransparentCrashes):
         self.crash(WHILE_FILLING, 2500)
 
     def test_agent_dies_between_the_resume_and_the_withdrawal(self):
-        """What arrived is withdrawn by the next agent: nobody but the process holds its memory any more."""
+        """What arrived is withdrawn by the next agent: only the process holds its memory any more."""
         self.start_training(900)
         agent = self.daemons_of("agent.node-a")
         (keeper,) = self.cluster.pids("gpumigrate-keeper")

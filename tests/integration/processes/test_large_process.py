@@ -12,7 +12,7 @@ from cluster import ClusterTest
 
 GIB = int(os.environ.get("GPUMIGRATE_LARGE_PROCESS_GIB", "3"))
 LIMIT_S = 900
-# Each MiB differs, each step looks at one and goes through the GPU.
+# Each MiB differs, each step reads one and goes through the GPU.
 PROGRAM = f"""
 import ctypes, os
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -47,10 +47,10 @@ class LargeProcess(ClusterTest):
     def move(self, node):
         """Its report; none if it was refused."""
         result = self.cluster.run("migrate", "job", "--to", node, "-o", "json", limit=LIMIT_S)
-        said = result.stdout + result.stderr
+        output = result.stdout + result.stderr
         if result.returncode != 0:
-            self.assertRegex(said, r"memory", result)
-            self.assertNotIn("barrier", json.dumps(self.cluster.json("describe", "job")), said)
+            self.assertRegex(output, r"memory", result)
+            self.assertNotIn("barrier", json.dumps(self.cluster.json("describe", "job")), output)
             return None
         return json.loads(result.stdout)
 

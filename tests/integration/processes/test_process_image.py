@@ -16,7 +16,7 @@ from crashing_processes import find_criu
 
 PARAMETERS = 4_000_000  # each is 16 bytes in device memory: value, gradient, two moments
 OWN_FILE = "/etc/hostname"
-SLACK = 4 << 20  # what a process maps between the look at it and its dump
+SLACK = 4 << 20  # what a process maps between its inspection and its dump
 REGULAR_FILE = 1  # CRIU's FdTypes
 
 # What CRIU restores is its sister and ends with its parent: there the script must become CRIU.

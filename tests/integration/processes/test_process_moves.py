@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An unmodified program that moves between nodes with its process: transparent mode with CRIU. Needs root
-and a CRIU that works (tools/setup brings one); where the nodes say they have none, the tests are skipped with
+and a CRIU that works (tools/setup brings one); where the nodes report none, the tests are skipped with
 their reason."""
 import socket
 import unittest

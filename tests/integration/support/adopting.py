@@ -73,7 +73,7 @@ class HandStarted:
         return run_unmoved("charlm-plain", *TRAINING, "--steps", str(self.steps))["digest"]
 
     def check_end(self, test):
-        """Each step printed once, in order, to the last, and the result of a run that nobody moved."""
+        """Each step printed once, in order, to the last, and the result of an unmoved run."""
         test.assertEqual(self.printed(), list(range(1, self.steps + 1)), "steps lost or repeated")
         test.assertEqual(final_object(self.text())["digest"], self.expected_digest())
 

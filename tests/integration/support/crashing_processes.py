@@ -13,8 +13,8 @@ import unittest.mock
 from crashing import SOURCE, TransparentCrashes
 
 # $1 is CRIU's order. A file `fail-ORDER` decides the fate of the next such order: it fails before CRIU is
-# run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is told when CRIU
-# has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
+# run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is notified when
+# CRIU has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
@@ -48,7 +48,7 @@ def find_criu():
 
 
 class CrashesWithCriu(TransparentCrashes):
-    """CRIU runs behind a script that can be told to fail."""
+    """CRIU runs behind a script that fails by order."""
     places = ("node-a", "node-b")
     surroundings = {}
 
@@ -102,7 +102,7 @@ class CrashesWithCriu(TransparentCrashes):
         (self.tools / f"fail-{order}").write_text(how)
         return self.cluster.popen("migrate", "job", "--to", "node-b", "-o", "json", "--timeout", "60s")
 
-    def move_fails(self, order, how, says):
+    def move_fails(self, order, how, contains):
         """... and the job goes on at the source."""
         print(f"  criu {order} {how}:", end="", flush=True)
         moved = self.move_with(order, how)
@@ -110,7 +110,7 @@ class CrashesWithCriu(TransparentCrashes):
         self.assertFalse((self.tools / f"fail-{order}").exists(), "CRIU was not called")
         migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
         self.assertEqual(migration["result"], "failed")
-        self.assertIn(says, json.dumps(migration["error"]))
+        self.assertIn(contains, json.dumps(migration["error"]))
 
     def move_and_finish(self):
         self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")

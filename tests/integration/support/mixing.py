@@ -29,7 +29,7 @@ AWAY = re.compile(r"Cannot reach the coordinator|No coordinator at|Lost contact 
 LINE = re.compile(r"^(?:step|request) (\d+)\b.* at ([\d.]+)$", re.M)
 
 Slot = collections.namedtuple("Slot", "name program way arguments pace fast")
-Done = collections.namedtuple("Done", "began took client verb job arguments fitting exit said")
+Done = collections.namedtuple("Done", "began took client verb job arguments fitting exit message")
 
 
 def slots(steps, step_ms):
@@ -132,9 +132,9 @@ class Mix:
             code, output, errors = result.returncode, result.stdout, result.stderr
         except subprocess.TimeoutExpired:
             code, output, errors = None, "", f"did not end within {COMMAND_ENDS_WITHIN_S} s"
-        said = errors.strip().split("\n")[-1]
+        message = errors.strip().split("\n")[-1]
         done = Done(began, time.time() - self.began - began, client, verb, job, arguments, fitting, code,
-                    said)
+                    message)
         with self.lock:
             self.done.append(done)
             if code is None:
@@ -266,7 +266,7 @@ class Mix:
             return
         pid, command = chance.choice(found)
         if kind == "keeper":
-            # Who it was started for; what it holds ends with it.
+            # The client it was started for; its resources end with it.
             whose = re.search(r"/jobs/(j[^./]+)\.", command)
             job = next((job for job in self.jobs() or () if whose and job["id"] == whose.group(1)), None)
             if job is None:
@@ -304,7 +304,7 @@ class Mix:
         for done in sorted(self.done, key=lambda done: done.began):
             if name is None or done.job == name or done.job is None:
                 what = " ".join(map(str, done.arguments))[:150] if done.verb != "run" else done.job
-                lines.append(f"{done.began:8.2f} +{done.took:6.2f} {done.client}: {done.verb} {what} -> {done.exit} {done.said[:300]}")
+                lines.append(f"{done.began:8.2f} +{done.took:6.2f} {done.client}: {done.verb} {what} -> {done.exit} {done.message[:300]}")
         return "\n".join(lines)
 
     def shares(self):
@@ -313,8 +313,8 @@ class Mix:
         table = {}
         for verb in EXITS:
             asked = [done for done in self.done if done.verb == verb and done.fitting]
-            away = sum(bool(AWAY.search(done.said)) and done.exit in (5, 6) for done in asked)
-            refused = sum(done.exit in (5, None) and not AWAY.search(done.said) for done in asked)
+            away = sum(bool(AWAY.search(done.message)) and done.exit in (5, 6) for done in asked)
+            refused = sum(done.exit in (5, None) and not AWAY.search(done.message) for done in asked)
             codes = collections.Counter(done.exit for done in asked)
             table[verb] = (len(asked), len(asked) - away - refused, refused, away,
                            dict(sorted(codes.items(), key=str)))

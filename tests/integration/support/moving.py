@@ -44,7 +44,7 @@ class MovingTest(ClusterTest):
         arguments = [*HOTSET, "--pattern", pattern, "--steps", str(steps), *extra]
         reports = self.move_and_compare("hotset", arguments, moves, mode)
         for migration in self.cluster.json("migrations"):
-            if mode == "--live":  # the last that was said before the pause
+            if mode == "--live":  # the last report before the pause
                 self.assertGreaterEqual(migration["progress"]["round"], 2, migration)
                 self.assertIsNotNone(migration["progress"]["estimate_ms"], migration)
                 self.assertIsNotNone(migration["progress"]["dirty_bytes_per_second"], migration)

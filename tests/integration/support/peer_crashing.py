@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that runs through crashes of those who take part in a snapshot into another node's vault: it runs on
+"""A job that runs through crashes of the participants in a snapshot into another node's vault: it runs on
 where it is, no step lost or repeated; the newest whole image restores, the next one is taken, and what was
 left unfinished is gone."""
 import ctypes
@@ -94,7 +94,7 @@ class PeerCrashingTest(CrashingTest):
 
     def crash(self, role, number, cut):
         cluster = self.cluster
-        told = self.snapshot()
+        reported = self.snapshot()
         incarnation = cluster.job("job")["incarnation"]
         victims = [] if cut else self.daemons_of(role)
         cluster.arm(role, number, "stop" if cut else "kill")
@@ -111,7 +111,7 @@ class PeerCrashingTest(CrashingTest):
         self.assertIn(ordering.returncode, (0, 1, 6), output + errors)
         self.check_it_runs_on(incarnation)
         images = self.images()
-        self.assertGreaterEqual(max(images), told, images)
+        self.assertGreaterEqual(max(images), reported, images)
         self.assertFalse([image for image in images.values() if image["damaged"]], images)
         after = self.snapshot()
         self.assertGreater(after, max(images))
@@ -120,7 +120,7 @@ class PeerCrashingTest(CrashingTest):
         self.restores += 1
         self.assertIsNone(done["note"], done)
         self.assertIn(f".v{after}@node-b", done["image"])
-        print(f"  {role} {number}{' cut' if cut else ''}: exit {ordering.returncode}, {told} was told of, {max(images)} was there, {after} restored",
+        print(f"  {role} {number}{' cut' if cut else ''}: exit {ordering.returncode}, {reported} was reported, {max(images)} was there, {after} restored",
               flush=True)
 
     def crash_at_each(self, points, cut=False):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Prometheus server that scrapes a local cluster, and what tells a test that something has happened there.
+"""A Prometheus server that scrapes a local cluster, and notifies a test of events there.
 
 Nothing sleeps: Prometheus also scrapes a port of the test's own, as often as the cluster, and each of these
 scrapes is the moment to ask again; alerts arrive at the same port, which is its Alertmanager, too."""
@@ -77,7 +77,7 @@ class Prometheus:
 
     def __init__(self, targets, token_file, rules):
         self.listener = Listener()
-        self.alerts = {}  # by name, that nobody has waited for yet
+        self.alerts = {}  # by name, without a waiter yet
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-prometheus-"))
         self.port = free_port()
         (self.folder / "rules.yml").write_text(rules)
@@ -151,8 +151,8 @@ class Prometheus:
         raise AssertionError(f"{expression} is {last}, not {expected}")
 
     def wait_for_alert(self, name):
-        """The first alert of that name that Prometheus sends; others that come before it are kept for who
-        waits for them next."""
+        """The first alert of that name that Prometheus sends; others that come before it are kept for
+        later callers."""
         while name not in self.alerts:
             try:
                 alert = self.listener.alerts.get(timeout=LIMIT_S)

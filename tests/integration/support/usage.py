@@ -62,7 +62,7 @@ class Usage:
         self.own = collections.defaultdict(list)  # KiB, by mover: memory that is neither a file's nor shared
         self.most = {}  # Held, by process
         self.daemons = set()
-        self.most_of_jobs = 0
+        self.max_of_jobs = 0
         self.samples = 0
 
     def processes(self):
@@ -99,15 +99,15 @@ class Usage:
                     self.most[name] = Held(*map(max, held, self.most.get(name, held)))
         if remember:
             self.daemons = set(daemons.values())
-            self.most_of_jobs = max(self.most_of_jobs, len(of_jobs))
+            self.max_of_jobs = max(self.max_of_jobs, len(of_jobs))
         self.samples += 1
         return self.files()
 
     def excess(self):
         daemons, of_jobs = self.processes()
         found = [f"{name} is new" for name in daemons.values() if name not in self.daemons]
-        if len(of_jobs) > self.most_of_jobs:
-            found.append(f"{sorted(of_jobs.values())} serve jobs, at most {self.most_of_jobs} before")
+        if len(of_jobs) > self.max_of_jobs:
+            found.append(f"{sorted(of_jobs.values())} serve jobs, at most {self.max_of_jobs} before")
         for pid, name in (daemons | of_jobs).items():
             with contextlib.suppress(OSError, AttributeError):
                 held = held_by(pid)

@@ -29,7 +29,7 @@ class Processes(unittest.TestCase):
     def test_calls(self):
         self.assertIn("word 12345678", self.assert_same("call"))
 
-    def test_a_forked_child_sees_what_the_driver_says(self):
+    def test_a_forked_child_sees_the_answers_of_the_driver(self):
         text = self.assert_same("fork")
         self.assertEqual(2, text.count("parent count 0"))
         self.assertIn("child ended 0", text)
