@@ -21,7 +21,7 @@ std::string name_of_key(const migration::SwitchKey& key) {
 // Crash points between taking an event and handing it to its machine.
 void fault_before(const wire::SwitchMessage& message) {
   if (message.to == Party::kSource && std::holds_alternative<wire::Runs>(message.body)) {
-    fault_point(FaultPoint::kSourceHeardRuns);
+    fault_point(FaultPoint::kSourceReceivedRuns);
   }
 }
 void fault_before(const migration::SourceEvent& event) {

@@ -38,7 +38,7 @@ Result<ckpt_start> Session::wait_as_standby() {
     CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.assume_error())));
     return std::move(applied).assume_error();
   }
-  CKPT_TRYV(say_running(*order));
+  CKPT_TRYV(send_running(*order));
   fault_point(FaultPoint::kRankResumed);
   return CKPT_RESUMED;
 }
@@ -87,7 +87,7 @@ Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered) {
   }
   const std::optional<ResumeOrder> order = wait_for_order();
   if (!order) return BarrierEnd::kMoved;
-  CKPT_TRYV(say_running(*order));
+  CKPT_TRYV(send_running(*order));
   return BarrierEnd::kGoOn;
 }
 
@@ -114,7 +114,7 @@ std::optional<Session::ResumeOrder> Session::wait_for_order() {
   return std::exchange(order_, std::nullopt);
 }
 
-Result<void> Session::say_running(const ResumeOrder& order) {
+Result<void> Session::send_running(const ResumeOrder& order) {
   link_->page().wait_for_gate();
   {
     std::unique_lock lock(mutex_);

@@ -70,7 +70,7 @@ class Session {
   Result<ckpt_start> wait_as_standby();
   Result<void> apply(const ResumeOrder& order);
   std::optional<ResumeOrder> wait_for_order();
-  Result<void> say_running(const ResumeOrder& order);
+  Result<void> send_running(const ResumeOrder& order);
 
   // service.cc; on the service thread, but pump_exports.
   void serve();

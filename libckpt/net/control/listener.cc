@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned kMaxHandshakes = 64;
 
-Result<void> make_room_for_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
+Result<void> remove_old_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
   // A socket file without a listener is left over from a killed process.
   const std::string path = to_text(endpoint).substr(std::string_view("unix:").size());
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
@@ -38,7 +38,7 @@ Result<std::shared_ptr<Listener>> Listener::create(asio::any_io_executor executo
                      "true if that network is trusted");
   const bool is_unix = address.endpoint.protocol().family() == AF_UNIX;
   if (is_unix) {
-    CKPT_TRYV(make_room_for_socket(address.endpoint));
+    CKPT_TRYV(remove_old_socket(address.endpoint));
   }
   boost::system::error_code code;
   Acceptor acceptor(executor);

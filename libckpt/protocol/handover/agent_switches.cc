@@ -118,7 +118,7 @@ Result<Batches> AgentSwitches::on_message(const wire::SwitchMessage& message, Na
   return on_unknown(message);
 }
 
-Result<bool> AgentSwitches::make_way(JobId job, MigrationId migration, Nanos now, Batches& out) {
+Result<bool> AgentSwitches::end_earlier(JobId job, MigrationId migration, Nanos now, Batches& out) {
   bool clear = true;
   const auto supersede = [&](auto& machines, auto event) -> Result<void> {
     for (auto& [id, held] : machines) {
@@ -141,7 +141,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   // A migration of this job that began later is known: this one is over, whatever it was (SW-3).
   if (newest_of(message.job) > message.migration) return on_unknown(message);
   Batches out;
-  CKPT_TRY(clear, make_way(message.job, message.migration, now, out));
+  CKPT_TRY(clear, end_earlier(message.job, message.migration, now, out));
   if (!clear) return out;  // joins once its own earlier records are closed; the coordinator asks again
   SwitchInfo info(message.migration, message.job, message.base, prepare.ranks, prepare.plan);
   if (message.to == Party::kSource) {
@@ -156,7 +156,7 @@ Result<Batches> AgentSwitches::on_prepare(const wire::SwitchMessage& message, co
   return out;
 }
 
-// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is //
+// SW-5, and its mirror at the source: an unknown migration is refused for ever, durably, before that is
 // stated.
 Result<Batches> AgentSwitches::on_unknown(const wire::SwitchMessage& message) {
   const Reason reason(ErrorCode::kNotFound,

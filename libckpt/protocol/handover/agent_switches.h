@@ -72,7 +72,7 @@ class AgentSwitches {
   Result<Batches> on_prepare(const wire::SwitchMessage& message, const wire::Prepare& prepare, Nanos now);
   Result<Batches> on_unknown(const wire::SwitchMessage& message);
   // Ends what a later migration of the job supersedes; false if something earlier is not closed yet.
-  Result<bool> make_way(JobId job, MigrationId migration, Nanos now, Batches& out);
+  Result<bool> end_earlier(JobId job, MigrationId migration, Nanos now, Batches& out);
   [[nodiscard]] MigrationId newest_of(JobId job) const;
   // A later migration pauses, or has paused, the job: an earlier one must not let it go on any more.
   [[nodiscard]] bool taken_by_later(JobId job, MigrationId migration) const;

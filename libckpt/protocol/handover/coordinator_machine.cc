@@ -45,15 +45,15 @@ class Stepper {
   }
   void act(Action action) { out_.push_back(std::move(action)); }
   void tell(Party to, wire::SwitchBody body) { act(Send(Party::kCoordinator, to, std::move(body))); }
-  void tell_both(const wire::SwitchBody& body) {
+  void send_both(const wire::SwitchBody& body) {
     tell(Party::kSource, body);
     tell(Party::kTarget, body);
   }
   void relay(Party stated_by, Party to, wire::SwitchBody body) { act(Send(stated_by, to, std::move(body))); }
   Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Party::kCoordinator, kind, k}; }
-  [[nodiscard]] bool heard_lately(Party party) const {
+  [[nodiscard]] bool answered_lately(Party party) const {
     const std::size_t i = index_of(party);
-    return s_.connected[i] && now_ - s_.last_heard[i] <= timing_.silence_ms * kNanosPerMs;
+    return s_.connected[i] && now_ - s_.last_message[i] <= timing_.silence_ms * kNanosPerMs;
   }
   [[nodiscard]] Party holder(Incarnation k) const {
     return ((k - s_.info.base) & 1) != 0 ? Party::kTarget : Party::kSource;
@@ -79,7 +79,7 @@ class Stepper {
     Record r = record(RecordKind::kAborted);
     r.reason = s_.reason;
     act(WriteRecord(r));
-    tell_both(wire::Aborted(s_.reason));
+    send_both(wire::Aborted(s_.reason));
     act(DisarmTimer(Timer::kMigration));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     act(Report(kind, s_.info.base, s_.reason));
@@ -109,7 +109,7 @@ class Stepper {
     r.side = static_cast<std::uint8_t>(side);
     r.reason = s_.reason;
     act(WriteRecord(r));
-    tell_both(wire::Closed(side));
+    send_both(wire::Closed(side));
     act(DisarmTimer(Timer::kMigration));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     act(Report(kind, s_.owner_k, s_.reason));
@@ -126,7 +126,7 @@ class Stepper {
     if (in<Begun>() && !unsure())
       abort(ReportKind::kAborted);
     else
-      tell_both(wire::AbortRequest(s_.reason));
+      send_both(wire::AbortRequest(s_.reason));
   }
   void note_committed(Granted& g, Incarnation k) {
     if (k <= g.committed) return;
@@ -140,9 +140,9 @@ class Stepper {
   void advance_if_due() {
     auto* g = in<Granted>();
     const Party held_by = holder(g->k);
-    if (heard_lately(held_by) || now_ < g->lease_until) return;
+    if (answered_lately(held_by) || now_ < g->lease_until) return;
     const Party other = held_by == Party::kTarget ? Party::kSource : Party::kTarget;
-    if (!heard_lately(other)) return;
+    if (!answered_lately(other)) return;
     if (other == Party::kSource && !g->source_waits)
       tell(Party::kSource, wire::AbortRequest(Reason(ErrorCode::kUnavailable, "The target is silent")));
     else
@@ -158,9 +158,9 @@ class Stepper {
   }
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
-    if (s_.abort_wanted && g.committed == 0) tell_both(wire::AbortRequest(s_.reason));
+    if (s_.abort_wanted && g.committed == 0) send_both(wire::AbortRequest(s_.reason));
     if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) tell(holder(g.k), wire::Commit(g.k));
-    tell_both(wire::Query{});
+    send_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
   }
@@ -203,10 +203,10 @@ class Stepper {
   }
   // A side that has not gone past its barrier, or committed, leaves. The others report their record.
   void poll_forgotten() {
-    tell_both(wire::AbortRequest(s_.reason));
+    send_both(wire::AbortRequest(s_.reason));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
   }
-  bool hear_forgotten(const Message& m) {
+  bool receive_forgotten(const Message& m) {
     auto& f = std::get<Forgotten>(s_.phase);
     if (now_ < f.undecided_until) return true;
     if (std::holds_alternative<wire::Released>(m.body)) {
@@ -214,7 +214,7 @@ class Stepper {
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       close_for_source();
     } else if (m.from == Party::kSource) {
-      hear_forgotten_source(f, m);
+      receive_forgotten_source(f, m);
     } else if (const auto* c = std::get_if<wire::Committed>(&m.body)) {
       f.target_k = std::max(f.target_k, c->k);
     } else if (const auto* r = std::get_if<wire::Runs>(&m.body)) {
@@ -223,7 +223,7 @@ class Stepper {
     grant_again_if_due();
     return true;
   }
-  void hear_forgotten_source(Forgotten& f, const Message& m) {
+  void receive_forgotten_source(Forgotten& f, const Message& m) {
     if (const auto* r = std::get_if<wire::Resumed>(&m.body)) {
       if (r->owner) {
         s_.resumed = *r;
@@ -246,7 +246,7 @@ class Stepper {
   }
 
   // ---- ABORTED, CLOSED ----
-  void tell_outcome(Party to) {
+  void send_outcome(Party to) {
     if (const auto* c = in<Closed>())
       tell(to, wire::Closed(c->side));
     else
@@ -279,14 +279,14 @@ class Stepper {
         act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
         return true;
       }
-      if (e.timeout && g->verified && heard_lately(Party::kTarget)) return true;
+      if (e.timeout && g->verified && answered_lately(Party::kTarget)) return true;
     }
     want_abort(e.reason);
     return true;
   }
   bool on(const AgentConnected& e) {
     s_.connected[index_of(e.side)] = true;
-    s_.last_heard[index_of(e.side)] = now_;
+    s_.last_message[index_of(e.side)] = now_;
     const Party party = e.side == Side::kSource ? Party::kSource : Party::kTarget;
     if (in<Begun>())
       ask_to_prepare();
@@ -295,7 +295,7 @@ class Stepper {
     else if (in<Forgotten>())
       tell(party, wire::AbortRequest(s_.reason));
     else
-      tell_outcome(party);
+      send_outcome(party);
     return true;
   }
   bool on(const AgentDisconnected& e) {
@@ -338,7 +338,7 @@ class Stepper {
         return true;
       }
       if (s_.abort_wanted)
-        tell_both(wire::AbortRequest(s_.reason));
+        send_both(wire::AbortRequest(s_.reason));
       else
         ask_to_prepare();
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
@@ -348,8 +348,8 @@ class Stepper {
       poll_forgotten();
     } else if (!is_settled(s_)) {
       const auto [source_knows, target_knows] = known();
-      if (!*source_knows) tell_outcome(Party::kSource);
-      if (!*target_knows) tell_outcome(Party::kTarget);
+      if (!*source_knows) send_outcome(Party::kSource);
+      if (!*target_knows) send_outcome(Party::kTarget);
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     }
     return true;
@@ -373,11 +373,11 @@ class Stepper {
       // SW-9: every lease it may have given lasts one full term from now.
       g->lease_until = s_.unsure_until;
       tell(holder(g->k), wire::Commit(g->k));
-      tell_both(wire::Query{});
+      send_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else {
-      tell_outcome(Party::kSource);
-      tell_outcome(Party::kTarget);
+      send_outcome(Party::kSource);
+      send_outcome(Party::kTarget);
     }
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     return true;
@@ -385,19 +385,20 @@ class Stepper {
 
   bool on(const Message& m) {
     if (m.from == Party::kCoordinator || m.from == Party::kInvalid) return false;
-    s_.last_heard[index_of(m.from)] = now_;
+    s_.last_message[index_of(m.from)] = now_;
     s_.connected[index_of(m.from)] = true;
     if (knows_more(m)) forget();
-    if (in<Forgotten>()) return hear_forgotten(m);
+    if (in<Forgotten>()) return receive_forgotten(m);
     note_answer(m.from);
-    if (in<Begun>()) return std::visit([&](const auto& body) { return hear_begun(m.from, body); }, m.body);
+    if (in<Begun>()) return std::visit([&](const auto& body) { return receive_begun(m.from, body); }, m.body);
     if (in<Granted>())
       return std::visit(
-          [&](const auto& body) { return hear_granted(m.from, std::get<Granted>(s_.phase), body); }, m.body);
-    return hear_closed(m);
+          [&](const auto& body) { return receive_granted(m.from, std::get<Granted>(s_.phase), body); },
+          m.body);
+    return receive_closed(m);
   }
 
-  bool hear_begun(Party from, const wire::Prepared& body) {
+  bool receive_begun(Party from, const wire::Prepared& body) {
     auto& b = std::get<Begun>(s_.phase);
     const bool both_before = b.source_payload && b.target_payload;
     auto& mine = from == Party::kSource ? b.source_payload : b.target_payload;
@@ -409,19 +410,19 @@ class Stepper {
     if (!both_before) act(Report(ReportKind::kPrepared));
     return true;
   }
-  bool hear_begun(Party /*from*/, const wire::Refused& body) {
+  bool receive_begun(Party /*from*/, const wire::Refused& body) {
     remember(body.reason);
     abort(ReportKind::kRefused);
     return true;
   }
-  bool hear_begun(Party /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
-  bool hear_begun(Party from, const wire::Relinquished& body) {
+  bool receive_begun(Party /*from*/, const wire::Failed& body) { return want_abort(body.reason), true; }
+  bool receive_begun(Party from, const wire::Relinquished& body) {
     if (from != Party::kTarget) return false;
     remember(body.reason);
     abort(ReportKind::kAborted);
     return true;
   }
-  bool hear_begun(Party from, const wire::Resumed& body) {
+  bool receive_begun(Party from, const wire::Resumed& body) {
     if (from != Party::kSource || !body.owner) return false;
     s_.resumed = body;
     const Reason unsaid(ErrorCode::kAborted, "The source left the migration");
@@ -429,7 +430,7 @@ class Stepper {
     abort(ReportKind::kAborted);
     return true;
   }
-  bool hear_begun(Party from, const wire::Precopied&) {
+  bool receive_begun(Party from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
     // After a restart the coordinator may receive this before the target reported again that it is prepared.
     if (from != Party::kSource) return false;
@@ -438,17 +439,17 @@ class Stepper {
   }
   // A source that waits with BARRIER although nothing was granted (operator's journal restore): the abort
   // lets it go.
-  bool hear_begun(Party from, const wire::Query&) {
+  bool receive_begun(Party from, const wire::Query&) {
     if (from == Party::kSource)
       want_abort(Reason(ErrorCode::kInternal, "The source paused before the grant"));
     return true;
   }
   template <class Body>
-  bool hear_begun(Party /*from*/, const Body& /*body*/) {
+  bool receive_begun(Party /*from*/, const Body& /*body*/) {
     return false;
   }
 
-  bool hear_granted(Party from, Granted& g, const wire::LeaseRequest& body) {
+  bool receive_granted(Party from, Granted& g, const wire::LeaseRequest& body) {
     if (body.k != g.k || from != holder(g.k)) {
       restate(from, g);
       return true;
@@ -469,23 +470,23 @@ class Stepper {
     g.lent = true;
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Precopied&) {
+  bool receive_granted(Party from, Granted& g, const wire::Precopied&) {
     if (from != Party::kSource) return false;
     if (g.lent && g.k == s_.info.base + 1 && now_ < g.lease_until) tell(from, wire::Granted(g.k));
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Verified&) {
+  bool receive_granted(Party from, Granted& g, const wire::Verified&) {
     if (from != Party::kTarget) return false;
     if (!g.verified) act(Report(ReportKind::kVerified));
     g.verified = true;
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Committed& body) {
+  bool receive_granted(Party from, Granted& g, const wire::Committed& body) {
     if (from != Party::kTarget) return false;
     note_committed(g, body.k);
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Runs& body) {
+  bool receive_granted(Party from, Granted& g, const wire::Runs& body) {
     Incarnation& ran = from == Party::kTarget ? g.ran_target : g.ran_source;
     if (from == Party::kTarget) note_committed(g, body.k);
     if (body.k > ran)
@@ -494,19 +495,19 @@ class Stepper {
     relay(from, from == Party::kTarget ? Party::kSource : Party::kTarget, body);
     return true;
   }
-  bool hear_granted(Party from, Granted& /*g*/, const wire::Released&) {
+  bool receive_granted(Party from, Granted& /*g*/, const wire::Released&) {
     if (from != Party::kSource) return false;
     close(Side::kTarget, ReportKind::kClosedTarget);
     return true;
   }
-  bool hear_granted(Party from, Granted& /*g*/, const wire::Relinquished& body) {
+  bool receive_granted(Party from, Granted& /*g*/, const wire::Relinquished& body) {
     if (from != Party::kTarget) return false;
     remember(body.reason);
     close_for_source();
     return true;
   }
   // An owner at the source has no BARRIER and never gets one, or has received RELINQUISHED itself.
-  bool hear_granted(Party from, Granted& g, const wire::Resumed& body) {
+  bool receive_granted(Party from, Granted& g, const wire::Resumed& body) {
     if (from != Party::kSource) return false;
     g.source_waits = g.source_waits || !body.owner;
     if (!body.owner) return true;
@@ -515,38 +516,38 @@ class Stepper {
     close_for_source();
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Failed& body) {
+  bool receive_granted(Party from, Granted& g, const wire::Failed& body) {
     if (from != Party::kSource) return false;
     if (g.committed == 0) want_abort(body.reason);
     return true;
   }
-  bool hear_granted(Party from, Granted& g, const wire::Query&) {
+  bool receive_granted(Party from, Granted& g, const wire::Query&) {
     if (from == Party::kSource) g.source_waits = true;
     restate(from, g);
     return true;
   }
   // Late: this was settled before the grant.
-  bool hear_granted(Party /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
-  bool hear_granted(Party /*from*/, Granted& /*g*/, const wire::Refused& body) {
+  bool receive_granted(Party /*from*/, Granted& /*g*/, const wire::Prepared&) { return true; }
+  bool receive_granted(Party /*from*/, Granted& /*g*/, const wire::Refused& body) {
     return want_abort(body.reason), true;
   }
   template <class Body>
-  bool hear_granted(Party /*from*/, Granted& /*g*/, const Body& /*body*/) {
+  bool receive_granted(Party /*from*/, Granted& /*g*/, const Body& /*body*/) {
     return false;
   }
   void restate(Party to, const Granted& g) {
     if (holder(g.k) == to && !withheld(g)) tell(to, wire::Commit(g.k));
     // Relayed only while its runner is there: RUNS makes the other side free its image.
-    if (to == Party::kSource && g.ran_target != 0 && heard_lately(Party::kTarget))
+    if (to == Party::kSource && g.ran_target != 0 && answered_lately(Party::kTarget))
       relay(Party::kTarget, to, wire::Runs(g.ran_target));
-    if (to == Party::kTarget && g.ran_source != 0 && heard_lately(Party::kSource))
+    if (to == Party::kTarget && g.ran_source != 0 && answered_lately(Party::kSource))
       relay(Party::kSource, to, wire::Runs(g.ran_source));
   }
 
-  bool hear_closed(const Message& m) {
+  bool receive_closed(const Message& m) {
     const auto [source_knows, target_knows] = known();
     if (const auto* r = std::get_if<wire::Resumed>(&m.body); r && m.from == Party::kSource) {
-      if (!r->owner) return tell_outcome(m.from), true;
+      if (!r->owner) return send_outcome(m.from), true;
       *source_knows = true;
       const bool news = !s_.resumed;
       s_.resumed = *r;
@@ -563,7 +564,7 @@ class Stepper {
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       *target_knows = true;
     } else {
-      tell_outcome(m.from);
+      send_outcome(m.from);
     }
     return true;
   }

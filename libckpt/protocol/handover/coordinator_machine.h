@@ -68,7 +68,7 @@ struct CoordinatorState {
   std::optional<wire::Resumed> resumed = {};  // what the source stated, to be relayed to the target
   Incarnation owner_k = 0;                    // once closed: the incarnation that the owner reports; 0 before
   std::array<bool, 2> connected{};            // [0] source, [1] target
-  std::array<Nanos, 2> last_heard{};
+  std::array<Nanos, 2> last_message{};
   Nanos unsure_until = 0;          // of a restarted one: a lease may last that is not in these records
   std::array<bool, 2> answered{};  // since the restart, in accordance with the records
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;

@@ -47,7 +47,7 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
   Held& held = switches_[info.migration];
   held.state.info = std::move(info);
   held.state.connected = {source_connected, target_connected};
-  held.state.last_heard = {now, now};
+  held.state.last_message = {now, now};
   Batches out;
   CKPT_TRYV(apply(held, MigrateRequested{}, now, out));
   return out;

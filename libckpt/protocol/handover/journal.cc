@@ -79,9 +79,9 @@ Result<void> write_at(int fd, std::span<const std::byte> bytes, std::uint64_t at
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      const bool no_room = errno == ENOSPC || errno == EFBIG || errno == EDQUOT;
+      const bool disk_full = errno == ENOSPC || errno == EFBIG || errno == EDQUOT;
       auto error = Error::from_errno("Cannot write the journal " + path);
-      if (!no_room || touched) return error;
+      if (!disk_full || touched) return error;
       return Error(ErrorCode::kRefused, "No space for the journal " + path).caused_by(std::move(error));
     }
     touched = true;

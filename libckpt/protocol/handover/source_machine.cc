@@ -38,7 +38,7 @@ class Stepper {
   }
   void act(Action action) { out_.push_back(std::move(action)); }
   void tell(Party to, wire::SwitchBody body) { act(Send(Party::kSource, to, std::move(body))); }
-  void tell_both(const wire::SwitchBody& body) {
+  void send_both(const wire::SwitchBody& body) {
     tell(Party::kCoordinator, body);
     tell(Party::kTarget, body);
   }
@@ -50,7 +50,7 @@ class Stepper {
     r.owner = r.never_barrier = true;
     r.reason = owner.reason;
     act(WriteRecord(r));
-    tell_both(wire::Resumed(owner.k, true, true, owner.reason));
+    send_both(wire::Resumed(owner.k, true, true, owner.reason));
   }
 
   // Leaves before BARRIER. The record makes it final: no manifest of this migration will ever leave.
@@ -84,7 +84,7 @@ class Stepper {
     r.reason = reason;
     act(WriteRecord(r));
     if (!dead) act(RunInstance(k, std::nullopt));
-    tell_both(wire::Resumed(k, true, false, reason));
+    send_both(wire::Resumed(k, true, false, reason));
     act(StopCopy{});
     disarm_waiting();
     act(Report(dead ? ReportKind::kJobDied : ReportKind::kRunsAtSource, k));
@@ -93,7 +93,7 @@ class Stepper {
 
   void release() {
     act(WriteRecord(record(RecordKind::kReleased)));
-    tell_both(wire::Released{});
+    send_both(wire::Released{});
     act(FreeSource{});
     disarm_waiting();
     act(Report(ReportKind::kReleased));
@@ -215,7 +215,7 @@ class Stepper {
     auto* p = in<Leased>();
     if (!p || p->k != e.k || p->running) return true;
     p->running = true;
-    tell_both(wire::Runs(e.k));
+    send_both(wire::Runs(e.k));
     act(Report(ReportKind::kRunsAtSource, e.k));
     return true;
   }
@@ -320,7 +320,7 @@ class Stepper {
   bool on(const Restarted&) {
     if (auto* b = in<Barrier>()) {
       b->lent_until = end_of_lending();
-      tell_both(wire::Query{});
+      send_both(wire::Query{});
       act(ArmTimer(Timer::kPoll, timing_.poll_ms));
       act(ArmTimer(Timer::kSwitch, timing_.switch_timeout_ms));
     } else if (auto* p = in<Leased>()) {
@@ -331,17 +331,17 @@ class Stepper {
       if (!o->never_barrier) act(RunInstance(o->k, std::nullopt));
       restate(Party::kCoordinator);
     } else if (in<Released>()) {
-      tell_both(wire::Released{});
+      send_both(wire::Released{});
       act(FreeSource{});
     }
     return true;
   }
 
   bool on(const Message& m) {
-    return std::visit([&](const auto& body) { return hear(m.from, body); }, m.body);
+    return std::visit([&](const auto& body) { return receive(m.from, body); }, m.body);
   }
-  bool hear(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
-  bool hear(Party from, const wire::Start& body) {
+  bool receive(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
+  bool receive(Party from, const wire::Start& body) {
     if (from != Party::kCoordinator) return false;
     if (in<Ready>()) {
       s_.phase = Precopy{};
@@ -351,7 +351,7 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Granted& body) {
+  bool receive(Party from, const wire::Granted& body) {
     if (from != Party::kCoordinator || body.k != s_.info.base + 1) return false;
     if (auto* p = in<Precopy>()) {
       p->granted = true;
@@ -359,11 +359,11 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Query&) {
+  bool receive(Party from, const wire::Query&) {
     restate(from);
     return true;
   }
-  bool hear(Party from, const wire::AbortRequest& body) {
+  bool receive(Party from, const wire::AbortRequest& body) {
     if (from != Party::kCoordinator) return false;
     if (before_barrier())
       leave(body.reason, false);
@@ -371,10 +371,10 @@ class Stepper {
       restate(from);
     return true;
   }
-  bool hear(Party from, const wire::Aborted& body) {
+  bool receive(Party from, const wire::Aborted& body) {
     return from == Party::kCoordinator && ends_here(from, body.reason);
   }
-  bool hear(Party from, const wire::Closed& body) {
+  bool receive(Party from, const wire::Closed& body) {
     if (from != Party::kCoordinator) return false;
     if (body.side == Side::kSource)
       return ends_here(from, Reason(ErrorCode::kAborted, "Closed for the source"));
@@ -387,7 +387,7 @@ class Stepper {
       return false;
     return true;
   }
-  bool hear(Party from, const wire::Relinquished& body) {
+  bool receive(Party from, const wire::Relinquished& body) {
     return from == Party::kTarget && ends_here(from, body.reason);
   }
   // ABORTED, CLOSED(source) or RELINQUISHED: all mean that the target never runs (again).
@@ -403,7 +403,7 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Runs& body) {
+  bool receive(Party from, const wire::Runs& body) {
     if (from != Party::kTarget || before_barrier()) return false;
     if (in<Barrier>()) {
       release();
@@ -417,12 +417,12 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Committed&) {
+  bool receive(Party from, const wire::Committed&) {
     if (from != Party::kTarget || before_barrier()) return false;
     if (in<Released>()) restate(from);
     return true;
   }
-  bool hear(Party from, const wire::Commit& body) {
+  bool receive(Party from, const wire::Commit& body) {
     if (from != Party::kCoordinator) return false;
     if (auto* b = in<Barrier>(); b && body.k > std::max(s_.info.base, b->offered)) {
       b->offered = body.k;
@@ -436,7 +436,7 @@ class Stepper {
     return true;
   }
   // SW-10. Only a target that has committed asks, and only one whose lease is over.
-  bool hear(Party from, const wire::LeaseRequest& body) {
+  bool receive(Party from, const wire::LeaseRequest& body) {
     if (from != Party::kTarget || before_barrier()) return false;
     if (auto* b = in<Barrier>(); b && body.k > s_.info.base) {
       b->lent_until = end_of_lending();
@@ -446,7 +446,7 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Lease& body) {
+  bool receive(Party from, const wire::Lease& body) {
     if (from != Party::kCoordinator) return false;
     if (auto* b = in<Barrier>()) {
       const bool may_run = now_ >= b->lent_until && !b->dead;
@@ -465,7 +465,7 @@ class Stepper {
     const Incarnation k = lease.k;
     act(WriteRecord(record(RecordKind::kResumed, k)));
     act(RunInstance(k, lease.deadline));
-    tell_both(wire::Resumed(k, false, false));
+    send_both(wire::Resumed(k, false, false));
     act(StopCopy{});
     act(DisarmTimer(Timer::kPoll));
     act(DisarmTimer(Timer::kSwitch));
@@ -474,7 +474,7 @@ class Stepper {
   }
   // Messages that no source receives.
   template <class Body>
-  bool hear(Party /*from*/, const Body& /*body*/) {
+  bool receive(Party /*from*/, const Body& /*body*/) {
     return false;
   }
 

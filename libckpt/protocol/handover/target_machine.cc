@@ -32,7 +32,7 @@ class Stepper {
   }
   void act(Action action) { out_.push_back(std::move(action)); }
   void tell(Party to, wire::SwitchBody body) { act(Send(Party::kTarget, to, std::move(body))); }
-  void tell_both(const wire::SwitchBody& body) {
+  void send_both(const wire::SwitchBody& body) {
     tell(Party::kCoordinator, body);
     tell(Party::kSource, body);
   }
@@ -49,7 +49,7 @@ class Stepper {
     Record r(s_.info, Party::kTarget, RecordKind::kRelinquished);
     r.reason = reason;
     act(WriteRecord(r));
-    tell_both(wire::Relinquished(reason));
+    send_both(wire::Relinquished(reason));
     if (!keep_image) act(FreeTarget{});
     act(DisarmTimer(Timer::kLease));
     act(keep_image ? Action(ArmTimer(Timer::kPoll, timing_.poll_ms)) : Action(DisarmTimer(Timer::kPoll)));
@@ -69,7 +69,7 @@ class Stepper {
     const Incarnation k = s_.offered;
     act(WriteRecord(Record(s_.info, Party::kTarget, RecordKind::kCommitted, k)));
     act(RunInstance(k, s_.lease.deadline));
-    tell_both(wire::Committed(k));
+    send_both(wire::Committed(k));
     act(DisarmTimer(Timer::kPoll));
     act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     s_.phase = Committed{k};
@@ -77,13 +77,13 @@ class Stepper {
 
   // RELEASED or CLOSED(target): no lease is needed any more. Also from VERIFIED, when the source's image was
   // given up.
-  void become_owner(bool heard_released) {
+  void become_owner(bool released_received) {
     Committed next{std::max(s_.offered, s_.info.base + 1), true};
     if (const auto* p = in<Committed>()) {
       next = *p;
       next.owner = true;
     }
-    next.heard_released = heard_released;
+    next.released_received = released_received;
     Record r(s_.info, Party::kTarget, RecordKind::kCommitted, next.k);
     r.owner = true;
     act(WriteRecord(r));
@@ -91,7 +91,7 @@ class Stepper {
     act(DisarmTimer(Timer::kLease));
     act(DisarmTimer(Timer::kPoll));
     tell(Party::kCoordinator, wire::Committed(next.k));
-    if (heard_released) act(Send(Party::kSource, Party::kCoordinator, wire::Released{}));
+    if (released_received) act(Send(Party::kSource, Party::kCoordinator, wire::Released{}));
     s_.phase = next;
   }
 
@@ -111,7 +111,7 @@ class Stepper {
     } else if (const auto* c = in<Committed>()) {
       tell(to, wire::Committed(c->k));
       if (c->running) tell(to, wire::Runs(c->k));
-      if (c->heard_released && to == Party::kCoordinator) act(Send(Party::kSource, to, wire::Released{}));
+      if (c->released_received && to == Party::kCoordinator) act(Send(Party::kSource, to, wire::Released{}));
     } else if (const auto* r = in<Relinquished>()) {
       tell(to, wire::Relinquished(r->reason));
     }
@@ -157,7 +157,7 @@ class Stepper {
   }
   void state_runs(Committed& p) {
     if (std::exchange(p.running, true)) return;
-    tell_both(wire::Runs(p.k));
+    send_both(wire::Runs(p.k));
     act(Report(ReportKind::kRunsAtTarget, p.k));
   }
   // SW-14 is for instances that died. One that has finished is never run again: RUNS stays stated, so that
@@ -224,7 +224,7 @@ class Stepper {
       tell(Party::kCoordinator, wire::Verified{});
       if (s_.offered != 0) ask_for(s_.offered);
     } else if (const auto* r = in<Relinquished>(); r && r->image) {
-      tell_both(wire::Query{});
+      send_both(wire::Query{});
     } else {
       return;
     }
@@ -258,7 +258,7 @@ class Stepper {
       restate(Party::kCoordinator);
       restate(Party::kSource);
       ask_for(p->k);
-      tell_both(wire::Query{});
+      send_both(wire::Query{});
       act(ArmTimer(Timer::kLease, timing_.lease_renew_ms));
     } else if (in<Relinquished>()) {
       act(FreeTarget{});
@@ -273,10 +273,10 @@ class Stepper {
       relinquish(Reason(*s_.leaving), true);
       return true;
     }
-    return std::visit([&](const auto& body) { return hear(m.from, body); }, m.body);
+    return std::visit([&](const auto& body) { return receive(m.from, body); }, m.body);
   }
-  bool hear(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
-  bool hear(Party from, const wire::Start& body) {
+  bool receive(Party from, const wire::Prepare&) { return restate(from), from == Party::kCoordinator; }
+  bool receive(Party from, const wire::Start& body) {
     if (from != Party::kCoordinator) return false;
     if (in<Ready>()) {
       s_.phase = Receiving{};
@@ -286,14 +286,14 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Query& body) {
+  bool receive(Party from, const wire::Query& body) {
     if (body.give_up && from == Party::kSource && uncommitted())
       relinquish(body.reason, true);
     else
       restate(from);
     return true;
   }
-  bool hear(Party from, const wire::AbortRequest& body) {
+  bool receive(Party from, const wire::AbortRequest& body) {
     if (from != Party::kCoordinator) return false;
     if (uncommitted())
       relinquish(body.reason, true);
@@ -301,7 +301,7 @@ class Stepper {
       restate(from);
     return true;
   }
-  bool hear(Party from, const wire::Aborted& body) {
+  bool receive(Party from, const wire::Aborted& body) {
     if (from != Party::kCoordinator || in<Committed>()) return false;
     if (uncommitted())
       relinquish(body.reason, true);
@@ -309,7 +309,7 @@ class Stepper {
       restate(from);
     return true;
   }
-  bool hear(Party from, const wire::Closed& body) {
+  bool receive(Party from, const wire::Closed& body) {
     if (from != Party::kCoordinator) return false;
     if (body.side == Side::kTarget) return source_is_gone(from, false);
     if (const auto* p = in<Committed>(); p && p->owner) return false;
@@ -319,7 +319,7 @@ class Stepper {
       relinquish(Reason(ErrorCode::kAborted, "Closed for the source"), true);
     return true;
   }
-  bool hear(Party from, const wire::Released&) {
+  bool receive(Party from, const wire::Released&) {
     return from == Party::kSource && source_is_gone(from, true);
   }
   bool source_is_gone(Party from, bool released) {
@@ -329,7 +329,7 @@ class Stepper {
       relinquish(Reason(ErrorCode::kCorrupt, "The source has given its image up, and none is complete here"),
                  false);
     } else {
-      if (auto* p = in<Committed>(); p && released) p->heard_released = true;
+      if (auto* p = in<Committed>(); p && released) p->released_received = true;
       // Not all of restate(): the coordinator answers RUNS, and this is an answer.
       if (from == Party::kCoordinator)
         tell(from, in<Committed>() ? wire::SwitchBody(wire::Committed(in<Committed>()->k))
@@ -337,14 +337,14 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Resumed& body) {
+  bool receive(Party from, const wire::Resumed& body) {
     if (from != Party::kSource) return false;
     // Under a lease the source may run k; only an owner, or RUNS of a later k, ends a committed target.
     if (window()) return !body.owner || source_goes_on();
     if (const auto* p = in<Committed>()) return !body.owner && body.k < p->k;
     return source_goes_on(body.reason);
   }
-  bool hear(Party from, const wire::Runs& body) {
+  bool receive(Party from, const wire::Runs& body) {
     if (from != Party::kSource) return false;
     if (const auto* p = in<Committed>(); p && (p->owner || body.k < p->k)) return body.k < p->k;
     return source_goes_on();
@@ -362,7 +362,7 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Commit& body) {
+  bool receive(Party from, const wire::Commit& body) {
     if (from != Party::kCoordinator) return false;
     if (in<Relinquished>()) {
       restate(from);
@@ -378,7 +378,7 @@ class Stepper {
     }
     return true;
   }
-  bool hear(Party from, const wire::Lease& body) {
+  bool receive(Party from, const wire::Lease& body) {
     // The source lends for what has been committed; a grant is the coordinator's (SW-6).
     const bool grants = from == Party::kCoordinator;
     if (!grants && !window()) return true;
@@ -394,7 +394,7 @@ class Stepper {
     return true;
   }
   template <class Body>
-  bool hear(Party /*from*/, const Body& /*body*/) {
+  bool receive(Party /*from*/, const Body& /*body*/) {
     return false;
   }
 

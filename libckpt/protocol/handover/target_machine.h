@@ -32,7 +32,7 @@ struct Committed {
   bool owner = false;
   bool running = false;  // RUNS(k) is stated
   bool dead = false;     // as the owner it died, or it has finished: there is nothing left to run
-  bool heard_released = false;
+  bool released_received = false;
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {

@@ -15,7 +15,7 @@ from waiting import eventually
 from fault_points import Point
 
 STEPS, STEP_MS = 80, 50
-HEARD_RUNS, RUNS = Point.SOURCE_HEARD_RUNS, Point.TARGET_RUNS
+RECEIVED_RUNS, RUNS = Point.SOURCE_RECEIVED_RUNS, Point.TARGET_RUNS
 
 
 class FinishesWhileMoving(CrashingTest):
@@ -38,7 +38,7 @@ class FinishesWhileMoving(CrashingTest):
         expected = run_unmoved(program, *arguments)["digest"]
         cluster.start("job", program, *arguments, "--step-ms", STEP_MS, node="node-a:0", way=way)
         cluster.wait_for_line("job", r"^step 5\b")
-        cluster.arm("agent.node-a", HEARD_RUNS, "stop")
+        cluster.arm("agent.node-a", RECEIVED_RUNS, "stop")
         held = self.daemons_of("agent.node-a")
         if dying:
             cluster.arm(dying, RUNS)
@@ -49,7 +49,7 @@ class FinishesWhileMoving(CrashingTest):
             self.wait_until_dead(victims)
             eventually(self.keeper_has_written_its_end, "the program ends")
             cluster.up()
-        self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
+        self.wait_until_fired("agent.node-a", RECEIVED_RUNS, moved)
         eventually(self.target_has_taken_its_end, "the target's agent reports the program's end")
         signal.pidfd_send_signal(held[0], signal.SIGCONT)
         os.close(held[0])
@@ -73,10 +73,10 @@ class FinishesWhileMoving(CrashingTest):
         cluster = self.cluster
         cluster.start("job", "charlm", *TRAINING, "--steps", "100000", "--step-ms", STEP_MS, node="node-a:0")
         cluster.wait_for_line("job", r"^step 5\b")
-        cluster.arm("agent.node-a", HEARD_RUNS, "stop")
+        cluster.arm("agent.node-a", RECEIVED_RUNS, "stop")
         held = self.daemons_of("agent.node-a")
         moved = cluster.popen("migrate", "job", "--to", "node-b:0")
-        self.wait_until_fired("agent.node-a", HEARD_RUNS, moved)
+        self.wait_until_fired("agent.node-a", RECEIVED_RUNS, moved)
         stopped = cluster.popen("stop", "job", "--grace", "0s")
         eventually(self.target_has_taken_its_end, "the target's agent reports the program's end")
         signal.pidfd_send_signal(held[0], signal.SIGCONT)

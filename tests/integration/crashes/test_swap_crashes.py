@@ -21,7 +21,7 @@ AGENT_AFTER = [("agent.source", number, SOURCE if number == Point.SOURCE_CONTEXT
                for number in (Point.TARGET_COMMITTED_DURABLE, Point.TARGET_CONTEXT_RESTORED,
                               Point.SOURCE_CONTEXT_SAVED, Point.TARGET_RUNS, Point.TARGET_RUNS_STATED,
                               Point.TARGET_CONTEXT_PLACED, Point.TARGET_MEMORY_MAPPED,
-                              Point.SOURCE_HEARD_RUNS, Point.SOURCE_RELEASED_DURABLE)]
+                              Point.SOURCE_RECEIVED_RUNS, Point.SOURCE_RELEASED_DURABLE)]
 MOVERS = [("mover.source", Point.SOURCE_MOVER_ATTACHED, SOURCE),
           ("mover.source", Point.SOURCE_MOVER_ROUND, SOURCE),
           ("mover.source", Point.SOURCE_MOVER_FINAL, SOURCE),

@@ -32,7 +32,7 @@ class AdoptedCrashes(TransparentCrashes):
         return self.place()
 
     def instances(self):
-        # Until its parent has been told of its end, the original is there as a zombie, which runs nothing.
+        # Until its parent has reaped it, the original is there as a zombie, which runs nothing.
         self.training.process.poll()
         return super().instances()
 
@@ -58,7 +58,7 @@ class BetweenNodes(AdoptedCrashes):
             (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
             (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE),
             (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER),
-            (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 5000)
+            (Point.SOURCE_RECEIVED_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 5000)
 
     def test_target_agent(self):
         # The image is the target agent's until the restored process has a keeper: 204 ends on the source.
@@ -93,7 +93,7 @@ class BetweenGpus(AdoptedCrashes):
             (Point.TARGET_COMMITTED_DURABLE, EITHER), (Point.TARGET_CONTEXT_PLACED, EITHER),
             (Point.TARGET_CONTEXT_RESTORED, TARGET), (Point.SOURCE_CONTEXT_SAVED, SOURCE),
             (Point.TARGET_RUNS, TARGET), (Point.TARGET_RUNS_STATED, TARGET),
-            (Point.SOURCE_HEARD_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 6000)
+            (Point.SOURCE_RECEIVED_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]], 6000)
 
     def test_context_helper(self):
         self.crash(HELPER, 4000)

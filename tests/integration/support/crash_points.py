@@ -15,7 +15,7 @@ POINTS = [
     ("source_paused", "agent.node-a", Point.SOURCE_PAUSED, SOURCE),
     ("source_barrier_durable", "agent.node-a", Point.SOURCE_BARRIER_DURABLE, EITHER),
     ("source_final_sent", "agent.node-a", Point.SOURCE_FINAL_SENT, EITHER),
-    ("source_heard_runs", "agent.node-a", Point.SOURCE_HEARD_RUNS, TARGET),
+    ("source_received_runs", "agent.node-a", Point.SOURCE_RECEIVED_RUNS, TARGET),
     ("source_released_durable", "agent.node-a", Point.SOURCE_RELEASED_DURABLE, TARGET),
     ("target_preparing", "agent.node-b", Point.TARGET_PREPARING, EITHER),
     ("target_precopy", "agent.node-b", Point.TARGET_PRECOPY, SOURCE),

@@ -95,7 +95,7 @@ struct ProcessUse {
 
 class Card {
  public:
-  // Opens the card of device `index`, making folder and file at first use. A card that nobody uses takes on a
+  // Opens the card of device `index`, making folder and file at first use. A card without users takes on a
   // CUDASIM_MEMORY that has changed since.
   static std::unique_ptr<Card> open(const std::string& dir, int index, std::uint64_t memory);
   // The same, but neither makes nor changes anything; for tools.

@@ -32,7 +32,7 @@ struct Settings {
 inline constexpr int kMaxDevices = 64;
 
 const Settings& settings();
-// The process goes on on another machine (a restore there). Nobody may be using the settings meanwhile.
+// The process goes on on another machine (a restore there). No thread may be using the settings meanwhile.
 void change_settings(const Settings& settings);
 
 // "1536", "512MiB", "2GiB", "4k": bytes, or nothing if it is not a size.

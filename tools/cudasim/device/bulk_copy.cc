@@ -16,7 +16,7 @@ void move(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
 }
 
-// Whole lines at a line's begin, past the caches; no other store of this thread comes before them for any //
+// Whole lines at a line's begin, past the caches; no other store of this thread comes before them for any
 // thread.
 void stream_lines(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) noexcept {
   constexpr std::uint64_t kVector = sizeof(__m128i);

@@ -21,7 +21,8 @@ namespace {
 using Kernel = void (*)(const cudasim_block*, void**);
 
 constexpr std::uint64_t kXidPageFault = 31;
-constexpr int kLookAround = 100;  // ms between looks at the context's error while waiting for another party
+constexpr int kCheckInterval =
+    100;  // ms between looks at the context's error while waiting for another party
 constexpr std::uint64_t kBounceBytes = std::uint64_t{1} << 20;
 
 std::uint64_t now_ns() {
@@ -163,7 +164,7 @@ void Stream::execute(const CommandHeader* command) {
       break;
     case Command::kWait: {
       const auto* wait = reinterpret_cast<const WaitCommand*>(command);
-      while (healthy() && !wait_completed(shared_.streams[wait->stream], wait->sequence, kLookAround)) {
+      while (healthy() && !wait_completed(shared_.streams[wait->stream], wait->sequence, kCheckInterval)) {
       }
       break;
     }
@@ -238,7 +239,7 @@ void Stream::call_host(const HostCommand* command) {
   futex_wake_all(shared_.host_request);
   while (own_.host_done.load() < command->ticket && healthy()) {
     const std::uint32_t signal = own_.host_signal.load();
-    if (own_.host_done.load() < command->ticket) futex_wait(own_.host_signal, signal, kLookAround);
+    if (own_.host_done.load() < command->ticket) futex_wait(own_.host_signal, signal, kCheckInterval);
   }
 }
 

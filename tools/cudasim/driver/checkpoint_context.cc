@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a context does when its process is checkpointed. Nothing is in flight then, and no call is inside of
-// the driver; only the thread of host functions may look at the shared state, so that changes what is behind
+// the driver; only the thread of host functions may read the shared state, so that changes what is behind
 // it without a gap.
 #include <poll.h>
 #include <sys/mman.h>
@@ -45,9 +45,9 @@ bool Context::drain(Deadline deadline) {
   for (int i = 0; i < high; i++) {
     const std::uint64_t last = slots_[i].submitted.load();
     while (error() == CUDA_SUCCESS && !completed(i, last)) {
-      const int left = milliseconds_left(deadline, kLookAroundMs);
+      const int left = milliseconds_left(deadline, kCheckIntervalMs);
       if (left == 0) return false;
-      if (!wait_completed(shared_->streams[i], last, left)) look_after_executor();
+      if (!wait_completed(shared_->streams[i], last, left)) check_executor();
     }
   }
   return true;

@@ -138,19 +138,19 @@ CUresult Context::call(const RequestMessage& request, ReplyMessage* reply) {
 }
 
 // A dead executor is noticed by the call that waits for it.
-void Context::look_after_executor() {
+void Context::check_executor() {
   pollfd end{socket_, POLLRDHUP, 0};
   if (::poll(&end, 1, 0) <= 0 || (end.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) == 0) return;
   std::uint32_t none = 0;
   shared_->error.compare_exchange_strong(none, CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-bool Context::make_room(int slot, std::uint64_t needed) {
+bool Context::wait_for_space(int slot, std::uint64_t needed) {
   StreamShared& ring = shared_->streams[slot];
   while (slots_[slot].produced - ring.consumed.load(std::memory_order_acquire) + needed > kRingBytes) {
     const std::uint64_t next = ring.completed.load() + 1;
     if (slots_[slot].produced - ring.consumed.load() + needed <= kRingBytes) break;
-    if (!wait_completed(ring, next, kLookAroundMs)) look_after_executor();
+    if (!wait_completed(ring, next, kCheckIntervalMs)) check_executor();
     if (error() != CUDA_SUCCESS) return false;
   }
   return true;
@@ -164,7 +164,7 @@ bool Context::publish(int slot, CommandHeader* command, std::size_t bytes, const
   const std::uint64_t total = round_up(bytes + payload_bytes, 64);
   const std::uint64_t left = kRingBytes - own.produced % kRingBytes;
   const std::uint64_t skipped = left < total ? left : 0;
-  if (!make_room(slot, total + skipped)) return false;
+  if (!wait_for_space(slot, total + skipped)) return false;
   if (skipped > 0) {
     auto* filler = reinterpret_cast<CommandHeader*>(ring.ring + own.produced % kRingBytes);
     *filler = {static_cast<std::uint32_t>(skipped), Command::kSkip, 0};
@@ -221,8 +221,8 @@ CUresult Context::submit(Stream* stream, void* command, std::size_t bytes, const
 }
 
 CUresult Context::wait(int slot, std::uint64_t sequence) {
-  while (error() == CUDA_SUCCESS && !wait_completed(shared_->streams[slot], sequence, kLookAroundMs)) {
-    look_after_executor();
+  while (error() == CUDA_SUCCESS && !wait_completed(shared_->streams[slot], sequence, kCheckIntervalMs)) {
+    check_executor();
   }
   return error();
 }
@@ -245,7 +245,7 @@ CUresult Context::query(Stream* stream) {
       return CUDA_ERROR_NOT_READY;
   }
   if (!completed(stream->slot, slots_[stream->slot].submitted.load())) {
-    look_after_executor();
+    check_executor();
     return error() != CUDA_SUCCESS ? error() : CUDA_ERROR_NOT_READY;
   }
   return error();

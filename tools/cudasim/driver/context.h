@@ -150,7 +150,7 @@ class Context {
     void* data;
   };
 
-  static constexpr int kLookAroundMs = 100;  // between looks at the executor while waiting for it
+  static constexpr int kCheckIntervalMs = 100;  // between looks at the executor while waiting for it
   CUresult start_executor(int physical);
   bool share_state(int memory);
   void copy_shared(ContextShared* to);
@@ -159,10 +159,10 @@ class Context {
   CUresult reload(Module* module);
   bool publish(int slot, CommandHeader* command, std::size_t bytes, const void* payload,
                std::size_t payload_bytes);
-  bool make_room(int slot, std::uint64_t needed);
+  bool wait_for_space(int slot, std::uint64_t needed);
   bool publish_wait(int slot, int on, std::uint64_t sequence);
   bool join_streams(Stream* stream);
-  void look_after_executor();
+  void check_executor();
   void run_host_functions();
 
   std::atomic<bool> alive_{false};

@@ -7,8 +7,8 @@
 
 #include "tools/cudasim/card/futex.h"
 
-// There only in a program under ThreadSanitizer, with which the driver itself is never built: without being
-// told it would take what a checkpoint does after other threads' calls for races with them. An address for
+// There only in a program under ThreadSanitizer, with which the driver itself is never built: without a
+// notice it would take what a checkpoint does after other threads' calls for races with them. An address for
 // each direction, since calls order nothing among themselves.
 #pragma weak __tsan_acquire
 #pragma weak __tsan_release
@@ -16,16 +16,16 @@
 namespace cudasim {
 namespace {
 
-void tell_acquired(void* address) {
+void announce_acquire(void* address) {
   if (__tsan_acquire != nullptr) [[unlikely]]
     __tsan_acquire(address);
 }
-void tell_released(void* address) {
+void announce_release(void* address) {
   if (__tsan_release != nullptr) [[unlikely]]
     __tsan_release(address);
 }
 
-constexpr int kLookAround = 1000;  // ms; wake-ups come by futex, this only bounds what a lost one costs
+constexpr int kCheckInterval = 1000;  // ms; wake-ups come by futex, this only bounds what a lost one costs
 
 thread_local int depth = 0;
 thread_local bool per_thread_stream_now = false;
@@ -49,11 +49,11 @@ void Gate::enter() {
   inside_.fetch_add(1);
   if (closed_.load() != 0) [[unlikely]]
     wait_open();
-  tell_acquired(&closed_);
+  announce_acquire(&closed_);
 }
 
 void Gate::leave() {
-  tell_released(&inside_);
+  announce_release(&inside_);
   inside_.fetch_sub(1);
   if (closed_.load() != 0) [[unlikely]]
     wake_closer();
@@ -63,7 +63,7 @@ void Gate::wait_open() {
   for (;;) {
     inside_.fetch_sub(1);
     wake_closer();
-    while (closed_.load() != 0) futex_wait(closed_, 1, kLookAround);
+    while (closed_.load() != 0) futex_wait(closed_, 1, kCheckInterval);
     inside_.fetch_add(1);
     if (closed_.load() == 0) return;
   }
@@ -78,10 +78,10 @@ bool Gate::close(Deadline deadline) {
   for (;;) {
     const std::uint32_t inside = inside_.load();
     if (inside == 0) {
-      tell_acquired(&inside_);
+      announce_acquire(&inside_);
       return true;
     }
-    const int left = milliseconds_left(deadline, kLookAround);
+    const int left = milliseconds_left(deadline, kCheckInterval);
     if (left == 0) {
       open();
       return false;
@@ -91,7 +91,7 @@ bool Gate::close(Deadline deadline) {
 }
 
 void Gate::open() {
-  tell_released(&closed_);
+  announce_release(&closed_);
   closed_.store(0);
   futex_wake_all(closed_);
 }

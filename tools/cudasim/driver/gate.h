@@ -20,7 +20,7 @@ class Gate {
  public:
   void enter();
   void leave();
-  // Returns when nobody is inside; false at the deadline, and the gate is open again.
+  // Returns when no thread is inside; false at the deadline, and the gate is open again.
   bool close(Deadline deadline);
   void open();
   void forget();

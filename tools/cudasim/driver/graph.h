@@ -45,7 +45,7 @@ struct Node {
   std::vector<Node*> needs;
   std::shared_ptr<GraphBody> child;
   std::shared_ptr<GraphMemory> memory;
-  std::vector<void*> parameters;   // of a kernel, for who asks for them
+  std::vector<void*> parameters;   // of a kernel, for queries
   const Node* original = nullptr;  // in the graph that this one is a clone of
 };
 

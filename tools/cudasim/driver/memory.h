@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's device memory: physical allocations, reserved addresses, mappings, cuMemAlloc on top of them,
-// and pinned host memory. All rules of the virtual memory API are checked here; executors only do what they
-// are told.
+// and pinned host memory. All rules of the virtual memory API are checked here; executors only obey orders.
 //
 // Threads: the caller holds Process::lock, shared for the const methods, exclusively for the rest. Errors:
 // CUresult.
@@ -174,7 +173,7 @@ class Memory {
   std::map<std::uint64_t, Slab> slabs_;
   std::map<std::uint64_t, HostBlock> host_;
   std::map<std::uint64_t, Global> globals_;
-  std::map<Context*, std::vector<Context*>> peers_;  // who may use the memory of whom
+  std::map<Context*, std::vector<Context*>> peers_;  // contexts that may use a context's memory
 };
 
 // cuMemAlloc in a context, without Process::lock. Pools give back what they keep if memory is short.

@@ -13,7 +13,7 @@
 namespace cudasim {
 namespace {
 
-constexpr int kLookAround = 100;
+constexpr int kCheckInterval = 100;
 
 std::atomic<std::uint64_t> next_stream_id{1};
 
@@ -145,7 +145,7 @@ void Context::run_host_functions() {
       continue;
     }
     if (!alive_) return;
-    futex_wait(shared_->host_request, request, kLookAround * 10);
+    futex_wait(shared_->host_request, request, kCheckInterval * 10);
   }
 }
 

@@ -16,7 +16,7 @@ namespace cudasim {
 
 struct Device {
   int physical = 0;
-  // What the program is told, for ever: the device that it saw first. After a restore on another one the real
+  // What the program sees, for ever: the device that it saw first. After a restore on another one the real
   // driver's answers are stale in this way, too.
   int shown_physical = 0;
   Uuid shown_uuid{};

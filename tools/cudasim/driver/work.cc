@@ -23,7 +23,7 @@ bool is_empty(const CopyWork& work) {
   return work.bytes == 0 || work.rows == 0 || work.slices == 0;
 }
 
-// Rows are looked at one by one where the range between them is not all of one allocation's.
+// Rows are checked one by one where the range between them is not all of one allocation's.
 CUresult resolve(Context* context, const CopyWork& work, Side* target, Side* source) {
   CUDASIM_CHECK(sane(work), CUDA_ERROR_INVALID_VALUE);
   Shared lock(Process::get().lock);

@@ -64,11 +64,11 @@ Return ready() {
 }
 
 // An injected hang, of the whole library as with a wedged driver: the caller is held until it is taken back.
-void hang_if_told(Gpu& gpu) {
-  static const std::string told = settings().dir + "/nvml-hangs";
+void hang_if_ordered(Gpu& gpu) {
+  static const std::string order = settings().dir + "/nvml-hangs";
   for (;;) {
     const std::uint32_t change = gpu.card->state().change.load();
-    if (::access(told.c_str(), F_OK) != 0) return;
+    if (::access(order.c_str(), F_OK) != 0) return;
     futex_wait(gpu.card->state().change, change, kHangLookMilliseconds);
   }
 }
@@ -87,7 +87,7 @@ Return check(void* handle, Gpu** gpu) {
     *gpu = gpu_of(handle);
   }
   if (*gpu == nullptr) return kInvalidArgument;
-  hang_if_told(**gpu);
+  hang_if_ordered(**gpu);
   return (*gpu)->card->state().lost.load() != 0 ? kGpuIsLost : kSuccess;
 }
 
@@ -360,9 +360,9 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Pr
   if (state != kSuccess) return state;
   if (count == nullptr) return kInvalidArgument;
   const std::vector<ProcessUse> uses = gpu->card->processes();
-  const unsigned room = *count;
+  const unsigned capacity = *count;
   *count = static_cast<unsigned>(uses.size());
-  if (uses.size() > room || (out == nullptr && !uses.empty())) return kInsufficientSize;
+  if (uses.size() > capacity || (out == nullptr && !uses.empty())) return kInsufficientSize;
   for (std::size_t i = 0; i < uses.size(); i++) {
     out[i] = {static_cast<std::uint32_t>(uses[i].pid), uses[i].bytes, kNoInstance, kNoInstance};
   }
@@ -452,7 +452,7 @@ Return nvmlEventSetWait_v2(void* handle, EventData* out, unsigned timeout_ms) {
         seen = word->load();
       }
       for (Registration& registration : set->registrations) {
-        hang_if_told(*registration.gpu);
+        hang_if_ordered(*registration.gpu);
         if (registration.gpu->card->state().lost.load() != 0) return kGpuIsLost;
         if (next_event(&registration, out)) return kSuccess;
       }

@@ -25,8 +25,8 @@ std::optional<Fabric> fabric_from(const std::string& hex, std::uint32_t clique) 
 
 void add_links(Topology& topology, int device, int far_end, int count) {
   std::vector<int>& links = topology.links[device];
-  const int room = kMaxLinks - static_cast<int>(links.size());
-  links.insert(links.end(), static_cast<std::size_t>(std::clamp(count, 0, room)), far_end);
+  const int free_links = kMaxLinks - static_cast<int>(links.size());
+  links.insert(links.end(), static_cast<std::size_t>(std::clamp(count, 0, free_links)), far_end);
 }
 
 void read_line(const std::string& line, Topology& topology) {

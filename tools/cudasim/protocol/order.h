@@ -13,7 +13,7 @@
 namespace cudasim {
 
 inline constexpr char kOrderThread[] = "cudasim-orders";
-inline constexpr int kOrderSignal = 61;  // a real-time signal of nobody's
+inline constexpr int kOrderSignal = 61;  // a real-time signal without another use
 
 enum class OrderKind : std::uint32_t { kGetState, kLock, kCheckpoint, kRestore, kUnlock };
 

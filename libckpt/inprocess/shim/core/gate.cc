@@ -91,7 +91,7 @@ void Gate::forget_others() noexcept {
 void Gate::hold_up(GateSlot& slot) noexcept {
   do {
     slot.place.store(GateSlot::kOutside, std::memory_order_release);
-    tell_departure();
+    notify_departure();
     while (closed()) futex_wait(closed_, 1, nullptr);
     announce(slot, GateSlot::kInside);
   } while (closed());
@@ -103,7 +103,7 @@ void Gate::end_wait() noexcept {
   if (closed()) hold_up(slot);
 }
 
-void Gate::tell_departure() noexcept {
+void Gate::notify_departure() noexcept {
   departures_.fetch_add(1, std::memory_order_release);
   futex_wake_all(departures_);
 }

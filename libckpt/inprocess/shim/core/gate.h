@@ -91,12 +91,12 @@ class Gate {
   void depart(GateSlot& slot, std::uint32_t place) noexcept {
     announce(slot, place);
     if (closed()) [[unlikely]] {
-      tell_departure();
+      notify_departure();
     }
   }
   GateSlot& claim_slot() noexcept;
   void hold_up(GateSlot& slot) noexcept;
-  void tell_departure() noexcept;
+  void notify_departure() noexcept;
   Result<void> shut() noexcept;
   Result<void> wait_until_none(bool waits_too, Nanos timeout);
   void forget_others() noexcept;

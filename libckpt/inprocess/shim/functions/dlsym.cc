@@ -20,7 +20,7 @@ void* handle_of(const void* address) noexcept {
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before a call //
+// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before a call
 // has opened it: the loader then makes what a lookup goes through.
 void* open_own_handle() noexcept {
   const void* const here = reinterpret_cast<void*>(&open_own_handle);

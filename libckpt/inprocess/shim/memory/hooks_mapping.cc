@@ -117,7 +117,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
     info = info_of(added);
     *handle = RegionStore::handle_of(added);
   }
-  state.tell_added(info);
+  state.report_added(info);
   return CUDA_SUCCESS;
 }
 

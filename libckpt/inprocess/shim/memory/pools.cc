@@ -38,7 +38,7 @@ bool fits(std::uint64_t has, std::uint64_t wants) {
 }
 
 // The range that a freed block had: its region's, or its piece's.
-std::uint64_t room_of(const MemoryState& state, const FreedBlock& freed) {
+std::uint64_t range_bytes(const MemoryState& state, const FreedBlock& freed) {
   const Region* region = state.regions.find(freed.block.region);
   return region->use == RegionUse::kLarge ? region->bytes : freed.block.bytes;
 }
@@ -48,7 +48,7 @@ bool suits(const MemoryState& state, const FreedBlock& freed, std::uint64_t byte
   const Region* region = state.regions.find(freed.block.region);
   if ((region->use == RegionUse::kLarge) != (bytes >= kLargeBytes)) return false;
   if (region->use == RegionUse::kSlab) return freed.block.bytes == SlabHeap::rounded(bytes);
-  return fits(room_of(state, freed), bytes);
+  return fits(range_bytes(state, freed), bytes);
 }
 
 void use_again(MemoryState& state, Pool& pool, std::size_t index, std::uint64_t bytes, CUdeviceptr* out) {

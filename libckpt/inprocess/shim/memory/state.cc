@@ -88,12 +88,12 @@ std::shared_ptr<const RegionListener> MemoryState::listener() const {
   return listener_;
 }
 
-void MemoryState::tell_added(const RegionInfo& info) const {
+void MemoryState::report_added(const RegionInfo& info) const {
   const auto now = listener();
   if (now->added) now->added(info);
 }
 
-void MemoryState::tell_freed(const RegionInfo& info) const {
+void MemoryState::report_freed(const RegionInfo& info) const {
   const auto now = listener();
   if (now->freed) now->freed(info);
 }
@@ -143,13 +143,13 @@ CUresult make_block_region(MemoryState& state, const Owner& owner, RegionUse use
     release(state, region);
     return result;
   }
-  state.tell_added(info_of(region));
+  state.report_added(info_of(region));
   *out = std::move(region);
   return CUDA_SUCCESS;
 }
 
 void drop_region(MemoryState& state, const Region& region) {
-  state.tell_freed(info_of(region));
+  state.report_freed(info_of(region));
   release(state, region);
 }
 

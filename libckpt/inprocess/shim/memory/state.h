@@ -89,8 +89,8 @@ struct MemoryState {
 
   void listen(RegionListener listener);
   [[nodiscard]] std::shared_ptr<const RegionListener> listener() const;
-  void tell_added(const RegionInfo& info) const;
-  void tell_freed(const RegionInfo& info) const;
+  void report_added(const RegionInfo& info) const;
+  void report_freed(const RegionInfo& info) const;
 
  private:
   mutable std::mutex listener_mutex_;

@@ -51,7 +51,7 @@ Result<void> RankSession::end_pause(const local::Resume& resume, std::uint64_t r
     state_ = State::kRunning;
     lease_closed_ = true;
   }
-  return lease_over_ ? ok() : say_running();
+  return lease_over_ ? ok() : send_running();
 }
 
 Result<void> RankSession::lease_ended() {
@@ -62,11 +62,11 @@ Result<void> RankSession::lease_ended() {
 
 Result<void> RankSession::lease_came_back() {
   lease_over_ = false;
-  return state_ == State::kRunning ? say_running() : ok();
+  return state_ == State::kRunning ? send_running() : ok();
 }
 
 // Of a rank that runs: opens the gate if it is closed, and reports so to the caller.
-Result<void> RankSession::say_running() {
+Result<void> RankSession::send_running() {
   if (std::exchange(lease_closed_, false)) gate().open();
   const std::optional<ResumeOrder> order = std::exchange(order_, std::nullopt);
   if (!order) return ok();
@@ -109,22 +109,22 @@ Result<void> RankSession::gate_closed() {
       CKPT_TRYV(refuse(request, local::MessageType::kPause, result.assume_error()));
     }
     if (pause_request_ != 0) return close_gate(true);
-    return lease_over_ ? close_gate(false) : say_running();
+    return lease_over_ ? close_gate(false) : send_running();
   }
   if (pause_request_ != 0 && closing_.for_pause) {
     state_ = State::kDraining;
-    return say_paused_if_drained();
+    return send_paused_if_drained();
   }
   if (pause_request_ != 0) {
     gate().open();  // closed for the lease only: the work on the GPU has not been waited for
     return close_gate(true);
   }
   lease_closed_ = true;
-  return lease_over_ ? ok() : say_running();
+  return lease_over_ ? ok() : send_running();
 }
 
 // The mover knows every region before it is told that nothing changes any more.
-Result<void> RankSession::say_paused_if_drained() {
+Result<void> RankSession::send_paused_if_drained() {
   if (state_ != State::kDraining || (exports_.active() && !exports_.drained())) return ok();
   state_ = State::kPaused;
   // The gate may have been closed for a former pause, which was withdrawn.

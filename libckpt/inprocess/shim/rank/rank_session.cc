@@ -111,7 +111,7 @@ void RankSession::serve() {
 void RankSession::handle(local::Received received) {
   const std::lock_guard lock(mutex_);
   Result<void> done = handle_message(received.message.request, received);
-  if (done.has_value() && !left_) done = say_paused_if_drained();
+  if (done.has_value() && !left_) done = send_paused_if_drained();
   if (!done.has_value()) die_without_keeper(done.assume_error().to_string());
 }
 

@@ -71,8 +71,8 @@ class RankSession {
   Result<void> lease_came_back();
   Result<void> close_gate(bool for_pause);
   Result<void> gate_closed();
-  Result<void> say_paused_if_drained();
-  Result<void> say_running();
+  Result<void> send_paused_if_drained();
+  Result<void> send_running();
 
   // moving.cc
   Result<void> release(std::uint64_t request, const local::Release& held);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as a whole: make, look at, instantiate, launch. api_graph_nodes.cc has the nodes.
+// Graphs as a whole: make, query, instantiate, launch. api_graph_nodes.cc has the nodes.
 #include <algorithm>
 
 #include "tools/cudasim/driver/api.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of graphs: made with what they need, looked at, changed, also in an executable graph.
+// The nodes of graphs: made with what they need, queried, changed, also in an executable graph.
 #include <algorithm>
 
 #include "tools/cudasim/driver/api.h"

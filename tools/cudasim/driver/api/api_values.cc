@@ -15,7 +15,7 @@ CUresult queue_value(Context* context, Stream* stream, const ValueCommand& comma
     Shared lock(Process::get().lock);
     CUDASIM_TRY(Memory::get().resolve(context, command.address, command.width, write, &side));
   }
-  // Pageable memory is none that a device could look at, and another one's is not reached from here.
+  // Pageable memory is none that a device could read, and another one's is not reached from here.
   CUDASIM_CHECK(!side.pageable, CUDA_ERROR_INVALID_VALUE);
   CUDASIM_CHECK(side.pid == 0 && side.shift == 0, CUDA_ERROR_NOT_SUPPORTED);
   ValueCommand sent = command;

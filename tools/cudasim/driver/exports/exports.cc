@@ -44,12 +44,12 @@ constexpr bool passes_always(std::string_view name) {
 }
 
 CUresult not_supported(Row row) {
-  static std::atomic<bool> told[kRows];
+  static std::atomic<bool> logged[kRows];
   const char* log = std::getenv("CUDASIM_LOG");
-  if (log == nullptr || told[row].exchange(true)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (log == nullptr || logged[row].exchange(true)) return CUDA_ERROR_NOT_SUPPORTED;
   const int fd = ::open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   const std::string line = "cudasim: " + std::string(kNames[row]) + " is not supported\n";
-  if (fd >= 0 && ::write(fd, line.data(), line.size()) < 0) told[row] = false;
+  if (fd >= 0 && ::write(fd, line.data(), line.size()) < 0) logged[row] = false;
   if (fd >= 0) ::close(fd);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
