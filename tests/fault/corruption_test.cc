@@ -121,7 +121,7 @@ TEST_P(StaleVersion, is_found_and_the_chunk_is_sent_raw) {
   pair.announce();
   pair.source().write(0, test::random_floats(1 * kMiB, 1));
   must(pair.sender().run_round());
-  pair.target().fill(5 * 64 * kKiB + 60'000, 1, 0x5A);  // nobody tells the engine
+  pair.target().fill(5 * 64 * kKiB + 60'000, 1, 0x5A);  // without a notice to the engine
   pair.source().fill(5 * 64 * kKiB, GetParam().changed_bytes, 0);
   const RoundReport report = must(pair.sender().run_round());
   EXPECT_EQ(report.dirty_bytes, 64 * kKiB);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator without opinions: it takes agents in, keeps what they say, and sends what a test wants. And
+// A coordinator without opinions: it takes agents in, keeps their messages, and sends what a test wants. And
 // agents as processes, each a node of its own.
 #pragma once
 

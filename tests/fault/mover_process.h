@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover as its agent sees it: started with one end of a socketpair, told what to do, and listened to. Also
+// A mover as its agent sees it: started with one end of a socketpair, given orders, and listened to. Also
 // a job's memory: exportable allocations with host access, in this process.
 #pragma once
 

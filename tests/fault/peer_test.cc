@@ -304,7 +304,7 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
   return moved.has_value() ? "none" : moved.assume_error().to_string();
 }
 
-// A decoder looks at its input more than once, and the source may change what it has staged at any time.
+// A decoder reads its input more than once, and the source may change what it has staged at any time.
 TEST(WrongPeer, that_offers_encoded_chunks_in_its_memory_is_refused) {
   for (const auto encoding :
        {codec::Encoding::kBlocks, codec::Encoding::kPlanes4, codec::Encoding::kDifference4}) {

@@ -108,7 +108,7 @@ TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found
   pair.source().write(0, test::random_bytes(4 * kMiB, 2));
   must(pair.sender().run_round());
   EXPECT_EQ(pair.differences(), 0u);
-  pair.target().fill(1'000'000, 1, 0x5A);  // nobody tells the engine
+  pair.target().fill(1'000'000, 1, 0x5A);  // without a notice to the engine
   must(pair.sender().run_final({}));
   auto verdict = pair.commit();
   EXPECT_TRUE(verdict.has_value()) << verdict.assume_error().to_string();

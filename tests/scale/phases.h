@@ -23,7 +23,7 @@ struct Site {
   std::unique_ptr<SimulatedNodes> nodes;
 };
 
-// Percent of a core, and writes in a minute, while nobody asks anything.
+// Percent of a core, and writes in a minute, without any request.
 nlohmann::json measure_idling(const CoordinatorProcess& coordinator, std::chrono::seconds span);
 
 struct DryRuns {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes with GPUs and running jobs, as a coordinator sees them: agents that say what they have once in a
+// Nodes with GPUs and running jobs, as a coordinator sees them: agents that send their lists once in a
 // period.
 // Threads: one that made it; each agent has its own. Ownership: the agents, which leave with this. Errors:
 // kTimedOut for nodes that do not come, kInternal for a job that does not start.
@@ -32,7 +32,7 @@ class SimulatedNodes {
 
   // Connects them all, starts their jobs, and has them speak.
   Result<void> start();
-  // Speak no more, but stay.
+  // Send nothing more, but stay connected.
   void fall_silent();
 
   [[nodiscard]] static std::string name_of(unsigned node) { return "node-" + std::to_string(node); }

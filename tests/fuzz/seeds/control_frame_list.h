@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every message that is a body of a control connection's frame, but those of the switch. The target
-// control_frames takes them, and the corpus has a seed of each. A frame type that nobody has put in here does
+// control_frames takes them, and the corpus has a seed of each. A frame type that is missing here does
 // not compile.
 #pragma once
 

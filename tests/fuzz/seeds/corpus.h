@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder that corpora are written to, one folder per fuzz target, from which corpus_pack.py adds them to
-// the packs. Threads: one. Errors: none are told, it is a tool by hand.
+// the packs. Threads: one. Errors: none are reported, it is a tool by hand.
 #pragma once
 
 #include <cstddef>

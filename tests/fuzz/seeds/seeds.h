@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first inputs of the fuzz targets, by what the targets decode. What they begin with beside an encoding
-// (a number that chooses, a length) is said in the target's source.
+// (a number that chooses, a length) is in the target's source.
 #pragma once
 
 #include "tests/fuzz/seeds/corpus.h"
 
 namespace ckpt::fuzz {
 
-// control_seeds.cc: what daemons say to each other, and what they write down of it.
+// control_seeds.cc: messages between daemons, and their records of them.
 void add_control_frames(Corpus& corpus);
 void add_mover_packets(Corpus& corpus);
 void add_job_packets(Corpus& corpus);

@@ -141,7 +141,7 @@ class Target {
       if (record.chunk == 255) record.chunk = input_.number<std::uint32_t>();
       payload += record.bytes;
     }
-    const auto off = input_.number<std::uint8_t>();  // the payload is what the records say, or it is not
+    const auto off = input_.number<std::uint8_t>();  // the payload agrees with the records, or not
     if (off % 4 == 1) payload += off;
     if (off % 4 == 2) payload -= std::min<std::size_t>(payload, off);
     const auto head = header(LaneMessage::kChunks, count);

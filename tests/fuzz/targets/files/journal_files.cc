@@ -149,7 +149,7 @@ void check(const File& file) {
   check_holds_what_it_takes(path, expected);
 }
 
-// Else the orders would build files of another format, and nothing would be looked at.
+// Else the orders would build files of another format, and nothing would be tested.
 bool check_format() {
   File file;
   for (std::uint8_t i = 0; i < 8; ++i) file.add_intact(i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent is told of its GPUs' health: {which u8, bytes}: a packet of gpumigrate-health, which has the
+// Reports to an agent about its GPUs' health: {which u8, bytes}: a packet of gpumigrate-health, which has the
 // driver in it, and the record that the agent finds after a restart, under a right checksum. What is taken is
 // in range and is the same when it is written again.
 #include "agent/gpus/gpu_identity.h"

@@ -171,7 +171,7 @@ TEST(EveryRow, EachRecoveryActionDecidesBeforeEachXid) {
       evidence.xids.push_back(hit(xid));
       const auto rule = by_recovery.find(value);
       Expected expected = rule == by_recovery.end() ? by_xid.at(xid) : rule->second;
-      // A drain restores whose context is lost: of Xids that leave every context valid nobody's is.
+      // A drain restores whose context is lost: with Xids that leave every context valid none is lost.
       const bool drains = value == 3 || value == 4;
       if (drains && row.memory_readable == Readable::kYes) expected.victim = kLive;
       expect(decide(table, evidence), expected);

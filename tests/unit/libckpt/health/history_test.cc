@@ -91,7 +91,7 @@ TEST(History, SecondaryAndGpuWideXidsAreNeverCounted) {
   }
   EXPECT_FALSE(suspect(history, "a", 45));  // follows another
   EXPECT_FALSE(suspect(history, "a", 95));  // acted on anyway
-  EXPECT_FALSE(suspect(history, "a", 14));  // nobody's context was lost
+  EXPECT_FALSE(suspect(history, "a", 14));  // no context was lost
 }
 
 TEST(History, IsBounded) {

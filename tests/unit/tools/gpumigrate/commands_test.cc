@@ -258,8 +258,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
   EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
 }
 
-// With a coordinator that is away nobody could be told; a minute of asking again would be of no use to who
-// wants to leave.
+// An absent coordinator gets no message. A minute of retries would be of no use to a user who wants to leave.
 TEST(Commands, InterruptWithoutACoordinatorEndsAtOnceAndNamesTheNextCommand) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};

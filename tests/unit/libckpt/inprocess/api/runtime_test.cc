@@ -208,7 +208,7 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheProgramsMemory) {
   fill(a, 0x22, 2 * kMiB);
   EXPECT_EQ(device_bytes(imported.assume_value().pointer(), 4096), std::vector<std::uint8_t>(4096, 0x22));
 
-  // What comes and goes from now on is told.
+  // Regions that come and go from now on are reported.
   const CUdeviceptr b = allocate(2 * kMiB);
   const auto added = next<local::ExportBatch>();
   EXPECT_EQ(request_, 9u);

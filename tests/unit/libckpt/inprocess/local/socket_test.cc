@@ -145,7 +145,7 @@ TEST(LocalSocket, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
   auto [left, right] = std::move(Socket::pair().assume_value());
   ASSERT_EQ(right.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
   ASSERT_EQ(left.send({0, 7, DumpReady{}}).assume_value(), Transfer::kDone);
-  left.close();  // with a message unread: Linux tells the other side ECONNRESET, then what was sent
+  left.close();  // with a message unread: Linux gives the other side ECONNRESET, then what was sent
   const Result<Received> words = right.receive();
   ASSERT_TRUE(words.has_value()) << words.assume_error().to_string();
   ASSERT_EQ(words.assume_value().transfer, Transfer::kDone);
@@ -197,7 +197,7 @@ TEST(LocalSocket, StaleSocketIsReplacedButNoOtherFile) {
   {
     Listener first = std::move(Listener::create(path).assume_value());
     check_listening_at(folder.path() + "/b.sock");
-    // As after a kill -9: the file is there, nobody listens. A second listener takes the name.
+    // As after a kill -9: the file is there, without a listener. A second listener takes the name.
     Listener second = std::move(Listener::create(path).assume_value());
     EXPECT_TRUE(Socket::connect(path).has_value());
   }

@@ -42,7 +42,7 @@ class FunctionsTest : public testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// A host function that holds up its stream until it is told to go on.
+// A host function that holds up its stream until it is released.
 class Held {
  public:
   explicit Held(CUstream stream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate against many threads: nobody is inside a closed gate, whatever the threads do, and everybody goes
+// The gate against many threads: no thread is inside a closed gate, whatever the threads do, and all go
 // on after it.
 #include "libckpt/inprocess/shim/core/gate.h"
 
@@ -149,8 +149,8 @@ TEST_F(GateTest, NoThreadIsInsideAClosedGate) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A thread that does nothing but enter and leave, against closes at any instant of it: its word of where it
-// is and its look at the gate are two instructions that a processor may swap.
+// A thread that does nothing but enter and leave, against closes at any instant of it: its mark of where it
+// is and its read of the gate are two instructions that a processor may swap.
 TEST_F(GateTest, NoThreadEntersAClosingGate) {
 #ifdef __SANITIZE_THREAD__
   constexpr int kCloses = 500;  // it sees no swapped instructions, and makes them rare

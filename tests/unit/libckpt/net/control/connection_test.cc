@@ -171,7 +171,7 @@ TEST_F(ControlTest, APeerThatDoesNotReadIsDropped) {
   wire::LogData data;
   data.bytes.assign(256 << 10, 'x');
   Result<void> sent = ok();
-  for (int i = 0; i < 100 && sent; ++i) sent = accepted_->send(data);  // the loop does not run: nobody reads
+  for (int i = 0; i < 100 && sent; ++i) sent = accepted_->send(data);  // the loop does not run: no reader
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);
   run_until([&] { return closed_.has_value(); });

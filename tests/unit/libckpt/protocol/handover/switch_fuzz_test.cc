@@ -77,7 +77,7 @@ void one_fault(World& world, bool& node_lost, bool may_lose) {
   }
 }
 
-// Store and node lost: nobody but an operator can say that the other side is dead.
+// Store and node lost: only an operator can state that the other side is dead.
 void resolve_at_the_survivor(World& world) {
   for (MigrationId id = 1; id <= world.last_migration(); ++id) {
     const auto* state = world.coordinator()->find(id);

@@ -147,7 +147,7 @@ TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
   Ends ends;
   ASSERT_TRUE(send_message(ends.b.get(), EndSession()).has_value());
   ASSERT_TRUE(send_message(ends.a.get(), EndSession()).has_value());
-  ends.a.reset();  // with a message unread: Linux tells the other side ECONNRESET, then what was sent
+  ends.a.reset();  // with a message unread: Linux gives the other side ECONNRESET, then what was sent
   EXPECT_TRUE(receive_message(ends.b.get()).has_value());
   const auto end = receive_message(ends.b.get());
   ASSERT_FALSE(end.has_value());

@@ -84,7 +84,7 @@ TEST_F(AllocationTest, PointerQueriesAnswerAsTheDriver) {
     EXPECT_OK(real().cuMemFree_v2(plain[i]));
   }
   EXPECT_NE(number[0], number[1]);
-  // A piece of a slab that nobody has is no memory.
+  // A free piece of a slab is no memory.
   unsigned type = 0;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
             hook::cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pair[0] + 100 * 1024));
