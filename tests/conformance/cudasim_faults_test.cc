@@ -186,12 +186,12 @@ TEST_F(FaultTest, MemoryOfAnotherNodeCannotBeImported) {
   ::setenv("CUDASIM_DIR", (own + "-other").c_str(), 1);
   Child stranger("import");
   ::setenv("CUDASIM_DIR", own.c_str(), 1);
-  stranger.say("take", fd);
+  stranger.send_text("take", fd);
   EXPECT_EQ(2, stranger.wait()) << "the import fails";
   Child neighbour("import");
-  neighbour.say("take", fd);
-  EXPECT_EQ("imported", neighbour.hear());
-  neighbour.say("bye");
+  neighbour.send_text("take", fd);
+  EXPECT_EQ("imported", neighbour.receive_text());
+  neighbour.send_text("bye");
   EXPECT_EQ(0, neighbour.wait());
   ::close(fd);
 }

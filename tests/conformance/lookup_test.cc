@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking functions up by name and version, threads' own default streams, occupancy, what contexts and
-// pointers say.
+// Looking functions up by name and version, threads' own default streams, occupancy, facts of contexts and
+// pointers.
 #include <thread>
 
 #include "tests/conformance/support/support.h"

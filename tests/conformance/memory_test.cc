@@ -428,7 +428,7 @@ TEST_F(MemoryTest, AProgramSeesTheDevicesItIsGiven) {
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   Child child("show_device");
   ::unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_EQ(std::string(uuid.bytes, sizeof uuid.bytes), child.hear());
+  EXPECT_EQ(std::string(uuid.bytes, sizeof uuid.bytes), child.receive_text());
   EXPECT_EQ(0, child.wait());
 }
 

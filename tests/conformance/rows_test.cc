@@ -86,10 +86,10 @@ TEST_F(RowsTest, AnotherProcessOpensMemoryByItsHandle) {
   if (made == CUDA_ERROR_NOT_SUPPORTED) GTEST_SKIP() << "no legacy IPC here";
   ASSERT_OK(made);
   Child child("open_handle");
-  child.say(std::string(handle.reserved, sizeof handle.reserved));
-  EXPECT_EQ("changed", child.hear());
+  child.send_text(std::string(handle.reserved, sizeof handle.reserved));
+  EXPECT_EQ("changed", child.receive_text());
   EXPECT_EQ(0x32, read_bytes(memory + 4 * kMiB - 1, 1)[0]);
-  child.say("end");
+  child.send_text("end");
   EXPECT_EQ(0, child.wait());
   Mapped mapped(2 * kMiB);
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuIpcGetMemHandle(&handle, mapped.address));

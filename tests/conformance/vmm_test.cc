@@ -170,10 +170,10 @@ TEST_F(VmmTest, HandlesEndWithTheirLastRelease) {
   const CUmemAllocationProp properties = device_memory(0, true);
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_OK(api().cuMemCreate(&handle, unit_, &properties, 0));
-  CUmemAllocationProp told{};
-  ASSERT_OK(api().cuMemGetAllocationPropertiesFromHandle(&told, handle));
-  EXPECT_EQ(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, told.requestedHandleTypes);
-  EXPECT_EQ(0, told.location.id);
+  CUmemAllocationProp answered{};
+  ASSERT_OK(api().cuMemGetAllocationPropertiesFromHandle(&answered, handle));
+  EXPECT_EQ(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, answered.requestedHandleTypes);
+  EXPECT_EQ(0, answered.location.id);
   EXPECT_OK(api().cuMemRelease(handle));
   EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuMemRelease(handle));
 }
@@ -205,13 +205,13 @@ TEST_F(VmmTest, AnotherProcessReadsAndWritesExportedMemory) {
   const int fd = export_fd(memory.handle);
   Child child("import");
   const std::size_t before = free_memory();
-  child.say("take", fd);
+  child.send_text("take", fd);
   ::close(fd);
-  ASSERT_EQ("imported", child.hear());
+  ASSERT_EQ("imported", child.receive_text());
   EXPECT_EQ(std::vector<std::uint8_t>(64, 0x22), read_bytes(memory.address + memory.bytes - 64, 64));
   // Held by two processes, counted once (a real context has an overhead of its own, hence the margin).
   EXPECT_GE(free_memory() + 1024 * kMiB, before);
-  child.say("bye");
+  child.send_text("bye");
   EXPECT_EQ(0, child.wait());
 }
 
@@ -219,7 +219,7 @@ TEST_F(VmmTest, ADescriptorKeepsTheMemoryOfAKilledProcess) {
   const std::size_t before = free_memory();
   Child child("export");
   int fd = -1;
-  ASSERT_EQ("exported", child.hear(&fd));
+  ASSERT_EQ("exported", child.receive_text(&fd));
   ASSERT_GE(fd, 0);
   child.kill();
   EXPECT_EQ(-SIGKILL, child.wait());
@@ -238,7 +238,7 @@ TEST_F(VmmTest, ADescriptorKeepsTheMemoryOfAKilledProcess) {
 TEST_F(VmmTest, MemoryOfAKilledProcessComesBack) {
   const std::size_t before = free_memory();
   Child child("hold");
-  ASSERT_EQ("holding", child.hear());
+  ASSERT_EQ("holding", child.receive_text());
   EXPECT_LE(free_memory(), before - 64 * kMiB);
   child.kill();
   child.wait();

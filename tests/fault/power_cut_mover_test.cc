@@ -89,24 +89,24 @@ class PowerCutMover : public VaultMover {
     disk.restart(seed);
     ckpt::test::store(disk, root_ + "/after");
   }
-  [[nodiscard]] std::uint64_t told_before(std::size_t cut) const {
+  [[nodiscard]] std::uint64_t reported_before(std::size_t cut) const {
     const std::uint64_t end = cut == 0 ? 0 : entries_[cut - 1].end;
     const auto above = told_.upper_bound(end);
     return above == told_.begin() ? 0 : std::prev(above)->second;
   }
 
   // Empty, or what does not hold. As a restarted mover opens it.
-  std::string check(std::uint64_t told) {
+  std::string check(std::uint64_t reported) {
     auto vault = vault::Vault::open(root_ + "/after/vault", {});
     if (!vault) return "the vault does not open: " + vault.assume_error().to_string();
     PlainTarget target;
     const auto report = vault.assume_value()->restore("job", std::nullopt, target, {});
-    if (!report) return told == 0 ? "" : "nothing restores: " + report.assume_error().to_string();
+    if (!report) return reported == 0 ? "" : "nothing restores: " + report.assume_error().to_string();
     const auto& restored = report.assume_value();
     const std::uint64_t number = restored.version->number;
     if (!restored.skipped.empty()) return "half a version is listed: " + restored.skipped[0].why.to_string();
-    if (number < told)
-      return "version " + std::to_string(number) + " restores, " + std::to_string(told) + " was told of";
+    if (number < reported)
+      return "version " + std::to_string(number) + " restores, " + std::to_string(reported) + " was reported";
     for (const auto& [name, bytes] : target.content)
       if (bytes != expected_.at(number).first.at(name)) return "tensor " + name + " has other content";
     if (target.host != expected_.at(number).second) return "the host state is another one";
@@ -117,7 +117,7 @@ class PowerCutMover : public VaultMover {
     for (std::size_t cut = 0; cut <= entries_.size(); ++cut) {
       for (std::uint64_t seed = 0; seed < seeds; ++seed) {
         cut_power(cut, cut * 100 + seed, left_out);
-        if (const std::string wrong = check(told_before(cut)); !wrong.empty())
+        if (const std::string wrong = check(reported_before(cut)); !wrong.empty())
           return wrong + " (cut before " + std::to_string(cut) + " of " + std::to_string(entries_.size()) +
                  ", seed " + std::to_string(seed) + ")";
       }
@@ -164,7 +164,7 @@ TEST_F(PowerCutMover, LaterVersionsAreWrittenAfterAPowerCut) {
     MoverProcess mover(0, "a");
     Snapshot next(mover, job, folder);
     next.take("after the cut");
-    EXPECT_GT(next.done.version, told_before(cut)) << cut;
+    EXPECT_GT(next.done.version, reported_before(cut)) << cut;
     EXPECT_EQ(restore(0).version, next.done.version) << cut;
     EXPECT_TRUE(content_of(standby) == content_of(job)) << cut;
   }

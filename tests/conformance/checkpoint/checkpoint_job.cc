@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that the checkpoint tests stop and restore: it does what it is told over its socket and checks
+// The process that the checkpoint tests stop and restore: it obeys orders on its socket and checks
 // itself.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -229,11 +229,11 @@ class Job {
   void serve() {
     for (;;) {
       int fd = -1;
-      const std::string order = hear(socket_, &fd);
+      const std::string order = receive_text(socket_, &fd);
       if (order.empty()) return;
       const bool known = obey(order, fd);
-      say(socket_, known && !testing::Test::HasFailure() ? "ok" : "failed",
-          order == "export" ? exported_ : -1);
+      send_text(socket_, known && !testing::Test::HasFailure() ? "ok" : "failed",
+                order == "export" ? exported_ : -1);
     }
   }
 
@@ -272,7 +272,7 @@ class Job {
 
 int checkpoint_job(int socket) {
   Job job(socket);
-  say(socket, job.start() ? "ok" : "failed");
+  send_text(socket, job.start() ? "ok" : "failed");
   job.serve();
   return testing::Test::HasFailure() ? 1 : 0;
 }

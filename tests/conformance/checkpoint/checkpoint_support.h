@@ -16,10 +16,10 @@
 namespace conformance {
 
 struct CheckpointJob {
-  CheckpointJob() : child("checkpoint_job") { EXPECT_EQ("ok", child.hear()); }
+  CheckpointJob() : child("checkpoint_job") { EXPECT_EQ("ok", child.receive_text()); }
   bool does(const std::string& order) const {
-    child.say(order);
-    return child.hear() == "ok";
+    child.send_text(order);
+    return child.receive_text() == "ok";
   }
   [[nodiscard]] bool answers_within(int milliseconds) const {
     pollfd answer{child.socket(), POLLIN, 0};

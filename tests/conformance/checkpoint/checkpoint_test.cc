@@ -56,13 +56,13 @@ TEST_F(CheckpointTest, ALockedProgramGoesOnAfterUnlock) {
 
 TEST_F(CheckpointTest, CallsOfALockedProgramWait) {
   ASSERT_OK(lock());
-  job_->child.say("check");
+  job_->child.send_text("check");
   EXPECT_FALSE(job_->answers_within(200));
   ASSERT_OK(checkpoint());
   ASSERT_OK(restore());
   EXPECT_FALSE(job_->answers_within(50));
   ASSERT_OK(unlock());
-  EXPECT_EQ("ok", job_->child.hear());
+  EXPECT_EQ("ok", job_->child.receive_text());
 }
 
 TEST_F(CheckpointTest, ALockThatTimesOutLeavesTheProgramRunning) {
@@ -104,9 +104,9 @@ TEST_F(CheckpointTest, MappedMemoryThatWasNeverExportedIsCarried) {
 
 TEST_F(CheckpointTest, ReleasedMemoryThatAnotherProcessHoldsComesBackToItsAddress) {
   ASSERT_TRUE(job_->does("make region"));
-  job_->child.say("export");
+  job_->child.send_text("export");
   int fd = -1;
-  ASSERT_EQ("ok", job_->child.hear(&fd));
+  ASSERT_EQ("ok", job_->child.receive_text(&fd));
   ASSERT_TRUE(job_->does("close export"));
   ASSERT_TRUE(job_->does("release"));
   ASSERT_OK(lock());
@@ -124,9 +124,9 @@ TEST_F(CheckpointTest, ReleasedMemoryThatAnotherProcessHoldsComesBackToItsAddres
   }
   ASSERT_OK(restore());
   ASSERT_OK(unlock());
-  job_->child.say("import", fd);
+  job_->child.send_text("import", fd);
   ::close(fd);
-  EXPECT_EQ("ok", job_->child.hear());
+  EXPECT_EQ("ok", job_->child.receive_text());
   EXPECT_TRUE(job_->does("check"));
 }
 

@@ -69,9 +69,9 @@ TEST_F(CudasimCheckpointTest, WritesToPinnedMemoryAreNotLost) {
 
 TEST_F(CudasimCheckpointTest, OpenExportsOfTheProgramItselfAreRefused) {
   ASSERT_TRUE(job_->does("make region"));
-  job_->child.say("export");
+  job_->child.send_text("export");
   int fd = -1;
-  ASSERT_EQ("ok", job_->child.hear(&fd));
+  ASSERT_EQ("ok", job_->child.receive_text(&fd));
   ASSERT_OK(lock());
   EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, checkpoint());
   EXPECT_EQ(CU_PROCESS_STATE_LOCKED, state());
@@ -91,9 +91,9 @@ TEST_F(CudasimCheckpointTest, ImportedMemoryIsRefused) {
   int fd = -1;
   ASSERT_OK(
       api().cuMemExportToShareableHandle(&fd, memory.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  job_->child.say("import", fd);
+  job_->child.send_text("import", fd);
   ::close(fd);
-  ASSERT_EQ("ok", job_->child.hear());
+  ASSERT_EQ("ok", job_->child.receive_text());
   ASSERT_OK(lock());
   EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, checkpoint());
   ASSERT_OK(unlock());

@@ -25,7 +25,7 @@ bool start_context() {
 int import_memory(int socket) {
   if (!start_context()) return 1;
   int fd = -1;
-  hear(socket, &fd);
+  receive_text(socket, &fd);
   CUmemGenericAllocationHandle handle = 0;
   void* os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
   if (api().cuMemImportFromShareableHandle(&handle, os_handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
@@ -38,8 +38,8 @@ int import_memory(int socket) {
     if (byte != 0x11) return 3;
   }
   if (api().cuMemsetD8_v2(memory.address, 0x22, kBytes) != CUDA_SUCCESS) return 4;
-  say(socket, "imported");
-  hear(socket);
+  send_text(socket, "imported");
+  receive_text(socket);
   return 0;
 }
 
@@ -53,9 +53,9 @@ int export_memory(int socket) {
       CUDA_SUCCESS) {
     return 3;
   }
-  say(socket, "exported", fd);
+  send_text(socket, "exported", fd);
   ::close(fd);
-  hear(socket);
+  receive_text(socket);
   return 0;
 }
 
@@ -63,8 +63,8 @@ int hold_memory(int socket) {
   if (!start_context()) return 1;
   CUdeviceptr memory = 0;
   if (api().cuMemAlloc_v2(&memory, 64 * kMiB) != CUDA_SUCCESS) return 2;
-  say(socket, "holding");
-  hear(socket);
+  send_text(socket, "holding");
+  receive_text(socket);
   return 0;
 }
 
@@ -96,7 +96,7 @@ int store_illegally(int) {
 // place.
 int open_handle(int socket) {
   if (!start_context()) return 1;
-  const std::string text = hear(socket);
+  const std::string text = receive_text(socket);
   CUipcMemHandle handle{};
   if (text.size() != sizeof handle.reserved) return 2;
   std::memcpy(handle.reserved, text.data(), text.size());
@@ -109,8 +109,8 @@ int open_handle(int socket) {
   if (again != memory || read_bytes(memory, 1)[0] != 0x31) return 5;
   if (api().cuMemsetD8_v2(memory, 0x32, kBytes) != CUDA_SUCCESS || api().cuCtxSynchronize() != CUDA_SUCCESS)
     return 6;
-  say(socket, "changed");
-  hear(socket);
+  send_text(socket, "changed");
+  receive_text(socket);
   if (api().cuIpcCloseMemHandle(memory) != CUDA_SUCCESS) return 7;
   return api().cuIpcCloseMemHandle(memory) == CUDA_SUCCESS ? 0 : 8;
 }
@@ -121,7 +121,7 @@ int show_device(int socket) {
   int count = 0;
   if (!start_context() || api().cuDeviceGetCount(&count) != CUDA_SUCCESS || count != 1) return 1;
   if (api().cuDeviceGetUuid_v2(&uuid, 0) != CUDA_SUCCESS) return 2;
-  say(socket, std::string(uuid.bytes, sizeof uuid.bytes));
+  send_text(socket, std::string(uuid.bytes, sizeof uuid.bytes));
   return 0;
 }
 

@@ -155,7 +155,7 @@ void Gate::open() {
   opened_ = true;
 }
 
-void say(int socket, const std::string& text, int fd) {
+void send_text(int socket, const std::string& text, int fd) {
   iovec part{const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
   msghdr header{};
@@ -173,7 +173,7 @@ void say(int socket, const std::string& text, int fd) {
   EXPECT_EQ(static_cast<ssize_t>(text.size()), ::sendmsg(socket, &header, MSG_NOSIGNAL));
 }
 
-std::string hear(int socket, int* fd) {
+std::string receive_text(int socket, int* fd) {
   char text[256];
   iovec part{text, sizeof text};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -212,12 +212,12 @@ Child::~Child() {
   ::close(socket_);
 }
 
-void Child::say(const std::string& text, int fd) const {
-  conformance::say(socket_, text, fd);
+void Child::send_text(const std::string& text, int fd) const {
+  conformance::send_text(socket_, text, fd);
 }
 
-std::string Child::hear(int* fd) const {
-  return conformance::hear(socket_, fd);
+std::string Child::receive_text(int* fd) const {
+  return conformance::receive_text(socket_, fd);
 }
 
 void Child::kill() {

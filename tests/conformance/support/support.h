@@ -89,9 +89,9 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void say(const std::string& text, int fd = -1) const;
+  void send_text(const std::string& text, int fd = -1) const;
   // The next message and, if asked for, its descriptor; "" when the child is gone.
-  std::string hear(int* fd = nullptr) const;
+  std::string receive_text(int* fd = nullptr) const;
   void kill();
   // Waits for its end; the exit status, or -signal.
   int wait();
@@ -108,8 +108,8 @@ class Child {
 using Role = std::function<int(int socket)>;
 const std::map<std::string, Role>& roles();
 int checkpoint_job(int socket);
-void say(int socket, const std::string& text, int fd = -1);
-std::string hear(int socket, int* fd = nullptr);
+void send_text(int socket, const std::string& text, int fd = -1);
+std::string receive_text(int socket, int* fd = nullptr);
 
 std::size_t free_memory();
 // Memory of ended processes comes back soon after their end, not with it: looks until `enough` is free, or a

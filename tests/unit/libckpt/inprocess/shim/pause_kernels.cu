@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that lasts until it is told to end.
+// A kernel that lasts until its flag is set.
 #include <cudasim/kernel.h>
 
-CUDASIM_KERNEL(run_until, uint32_t* told) {
+CUDASIM_KERNEL(run_until, uint32_t* flag) {
   CUDASIM_THREAD_ZERO() {
-    volatile uint32_t* word = told;
+    volatile uint32_t* word = flag;
     while (*word == 0) {
     }
   }

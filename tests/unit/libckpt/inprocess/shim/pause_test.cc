@@ -28,20 +28,20 @@ class PauseTest : public testing::Test {
     ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));
     ASSERT_OK(cuCtxSetCurrent(context_));
     ASSERT_OK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&told_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
-    *told_ = 0;
-    ASSERT_OK(cuMemHostGetDevicePointer_v2(&told_there_, told_, 0));
+    ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&flag_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    *flag_ = 0;
+    ASSERT_OK(cuMemHostGetDevicePointer_v2(&device_flag_, flag_, 0));
     ASSERT_OK(cuMemAlloc_v2(&memory_, 4096));
   }
   void TearDown() override {
     gate().open();
     EXPECT_OK(cuStreamSynchronize(stream_));
     EXPECT_OK(cuMemFree_v2(memory_));
-    EXPECT_OK(cuMemFreeHost(told_));
+    EXPECT_OK(cuMemFreeHost(flag_));
     EXPECT_OK(cuStreamDestroy_v2(stream_));
     cuDevicePrimaryCtxRelease_v2(0);
   }
-  void tell() { std::atomic_ref(*told_).store(1); }
+  void set_flag() { std::atomic_ref(*flag_).store(1); }
 
   // `why`: what the message must name.
   static void expect_no_pause(const std::string& why) {
@@ -76,8 +76,8 @@ class PauseTest : public testing::Test {
 
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
-  std::uint32_t* told_ = nullptr;
-  CUdeviceptr told_there_ = 0;
+  std::uint32_t* flag_ = nullptr;
+  CUdeviceptr device_flag_ = 0;
   CUdeviceptr memory_ = 0;
 };
 
@@ -87,42 +87,42 @@ TEST_F(PauseTest, AKernelThatDoesNotEnd) {
   CUfunction kernel = nullptr;
   ASSERT_OK(cuModuleLoad(&module, PAUSE_KERNELS));
   ASSERT_OK(cuModuleGetFunction(&kernel, module, "run_until"));
-  void* arguments[] = {&told_there_};
+  void* arguments[] = {&device_flag_};
   ASSERT_OK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream_, arguments, nullptr));
   expect_no_pause("cuCtxSynchronize");
   expect_no_pause("cuCtxSynchronize");
-  tell();
+  set_flag();
   expect_pause();
   EXPECT_OK(cuModuleUnload(module));
 }
 
 TEST_F(PauseTest, WaitForAValueThatIsNotWritten) {
-  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   expect_no_pause("cuCtxSynchronize");
-  tell();
+  set_flag();
   expect_pause();
 }
 
 TEST_F(PauseTest, AHostCallbackThatBlocks) {
   ASSERT_OK(cuLaunchHostFunc(
-      stream_, [](void* told) { std::atomic_ref(*static_cast<std::uint32_t*>(told)).wait(0); }, told_));
+      stream_, [](void* flag) { std::atomic_ref(*static_cast<std::uint32_t*>(flag)).wait(0); }, flag_));
   expect_no_pause("cuCtxSynchronize");
-  tell();
-  std::atomic_ref(*told_).notify_all();
+  set_flag();
+  std::atomic_ref(*flag_).notify_all();
   expect_pause();
 }
 
 // It waits for a thread of the program that the closed gate holds up: no pause may be the end of both.
 TEST_F(PauseTest, AHostCallbackThatNeedsACallOfTheProgram) {
   ASSERT_OK(cuLaunchHostFunc(
-      stream_, [](void* told) { std::atomic_ref(*static_cast<std::uint32_t*>(told)).wait(0); }, told_));
+      stream_, [](void* flag) { std::atomic_ref(*static_cast<std::uint32_t*>(flag)).wait(0); }, flag_));
   std::atomic<bool> over{false};
   std::thread caller([&over, this] {
     EXPECT_OK(cuCtxSetCurrent(context_));
     while (!gate().closed()) std::this_thread::yield();
     EXPECT_OK(cuMemsetD8_v2(memory_, 1, 16));  // held up until the pause is given up
-    tell();
-    std::atomic_ref(*told_).notify_all();
+    set_flag();
+    std::atomic_ref(*flag_).notify_all();
     over = true;
   });
   EXPECT_FALSE(quiesce(kShort));
@@ -134,24 +134,24 @@ TEST_F(PauseTest, AHostCallbackThatNeedsACallOfTheProgram) {
 }
 
 TEST_F(PauseTest, ACallThatBlocksInsideTheDriver) {
-  ASSERT_OK(cuStreamWaitValue32_v2(CU_STREAM_LEGACY, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(cuStreamWaitValue32_v2(CU_STREAM_LEGACY, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::uint32_t word = 0;
   std::thread copies =
       in_call(GateSlot::kInside, [&] { EXPECT_OK(cuMemcpyDtoH_v2(&word, memory_, sizeof word)); });
   expect_no_pause("cuMemcpyDtoH_v2");
-  tell();
+  set_flag();
   copies.join();
   expect_pause();
 }
 
 TEST_F(PauseTest, AThreadThatWaitsForTheWorkIsNamed) {
-  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::thread waits = in_call(GateSlot::kWaiting, [&] { EXPECT_OK(cuStreamSynchronize(stream_)); });
   expect_no_pause("cuStreamSynchronize");
   CUevent event = nullptr;
   ASSERT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
   ASSERT_OK(cuEventRecord(event, stream_));
-  tell();
+  set_flag();
   waits.join();
   EXPECT_OK(cuEventSynchronize(event));
   expect_pause();
@@ -162,10 +162,10 @@ TEST_F(PauseTest, AThreadThatWaitsForTheWorkIsNamed) {
 TEST_F(PauseTest, AFreeThatWaitsForTheWork) {
   CUdeviceptr freed = 0;
   ASSERT_OK(cuMemAlloc_v2(&freed, 4096));
-  ASSERT_OK(cuStreamWaitValue32_v2(stream_, told_there_, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(cuStreamWaitValue32_v2(stream_, device_flag_, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::thread frees = in_call(GateSlot::kWaiting, [&] { EXPECT_OK(cuMemFree_v2(freed)); });
   expect_no_pause("cuMemFree_v2");
-  tell();
+  set_flag();
   frees.join();
   expect_pause();
 }

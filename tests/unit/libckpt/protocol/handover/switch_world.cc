@@ -126,7 +126,7 @@ void World::crash(int node) {
   }
   agents_[node].reset();
   link_lost(node);
-  tell_coordinator(node, false);
+  notify_coordinator(node, false);
 }
 
 void World::crash_after(int node, std::string action) {
@@ -211,11 +211,11 @@ void World::restart(int node) {
       later(node, {id, Party::kTarget},
             TargetEvent(InstanceDied(Reason(ErrorCode::kAborted, "gone at start"))), 1);
   }
-  tell_coordinator(node, true);
+  notify_coordinator(node, true);
   report_switches(node);
 }
 
-void World::tell_coordinator(int node, bool connected) {
+void World::notify_coordinator(int node, bool connected) {
   for (const auto& [id, place] : places_)
     for (const Side side : {Side::kSource, Side::kTarget}) {
       if ((side == Side::kSource ? place.source : place.target) != node) continue;
@@ -523,7 +523,7 @@ void World::run_instance(int node, const Batch& batch, const RunInstance& action
   }
   Instance& instance = it->second;
   if (instance.finished && !source) return later(node, batch.key, TargetEvent(InstanceFinished(action.k)), 1);
-  // Behind a lost node, or a lease that is over, nobody can know; then it is a later incarnation.
+  // Behind a lost node, or a lease that is over, no side can know; then it is a later incarnation.
   if (action.k <= finished_as_ && !lost_[1 - node]) violate("a job that has finished is run again");
   if (action.deadline && *action.deadline <= now_) return;
   if (!instance.image) violate("an instance without the job's image is run");

@@ -27,7 +27,7 @@ namespace ckpt::migration::test {
 enum class Mutant {
   kNone,
   kFinalFirst,         // the final manifest leaves before BARRIER is durable
-  kNoTombstone,        // RELINQUISHED for an unknown migration is said, not recorded
+  kNoTombstone,        // RELINQUISHED for an unknown migration is sent, not recorded
   kCAbortsAlone,       // the coordinator aborts after GRANTED without asking the target
   kFreeAtCommit,       // the source frees when it receives COMMITTED
   kLateRuns,           // the source frees on any RUNS of the migration
@@ -138,7 +138,7 @@ class World {
   void free_instance(int node, SwitchKey key);
   void engine(int node, const Batch& batch, const Action& action);
   void link_lost(int node);
-  void tell_coordinator(int node, bool connected);
+  void notify_coordinator(int node, bool connected);
   void report_switches(int node);
   void recover(MigrationId id, Party role);
   [[nodiscard]] Incarnation base_of_next() const;

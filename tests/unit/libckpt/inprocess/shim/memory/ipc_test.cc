@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBytes = 8192;
 
-// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit //
+// Opens the handle from standard input, checks what lies there, writes something else and closes. Its exit
 // status tells where it failed.
 int be_peer() {
   CUipcMemHandle handle{};
@@ -62,10 +62,10 @@ int run_peer(const CUipcMemHandle& handle) {
   const int spawned = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[0]);
-  const bool told = ::write(ends[1], &handle, sizeof handle) == static_cast<ssize_t>(sizeof handle);
+  const bool written = ::write(ends[1], &handle, sizeof handle) == static_cast<ssize_t>(sizeof handle);
   ::close(ends[1]);
   int status = 0;
-  if (spawned != 0 || ::waitpid(child, &status, 0) != child || !told) return -1;
+  if (spawned != 0 || ::waitpid(child, &status, 0) != child || !written) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -103,7 +103,7 @@ TEST_F(IpcTest, AProcessIsMovableAgainOnceNoHandleCanBeOpened) {
   EXPECT_STREQ("cuIpcGetMemHandle", reason().value_or(""));
   EXPECT_OK(hook::cuMemFree_v2(first));
   EXPECT_FALSE(reason());
-  // The same place of the same slab, but nobody has a handle of it.
+  // The same place of the same slab, but without a handle.
   EXPECT_EQ(first, allocate(700));
   EXPECT_EQ(4, run_peer(handle));
   EXPECT_FALSE(reason());

@@ -111,9 +111,9 @@ TEST_F(MoveTest, AProgramsOwnMappingsAreReplayed) {
   CUmemGenericAllocationHandle unmapped = 0;
   ASSERT_OK(hook::cuMemCreate(&mapped, 4 * kMiB, &property, 0));
   ASSERT_OK(hook::cuMemCreate(&unmapped, 2 * kMiB, &property, 0));
-  CUmemAllocationProp told{};
-  ASSERT_OK(hook::cuMemGetAllocationPropertiesFromHandle(&told, mapped));
-  EXPECT_EQ(0U, static_cast<unsigned>(told.requestedHandleTypes));
+  CUmemAllocationProp answered{};
+  ASSERT_OK(hook::cuMemGetAllocationPropertiesFromHandle(&answered, mapped));
+  EXPECT_EQ(0U, static_cast<unsigned>(answered.requestedHandleTypes));
   int none = -1;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
             hook::cuMemExportToShareableHandle(&none, mapped, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
