@@ -26,31 +26,17 @@ constexpr CodecCase kCodecCases[] = {
     {"difference, second round", codec::CodecMode::kDifference, true},
     {"auto with shadow memory, second round", codec::CodecMode::kAuto, true}};
 
-// All classes one after the other, over and over.
-Result<void> write_state(DeviceBuffer& memory, const TrainingState& state) {
-  std::vector<std::byte> all;
-  for (const FloatClass kind : kFloatClasses) {
-    const auto bytes = bench::bytes_of(state, kind);
-    all.insert(all.end(), bytes.begin(), bytes.end());
-  }
-  for (std::uint64_t at = 0; at < memory.bytes(); at += all.size()) {
-    CKPT_TRYV(
-        memory.write(at, std::span(all).first(std::min<std::uint64_t>(all.size(), memory.bytes() - at))));
-  }
-  return ok();
-}
-
 struct CodecRuns {
   Runs rate, ratio, seconds_per_gb;
 };
 
 Result<double> run_codec(EnginePair& pair, const CodecCase& what, const TrainingData& data, CodecRuns& kept) {
-  CKPT_TRYV(write_state(pair.memory(), what.second_round ? data.before : data.now));
+  CKPT_TRYV(pair.memory().fill_with(bytes_of(what.second_round ? data.before : data.now)));
   SessionSetup setup{false, kSlowLink, what.mode, what.second_round ? pair.memory().bytes() : 0};
   CKPT_TRY(session, pair.begin(setup));
   CKPT_TRY(run, session->round());
   if (what.second_round) {
-    CKPT_TRYV(write_state(pair.memory(), data.now));
+    CKPT_TRYV(pair.memory().fill_with(bytes_of(data.now)));
     CKPT_TRY(again, session->round());
     run = again;
   }

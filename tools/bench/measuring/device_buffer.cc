@@ -63,6 +63,13 @@ Result<void> DeviceBuffer::write(std::uint64_t offset, std::span<const std::byte
   return ok();
 }
 
+Result<void> DeviceBuffer::fill_with(std::span<const std::byte> pattern) {
+  for (std::uint64_t at = 0; at < bytes_; at += pattern.size()) {
+    CKPT_TRYV(write(at, pattern.first(std::min<std::uint64_t>(pattern.size(), bytes_ - at))));
+  }
+  return ok();
+}
+
 Result<std::unique_ptr<PinnedBuffer>> PinnedBuffer::create(const Device& device, std::size_t bytes) {
   const ContextScope scope(device);
   void* memory = nullptr;

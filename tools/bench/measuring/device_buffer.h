@@ -24,6 +24,8 @@ class DeviceBuffer {
   // Bytes that no codec shortens; another seed gives other bytes.
   Result<void> fill_random(std::uint64_t seed);
   Result<void> write(std::uint64_t offset, std::span<const std::byte> bytes);
+  // The same bytes over and over, to the end of the memory.
+  Result<void> fill_with(std::span<const std::byte> pattern);
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return pointer_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const Device& device() const noexcept { return device_; }

@@ -198,12 +198,18 @@ Result<RoundRun> EngineSession::round() {
   return RoundRun{report, report.end_ns - report.begin_ns, pair_.meter_->elapsed()};
 }
 
-Result<void> EngineSession::verify() {
-  CKPT_TRYV(sender_->run_final({}));
+Result<void> EngineSession::verify_ahead() {
+  sender_->begin_verify();
+  CKPT_TRYV(sender_->wait_verified());
+  return ok();
+}
+
+Result<engine::RoundReport> EngineSession::verify() {
+  CKPT_TRY(report, sender_->run_final({}));
   const std::byte manifest[8] = {};
   CKPT_TRYV(sender_->commit(manifest));
   CKPT_TRYV(pair_.target_->ask({{"order", "verified"}}));
-  return ok();
+  return report;
 }
 
 Result<void> EngineSession::end() {

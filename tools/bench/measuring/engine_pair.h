@@ -49,7 +49,10 @@ class EngineSession {
   Result<RoundRun> round();
   // Payloads are read out of this process's memory, as within a machine; else they go over UCX.
   [[nodiscard]] bool near() const { return sender_->same_host_lanes(transport::PayloadAccess::kReads) > 0; }
-  Result<void> verify();
+  // The target scans what it holds, ahead of the pause, as in a move.
+  Result<void> verify_ahead();
+  // The final round and the commit.
+  Result<engine::RoundReport> verify();
   Result<void> end();
 
  private:

@@ -104,6 +104,15 @@ std::span<const std::byte> bytes_of(const TrainingState& state, FloatClass kind)
   return {};
 }
 
+std::vector<std::byte> bytes_of(const TrainingState& state) {
+  std::vector<std::byte> all;
+  for (const FloatClass kind : kFloatClasses) {
+    const auto bytes = bytes_of(state, kind);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
 TrainingData make_training_data(std::size_t parameters, const TrainingSettings& settings) {
   Gaussian gaussian(settings.seed);
   const std::vector<float> rows = make_scales(parameters / kColumns + 1, gaussian);

@@ -34,6 +34,8 @@ struct TrainingState {
   std::vector<std::uint16_t> half_weights, gradients;  // bf16
 };
 [[nodiscard]] std::span<const std::byte> bytes_of(const TrainingState& state, FloatClass kind) noexcept;
+// All classes, one after the other.
+[[nodiscard]] std::vector<std::byte> bytes_of(const TrainingState& state);
 
 // Two successive steps.
 struct TrainingData {
