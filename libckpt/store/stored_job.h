@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a version in a vault says of its job beside the bytes (vault::Version::job_record): how to start it
-// again, and where its memory belongs. Region i of the version is extent i of the plan.
+// The record of a job in a version of a vault (vault::Version::job_record): how to start the job again, and
+// where its memory belongs. Region i of the version is extent i of the plan.
 // Threads: values, pure functions. Errors: kCorrupt for bytes that are no such record, kNotSupported for a
 // newer one.
 #pragma once
@@ -28,7 +28,7 @@ struct StoredJob {
   wire::JobSpec spec;
   std::string node;       // where it was taken
   std::string gpu_model;  // as NVML names it
-  wire::Bytes payload;    // of the way: what the process had open, if its process is in the image
+  wire::Bytes payload;    // of the migration mode: the process's open files, if the image has a process
   Plan plan;
   std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0: of an older build
   template <class A>

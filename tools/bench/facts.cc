@@ -34,7 +34,7 @@ std::string date_now() {
   return text;
 }
 
-// The driver says its name in its device's name or not at all; what it is, its file's folder tells.
+// A device's name need not name the driver. The folder of the driver's file does.
 bool is_software(const DriverApi& api) {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(api.cuInit), &info) == 0) return false;

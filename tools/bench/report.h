@@ -11,7 +11,7 @@
 //
 // A figure is the median of several interleaved runs with its least and greatest. A ratio is taken within
 // each pair of runs and then summarised, never from two medians. Threads: none, one thread fills a report.
-// Ownership: sections live as long as the report, references to them stay valid. Errors: write_file() says
+// Ownership: sections live as long as the report, references to them stay valid. Errors: write_file() returns
 // why the file could not be written. GB/s = 1e9 bytes per second.
 #pragma once
 

@@ -4,7 +4,8 @@
 //
 // There are n coding threads at C bytes/s each and a link of L bytes/s. Encoding by ratio r makes the
 // transfer take max(1/(n*C), 1/(r*L)) per byte instead of 1/L. It gains min(n*C/L, r).
-// C is learnt from what was encoded so far, per encoding; L is told. Below a gain of 3 % a chunk is sent raw.
+// C is learnt from earlier chunks, per encoding; set_link_rate() gives L. Below a gain of 3 % a chunk is sent
+// raw.
 //
 // A rate that is unknown or was too low is tried again with a few chunks of every thousand, since cores get
 // busy and free.
@@ -43,18 +44,17 @@ class Chooser {
   // `threads`: how many encode at the same time.
   Chooser(CodecMode mode, std::uint32_t threads) : mode_(mode), threads_(threads) {}
 
-  // What the link carries: its limit, or what was measured while only sending. Until it is known, kAuto sends
-  // raw.
+  // The link's limit, or the rate that was measured while only sending. Until it is known, kAuto sends raw.
   void set_link_rate(std::uint64_t bytes_per_second) noexcept { link_rate_.store(bytes_per_second); }
-  // What an encoding cost, on the thread that did it, sampling included. Not for a chunk that it gave up on:
-  // that is quick and says nothing. Only planes and differences are learnt.
+  // The cost of an encoding, on the thread that did it, sampling included. Not for a chunk that was given up:
+  // that is quick, and no measure of the rate. Only planes and differences are learnt.
   void observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) noexcept;
   // False: sampling this chunk cannot change the answer, which is kRaw. Counts chunks: ask once per chunk.
   [[nodiscard]] bool may_encode() const noexcept;
   // Which encoding to use for a chunk with this estimate.
   [[nodiscard]] Encoding choose(const Estimate& estimate) const noexcept;
   [[nodiscard]] CodecMode mode() const noexcept { return mode_; }
-  // What one thread encodes with it, as learnt.
+  // The rate of one thread with it, as learnt.
   [[nodiscard]] std::uint64_t rate(Encoding encoding) const noexcept {
     return rate_[static_cast<std::size_t>(encoding)].load(std::memory_order_relaxed);
   }
@@ -74,7 +74,7 @@ class Chooser {
   const std::uint32_t threads_;
   std::atomic<std::uint64_t> link_rate_{0};
   std::array<std::atomic<std::uint64_t>, kEncodings> rate_{};  // of one thread, learnt
-  // Asking changes what the next one is told, not what is true of the chunk: hence mutable.
+  // A call changes the answer to the next call, not the property of the chunk: hence mutable.
   mutable std::atomic<std::uint32_t> asked_{0};
   mutable std::atomic<std::int32_t> samples_left_{kTrials}, trials_left_{kTrials};
 };

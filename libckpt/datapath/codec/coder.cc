@@ -34,7 +34,7 @@ constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
 // A gain below it does not pay for the header and the work.
 constexpr double kMinRatio = 1.02;
 // Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two.
-// Only the plain planes tell little by it; the difference of words carries from one half into the other.
+// That matters for plain planes only; the difference of words carries from one half into the other.
 constexpr double kWiderMustWin = 1.03;
 
 constexpr std::size_t width_of(Encoding encoding) {
@@ -100,7 +100,7 @@ struct Coder::State {
                 const PlaneEntropy& entropy) noexcept {
     samples[sample_index(width, difference)] = {chunk.data(), chunk.size(), entropy};
   }
-  // What was remembered, once; else a new sample.
+  // The remembered sample, once; else a new one.
   PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
                            std::span<const std::byte> previous) noexcept {
     const Sample& found = samples[sample_index(width, !previous.empty())];
@@ -112,7 +112,7 @@ struct Coder::State {
 
   // The plane's length with its flag, as in the header.
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
-                                    std::span<std::byte> room) noexcept;
+                                    std::span<std::byte> out) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
                             std::span<std::byte> plane, PrefetchQueue& upcoming) noexcept;
   std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
@@ -155,7 +155,7 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
   consider(Encoding::kPlanes2, best.planes, best.planes_ratio, plain.halves);
   consider(Encoding::kPlanes4, best.planes, best.planes_ratio, plain.words);
   if (previous.size() != chunk.size()) return best;
-  // The planes have already told how wide the elements are, if anything could.
+  // The planes have already shown the width of the elements, if anything could.
   if (best.planes != Encoding::kPlanes4) {
     consider(Encoding::kDifference2, best.difference, best.difference_ratio,
              state_->sampler.sample(2, chunk, previous));
@@ -168,16 +168,16 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
 }
 
 std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane, double entropy, bool noise,
-                                                std::span<std::byte> room) noexcept {
+                                                std::span<std::byte> out) noexcept {
   const std::size_t seven = seven_bits_size(plane.size());
-  if (noise && seven <= room.size() && pack_seven_bits(plane, room)) {
+  if (noise && seven <= out.size() && pack_seven_bits(plane, out)) {
     return static_cast<std::uint32_t>(seven) | kSevenFlag;
   }
   const bool runs = entropy < kMaxRunBits;
   if (runs) {
-    if (const auto size = pack_sparse(plane, room)) return static_cast<std::uint32_t>(*size) | kSparseFlag;
+    if (const auto size = pack_sparse(plane, out)) return static_cast<std::uint32_t>(*size) | kSparseFlag;
   }
-  const auto size = packer.pack(plane, runs, room);
+  const auto size = packer.pack(plane, runs, out);
   if (!size) return std::nullopt;
   return static_cast<std::uint32_t>(*size) | kPackedFlag;
 }
@@ -221,9 +221,9 @@ std::optional<std::size_t> Coder::State::encode(std::size_t width, std::span<con
   for (std::size_t p = 0; p < width; ++p) {
     auto length = static_cast<std::uint32_t>(elements);
     if (entropy[p] <= kMaxPackedBits) {
-      const std::span<std::byte> room = out.subspan(used, chunk.size() - left_over - used);
+      const std::span<std::byte> rest = out.subspan(used, chunk.size() - left_over - used);
       const bool noise = p == 0 && previous.empty() && entropy[p] > kMinSevenBits;
-      const auto packed = pack({planes[p], elements}, entropy[p], noise, room);
+      const auto packed = pack({planes[p], elements}, entropy[p], noise, rest);
       if (!packed) return std::nullopt;
       length = *packed;
       used += length & kLengthMask;

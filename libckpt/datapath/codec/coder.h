@@ -33,8 +33,8 @@
 
 namespace ckpt::codec {
 
-// What sampling says a chunk would become. Beside the most promising encoding stands the best of each kind,
-// for a chooser that must weigh their costs; a kind that gains nothing is kRaw with ratio 1.
+// The result of encoding a chunk, estimated by a sample. Beside the most promising encoding stands the best
+// of each kind, for a chooser that weighs their costs; a kind that gains nothing is kRaw with ratio 1.
 struct Estimate {
   Encoding encoding = Encoding::kRaw;
   double ratio = 1;  // plain bytes per encoded byte

@@ -33,7 +33,7 @@ class EntropySampler {
   };
   // Of plain planes, both widths at once; `chunk` has 4 bytes at least. The lowest bit of the halves' lower
   // planes is not exactly what split() would put there: it is the other half's sign or a bit of its
-  // neighbour, which tells as much.
+  // neighbour, which serves as well.
   [[nodiscard]] Both sample_both(std::span<const std::byte> chunk) noexcept;
 
  private:

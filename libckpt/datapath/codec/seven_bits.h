@@ -15,7 +15,7 @@ namespace ckpt::codec {
 [[nodiscard]] constexpr std::size_t seven_bits_size(std::size_t bytes) noexcept {
   return bytes / 8 * 7 + bytes % 8;
 }
-// Writes seven_bits_size(plane.size()) bytes, which `out` has room for. False if the plane is not of that
+// Writes seven_bits_size(plane.size()) bytes; `out` is no shorter. False if the plane is not of that
 // kind; `out` may have been written.
 [[nodiscard]] bool pack_seven_bits(std::span<const std::byte> plane, std::span<std::byte> out) noexcept;
 // False unless `packed` is of seven_bits_size(plane.size()) bytes, which is all that can be wrong with it.

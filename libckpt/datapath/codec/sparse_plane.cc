@@ -59,8 +59,8 @@ std::size_t skip_none(std::span<const std::byte> /*plane*/, std::size_t /*at*/,
 
 std::optional<std::size_t> pack_sparse(std::span<const std::byte> plane, std::span<std::byte> out) noexcept {
   if (plane.empty()) return std::nullopt;
-  const std::size_t room = std::min(out.size(), plane.size() / kShare + kAlways);
-  if (room == 0) return std::nullopt;
+  const std::size_t limit = std::min(out.size(), plane.size() / kShare + kAlways);
+  if (limit == 0) return std::nullopt;
   static const auto skip = __builtin_cpu_supports("avx2") ? skip_avx2 : skip_none;
   const std::byte value = likely_value(plane);
   out[0] = value;
@@ -70,7 +70,7 @@ std::optional<std::size_t> pack_sparse(std::span<const std::byte> plane, std::sp
     const std::size_t other = find_other(plane, done + skip(plane, done, value), value);
     if (other == plane.size()) return used;
     const std::size_t skips = (other - done) / kSkip;
-    if (room - used < skips + 2) return std::nullopt;
+    if (limit - used < skips + 2) return std::nullopt;
     std::memset(out.data() + used, kSkip, skips);
     used += skips;
     out[used++] = static_cast<std::byte>((other - done) % kSkip);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The buffers that a launch over a list needs: a pinned host block and its twin in device memory. An event
-// tells when both may be used again. Made once, so that a launch allocates nothing. Threads: one at a time.
+// shows when both may be used again. Made once, so that a launch allocates nothing. Threads: one at a time.
 // Errors: the driver's.
 #pragma once
 
@@ -25,7 +25,7 @@ class DeviceList {
   Result<void> download(CUstream stream, std::size_t offset, std::size_t bytes);
   // Everything enqueued on `stream` so far belongs to this use of the block.
   Result<void> mark(CUstream stream);
-  // What is enqueued on `stream` from now on waits for the last use of the block that was marked.
+  // Later work on `stream` waits for the last use of the block that was marked.
   Result<void> let_wait(CUstream stream) const;
   [[nodiscard]] bool busy() const noexcept { return busy_; }
   Result<bool> ready();

@@ -12,13 +12,13 @@
 
 namespace ckpt::track {
 
-// `marks`: null, or room for one mark per block. `next`: null, or memory of the same length that will be read
-// next (a hint, see Walk).
+// `marks`: null, or an array of one mark per block. `next`: null, or memory of the same length that will be
+// read next (a hint, see Walk).
 using FingerprintFunction = Fingerprint (*)(const FingerprintTables& tables, const void* data,
                                             std::uint64_t bytes, std::uint32_t* marks,
                                             const void* next) noexcept;
 
-// Joins the stretches behind what `chain` has already: each is as long as the others.
+// Appends the stretches to `chain`; all are of one length.
 inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain) noexcept {
   for (int a = 0; a < 2; ++a) {
     chain.h[a] = walk.h[0][a];
@@ -27,7 +27,7 @@ inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain
   }
 }
 
-// What is left behind whole blocks, and the end.
+// The bytes behind the whole blocks, and the end.
 template <BlockFunction kBlock>
 Fingerprint finish_chain(const FingerprintTables& tables, const unsigned char* start, std::uint64_t bytes,
                          std::uint64_t block, std::uint32_t* marks, Chain& chain) noexcept {

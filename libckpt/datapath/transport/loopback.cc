@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes within one process. The receiver copies straight from the sender's payload, as a rendezvous would, so
 // that lifetimes are used as strictly as on a network: a payload that is reused too early is seen by the
-// tests. What lies in a memory file that the sender offers stays there, as between processes of one machine.
+// tests. Payloads in a memory file that the sender offers stay there, as between processes of one machine.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -194,7 +194,7 @@ bool LoopbackLane::take_message() {
   return true;
 }
 
-// Copies, tells the sender, and hands over.
+// Copies, reports to the sender, and delivers.
 void LoopbackLane::receive(std::size_t header_bytes, std::span<const std::byte> payload,
                            std::uint64_t token) {
   const auto header = std::span<const std::byte>(header_).first(header_bytes);

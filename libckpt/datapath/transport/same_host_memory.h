@@ -2,8 +2,8 @@
 // Payloads between two processes of one machine. The receiver reads them out of the sender's memory
 // (process_vm_readv(2)). That is one copy, where a socket makes two and wakes both sides many times.
 //
-// The sender says in its HELLO which process it is and where in its memory the session token lies. The
-// receiver accepts it if it finds the token there and the process runs the same program. No other process of
+// The sender's HELLO names its process and the address of the session token in its memory. The receiver
+// accepts it if it finds the token there and the process runs the same program. No other process of
 // the machine has both, so a receiver cannot be made to read a third process's memory. Where that fails
 // (another machine or PID namespace, no permission, memory that cannot be read), the lane goes on without.
 // The sender may also name a memory file. The receiver takes its descriptor (pidfd_getfd(2)) and maps it, and
@@ -30,7 +30,7 @@ struct SameHostOffer {
   std::uint64_t bytes = 0;      // of it; 0: there is none
 };
 
-// Puts the token into the memory's room and names it; no offer for less room than that takes.
+// Writes the token into the memory and offers it. No offer where the memory is shorter than the token.
 [[nodiscard]] SameHostOffer offer_same_host(const SameHostMemory& memory, const SessionToken& token) noexcept;
 
 // A file of the sender's as the receiver has it mapped; nothing: it has not.
@@ -48,7 +48,7 @@ class SameHostReader {
  public:
   // Empty: the offer is none, or not to be believed.
   static std::optional<SameHostReader> open(const SameHostOffer& offer, const SessionToken& token);
-  // Fills `to`. The process lived when it was done: what was read is its memory.
+  // Fills `to`. The process was alive afterwards, so the bytes are of its memory.
   Result<void> read(std::uint64_t address, std::span<std::byte> to) const;
   // Of the offered file, if it can be had.
   [[nodiscard]] SameHostMapping map(const SameHostOffer& offer, LaneHandler& handler) const;

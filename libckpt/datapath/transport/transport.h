@@ -20,10 +20,10 @@
 // Transport outlives its lanes and may be shared.
 // Ownership: payload memory stays the caller's. A payload being sent must stay valid and unchanged until its
 // on_sent, a span given by on_payload_begin until its on_message. After on_closed the lane touches neither.
-// (A near peer may still be reading: of a message whose on_sent has not come when its sender closes, it may
-// be handed other bytes. The other handler may look at a payload in an offered memory file (SameHostMemory)
-// for as long as the lane lives. The two handlers agree by messages of their own until when it stays
-// unchanged.
+// A peer on the same host may still be reading when the sender closes. It may then receive other bytes for a
+// message whose on_sent has not come. The other handler may read a payload in an offered memory file
+// (SameHostMemory) for as long as the lane lives. The two handlers agree by messages of their own until when
+// it stays unchanged.
 // Destroying an open lane closes it without a callback.
 // Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns
 // its error. Liveness: a killed peer process closes the lane; a silent network does not, that is for the
@@ -54,7 +54,7 @@ inline constexpr std::size_t kMaxInFlight = 64;
 
 using SessionToken = std::array<std::byte, 16>;
 
-// What a sender offers to a peer on its machine.
+// The memory that a sender offers to a peer on its host.
 struct SameHostMemory {
   // Memory of the kind that payloads are sent from; its first bytes are the lane's until on_open. Empty:
   // none.
@@ -63,7 +63,7 @@ struct SameHostMemory {
   std::span<const std::byte> mapped;  // all of it, where it is mapped here
 };
 
-// What the peer does with payloads that lie in this process's memory.
+// How the peer gets payloads that lie in this process's memory.
 enum class PayloadAccess : std::uint8_t {
   kSent,   // they are sent
   kReads,  // it reads them
@@ -76,8 +76,8 @@ class LaneHandler {
   // A peer on this machine may then read payloads out of this process's memory (same_host_memory.h), where
   // the transport knows how; those in the file it need not even read. Asked once, when the lane connects.
   virtual SameHostMemory same_host_memory() { return {}; }
-  // The peer's file, `bytes` bytes long as it says, which is to be checked. Returns where all of it is
-  // mapped, until after the lane's end: payloads in it are handed to on_message there, without
+  // The peer's file of `bytes` bytes; that length is the peer's claim, and is to be checked. Returns where
+  // all of it is mapped, until after the lane's end. Payloads in it are passed to on_message there, without
   // on_payload_begin. Empty: they are read like others. Called at most once, before on_open.
   virtual std::span<const std::byte> map_same_host(UniqueFd /*file*/, std::size_t /*bytes*/) { return {}; }
   // The peer is there and knows the token: from now on send() works. Called before any other callback but

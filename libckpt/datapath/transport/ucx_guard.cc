@@ -36,7 +36,7 @@ bool is_loss(ucs_status_t status) {
          status == UCS_ERR_TIMED_OUT || status == UCS_ERR_REJECTED;
 }
 
-// Closed sockets whose numbers are still taken, by a descriptor of nothing.
+// Numbers of closed sockets, each kept taken by an empty descriptor.
 class KeptNumbers {
  public:
   // False: it could not be kept, and is still open.

@@ -26,7 +26,7 @@ namespace ckpt::transport {
 
 inline constexpr std::size_t kKeptNumbers = 128;
 
-// Moves work without; a connection that is lost may end the process, which its owner is to say.
+// Moves work without the guard. A lost connection may then end the process: the caller reports that.
 Result<void> check_ucx_guard();
 
 }  // namespace ckpt::transport

@@ -287,7 +287,7 @@ bool UcxLane::progress() {
   return true;
 }
 
-// What is complete, in order. What came before a failure is still delivered.
+// Delivers complete messages in order. Those that came before a failure are still delivered.
 bool UcxLane::deliver() {
   bool any = false;
   while (!close_requested_) {
@@ -307,8 +307,8 @@ bool UcxLane::deliver() {
   return any;
 }
 
-// Where nothing goes back that would carry it, the peer learns what has been handed over: now and then, of
-// near messages at once.
+// Reports to the peer how many messages have been delivered, where no message goes back that would carry the
+// count: now and then, and at once for same-host messages.
 void UcxLane::give_credit() {
   const bool due =
       receives_.delivered() - told_delivered_ >= kMaxInFlight || told_delivered_ < receives_.awaited();
@@ -340,7 +340,7 @@ void UcxLane::wait(Nanos timeout) {
   if (watched[1].revents != 0) {
     std::uint64_t count;
     (void)!::read(wake_fd_.get(), &count, sizeof count);
-    woken_.exchange(false);  // after the read; whoever saw it set before is served when this returns
+    woken_.exchange(false);  // after the read: a thread that saw it set before is served when this returns
   }
 }
 

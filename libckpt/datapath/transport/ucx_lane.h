@@ -4,8 +4,8 @@
 // dropped, and WELCOME opens the lane at both ends. UCX's callbacks note things down; most else happens after
 // them in progress().
 //
-// A lane ends with BYE, after which neither end drives its worker again: what else is under way is of no use.
-// What UCX must be kept from when a connection is lost: ucx_guard.h.
+// A lane ends with BYE. After it neither end drives its worker again, and messages in flight are dropped.
+// ucx_guard.h keeps UCX from ending the process when a connection is lost.
 // Threads, ownership and errors: transport.h.
 #pragma once
 
@@ -85,11 +85,11 @@ class UcxLane final : public Lane {
   const bool listening_;
   std::string address_;
   std::size_t outstanding_ = 0;       // requests UCX holds; above the windows, which count in it
-  std::uint64_t told_delivered_ = 0;  // what the peer was told last
+  std::uint64_t told_delivered_ = 0;  // the count that the peer received last
   SendWindow sends_;
   ReceiveWindow receives_;
   SameHostOffer offer_;                                  // connecting lanes: this process's memory
-  PayloadAccess payload_access_ = PayloadAccess::kSent;  // what the peer made of it
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // how the peer uses it
   std::optional<SameHostReader> reader_;                 // listening lanes: of the peer's memory
   SameHostMapping mapping_;                              // of its file
   std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(SameHostOffer)> control_frame_{};
@@ -102,9 +102,9 @@ class UcxLane final : public Lane {
   std::vector<ucp_conn_request_h> requests_;
   std::vector<std::unique_ptr<Connection>> strangers_;
   std::unique_ptr<Connection> peer_;
-  bool greeted_ = false;  // the peer proved itself, the handler has not been told
+  bool greeted_ = false;  // the peer showed the token; on_open is still to be called
   bool open_ = false;
-  bool peer_left_ = false;  // it said BYE
+  bool peer_left_ = false;  // its BYE has arrived
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

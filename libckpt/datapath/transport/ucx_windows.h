@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a UCX lane has under way: a ring of sends and a ring of receives, both made once. They put completions
-// of UCX, which come in any order, back into the order of send(). Threads: the lane's. A ring must stay where
-// it is while requests are outstanding. Errors: kProtocol for frames that break the rules, UCX's own else.
+// A UCX lane's messages in flight: a ring of sends and a ring of receives, both made once. They put
+// completions of UCX, which come in any order, back into the order of send(). Threads: the lane's. A ring
+// must stay where it is while requests are outstanding. Errors: kProtocol for frames that break the rules,
+// UCX's own else.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -31,9 +32,9 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  // Of kSameHost what lies in the sender's memory: its address follows instead of it.
+  // Of kSameHost the payload stays in the sender's memory, and its address follows in its place.
   std::uint64_t payload_bytes = 0;
-  std::uint64_t delivered = 0;  // how many messages of the other side this side has handed over
+  std::uint64_t delivered = 0;  // messages of the other side that this side has delivered
 };
 static_assert(sizeof(Frame) == 32);
 
@@ -48,7 +49,7 @@ Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std:
 inline constexpr std::size_t kRendezvousBytes = 32 * 1024;
 
 // UCX is done with a small message as soon as a socket has it, so a sender alone would never be held back: a
-// message is reported as sent at most this far ahead of what the peer has handed over.
+// message is reported as sent at most this far ahead of the messages that the peer has delivered.
 inline constexpr std::uint64_t kMaxAhead = 2 * kMaxInFlight;
 
 class SendWindow {
@@ -60,7 +61,7 @@ class SendWindow {
   // `delivered` travels in the frame. `near`: the peer reads large payloads itself.
   Result<void> send(ucp_ep_h endpoint, std::span<const std::byte> header, std::span<const std::byte> payload,
                     std::uint64_t token, std::uint64_t delivered, bool near, std::size_t& outstanding);
-  // The peer says how many messages it has handed over.
+  // The peer reports how many messages it has delivered to its handler.
   Result<void> take_credit(std::uint64_t delivered);
   // The token of the oldest message, once UCX is done with it, the peer has read it and keeps up.
   std::optional<std::uint64_t> pop_sent() noexcept;
@@ -101,9 +102,9 @@ class ReceiveWindow {
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
   [[nodiscard]] std::uint64_t delivered() const noexcept { return next_; }
-  // What delivered() was behind the last near message: its sender waits for so many.
+  // The value of delivered() behind the last same-host message: its sender waits for so many.
   [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
-  // A rendezvous failed: the lane is of no more use.
+  // A rendezvous failed: the lane has to end.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }
 
  private:

@@ -4,7 +4,7 @@
 //
 // Bounded: connections, what each may send, open files; a connection that has not shown a token within
 // seconds is closed. A grant names one job, and whether it may be written; nothing else of the vault can be
-// named. Who writes must hold the vault's lock first. Crafted bytes end a connection, no more.
+// named. A client that writes must hold the vault's lock first. Crafted bytes end a connection, no more.
 // Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
 // all of it. Errors: create(): where it cannot listen.
 #pragma once

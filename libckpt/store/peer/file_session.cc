@@ -50,22 +50,22 @@ std::string FileServer::Session::full(const std::string& path) const {
 }
 
 void FileServer::Session::serve(FrameStream& stream) {
-  std::vector<std::byte> room(kMaxPayloadBytes);
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
   while (true) {
-    auto received = stream.receive(FrameStream::kForever, kMaxRequestBytes, room);
+    auto received = stream.receive(FrameStream::kForever, kMaxRequestBytes, buffer);
     if (!received) return;
     auto request = wire::decode<FileRequest>(received.assume_value().head);
     if (!request) return;
     std::size_t out_bytes = 0;
-    auto payload = std::span(room).first(received.assume_value().payload_bytes);
-    if (request.assume_value().op == FileOp::kRead) payload = room;
+    auto payload = std::span(buffer).first(received.assume_value().payload_bytes);
+    if (request.assume_value().op == FileOp::kRead) payload = buffer;
     auto reply = perform(request.assume_value(), payload, out_bytes);
     const FileReply said = reply ? std::move(reply).assume_value() : refusal(reply.assume_error());
-    if (!stream.send(wire::encode(said), std::span(room).first(said.done ? out_bytes : 0))) return;
+    if (!stream.send(wire::encode(said), std::span(buffer).first(said.done ? out_bytes : 0))) return;
   }
 }
 
-// Whoever writes holds the vault.
+// A session that writes holds the vault's lock.
 Result<void> FileServer::Session::check(const FileRequest& request) const {
   if (!is_on_file(request.op)) {
     CKPT_TRYV(check_path(request.path, grant_.job));

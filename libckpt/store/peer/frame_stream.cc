@@ -166,7 +166,7 @@ Result<void> FrameStream::read_all(std::span<std::byte> out) {
 }
 
 Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_head_bytes,
-                                                   std::span<std::byte> room) {
+                                                   std::span<std::byte> buffer) {
   CKPT_TRY(ready, wait_for(socket_.get(), POLLIN, wait));
   if (!ready)
     return Error(ErrorCode::kTimedOut,
@@ -175,7 +175,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   CKPT_TRYV(read_all(std::as_writable_bytes(std::span(&front, 1))));
   if (front.magic != kMagic || front.zero != 0)
     return Error(ErrorCode::kProtocol, "What came is no message of a vault's files");
-  if (front.head_bytes > max_head_bytes || front.payload_bytes > room.size())
+  if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +
                                            " bytes is longer than there is room for");
@@ -183,7 +183,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   received.head.resize(front.head_bytes);
   received.payload_bytes = front.payload_bytes;
   CKPT_TRYV(read_all(received.head));
-  const auto payload = room.first(received.payload_bytes);
+  const auto payload = buffer.first(received.payload_bytes);
   CKPT_TRYV(read_all(payload));
   if (checksum(received.head) != front.head_hash || checksum(payload) != front.payload_hash)
     return Error(ErrorCode::kProtocol, "A message of a vault's files was damaged on its way");

@@ -6,8 +6,8 @@
 //   payload little endian
 //
 // Threads: one at a time; shut_down() from any, it ends what the other is at. Ownership: owns the socket.
-// Errors: kUnavailable: the other side is gone; kTimedOut: it says nothing in the middle of a message.
-// kProtocol: what came is none, or damaged: the stream is of no use after any of them.
+// Errors: kUnavailable: the other side is gone; kTimedOut: it sends nothing in the middle of a message.
+// kProtocol: the bytes are no message, or damaged. The stream cannot be used after any of them.
 #pragma once
 
 #include <chrono>
@@ -38,10 +38,10 @@ class FrameStream {
   Result<void> send(std::span<const std::byte> head, std::span<const std::byte> payload);
   struct Received {
     std::vector<std::byte> head;
-    std::size_t payload_bytes = 0;  // in `room`
+    std::size_t payload_bytes = 0;  // in `buffer`
   };
-  // `wait` is for the message's first byte. kProtocol if head or payload are longer than there is room for.
-  Result<Received> receive(Wait wait, std::size_t max_head_bytes, std::span<std::byte> room);
+  // `wait` is for the message's first byte. kProtocol if head or payload exceed `max_head_bytes` or `buffer`.
+  Result<Received> receive(Wait wait, std::size_t max_head_bytes, std::span<std::byte> buffer);
   void shut_down() noexcept;
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxConnections = 8;
 constexpr FrameStream::Wait kConnecting{10'000};
-// The other side may have to write much to its disk first, to have room in memory.
+// The other side may have to write much to its disk first, to free memory.
 constexpr FrameStream::Wait kAnswering{300'000};
 
 Error error_of(const FileReply& reply, const std::string& node) {
@@ -151,11 +151,11 @@ void RemoteFiles::lost(const Error& why) {
 }
 
 Result<RemoteFiles::Answer> RemoteFiles::call(const FileRequest& request, std::span<const std::byte> payload,
-                                              std::span<std::byte> room) {
+                                              std::span<std::byte> buffer) {
   CKPT_TRY(stream, borrow());
   const auto exchange = [&]() -> Result<Answer> {
     CKPT_TRYV(stream->send(wire::encode(request), payload));
-    CKPT_TRY(received, stream->receive(kAnswering, kMaxHeadBytes, room));
+    CKPT_TRY(received, stream->receive(kAnswering, kMaxHeadBytes, buffer));
     Answer answer;
     CKPT_TRY(reply, wire::decode<FileReply>(received.head));
     answer.reply = std::move(reply);

@@ -55,7 +55,7 @@ class RemoteFiles : public Files {
   void give_back(std::unique_ptr<FrameStream> stream);
   void lost(const Error& why);
   Result<Answer> call(const FileRequest& request, std::span<const std::byte> payload = {},
-                      std::span<std::byte> room = {});
+                      std::span<std::byte> buffer = {});
   Result<void> act(FileOp op, const std::string& path, const std::string& to = {});
   Result<FileRequest> request_for(FileOp op, const std::string& path) const;
   Result<std::unique_ptr<File>> open_as(FileOp op, const std::string& path);

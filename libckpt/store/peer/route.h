@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to a vault: a folder here, with or without a tier in memory before it, or another node's. Whoever
-// opens a vault goes through this.
+// Where a vault is: a folder here, with or without a tier in memory before it, or another node's. Every vault
+// is opened through this.
 // Threads: any. Errors: of vault.h; kUnavailable where another node cannot be reached.
 #pragma once
 
@@ -29,8 +29,8 @@ struct OpenVault {
   std::unique_ptr<Vault> vault;
 };
 
-// `settles`: a job whose next version is to outlive this machine's power: what it has in memory goes to the
-// disk first (a vault that is here).
+// `settles`: a job with a next version that is to outlive this machine's power. Its packs in memory go to the
+// disk first (of a vault that is here).
 Result<OpenVault> open_vault(const Route& route, bool writable, const std::string& settles = {});
 
 }  // namespace ckpt::vault

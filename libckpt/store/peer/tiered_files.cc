@@ -49,8 +49,8 @@ class TieredFiles::Tiered : public File {
   Result<void> write_at(std::uint64_t at, std::span<const std::byte> bytes) override {
     const std::uint64_t end = at + bytes.size();
     if (!moved_ && end > bytes_) {
-      CKPT_TRY(room, tiers_.make_room(end - bytes_));
-      if (!room) {
+      CKPT_TRY(fits, tiers_.free_memory(end - bytes_));
+      if (!fits) {
         CKPT_TRYV(move_to_disk());
       } else {
         bytes_ = end;
@@ -125,7 +125,7 @@ Result<std::unique_ptr<File>> TieredFiles::create_in_memory(const std::string& p
     begin = end + 1;
   }
   auto file = files_.create(resident);
-  // No room for even an empty one.
+  // No space for even an empty file.
   if (!file && file.assume_error().code() == ErrorCode::kRefused) return files_.create(path);
   if (!file) return file;
   return std::unique_ptr<File>(std::make_unique<Tiered>(*this, resident, std::move(file).assume_value()));
@@ -240,7 +240,7 @@ Result<std::vector<TieredFiles::Resident>> TieredFiles::all_residents() {
   return all;
 }
 
-Result<bool> TieredFiles::make_room(std::uint64_t bytes) {
+Result<bool> TieredFiles::free_memory(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!used_bytes_) {
     // What is unfinished there was left by a writer that was cut, but this one's file, which is empty yet.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vault whose packs lie in memory as long as there is room, and on the disk beyond that. Everything else of
+// A vault with packs in memory up to a limit, and on the disk beyond that. Everything else of
 // a vault (its lock, keys, versions: a few hundred bytes each, without which nothing is found) is on the disk
 // always.
 //
@@ -7,9 +7,9 @@
 //   disk/jobs/JOB/packs/3.pack        what was written here, or had to leave memory
 //
 // Before the packs in memory exceed the limit the oldest whole ones go to the disk. A pack that is still
-// being written goes there itself if there is no other. Also where the tmpfs has no room. One is in both
-// places for a moment, never in neither; readers look in both, so they may be at work meanwhile. What was in
-// memory is gone when the machine starts anew: the versions that need it are damaged then, the others are
+// being written goes there itself if there is no other, and also where the tmpfs is full. A pack is in both
+// places for a moment, never in neither; readers look in both, so they may be at work meanwhile. Packs in
+// memory are gone when the machine starts anew: the versions that need them are damaged then, the others are
 // not.
 //
 // Threads: as files.h. One TieredFiles at a time writes into a vault (its lock); that one counts what memory
@@ -67,8 +67,8 @@ class TieredFiles : public Files {
   Result<std::unique_ptr<File>> create_in_memory(const std::string& path, const std::string& resident);
   Result<std::vector<Resident>> residents(const std::string& job);
   Result<std::vector<Resident>> all_residents();
-  // Room for so many bytes more in memory; false: there is none, even with all whole packs gone.
-  Result<bool> make_room(std::uint64_t bytes);
+  // Frees memory for so many bytes more; false: there is none, even with all whole packs gone.
+  Result<bool> free_memory(std::uint64_t bytes);
   Result<void> spill(const Resident& pack);
   Result<void> spill_job(const std::string& job);
   Result<void> copy(const std::string& from, const std::string& to);

@@ -51,7 +51,7 @@ class ChunkIndex {
     for (const Slot& slot : slots_)
       if (slot.where != 0) visit(slot.id, slot.kind, slot.place(), slot.marked);
   }
-  // Forgets the places for which `gone` says yes.
+  // Forgets the places for which `gone` returns true.
   void remove_if(const std::function<bool(const Place&)>& gone);
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 

@@ -212,7 +212,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   }
   auto synced = files.sync_folder(folder);
   if (synced) return synced;
-  // Never kRefused, which says that nothing is there.
+  // Never kRefused, which means that nothing is there.
   return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is not known")
       .caused_by(std::move(synced).assume_error());
 }

@@ -93,7 +93,7 @@ static_assert(sizeof(PackTail) == 40);
 [[nodiscard]] IndexEntry make_index_entry(const RecordHead& head, std::uint64_t offset);
 
 Result<void> check_pack_head(std::span<const std::byte> bytes, std::uint64_t number);
-// The head of a record: bounded lengths, known kind and packing. Says nothing about the payload.
+// The head of a record: bounded lengths, known kind and packing. The payload is not checked.
 Result<RecordHead> read_record_head(std::span<const std::byte> bytes);
 // A whole record, as record_bytes() counts it: the payload's checksum and the padding.
 Result<std::span<const std::byte>> check_payload(const RecordHead& head, std::span<const std::byte> record);

@@ -71,8 +71,8 @@ class JobStore {
     std::shared_ptr<JobStore> store_;
   };
   static Result<Exclusive> begin_exclusive(const std::shared_ptr<JobStore>& store);
-  // After an operation whose effect on the disk is not known: nothing more is written until the vault is
-  // opened anew.
+  // After an operation with an unknown effect on the disk. Nothing more is written until the vault is opened
+  // anew.
   void break_off() noexcept { broken_ = true; }
 
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const;

@@ -4,7 +4,7 @@
 // writer and is ignored.
 //
 // Threads: a PackWriter belongs to one thread at a time; the functions are pure but for the file. Errors:
-// kRefused where the budget or the disk has no room; kCorrupt for damage.
+// kRefused where the budget or the disk has no space; kCorrupt for damage.
 #pragma once
 
 #include <atomic>
@@ -85,7 +85,7 @@ struct LoadedPack {
   std::vector<IndexEntry> index;
   std::vector<std::string> damage;  // found on the way; what is intact is in the index all the same
 };
-// What a pack holds: its index, or, if that is damaged, the records that are found by looking for them.
+// A pack's index, or, if that is damaged, one made of the records that a search finds.
 Result<LoadedPack> load_pack(Files& files, const std::string& folder, std::uint64_t number);
 
 // Reads a pack from front to back and calls `visit` with each intact record, `damaged` with what is wrong and

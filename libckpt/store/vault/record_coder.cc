@@ -74,7 +74,7 @@ Result<std::unique_ptr<RecordCoder>> RecordCoder::create(const ContentKey& key, 
   state->planes = std::move(planes);
   if (state->compressor == nullptr || state->decompressor == nullptr)
     return Error(ErrorCode::kOutOfMemory, "No memory for zstd");
-  // The coder of planes wants room for the plain bytes, and a sample is never longer than its bound.
+  // The coder of planes needs a buffer as long as the plain bytes; a sample is never longer than its bound.
   state->packed.resize(std::max(max_bytes, ZSTD_compressBound(kSampleBytes)));
   state->max_bytes = max_bytes;
   return std::unique_ptr<RecordCoder>(new RecordCoder(std::move(state)));
@@ -142,7 +142,7 @@ Result<RecordCoders::Loan> RecordCoders::borrow(std::size_t max_bytes) {
   max_bytes = std::max(max_bytes, kMinCoderBytes);
   {
     const std::lock_guard lock(mutex_);
-    // One that is too small made way for larger chunks: it will not be wanted again.
+    // Coders that are too small for these chunks will not be used again.
     std::erase_if(idle_, [max_bytes](const auto& coder) { return coder->max_bytes() < max_bytes; });
     if (!idle_.empty()) {
       auto coder = std::move(idle_.back());

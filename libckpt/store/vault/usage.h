@@ -13,7 +13,7 @@ namespace ckpt::vault {
 
 struct VersionUse {
   std::uint64_t number = 0;
-  bool whole = true;  // all that it names is in a pack; whether it is intact there, reading tells
+  bool whole = true;  // all that it names is in a pack; only reading shows whether it is intact
   std::map<std::uint64_t, std::uint64_t>
       packs;  // stored bytes of this version in each; what versions share counts for each of them
 };

@@ -64,7 +64,7 @@ Result<void> Vault::read_vault_file() {
   if (body) return ok();
   const ErrorCode code = body.assume_error().code();
   if (code == ErrorCode::kCorrupt) {
-    // It says nothing but the format, which every other file does as well.
+    // It holds nothing but the format, and every other file holds that as well.
     damage_.push_back(path + ": " + body.assume_error().to_string());
   } else if (code != ErrorCode::kNotFound) {
     return std::move(body).assume_error();

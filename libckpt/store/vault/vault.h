@@ -91,8 +91,8 @@ class Vault {
   static Result<std::unique_ptr<Vault>> open(const std::string& folder, VaultOptions options);
 
   Result<std::vector<JobSummary>> jobs();
-  // For lists, which need no pack: the jobs' names, and what versions() and damaged_versions() say, from the
-  // versions' files alone.
+  // For lists, which need no pack: the jobs' names, and the results of versions() and damaged_versions(),
+  // from the versions' files alone.
   Result<std::vector<std::string>> job_names();
   Result<VersionList> list_versions(const std::string& job);
   // Oldest first.

@@ -14,10 +14,10 @@ namespace ckpt::vault {
 namespace {
 
 constexpr std::uint64_t kMaxRunBytes = 4 << 20;
-// What lies between two wanted records is read along, rather than begin anew.
+// Bytes between two wanted records are read along, which is cheaper than a second read.
 constexpr std::uint64_t kMaxGapBytes = 64 << 10;
 constexpr unsigned kMaxThreads = 8;
-// The disk is told of a run so many before it is read, and works while others are unpacked and compared.
+// A run is announced to the disk so many runs before it is read: the disk works while others are unpacked.
 constexpr std::size_t kRunsAhead = 8;
 
 struct Wanted {

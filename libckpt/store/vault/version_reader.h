@@ -8,8 +8,8 @@
 //   CKPT_TRY(host, reader->read_blob("rank.0.host", 1 << 30));
 //
 // The records of a version are sorted by place and read in runs of up to 4 MiB. One thread reads, verifies
-// and unpacks each run. The disk is told of the next ones. Memory: 64 bytes for each chunk of the version,
-// and 4 MiB and two chunks for each thread.
+// and unpacks each run. The next runs are announced to the disk. Memory: 64 bytes for each chunk of the
+// version, and 4 MiB and two chunks for each thread.
 //
 // Threads: any; the version stays readable while the reader lives, also if it is removed. Errors: kCorrupt
 // names the chunk that is damaged (and every copy of it); an error of the sink ends the reading and is

@@ -355,8 +355,8 @@ Result<std::shared_ptr<const Version>> VersionWriter::commit(const VersionLabels
     abandon();
     return std::move(closed).assume_error();
   }
-  // Packs stay from here on, whatever comes: the version's file may be on the disk even if that cannot be
-  // told. Without a version they are what a collection removes.
+  // Packs stay from here on, whatever comes: the version's file may be on the disk even after an error. A
+  // collection removes packs without a version.
   hand_over();
   packs_.clear();
   auto published = publish_version();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Section "calls": runs gpumigrate-bench-calls and reads what Google Benchmark says.
+// Section "calls": runs gpumigrate-bench-calls and reads Google Benchmark's report.
 #include <unistd.h>
 
 #include <map>

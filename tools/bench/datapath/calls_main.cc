@@ -38,8 +38,7 @@ void must(ckpt_status status) {
   if (status != CKPT_OK) fail(ckpt_last_error());
 }
 
-// Welcomes one program and reads what it says until it goes. Nothing is ever asked for: that is what idle
-// means.
+// Welcomes one program and reads its messages until it ends. Idle means that nothing is ever requested.
 class Keeper {
  public:
   Keeper() : page_(must(local::ControlPageMapping::create())) {

@@ -83,7 +83,7 @@ class HostBench {
   static HostWork reading(const HostRead& read) {
     return [&read](std::span<const std::byte> part) { sink = read.function(part.data(), part.size()); };
   }
-  // Chunk after chunk, each told which comes next, as a scan does.
+  // Chunk after chunk, each with a hint of the next, as a scan does.
   HostWork fingerprinting() const {
     return [this](std::span<const std::byte> part) {
       for (std::size_t at = 0; at < part.size(); at += kChunkBytes) {
@@ -94,7 +94,7 @@ class HostBench {
       }
     };
   }
-  // Rates of both, slice by slice, `passes` times over the memory; who comes first changes each time.
+  // Rates of both, slice by slice, `passes` times over the memory; the order changes each time.
   std::array<Runs, 2> alternate(const HostCase& what, unsigned passes,
                                 const std::array<HostWork, 2>& works) const {
     const std::size_t slices = what.bytes / what.threads / what.slice_bytes;

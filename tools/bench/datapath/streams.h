@@ -4,7 +4,7 @@
 // buffers that stays the same. The rings are larger than a processor's caches: a round's bytes come out of
 // memory, and so must those of what it is compared with.
 //
-// A run's time is from the first byte until the second process has said that the last one is there.
+// A run's time is from the first byte until the second process has reported the last one.
 // Connections are made before.
 // Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second
 // process.

@@ -166,8 +166,8 @@ Result<void> serve_run(Link& link, transport::Transport& transport, std::uint64_
     ends.back()->set_lane(std::move(lane));
   }
   CKPT_TRYV(link.send({{"addresses", addresses}}));
-  // A thread drives each lane from the start: what greets one peer may still be on its way while the next one
-  // says hello.
+  // A thread drives each lane from the start: the greeting of one peer may still be on its way while the next
+  // one sends its own.
   std::vector<Result<void>> results(connections, ok());
   std::latch connected(static_cast<std::ptrdiff_t>(connections));
   std::latch received(static_cast<std::ptrdiff_t>(connections));

@@ -120,8 +120,7 @@ Result<std::unique_ptr<Cluster>> Cluster::start(const std::string& program_folde
 }
 
 Cluster::~Cluster() {
-  // Whatever has been interrupted, this is not. A cluster that does not go down shows in what it leaves
-  // behind.
+  // This runs to its end even after an interrupt. A cluster that does not go down leaves processes and files.
   (void)run_command(command({"local", "down"}), nullptr, kPatience);
   const char* keep = std::getenv("GPUMIGRATE_KEEP");
   if (keep != nullptr && *keep != '\0') return;

@@ -10,8 +10,8 @@
 //
 // With GPUMIGRATE_KEEP set to anything the home stays, with all logs, to see why something failed.
 // Nothing sleeps: waiting is a command that ends when something has happened, or a line of a job's log.
-// Threads: one. Errors: what the command said; kTimedOut, kAborted as in command.h. Spans are milliseconds,
-// as in the reports.
+// Threads: one. Errors: those that the command printed; kTimedOut, kAborted as in command.h. Spans are
+// milliseconds, as in the reports.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ namespace ckpt::bench {
 using Json = nlohmann::ordered_json;
 using Arguments = std::vector<std::string>;
 
-// One migration, as its final report says (docs/api.md).
+// One migration's final report (docs/api.md).
 struct Move {
   std::string id;
   std::string result;  // "done", "failed", ...
   std::string bound_by;
-  std::string error;  // of one that is not done
+  std::string error;  // unless it is done
   double downtime_ms = 0;
   double bound_ms = 0;
   double total_ms = 0;
@@ -68,7 +68,7 @@ struct Phases {
   double ended = 0;
 };
 
-// One image, as the report of its snapshot says.
+// One image, by the report of its snapshot.
 struct Snapshot {
   double pause_ms = 0;
   double dirty_bytes = 0;
@@ -91,7 +91,7 @@ class Cluster {
   // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps;
   // returns the job's name.
   Result<std::string> run_job(const std::string& program, const Arguments& arguments);
-  // The same with one that does not.
+  // The same with an example that does not use ckpt.h.
   Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
   // Why this job cannot go to the other place; empty: it can.
   Result<std::string> why_not_movable(const std::string& job);

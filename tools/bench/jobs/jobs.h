@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three examples as the bench runs them: what they are told, and how moves of them are taken in pairs.
+// The three examples as the bench runs them: their arguments, and how moves of them are taken in pairs.
 // Threads: one. Errors: those of the cluster.
 #pragma once
 

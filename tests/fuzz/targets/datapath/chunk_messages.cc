@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lane's messages as the target takes them, in any order and with any content: what receive_lane.cc does,
 // without its device. Whatever a source sends, chunks lie inside of their regions, blobs inside of their
-// memory, and a yes to the manifest is only given to the root over what the target holds.
+// memory, and a manifest is only accepted with the root over the target's memory.
 #include <array>
 #include <vector>
 
@@ -141,7 +141,7 @@ class Target {
       if (record.chunk == 255) record.chunk = input_.number<std::uint32_t>();
       payload += record.bytes;
     }
-    const auto off = input_.number<std::uint8_t>();  // the payload agrees with the records, or not
+    const auto off = input_.number<std::uint8_t>();  // whether the payload's length is that of the records
     if (off % 4 == 1) payload += off;
     if (off % 4 == 2) payload -= std::min<std::size_t>(payload, off);
     const auto head = header(LaneMessage::kChunks, count);
@@ -186,7 +186,7 @@ class Target {
     return input_.number<std::uint8_t>() % 4 == 1 ? ok() : core_.begin_final(round_);
   }
 
-  // In pieces of one size; the first one's claim about the whole may be a lie.
+  // In pieces of one size; the length of the whole in the first piece may be false.
   Result<void> blob(LaneMessage type, std::span<const std::byte> bytes) {
     const auto shape = input_.number<std::uint8_t>();
     engine::BlobRecord record;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised planes are the scalar ones, and the scalar ones are what the header says.
+// The vectorised planes are the scalar ones, and the scalar ones are those of the header's definition.
 #include "libckpt/datapath/codec/planes.h"
 
 #include <gtest/gtest.h>

@@ -33,8 +33,8 @@ TEST_F(ScannerTest, EqualsTheVectors) {
   EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
 }
 
-// As migrations of one mover have it: each loads its own, and whoever was first to run them may be the first
-// to be over.
+// As in one mover: each migration loads kernels of its own, and the first to run them may be the first to
+// end.
 TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   const std::vector<std::byte> data = random_bytes(65536);
   const std::vector<ChunkRange> chunk = {{upload(data), data.size()}};

@@ -45,7 +45,7 @@ TEST(SentMap, ChunksAreDirtyUntilAcknowledged) {
 }
 
 TEST(SentMap, AChunkThatChangesAndChangesBackIsSentAgain) {
-  // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and says so; a map
+  // dataplane §0.3: scanned as A, copied as B, A again at the pause. The target holds B and reports it; a map
   // that had entered the scan's A would call the chunk clean.
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
@@ -149,7 +149,7 @@ TEST(SentMap, RootsAreEqualForEqualTablesOnly) {
   EXPECT_NE(root_of(other_size), root);
 }
 
-// What sent_map.h says the root is, made in one piece.
+// The root by the definition in sent_map.h, made in one piece.
 Fingerprint root_by_definition(const SentMap& map, const std::vector<std::uint64_t>& chunks_of_regions) {
   constexpr std::size_t kWords = kBlockBytes / sizeof(std::uint64_t);
   const auto fill_up = [](std::vector<std::uint64_t>& words) {

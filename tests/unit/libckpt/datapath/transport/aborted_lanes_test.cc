@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves that are aborted, or whose other mover is killed, while another move between movers goes on: lanes
-// end under full load, at random moments, again and again. All movers are processes of their own, this
-// program again, so that one that UCX ends with signal 6 is seen as such. The lane that nobody ends must not
-// notice.
+// Moves are aborted, or lose their other mover, while another move goes on: lanes end under full load, at
+// random moments, again and again. All movers are processes of this program, so that the test sees a mover
+// that UCX ends with signal 6. The lane that nobody ends must not notice.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -78,8 +77,8 @@ bool is_gone(int fd) {
   return ::poll(&line, 1, 0) == 1;
 }
 
-// Drives the lane until it has ended. `ends` is asked all the time: true closes it. What went wrong, or
-// nothing.
+// Drives the lane until it has ended. `ends` is called all the time: true closes it. Returns the failure, or
+// an empty text.
 template <class Ends>
 std::string live_through(Lane& lane, End& end, int line, Ends ends) {
   Nanos deadline = now_ns() + kDeadline;
@@ -106,8 +105,8 @@ Result<std::unique_ptr<Lane>> make_lane(Transport& transport, End& end, int line
   return transport.connect(*address, kToken, end);
 }
 
-// A move that is aborted, again and again: both ends know from the seed who does it, after how many messages
-// and how much later.
+// A move that is aborted, again and again: both ends know from the seed which of them does it, after how many
+// messages and how much later.
 std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kAborts; ++i) {
@@ -156,7 +155,7 @@ std::string lose_targets(Transport& transport, int line) {
   return "";
 }
 
-// One line each: the first of the move that goes on, the others of those that do not. Whether all went well.
+// One line each: the first is of the move that goes on, the others are of those that end. True if all passed.
 template <class Other>
 bool be_a_mover(Role role, const std::vector<int>& lines, Other other) {
   auto transport = make_ucx_transport({});
@@ -203,7 +202,8 @@ TEST(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
   EXPECT_EQ(end_of(target), "") << "the target's mover";
 }
 
-// One mover after another, each killed once the source streams to it. What went wrong, or nothing.
+// One mover after another, each killed once the source streams to it. Returns the failure, or an
+// empty text.
 std::string kill_movers(int source, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kKills; ++i) {
@@ -245,7 +245,7 @@ TEST(EndingLanes, KilledMoverEndsNoOtherLane) {
   EXPECT_EQ(end_of(target), "") << "the target's mover";
 }
 
-// The life of a mover whose first argument says which one it is.
+// The life of a mover; its first argument names its role.
 bool live(const std::string& name, const std::vector<int>& lines) {
   if (name == "--loser") {
     return be_a_mover(Role::kSource, lines, [](Transport& transport, int line, std::size_t) {

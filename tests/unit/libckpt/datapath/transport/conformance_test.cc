@@ -335,7 +335,7 @@ TEST_P(TransportTest, WrongTokenIsDroppedAndALaterRightTokenIsAccepted) {
   source.send(make_message(10, 100'000, 5));
   ASSERT_TRUE(target.wait_received(1));
 
-  Peer late;  // a lane connects once, even for those who know the token
+  Peer late;  // a lane connects once, even for a peer that has the token
   late.start(transport_->connect(address, kToken, late).assume_value());
   ASSERT_TRUE(late.wait_closed());
   EXPECT_EQ(late.read([](const Peer::State& s) { return s.opened; }), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a receiver believes that its memory is the peer's, and what it makes of memory that cannot be read.
-// That payloads arrive: the conformance suite, "near".
+// Which offers of memory a receiver accepts, and how it handles memory that cannot be read. The conformance
+// suite tests that payloads arrive ("near").
 #include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <fcntl.h>
@@ -79,8 +79,8 @@ TEST_F(SameHostMemoryTest, ProcessWithoutTheTokenIsNotRead) {
   EXPECT_FALSE(SameHostReader::open(gone, kToken));
 }
 
-// The token alone does not make another program's process one that may be read: here its own argument is the
-// token.
+// The token alone does not let a receiver read another program's process. Here that process has the token as
+// its argument.
 TEST_F(SameHostMemoryTest, AProcessOfAnotherProgramIsNotRead) {
   int ready[2];
   ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);

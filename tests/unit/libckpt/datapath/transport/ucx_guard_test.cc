@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UCX is kept from, call by call; that no mover ends by it is for aborted_lanes_test.cc.
+// The calls that the guard replaces, one by one. aborted_lanes_test.cc tests that no mover ends by them.
 #include "libckpt/datapath/transport/ucx_guard.h"
 
 #include <fcntl.h>

@@ -22,7 +22,7 @@ std::string part_of(const BackupFile& file, std::size_t i) {
   return text;
 }
 
-// What opening it or reading all of it says.
+// The result of opening it and reading all of it.
 Result<void> judge(const std::string& path) {
   CKPT_TRY(file, BackupFile::open(path));
   return file.verify();

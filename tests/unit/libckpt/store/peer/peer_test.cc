@@ -19,7 +19,7 @@ ErrorCode code_of(const Result<T>& result) {
   return result ? ErrorCode{} : result.assume_error().code();
 }
 
-// Connects and sends these bytes; true if the other side then closes without having said anything.
+// Connects and sends these bytes; true if the other side then closes without an answer.
 bool is_hung_up_on(const std::string& address, const Bytes& bytes) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -130,7 +130,7 @@ TEST_F(PeerVault, GrantCoversASingleJobAndItsRights) {
   EXPECT_EQ(code_of(files.create("node-b/jobs/job/packs/9.pack")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.remove("node-b/jobs/job/job")), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of(files.lock("node-b/lock")), ErrorCode::kInvalidArgument) << "it would keep writers out";
-  // Who may write holds the vault first.
+  // A client that may write holds the vault's lock first.
   RemoteFiles::Settings settings;
   settings.address = server->address();
   settings.token = must(server->grant(grant_of(true, false)));
@@ -160,7 +160,7 @@ TEST_F(PeerVault, CraftedBytesEndTheirConnectionAndNothingElse) {
   std::uint64_t seed = 7;
   for (const std::size_t bytes : {1u, 31u, 32u, 1000u, 100'000u})
     EXPECT_TRUE(bytes < 32 || is_hung_up_on(server->address(), random_bytes(bytes, ++seed)));
-  // A right front with lengths that nobody has room for.
+  // A valid front with lengths beyond all limits.
   Bytes front(32);
   std::memcpy(front.data(), "GPVF\xff\xff\xff\xff\xff\xff\xff\x7f", 12);
   EXPECT_TRUE(is_hung_up_on(server->address(), front));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tier in memory when the power goes, or the program is killed, at every step: what has left memory, and
-// what was to last, is on the disk; the rest may be gone, and then says so. The checkers run with one sync
-// left out, too, and must then find a loss.
+// The tier in memory when the power goes, or the program is killed, at every step. Packs that have left
+// memory, and those of lasting versions, are on the disk. The rest may be gone, and is then reported. The
+// checkers run with one sync left out, too, and must then find a loss.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -30,7 +30,7 @@ Tiers in_memory(std::uint64_t limit) {
   return tiers;
 }
 
-// What is to outlive the machine's power.
+// For versions that must outlive the machine's power.
 Tiers to_last() {
   Tiers tiers = in_memory(kAllPacks);
   tiers.into_memory = false;
@@ -158,8 +158,8 @@ void power_cut(PowerCutFiles& files, std::uint64_t seed) {
   files.forget(kTmpfs);
 }
 
-// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and says which
-// versions must restore after it.
+// Cuts the power before each step of a life, three ways each. `life` arms the cut itself, and returns the
+// versions that must restore after it.
 using CutLife = std::function<std::set<std::uint64_t>(PowerCutFiles& files, Told& told, std::uint64_t cut)>;
 std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& left_out, const CutLife& life) {
   for (std::uint64_t cut = 0; cut < steps; ++cut) {
@@ -193,7 +193,7 @@ std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   });
 }
 
-// Of a version that is to last, of a job whose other versions are in memory.
+// For a version that is to last, of a job with other versions in memory.
 std::string cut_while_it_settles(const std::set<std::string>& left_out) {
   const auto in_memory_first = [](PowerCutFiles& files, Told& told) {
     must(Writer(files, told, in_memory(kAllPacks)).run(2, false));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vault under power cuts at every one of its steps, with torn, dropped and reordered writes, and under
-// flipped bits. The same checker runs with one sync left out and must then find a version lost: what it looks
-// for, it can see.
+// flipped bits. The same checker runs with one sync left out, and must then find a lost version.
 #include <gtest/gtest.h>
 
 #include "tests/unit/libckpt/store/vault/power_cut_files.h"
@@ -31,7 +30,7 @@ Content first_content() {
   return content;
 }
 
-// What must be there, as far as anybody was told.
+// The versions that must be there by the results that the writer got.
 struct Told {
   std::map<std::uint64_t, Content> committed;
   std::optional<std::pair<std::uint64_t, Content>> under_way;  // commit() has not returned: there or not
@@ -103,8 +102,8 @@ class Workload {
   std::mt19937_64 random_;
 };
 
-// What does not hold of a vault after a cut; empty if all does. What is there becomes what must be there from
-// here on.
+// The first violation in a vault after a cut; empty if there is none. From here on all that was found must be
+// there.
 std::string check(PowerCutFiles& files, Told& told) {
   auto opened = Vault::open(kFolder, options_for(files));
   if (!opened) return "does not open: " + opened.assume_error().to_string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vault on a real folder: what a version costs, what is shared, removed and collected, who may write, and
-// what is refused.
+// The vault on a real folder: the cost of a version, sharing, removal and collection, the writer's lock, and
+// refusals.
 #include <gtest/gtest.h>
 
 #include <filesystem>
