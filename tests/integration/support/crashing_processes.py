@@ -14,7 +14,8 @@ from crashing import SOURCE, TransparentCrashes
 
 # $1 is CRIU's order. A file `fail-ORDER` decides the fate of the next such order: it fails before CRIU is
 # run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is notified when
-# CRIU has ended ("tell"), or CRIU kills itself at one of its own fault points ("fault N").
+# CRIU has ended ("tell"), CRIU kills itself at one of its own fault points ("fault N"), or a dump reports that
+# it is complete and stays, with all processes traced ("stay").
 WRAPPER = """#!/bin/sh
 if [ -e "{tools}/fail-$1" ]; then
   how=$(cat "{tools}/fail-$1")
