@@ -174,7 +174,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   return facts;
 }
 
-// Queried anew, and kept for the agent.
+// Queried again, and kept for the agent.
 Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
   RemapProbe probe;
   probe.program = settings.context_program;

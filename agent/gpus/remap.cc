@@ -144,7 +144,7 @@ Task<Result<void>> RemapChoice::prepare() {
   if (config_.remap != "auto") co_return ok();
   CKPT_CO_TRY(driver, co_await contexts_.ready());
   const Turn::Held turn = co_await asking_.take();
-  // From the file each time: `gpumigrate doctor` may have written it anew.
+  // From the file each time: `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = std::move(kept).assume_value();
   if (!holds_for(driver)) {

@@ -2,7 +2,7 @@
 // How a rank whose context was restored gets memory (docs/design.md §13). It imports the memory that a mover
 // made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
 // it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
-// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks anew. The key `remap` of the
+// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. The key `remap` of the
 // settings decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.
@@ -47,7 +47,7 @@ struct RemapProbe {
   RemapProbe() = default;
   std::string program;                   // gpumigrate-context
   std::vector<std::string> environment;  // added to this process's
-  std::string output;                    // a file for its output, made anew
+  std::string output;                    // a file for its output, made again
   Milliseconds timeout{60000};
 };
 // Asks the driver. Errors: the program cannot be started, hangs or has no output; a driver that cannot is an

@@ -201,7 +201,7 @@ void HealthMonitor::remember_xids(const std::string& uuid) {
   }
 }
 
-// Requests it where it was not requested yet. The answer is an event, and opens the window anew.
+// Requests it where it was not requested yet. The answer is an event, and opens the window again.
 bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                                     const health::Decision& decision) {
   const bool answered = std::any_of(seen.begin(), seen.end(),

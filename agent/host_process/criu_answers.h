@@ -3,7 +3,7 @@
 // remembers the answers in /run/criu.kdat, but only where /run is a tmpfs. Where it is not (containers), they
 // are asked once, with a private tmpfs on /run, and kept in a folder in memory. CRIU reads that folder in its
 // mode for users who cannot write to /run. As root that mode lacks nothing else that jobs need. Threads: the
-// event loop. Ownership: the folder stays until the machine is started anew; each version of CRIU has its
+// event loop. Ownership: the folder stays until the machine is started again; each version of CRIU has its
 // own.
 // Errors: none; without the folder CRIU asks each time.
 #pragma once

@@ -20,7 +20,7 @@ bool is_memory(const std::string& path) {
          ::access(path.c_str(), W_OK | X_OK) == 0;
 }
 
-// Somebody else's folder of that name, or a link, is not followed.
+// Another user's folder of that name, or a link, is not followed.
 bool is_own_folder(const std::string& path) {
   struct stat facts {};
   return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::geteuid();

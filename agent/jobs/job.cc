@@ -167,7 +167,7 @@ Result<void> Job::launch_keeper() {
 }
 
 // The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it
-// says why not.
+// tells why not.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   Signal signal(environment_.executor);
   add_waiter(&signal);

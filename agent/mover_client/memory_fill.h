@@ -2,7 +2,7 @@
 // The second method to give a paused rank its memory on a GPU (docs/design.md §13). The rank makes memory of
 // its own. The GPU's mover copies a set of the keeper into it and compares, batch by batch, the largest
 // regions first. After each batch the set has the new memory in place of the old. So it is always whole,
-// there is at most one region twice, and another agent may begin it anew.
+// there is at most one region twice, and another agent may begin it again.
 // Threads: the event loop. Ownership: descriptors are held for a batch only. Errors: the keeper's, the
 // rank's, the mover's; the rank's memory is incomplete then, and release() or another attempt repairs it.
 #pragma once

@@ -2,7 +2,7 @@
 // The node's learnt costs of pauses, kept in HOME/pause_costs. It is written beside the loop and without
 // fsync: costs lost in a power cut are measured again by the next moves.
 // Threads: the event loop; the file is written by a thread of the pool. Ownership: the pool outlives it.
-// Errors: a file that cannot be read or written is logged, and the node begins anew.
+// Errors: a file that cannot be read or written is logged, and the node begins again.
 #pragma once
 
 #include <string>

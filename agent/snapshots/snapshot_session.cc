@@ -227,7 +227,7 @@ Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
   if (saved && request_.end_after) co_return ok();
-  // Where memory is filled anew when the job goes back it must not be held twice.
+  // Where memory is filled again when the job goes back it must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
     if (!saved) co_await release_memory();

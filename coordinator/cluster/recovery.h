@@ -88,7 +88,7 @@ class Recovery : public ApiSection {
   Parts parts_;
   std::deque<Found> found_;
   std::set<std::string> looking_;
-  std::set<Instance> not_described_;  // until their node connects anew
+  std::set<Instance> not_described_;  // until their node connects again
   std::map<JobId, std::chrono::steady_clock::time_point> left_since_;
 };
 

@@ -3,7 +3,7 @@
 // acknowledged, once, and added to the event log. Evacuations decides what to do, and marks it as acted on in
 // the same transaction as its decision.
 //
-// A finding is known by node, number and time: a node that was installed anew counts from one again.
+// A finding is known by node, number and time: a node that was installed again counts from one again.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode
 // ends the node's connection; one that cannot be stored is not acknowledged, so that it comes again.
 #pragma once

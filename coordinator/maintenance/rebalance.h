@@ -3,7 +3,7 @@
 // few at a time.
 //
 // A run is not stored. A coordinator that restarts carries on the migrations that are under way and has
-// forgotten the rest. Asking again plans anew from where the jobs are. The first move that fails ends a run
+// forgotten the rest. Asking again plans again from where the jobs are. The first move that fails ends a run
 // once those beside it are over.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused
 // while a run is under way.

@@ -193,7 +193,7 @@ void Metrics::observe_gpus() {
                   });
 }
 
-// Gauges, though they count: NVML's numbers begin anew where the driver or the GPU does.
+// Gauges, though they count: NVML's numbers begin again where the driver or the GPU does.
 void Metrics::observe_gpu_errors() {
   registry_.gauge("gpumigrate_gpu_ecc_errors",
                   "Errors of the GPU's memory, as NVML counts; absent where it does not say.",

@@ -21,7 +21,7 @@ Result<void> StoreSync::begin() {
   CKPT_TRY(log, StoreLog::open(path_));
   // All before this was synced by the store itself.
   CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
-  // A log that begins anew is cut: its size is that of its content.
+  // A log that begins again is cut: its size is that of its content.
   const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(StoreLog::kLogBytes / 4) + ";";
   CKPT_TRYV(store_.database().execute(limit.c_str()));
   log_.emplace(std::move(log));

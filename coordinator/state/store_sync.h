@@ -3,7 +3,7 @@
 // disk.
 //
 // From begin() on the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs
-// only the header of a log that begins anew: once for each StoreLog::kLogBytes that were written, or more. A
+// only the header of a log that begins again: once for each StoreLog::kLogBytes that were written, or more. A
 // coordinator that restarts after a power cut finds its store as it was at one moment (store_log.h). A sync
 // begins at once for a waiter (when_durable()), and soon for writes without one.
 //

@@ -151,7 +151,7 @@ class Decider {
     }
   }
 
-  // Whoever met them has an Xid of its own; what is left is that the memory goes bad.
+  // A process that met them has an Xid of its own; what is left is that the memory goes bad.
   void by_counters() {
     const std::uint64_t count = evidence_.gpu.uncorrected;
     if (count == 0) return;

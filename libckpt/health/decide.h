@@ -7,7 +7,7 @@
 //   drain and reset                           live, restore where the context is lost
 //   drain peer to peer                        the same, restore also what uses peer to peer
 //   none, not known                           the rows of the table, the strongest for each process
-//   and no row asks for anything              new uncorrected errors of memory: live, when there is room;
+//   and no row asks for anything              new uncorrected errors of memory: live, when a GPU is free;
 //                                             restore where the context is lost
 //   and there are none                        the probe of the GPU: hung: restore; failed: live, restore
 //                                             where the context is lost

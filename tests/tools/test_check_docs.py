@@ -58,7 +58,6 @@ for name, text, found in [
 RIGHT = [
     ("docs/operations.md", "`says` he essays\n```\nsays\n```"),
     ("libckpt/base/clock.h", 'const char* text = "http://says/whoever";  // essays\nint room;'),
-    ("coordinator/daemon/coordinator.h", "// says"),  # a folder of NOT_CLEAN
     ("tests/integration/support/adopting.py", 'TEXT = \"\"\"\n# it says\n\"\"\"\nROOM = "# room"'),
     ("docs/operations.md",
      "`[gone](no-such-file.md)` [there](https://example.org/x) [here](#where-images-lie) [up](../README.md)"),

@@ -84,7 +84,7 @@ void use_software_gpu(const Setting& setting) {
   ::setenv("GPUMIGRATE_SOFTWARE_GPU", "1", 1);
 }
 
-// The loader reads LD_LIBRARY_PATH when a program starts: to find the software driver this one starts anew.
+// The loader reads LD_LIBRARY_PATH when a program starts: to find the software driver this one starts again.
 Result<void> start_again_with(const std::string& library, char** argv) {
   const char* now = std::getenv("LD_LIBRARY_PATH");
   if (now != nullptr && library == now) return ok();

@@ -26,7 +26,7 @@ class Supervisor {
   static Result<Supervisor> create();
 
   // The item gets a folder of its own in setting.work, for temporary files, too. Interrupted by SIGINT or
-  // SIGTERM: the outcome says so, and interrupted() from then on.
+  // SIGTERM: the outcome states it, and interrupted() from then on.
   Ended run(const Item& item, Setting setting, Nanos seconds);
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
 

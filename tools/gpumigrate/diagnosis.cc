@@ -431,7 +431,7 @@ Ability judge(const Need& need, const std::vector<Finding>& findings) {
     const auto finding =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what == name; });
     if (finding == findings.end() || finding->answer == Answer::kYes) continue;
-    // Beside what is missing, what is not known says nothing: often it could not be asked for that very
+    // Beside what is missing, what is not known is no evidence: often it could not be asked for that very
     // reason.
     if (ability.answer == Answer::kUnknown && finding->answer == Answer::kNo) ability.missing.clear();
     if (ability.answer != Answer::kNo) ability.answer = finding->answer;

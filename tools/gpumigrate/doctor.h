@@ -47,7 +47,7 @@ Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::v
                            std::chrono::milliseconds patience);
 
 // The command. GPUMIGRATE_SOFTWARE_GPU=1 asks the software GPU in place of the installed driver.
-// `agent_config` (may be empty): the settings of a node's agent, which then goes by what is found anew here.
+// `agent_config` (may be empty): the settings of a node's agent, which then goes by what is found again here.
 int doctor(Context& context, const std::string& agent_config);
 
 }  // namespace ckpt::cli

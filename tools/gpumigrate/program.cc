@@ -259,7 +259,7 @@ int run_program(const std::vector<std::string>& arguments, Context& context) {
   try {
     return parser.action()(context);
   } catch (const std::exception& error) {
-    // What a library throws on an answer of another form than docs/api.md says.
+    // What a library throws on an answer of another form than docs/api.md gives.
     context.note(std::string("unexpected answer of the coordinator: ") + error.what());
     return kUnknown;
   }

@@ -330,7 +330,7 @@ static void export_all(int unused) {
                                      0));
   }
 }
-// No rule says whether an importer may.
+// No rule states whether an importer may.
 static void export_imported(int unused) {
   export_all(unused);
   if (side.reply.outcome == kFailed) side.reply.outcome = kImpossible;

@@ -18,7 +18,7 @@ namespace ckpt::keeper {
 Result<pid_t> fork_into_pid_namespace();
 
 // How the program ended, as a wait status, from the one of its init. Call it before `init` is reaped (waitid
-// with WNOWAIT says when): a signal that killed the program is in the init's name.
+// with WNOWAIT tells when): a signal that killed the program is in the init's name.
 [[nodiscard]] int program_status(pid_t init, int init_status);
 
 // The program itself, child of `init`, as this namespace counts; 0 if there is none.

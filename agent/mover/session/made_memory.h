@@ -3,7 +3,7 @@
 // each region of the source's plan, under the same id. So the process that gets the descriptors knows the
 // address of each.
 // Threads: none inside; ReclaimTracker: any. Ownership: the allocations live while their `mapping` or a
-// descriptor does. Errors: kOutOfMemory says how much was wanted; kRefused for a plan whose regions are not
+// descriptor does. Errors: kOutOfMemory with the amount that was wanted; kRefused for a plan whose regions are not
 // moved whole.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fingerprints of each job's memory in its last version, of snapshots that this mover has taken. So the
 // next snapshot copies and writes only chunks that differ. Fingerprints are under a key of the job's own that
-// never leaves this process. A mover that is started anew knows nothing. The next snapshot copies everything,
+// never leaves this process. A mover that is started again knows nothing. The next snapshot copies everything,
 // and content that the vault has already is not written again (it compares names). What is known of a job
 // goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs that were snapshot
 // last keep theirs.

@@ -23,7 +23,7 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
   return value;
 }
 
-// A share of what whoever encodes the chunk next will read; no more of all of it than stays in the second
+// A share of the bytes that the next encoder of the chunk reads; no more of all of it than stays in the second
 // level.
 void prefetch_share(std::span<const std::byte> bytes, std::size_t share, std::size_t shares) noexcept {
   constexpr std::size_t kMaxAhead = std::size_t{64} << 10;

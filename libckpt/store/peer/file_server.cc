@@ -112,7 +112,7 @@ void FileServer::serve(Connection& connection) {
     const std::lock_guard lock(mutex_);
     last = std::move(connection.session);
   }
-  last.reset();  // what it holds is let go before anybody may see the connection as over
+  last.reset();  // what it holds is let go before a client may see the connection as over
   connection.stream.shut_down();
   connection.over.store(true);
 }

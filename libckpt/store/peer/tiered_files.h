@@ -9,7 +9,7 @@
 // Before the packs in memory exceed the limit the oldest whole ones go to the disk. A pack that is still
 // being written goes there itself if there is no other, and also where the tmpfs is full. A pack is in both
 // places for a moment, never in neither; readers look in both, so they may be at work meanwhile. Packs in
-// memory are gone when the machine starts anew: the versions that need them are damaged then, the others are
+// memory are gone when the machine starts again: the versions that need them are damaged then, the others are
 // not.
 //
 // Threads: as files.h. One TieredFiles at a time writes into a vault (its lock); that one counts what memory

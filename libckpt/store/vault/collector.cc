@@ -57,7 +57,7 @@ class Collection {
       const ContentId id = list.block(block);
       if (!seen.insert(id).second) continue;
       auto ids = store_.read_list(coder, list, block);
-      // What it named cannot be found by anybody any more.
+      // What it named cannot be found any more.
       if (!ids && ids.assume_error().code() != ErrorCode::kCorrupt) return std::move(ids).assume_error();
       store_.with_index([&](ChunkIndex& index) {
         index.mark(id, RecordKind::kList);

@@ -26,7 +26,7 @@ struct CollectOptions {
 };
 
 struct CollectReport {
-  std::int64_t freed_bytes = 0;       // of packs that are gone, less what was written anew
+  std::int64_t freed_bytes = 0;       // of packs that are gone, less what was written again
   std::uint64_t rewritten_bytes = 0;  // live records copied
   std::uint64_t packs_removed = 0;
   std::uint64_t packs_written = 0;

@@ -37,7 +37,7 @@ struct ContentId {
 static_assert(sizeof(ContentId) == 16);
 [[nodiscard]] std::string to_hex(const ContentId& id);
 
-// A chunk of zeroes: nothing is stored for it. HMAC gives this value to nothing that anybody will ever store.
+// A chunk of zeroes: nothing is stored for it. HMAC gives this value to nothing that is ever stored.
 inline constexpr ContentId kZeroContent{};
 
 // Values are on the disk: stable, never reused.

@@ -72,7 +72,7 @@ class JobStore {
   };
   static Result<Exclusive> begin_exclusive(const std::shared_ptr<JobStore>& store);
   // After an operation with an unknown effect on the disk. Nothing more is written until the vault is opened
-  // anew.
+  // again.
   void break_off() noexcept { broken_ = true; }
 
   [[nodiscard]] bool contains(const ContentId& id, RecordKind kind) const;
@@ -83,7 +83,7 @@ class JobStore {
   Result<std::vector<ContentId>> read_list(RecordCoder& coder, const ChunkList& list, std::uint64_t block);
   Result<std::shared_ptr<const File>> open_pack(std::uint64_t number);
 
-  // Content of which no intact copy is left: it is not kept from version to version, and is stored anew when
+  // Content of which no intact copy is left: it is not kept from version to version, and is stored again when
   // it comes again.
   void note_damaged(const ContentId& id);
   [[nodiscard]] bool is_damaged(const ContentId& id) const;

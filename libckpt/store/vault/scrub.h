@@ -2,7 +2,7 @@
 // Looks at every byte of a job. Of each pack it reads heads, payloads, padding and index from front to back,
 // and compares every content with its name. It also reads each version's file. Everything that versions name
 // must be there. Damage is a finding, not an error; findings name the versions that it costs. What was found
-// damaged is stored anew when it comes again (JobStore::note_damaged).
+// damaged is stored again when it comes again (JobStore::note_damaged).
 //
 // Memory: 24 bytes for each record. Threads: any; beside writers and readers. A pack that is collected
 // meanwhile is not looked at. Errors: kIo and others, where the disk cannot be read at all.

@@ -120,7 +120,7 @@ class HostBench {
   const track::FingerprintParams& params_;
 };
 
-// The fastest way to read, beside the fingerprint; then that one and the fingerprint anew.
+// The fastest way to read, beside the fingerprint; then that one and the fingerprint again.
 Result<void> measure_host(const HostBench& bench, const HostCase& what, unsigned pairs, bool goal,
                           Section& section) {
   const HostRead* best = nullptr;

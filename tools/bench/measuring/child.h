@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second process of the bench: this program started anew by fork and exec. So it has its own CUDA context
+// A second process of the bench: this program started again by fork and exec. So it has its own CUDA context
 // and UCX, as a mover has. Small JSON messages over a socketpair control it.
 //
 //   CKPT_TRY(child, Child::start(options.program, "tcp-sink"));

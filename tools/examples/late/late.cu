@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of late: slow writers. Every pass stores anew (volatile), so that what is lost, cut off or done
+// The kernels of late: slow writers. Every pass stores again (volatile), so that what is lost, cut off or done
 // twice shows.
 #include "tools/examples/stress/content.h"
 

@@ -125,7 +125,7 @@ void Worker::use_module() {
   ++tally_.modules;
 }
 
-// Launches the long-lived graph some more times; now and then it is made anew, in the other way.
+// Launches the long-lived graph some more times; now and then it is made again, in the other way.
 void Worker::use_graph() {
   CUstream stream = streams_[0];
   if (!graph_ || random_.below(16) == 0) {

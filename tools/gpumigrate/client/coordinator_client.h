@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens is read anew for every
+// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens is read again for every
 // call, since a coordinator that was started again may listen elsewhere.
 // Threads: one. Errors: those of HttpClient, and the coordinator's own refusals with its own line.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following a migration to its end: progress, Ctrl-C, a coordinator that is away for a while.
 // Threads: one. Errors: kTimedOut: contact lost for longer than the context's patience, or interrupted while
-// it is lost; says which command asks again.
+// it is lost; names the command that asks again.
 #pragma once
 
 #include <string>

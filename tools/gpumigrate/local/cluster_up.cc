@@ -154,7 +154,7 @@ Result<bool> ClusterStarter::take_addresses() {
 Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
                                                 const std::vector<std::string>& environment) {
   CKPT_TRY(extra, extra_settings(home(), "agent-extra.toml"));
-  // The machine's kernel log says nothing of a software GPU: each node has a file in its place.
+  // The machine's kernel log has nothing of a software GPU: each node has a file in its place.
   const std::string kernel_log = folder + "/gpu/kernel.log";
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
     return Error::from_errno("Making " + kernel_log);

@@ -29,7 +29,7 @@ void make_code_table(const CodeLengths& lengths, CodeTable& table) noexcept;
 
 // Every stream writes so much behind its end.
 inline constexpr std::size_t kStreamSlack = 8;
-// Bytes written; every byte of `run` has a code. `out` has room for the codes' bits, one more and
+// Bytes written; every byte of `run` has a code. `out` holds the codes' bits, one more and
 // kStreamSlack.
 using WriteStream = std::size_t (*)(const CodeTable& table, std::span<const std::byte> run,
                                     std::byte* out) noexcept;

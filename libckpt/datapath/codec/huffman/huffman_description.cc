@@ -137,7 +137,7 @@ class StateTable {
     for (unsigned i = 0; i < kStates; ++i)
       states_[next[weight_at[i]]++] = static_cast<std::uint8_t>(kStates + i);
   }
-  // A state to start from, which says a weight without any bits.
+  // A state to start from, which gives a weight without any bits.
   [[nodiscard]] unsigned start(std::uint8_t weight) const noexcept {
     const Coding& coding = codings_[weight];
     const unsigned bits = (coding.bits + (1U << 15)) >> 16;

@@ -17,7 +17,7 @@ constexpr std::size_t kMaxWeights = kSymbols - 1;  // the last one follows from 
 constexpr unsigned kDirect = 127;                  // a header above it: so many fewer weights of 4 bits each
 
 struct Weights {
-  std::array<std::uint8_t, kSymbols + 2> value{};  // room for one turn too many; zero from `count` on
+  std::array<std::uint8_t, kSymbols + 2> value{};  // space for one turn too many; zero from `count` on
   std::size_t count = 0;
   unsigned sum = 0;  // of their shares of the tree
 };

@@ -49,7 +49,7 @@ bool open(std::span<const std::byte> in, std::span<std::byte> out, Stream& strea
   return true;
 }
 
-// What one look-up says, read part by part: shifting is what the loop below has least room for.
+// The result of one look-up, read part by part, since shifts cost the loop below most.
 template <class Table>
 struct Entry {
   std::array<std::byte, Table::kMaxSymbols> symbols;

@@ -14,7 +14,7 @@
 
 namespace ckpt::codec {
 
-// Room for what is written and never read.
+// Space for what is written and never read.
 inline constexpr std::size_t kSpareBytes = 1024;
 
 // Table: HuffmanTable or HuffmanPairs. Brings `upcoming` into the cache meanwhile.

@@ -22,7 +22,7 @@ constexpr std::size_t kStreamLengths = (kStreams - 1) * 2;
 // Behind the literals stands how many matches there are.
 constexpr std::byte kNoMatches{0};
 
-// How many bytes the header of literals takes, less two, which is also how it says so.
+// How many bytes the header of literals takes, less two, which is also its own code.
 constexpr unsigned form_of(std::size_t plain) noexcept {
   return plain < 1 << 10 ? 1 : plain < 1 << 14 ? 2 : 3;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is needed next: whoever computes meanwhile without waiting for memory takes it piece by piece
+// Memory that is needed next: a thread that computes meanwhile without waiting for memory takes it piece by piece
 // and prefetches it. A few lines at a time; of many at once a processor drops most.
 //
 // Threads: an object belongs to one thread at a time. Nothing is read or written, no function fails.
@@ -12,7 +12,7 @@
 
 namespace ckpt::codec {
 
-// One line. Not into the first level: whoever computes meanwhile fills it.
+// One line. Not into the first level: the present computation fills it.
 [[gnu::always_inline]] inline void prefetch(const std::byte* at) noexcept {
   __builtin_prefetch(at, 0, 2);
 }

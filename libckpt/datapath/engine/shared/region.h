@@ -11,7 +11,7 @@
 
 namespace ckpt::engine {
 
-// Ids and generations are the source's; both are never 0. A region that is freed and made anew gets a higher
+// Ids and generations are the source's; both are never 0. A region that is freed and made again gets a higher
 // generation.
 struct TransferRegion {
   std::uint64_t id = 0;

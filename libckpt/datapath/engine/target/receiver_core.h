@@ -132,7 +132,7 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // The table begins, anew if there was one: chunks of `round` or later are verified on arrival, all others
+  // The table begins, again if there was one: chunks of `round` or later are verified on arrival, all others
   // have to be scanned and go into the two lists.
   Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                             std::vector<ScanItem>& items);

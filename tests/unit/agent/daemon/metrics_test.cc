@@ -75,7 +75,7 @@ TEST_F(AgentMetricsTest, TransfersAreCountedWhileTheyHappen) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_remaining_bytes{node=\"node-a\"} 230\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_throughput_bytes_per_second{node=\"node-a\"} 200\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_transfers{node=\"node-a\"} 2\n"));
-  progress(1, 10, 5);  // a mover that began anew: a counter never falls
+  progress(1, 10, 5);  // a mover that began again: a counter never falls
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1570\n"));
 }
 

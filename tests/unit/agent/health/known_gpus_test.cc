@@ -213,7 +213,7 @@ TEST_F(CountersTest, OnlyNewUncorrectedErrorsAreAnEvent) {
   state(counters);
   ASSERT_EQ(seen_.size(), 1U);
   EXPECT_EQ(seen_[0].uncorrected, 2U);
-  counters.volatile_uncorrected = 0;  // the driver was loaded anew
+  counters.volatile_uncorrected = 0;  // the driver was loaded again
   state(counters);
   counters.aggregate_uncorrected = 50;  // not reported
   state(counters, nvml_watch::kVolatileKnown);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that is moved while it runs: memory, threads, a timer, signals, an open file, a working
-// directory, a child. It checks itself and says so:
+// directory, a child. It checks itself and prints the result:
 //   SIGUSR1: "state N pid P child C folder F offset O memory good|damaged", after every thread and the timer
 //   have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7

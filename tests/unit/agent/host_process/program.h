@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program in a PID namespace of its own, as a keeper starts it, and its log as what it says.
+// A program in a PID namespace of its own, as a keeper starts it, and its log as its output.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -109,7 +109,7 @@ TEST_F(LongPollTest, ClosedMigrationIsShownAtOnceForAnyRevision) {
   cluster_.wait_for_event("migration-ended");
   cluster_.stop();
   cluster_.start();
-  // As one that watched before the restart asks: revisions begin anew.
+  // As one that watched before the restart asks: revisions begin again.
   auto asked = std::async(std::launch::async, [this] {
     return cluster_.get("/v1/migrations/m1/watch?timeout_ms=60000&since=1000000").json();
   });

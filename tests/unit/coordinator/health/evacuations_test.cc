@@ -54,7 +54,7 @@ TEST_F(EvacuationsTest, FindingsAreKeptOnceAndAcknowledged) {
   restart();
   node("node-a").wait_for_settings(2, false);
   auto again = finding(1, 63, "rows remapped");
-  again.time_ms = 5;  // another life of the node: it counts anew
+  again.time_ms = 5;  // another life of the node: it counts again
   report("node-a", {again});
   node("node-a").wait_for_settings(1, false);
   EXPECT_EQ(health()["findings"].size(), 3U);

@@ -113,7 +113,7 @@ TEST_F(DurableTest, ChangeThatTheDiskRefusesIsAnsweredWithTheError) {
     disk().fail(error);
     const auto refused = cluster_.post("/v1/cordon", cordon_of(gpu++));
     EXPECT_EQ(refused.status, 500U);
-    // After a failure the log begins anew: its header is synced by SQLite, which does not pass the reason on.
+    // After a failure the log begins again: its header is synced by SQLite, which does not pass the reason on.
     const bool says_why = refused.body.find(text) != std::string::npos ||
                           refused.body.find("disk I/O error") != std::string::npos;
     EXPECT_TRUE(says_why) << refused.body;
@@ -172,7 +172,7 @@ TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
     most = std::max(most, std::filesystem::file_size(log));
   }
   EXPECT_LT(most, 3 * StoreLog::kMaxLogBytes);
-  // Each time that the log begins anew; some forty megabytes were written.
+  // Each time that the log begins again; some forty megabytes were written.
   EXPECT_LE(syncs_on_loop(), kRounds);
 }
 

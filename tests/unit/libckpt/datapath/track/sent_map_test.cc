@@ -83,7 +83,7 @@ TEST(SentMap, MessagesOfAnOlderGenerationAreNotTaken) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
   ASSERT_TRUE(map.acknowledge(1, 1, 0, content(1)).has_value());
-  ASSERT_TRUE(map.add_region(1, 2, 2 * kChunk).has_value());  // freed and allocated anew
+  ASSERT_TRUE(map.add_region(1, 2, 2 * kChunk).has_value());  // freed and allocated again
   EXPECT_EQ(map.missing(), 2u);
   EXPECT_EQ(map.chunk_count(), 2u);
   const auto late = map.acknowledge(1, 1, 0, content(1));

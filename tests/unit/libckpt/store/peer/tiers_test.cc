@@ -142,7 +142,7 @@ TEST_F(Tiered, ASpillThatWasCutLeavesNothingWrong) {
   must(open.vault->keep_newest("job", 1));
   must(open.vault->collect("job"));
   EXPECT_EQ(packs_in(memory()), std::vector<std::string>{names[1]});
-  // What the second shares with the first has been written anew, and is all that is there.
+  // What the second shares with the first has been written again, and is all that is there.
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[0])));
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[1] + ".new")));
   EXPECT_EQ(must(restore_exactly(*open.vault, "job", 2)), all[1]);
