@@ -158,14 +158,17 @@ class Cluster:
         if (role, point) not in self.stopping:
             return
         self.stopping.discard((role, point))
-        eventually(lambda: "T" in map(self.state_of, self.processes()), f"a process stands at {role} {point}")
+        eventually(lambda: any("T" in self.states_of(pid) for pid in self.processes()),
+                   f"a process stands at {role} {point}")
 
     @staticmethod
-    def state_of(pid):
+    def states_of(pid):
+        """Of each thread: those that a keeper holds are traced, and never stopped."""
+        states = []
         with contextlib.suppress(OSError):
-            return re.search(r"^State:\s+(\S)", pathlib.Path(f"/proc/{pid}/status").read_text(),
-                             re.M).group(1)
-        return ""
+            for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                states.append(re.search(r"^State:\s+(\S)", (thread / "status").read_text(), re.M).group(1))
+        return states
 
     def processes(self):
         """Living processes that belong to this home: {pid: command line}, zombies left out."""

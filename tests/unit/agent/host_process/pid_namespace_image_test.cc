@@ -61,7 +61,7 @@ TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
             "54000000"
             "1a1c28ffffffff0708011001180120013002380340044806500758086005"
             "08021001200128013000500158006200"
-            "6a2461636334346434352d373066302d343239662d383034332d303838393864626664373133");
+            "6a2461636334346432352d373066302d343239662d383034332d303838393864626664373133");
   EXPECT_FALSE(with_other_namespace(changed.assume_value().bytes).has_value()) << "it is done once";
 }
 

@@ -111,6 +111,13 @@ class SwitchJournalTest : public ::testing::Test {
     return answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
   }
 
+  // A large log of the store is copied after a sync, and the copy may lock out the loop. Two changes that are
+  // durable one after the other: the copy after the first one is over.
+  void finish_copies_of_the_store() {
+    for (const std::string call : {"pause", "resume"})
+      ASSERT_EQ(cluster_.post("/v1/policy/" + call, R"({"node":"node-b"})").status, 200U);
+  }
+
   static control::Task<> resolve_at_source(MigrationRunner& migrations, std::promise<Result<void>>& done) {
     auto resolved = co_await migrations.resolve(1, wire::Side::kSource);
     done.set_value(std::move(resolved));
@@ -272,6 +279,7 @@ TEST_F(SwitchJournalTest, CompactionWaitsForTheStore) {
   disk().spare(loop_);  // the header of the store's log
   start_nodes(kLargePlan);
   migrate_to(kJustBelow);
+  finish_copies_of_the_store();
   const int before = disk().replaced(kJournal);
   disk().hold(true, kStoreLog);
   auto last = migrate_later();
