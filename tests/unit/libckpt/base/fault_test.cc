@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/base/fault.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 namespace ckpt {
 namespace {
@@ -54,6 +56,34 @@ TEST_F(FaultTest, ArmedPointKillsOnce) {
   EXPECT_EQ(WTERMSIG(reach()), SIGKILL);
   EXPECT_FALSE(fs::exists(folder_ + "/agent.a.103"));
   EXPECT_EQ(WEXITSTATUS(reach()), 7) << "the restarted process passes";
+}
+
+// The kernel gives a signal of the process to any thread, and the others go on for a moment.
+TEST_F(FaultTest, ThreadThatReachesAStopDoesNothingMore) {
+  for (int turn = 0; turn < 20; ++turn) {
+    arm("agent.a.103", "stop");
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setenv("CKPT_FAULT_DIR", folder_.c_str(), 1);
+      set_fault_role("agent.a");
+      std::thread([&ends] {
+        fault_point(FaultPoint::kSourcePaused);
+        (void)!::write(ends[1], "x", 1);
+      }).join();
+      ::_exit(7);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
+    EXPECT_TRUE(WIFSTOPPED(status));
+    char byte = 0;
+    EXPECT_EQ(::read(ends[0], &byte, 1), -1) << "the thread went on";
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
 }
 
 TEST_F(FaultTest, OtherPointsAndRolesDoNothing) {
