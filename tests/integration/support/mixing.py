@@ -255,9 +255,19 @@ class Mix:
             # The clients go on; the test fails.
             except (CommandError, subprocess.TimeoutExpired, OSError) as error:
                 with self.lock:
-                    self.broken.append(f"killing {kinds}: {error}")
+                    self.broken.append(f"killing {kinds}: {error}\n{self.threads_of_agents()}")
             finally:
                 self.here.set()
+
+    def threads_of_agents(self):
+        """Where each thread of each agent waits: one of them may serve nothing."""
+        found = []
+        for pid in self.cluster.pids("agent.toml"):
+            for thread in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                for name in ("comm", "wchan", "syscall", "stack"):
+                    with contextlib.suppress(OSError):
+                        found.append(f"{thread}/{name}: {(thread / name).read_text().strip()}")
+        return "\n".join(found)
 
     def kill(self, kind, chance):
         word = {"agent": f"nodes/{chance.choice(NODES)}/agent.toml"}.get(kind, f"gpumigrate-{kind}")
