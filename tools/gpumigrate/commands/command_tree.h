@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "libckpt/command_line/command_line.h"
 #include "tools/gpumigrate/client/context.h"
@@ -29,11 +30,14 @@ class CommandTree {
     added.on_given([this, action = std::move(action)] { chosen_ = action; });
     return added;
   }
+  // The program after `--` and its arguments.
+  std::vector<std::string>& program() { return program_; }
   [[nodiscard]] const Action& chosen() const { return chosen_; }
 
  private:
   CommandLine app_;
   Action chosen_;
+  std::vector<std::string> program_;
 };
 
 }  // namespace ckpt::cli

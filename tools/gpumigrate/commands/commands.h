@@ -51,9 +51,6 @@ struct MigrateOptions {
   bool detach = false;
 };
 
-class CommandTree;
-void add_image_commands(CommandTree& tree);  // image_commands.cc
-
 // Jobs.
 int run_job(Context& context, const RunOptions& options);
 int adopt_process(Context& context, const AdoptOptions& options);
@@ -77,10 +74,14 @@ int list_gpus(Context& context);
 int show_events(Context& context, bool follow);
 int show_version(Context& context);
 
-// Families with files of their own.
-void add_recovery_commands(CommandTree& tree);  // cluster recover
-void add_drain_commands(CommandTree& tree);     // cordon, uncordon, drain, drains, node rm, node add
-void add_backup_commands(CommandTree& tree);    // backup, backup show, restore
-void add_policy_commands(CommandTree& tree);    // health, policy pause, resume, reset-breaker
+// Each family declares its commands and their options.
+void add_job_commands(CommandTree& tree);  // job_options.cc: run, adopt, jobs, describe, logs, stop, wait
+void add_migration_commands(CommandTree& tree);  // migration_options.cc: migrate, watch, abort, set, resolve
+void add_cluster_commands(CommandTree& tree);    // cluster_options.cc: nodes, gpus, events, version
+void add_image_commands(CommandTree& tree);      // image_commands.cc
+void add_recovery_commands(CommandTree& tree);   // cluster recover
+void add_drain_commands(CommandTree& tree);      // cordon, uncordon, drain, drains, node rm, node add
+void add_backup_commands(CommandTree& tree);     // backup, backup show, restore
+void add_policy_commands(CommandTree& tree);     // health, policy pause, resume, reset-breaker
 
 }  // namespace ckpt::cli

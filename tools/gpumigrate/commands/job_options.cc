@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+
+namespace ckpt::cli {
+namespace {
+
+// Of the commands about a job that there is.
+struct JobOptions {
+  std::string id;
+  std::string time;
+  bool follow = false;
+};
+
+void add_run(CommandTree& tree) {
+  const auto o = std::make_shared<RunOptions>();
+  Command run = tree.add(tree.app(), "run", "Start a job: gpumigrate run [OPTIONS] -- PROGRAM ARGUMENTS...",
+                         [&tree, o](Context& c) {
+                           o->command = tree.program();
+                           return run_job(c, *o);
+                         });
+  run.add_option("--name", o->name, "Name of the job");
+  run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen");
+  run.add_option("--gpus", o->gpus, "GPUs (1; more: not yet)").in_range(1, 1024);
+  run.add_option("--gpu-memory", o->gpu_memory, "GPU memory to keep free for it, like 12GiB");
+  run.add_option("--env", o->env, "NAME=VALUE, may be repeated").one_value_each();
+  run.add_option("--cwd", o->cwd, "Folder to start in (this one)");
+  run.add_option("--priority", o->priority, "The higher, the later it is disturbed (0)")
+      .in_range(-1000, 1000);
+  run.add_flag(
+      "--cooperative", o->cooperative,
+      "The program uses ckpt.h; without it any CUDA program is made movable by a library that is preloaded");
+  run.add_flag("--preempt", o->preempt,
+               "Jobs of lower priority may be parked for it; they come back when there is room");
+  run.add_flag("--detach", o->detach, "Do not follow its output");
+  run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  run.set_footer(
+      "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
+      "Ctrl-C stops the job.\n"
+      "It gets your environment but for what chooses libraries and GPUs (LD_LIBRARY_PATH, "
+      "CUDA_VISIBLE_DEVICES, ...): these are its node's.");
+}
+
+void add_adopt(CommandTree& tree) {
+  const auto o = std::make_shared<AdoptOptions>();
+  Command adopt = tree.add(tree.app(), "adopt", "Take in a CUDA process that was not started by gpumigrate",
+                           [o](Context& c) { return adopt_process(c, *o); });
+  adopt.add_option("pid", o->pid, "Its process id").required().in_range(2, 1 << 30);
+  adopt.add_option("--name", o->name, "Name of the job");
+  adopt.add_option("--node", o->node, "Where it runs; otherwise it is looked for on this machine");
+  adopt.set_footer(
+      "It runs on as before. It has none of our libraries in it, so `migrate` stops it for the whole copy: "
+      "the driver saves its "
+      "device memory, CRIU the rest (needs root). What `gpumigrate run` starts is copied while it runs.");
+}
+
+}  // namespace
+
+void add_job_commands(CommandTree& tree) {
+  const auto o = std::make_shared<JobOptions>();
+  add_run(tree);
+  add_adopt(tree);
+  tree.add(tree.app(), "jobs", "List jobs", list_jobs);
+  tree.add(tree.app(), "describe", "All about a job", [o](Context& c) { return describe_job(c, o->id); })
+      .add_option("job", o->id, "Name or id")
+      .required();
+  Command logs = tree.add(tree.app(), "logs", "A job's output, over all its moves",
+                          [o](Context& c) { return show_logs(c, o->id, o->follow); });
+  logs.add_option("job", o->id, "Name or id").required();
+  logs.add_flag("-f,--follow", o->follow, "Until the job ends");
+  Command stop =
+      tree.add(tree.app(), "stop", "Stop a job", [o](Context& c) { return stop_job(c, o->id, o->time); });
+  stop.add_option("job", o->id, "Name or id").required();
+  stop.add_option("--grace", o->time, "Between SIGTERM and SIGKILL (10s)");
+  Command wait = tree.add(tree.app(), "wait", "Wait for a job's end and return its exit code",
+                          [o](Context& c) { return wait_for_job(c, o->id, o->time); });
+  wait.add_option("job", o->id, "Name or id").required();
+  wait.add_option("--timeout", o->time, "Give up after this time (exit code 2)");
+}
+
+}  // namespace ckpt::cli

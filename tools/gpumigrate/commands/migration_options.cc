@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+
+namespace ckpt::cli {
+namespace {
+
+// Of the commands about a migration that there is.
+struct MigrationOptions {
+  std::string id;
+  std::string reason;
+  std::string what;
+  std::string value;
+  std::string at;
+};
+
+void add_migrate(CommandTree& tree) {
+  const auto o = std::make_shared<MigrateOptions>();
+  const auto live_mode = std::make_shared<bool>(false);
+  Command migrate = tree.add(tree.app(), "migrate", "Move a running job to another GPU",
+                             [o, live_mode](Context& c) { return migrate_job(c, *o); });
+  migrate.add_option("job", o->job, "Name or id").required();
+  migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  Option live = migrate.add_flag("--live", *live_mode, "Copy while the job runs (default)");
+  migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
+  migrate.add_option("--max-downtime", o->max_downtime, "Switch once the estimate is within it, like 200ms");
+  migrate.add_option("--if-not-converged", o->if_not_converged, "switch or abort")
+      .one_of({"switch", "abort"});
+  migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s");
+  migrate.add_option("--max-rounds", o->max_rounds, "Rounds of copying at most").in_range(1, 1'000'000);
+  migrate.add_option("--codec", o->codec, "auto, raw, planes or difference (auto)")
+      .one_of({"auto", "raw", "planes", "difference"});
+  migrate.add_option("--shadow-memory", o->shadow_memory,
+                     "Host memory at the source for what was sent last, like 4GiB: differences are sent (0)");
+  migrate.add_option("--slowdown", o->slowdown,
+                     "Share of the GPU's time that copying may take while the job runs, like 3%");
+  migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m");
+  migrate.add_option("--reason", o->reason, "For the records");
+  migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
+  migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
+  migrate.set_footer(
+      "Exit codes: 0 moved; 1 failed, 2 timed out or interrupted: the job runs on at the source; 3 restored "
+      "from an image;\n"
+      "4 the job is lost; 5 refused, nothing touched; 6 outcome not known; 64 usage.");
+}
+
+}  // namespace
+
+void add_migration_commands(CommandTree& tree) {
+  add_migrate(tree);
+  const auto o = std::make_shared<MigrationOptions>();
+  const auto with_id = [&o](Command added) {
+    added.add_option("id", o->id, "Id of the migration").required();
+    return added;
+  };
+  tree.add(tree.app(), "migrations", "List migrations", list_migrations);
+  with_id(tree.add(tree.app(), "watch", "Follow a migration",
+                   [o](Context& c) { return watch_migration(c, o->id); }));
+  with_id(tree.add(tree.app(), "abort", "Abort a migration; the job runs on where it was", [o](Context& c) {
+    return abort_migration(c, o->id, o->reason);
+  })).add_option("--reason", o->reason, "For the records");
+  Command set = with_id(tree.add(tree.app(), "set", "Change a limit of a running migration",
+                                 [o](Context& c) { return set_limit(c, o->id, o->what, o->value); }));
+  set.add_option("limit", o->what, "max-downtime or bandwidth")
+      .required()
+      .one_of({"max-downtime", "bandwidth"});
+  set.add_option("value", o->value, "Like 200ms or 10GiB/s").required();
+  with_id(tree.add(tree.app(), "resolve", "Your word that the other side of a migration is dead for good",
+                   [o](Context& c) { return resolve_migration(c, o->id, o->at); }))
+      .add_option("--at", o->at, "Where the job shall run: source or target")
+      .required()
+      .one_of({"source", "target"});
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands about this machine: `local` and `doctor`. Threads: one. Errors: the commands print them and return
+// the exit code.
+#pragma once
+
+#include "tools/gpumigrate/commands/command_tree.h"
+
+namespace ckpt::cli {
+
+void add_machine_commands(CommandTree& tree);
+
+}  // namespace ckpt::cli
