@@ -260,9 +260,12 @@ class Mix:
                 self.here.set()
 
     def threads_of_agents(self):
-        """Where each thread of each agent waits: one of them may serve nothing."""
+        """Whether each agent is stopped or traced, and where its threads wait: one of them may serve nothing."""
         found = []
         for pid in self.cluster.pids("agent.toml"):
+            with contextlib.suppress(OSError):
+                status = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
+                found += [f"{pid} {line}" for line in status if line.startswith(("State:", "TracerPid:"))]
             for thread in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
                 for name in ("comm", "wchan", "syscall", "stack"):
                     with contextlib.suppress(OSError):
