@@ -179,11 +179,7 @@ Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
 void CoordinatorLink::reply(std::uint64_t request, const Result<void>& outcome) {
   wire::Reply message;
   message.request_id = request;
-  message.ok = outcome.has_value();
-  if (!outcome) {
-    message.error_code = static_cast<std::uint8_t>(outcome.assume_error().code());
-    message.message = outcome.assume_error().to_string();
-  }
+  if (!outcome) message.set_error(outcome.assume_error());
   say(message);
 }
 

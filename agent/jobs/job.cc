@@ -15,6 +15,7 @@
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_last_save.h"
 #include "agent/jobs/keeper_process.h"
+#include "libckpt/base/program_error.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
@@ -110,6 +111,7 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
     job->announced_ = job->unknown_;
     // What may run is the table's to keep.
     if (job->unknown_) co_return job;
+    if (program_status_of(started.assume_error()) != 0) co_return std::move(started).assume_error();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
   }
   job->announced_ = true;
@@ -177,6 +179,8 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   remove_waiter(&signal);
   if (!keeper_status_) co_return keeper_error("The keeper did not start in time");
   if (*keeper_status_ != 0) {
+    if (const auto status = read_keeper_status(folder_); status && status->program_status != 0)
+      co_return program_error(status->program_status, status->program_error);
     co_return keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
   }
   auto attached = connect();

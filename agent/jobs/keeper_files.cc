@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/base/program_error.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
@@ -109,6 +110,12 @@ std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
   status.ran = is_true("ran");
   if (const auto at = json.find("incarnation"); at != json.end() && at->is_number_unsigned())
     status.incarnation = at->get<wire::Incarnation>();
+  const auto program = whole("program_status");
+  const auto error = json.find("error");
+  if (program && is_program_status(*program) && error != json.end() && error->is_string()) {
+    status.program_status = *program;
+    status.program_error = error->get<std::string>();
+  }
   return status;
 }
 

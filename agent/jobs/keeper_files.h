@@ -41,6 +41,9 @@ struct KeeperStatus {
   bool ended_by_keeper = false;
   bool ran = false;                   // it was resumed, as `incarnation`; false in files of older keepers
   wire::Incarnation incarnation = 0;  // 0: not reported
+  // The program could not be started: its status (libckpt/base/program_error.h), and why. 0 otherwise.
+  std::int32_t program_status = 0;
+  std::string program_error;
 };
 [[nodiscard]] std::optional<KeeperStatus> read_keeper_status(const std::string& folder);
 

@@ -27,6 +27,7 @@
 #include "agent/keeper/keeper.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/base/program_error.h"
 
 namespace ckpt::keeper {
 namespace {
@@ -74,9 +75,10 @@ void leave_terminal(const std::string& folder) {
 }
 
 void report_failure(const std::string& folder, const Config& config, const Error& error) {
-  const nlohmann::json report{
+  nlohmann::json report{
       {"job", config.job}, {"incarnation", config.incarnation}, {"role", role_name(config.role)},
       {"state", "failed"}, {"error", error.to_string()},        {"ended_at_ms", wall_clock_ms()}};
+  if (const int status = program_status_of(error); status != 0) report["program_status"] = status;
   const std::string text = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (Result<void> written = write_file_durably(folder + "/status.json", text); !written.has_value()) {
     std::fprintf(stderr, "%s\n", written.assume_error().to_string().c_str());

@@ -8,6 +8,7 @@
 
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/base/program_error.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -35,7 +36,8 @@ void JobLifecycle::on_started(Job& job) {
 
 void JobLifecycle::on_start_failed(Job& job, const Error& reason) {
   if (job.state != JobState::kStarting) return;
-  end(job, JobState::kFailed, kExitOfFailed, reason.to_string());
+  const int program_status = program_status_of(reason);
+  end(job, JobState::kFailed, program_status != 0 ? program_status : kExitOfFailed, reason.to_string());
 }
 
 std::vector<JobId> JobLifecycle::on_inventory(const Node& node) {

@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include "libckpt/base/program_error.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -33,6 +35,8 @@ control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
   co_await start(id);
   Job* started = parts_.jobs.find(id);
   if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
+  if (started->state == JobState::kFailed && is_program_status(started->exit_code))
+    co_return program_error(started->exit_code, started->reason);
   if (started->state == JobState::kFailed)
     co_return Error(ErrorCode::kRefused, "Job " + job_text(id) + " could not be started: " + started->reason);
   co_return started;

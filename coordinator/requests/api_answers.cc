@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "libckpt/base/program_error.h"
+
 namespace ckpt::coordinator {
 
 HttpResponse to_response(unsigned status, const json& body) {
@@ -15,6 +17,8 @@ HttpResponse error_response(unsigned status, const char* code, const std::string
 
 HttpResponse error_response(const Error& error) {
   const std::string text = error.to_string();
+  if (const int status = program_status_of(error); status != 0)
+    return error_response(409, "refused", text, status);
   switch (error.code()) {
     case ErrorCode::kInvalidArgument:
       return error_response(400, "usage", text, 64);

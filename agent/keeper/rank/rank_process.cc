@@ -18,6 +18,7 @@
 
 #include "agent/keeper/rank/adopted_process.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/program_error.h"
 
 namespace ckpt::keeper {
 namespace {
@@ -111,12 +112,22 @@ struct Failure {
   std::abort();
 }
 
+// As shells tell them apart. execvp looks for a name without '/' in the program's own PATH.
+Error cannot_start(const std::string& program, int error_number) {
+  const bool missing = error_number == ENOENT || error_number == ENOTDIR;
+  // A script whose interpreter is missing is there itself.
+  const bool is_there = program.find('/') != std::string::npos && ::access(program.c_str(), F_OK) == 0;
+  if (missing && !is_there) return program_error(kProgramNotFound, program + ": not found");
+  const std::string why = missing ? "its interpreter is not found" : std::strerror(error_number);
+  return program_error(kProgramNotExecutable, program + ": not executable (" + why + ")");
+}
+
 Error to_error(const Failure& failure, const Config& config) {
   switch (failure.step) {
     case Step::kFolder:
       return Error::from_errno(failure.error_number, "Going to the job's folder " + config.cwd);
     case Step::kExec:
-      return Error::from_errno(failure.error_number, "Starting the program " + config.argv.front());
+      return cannot_start(config.argv.front(), failure.error_number);
     default:
       return Error::from_errno(failure.error_number, "Preparing the job's process");
   }

@@ -102,17 +102,19 @@ struct Pong {
 // The answer to StartJob (the keeper and its ranks have been started, or why not), StopJob (the signal is
 // sent), SetLimits, ForgetJob, and to a ReadLog that failed.
 struct Reply {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReply;
   Reply() = default;
   std::uint64_t request_id = 0;
   bool ok = true;
   std::uint8_t error_code = 0;  // with ok = false: an ErrorCode
   std::string message;
+  std::uint8_t program_status = 0;  // libckpt/base/program_error.h; 0: another error
+  void set_error(const Error& error);
   [[nodiscard]] Error to_error() const;  // an unknown code becomes kInternal
   template <class A>
   void fields(A& a) {
-    a(request_id, ok, error_code, message);
+    a(request_id, ok, error_code, message, program_status);
   }
 };
 

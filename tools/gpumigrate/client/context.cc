@@ -15,7 +15,7 @@ void Context::print(const Json& value) {
 
 int report(Context& context, const Error& error) {
   context.note(error.to_string());
-  return exit_code_of(error.code());
+  return exit_code_of(error);
 }
 
 int report_unfollowed(Context& context, const Error& error) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/base/program_error.h"
 
 namespace ckpt::cli {
 namespace {
@@ -52,8 +53,9 @@ Error error_of(const HttpResponse& response) {
   if (!error.is_object()) {
     return Error(ErrorCode::kProtocol, "The coordinator answered HTTP " + std::to_string(response.status));
   }
-  return Error(code_of(text_of(error, "code"), static_cast<int>(number_of(error, "exit_code"))),
-               text_of(error, "message"));
+  const int exit_code = static_cast<int>(number_of(error, "exit_code"));
+  if (is_program_status(exit_code)) return program_error(exit_code, text_of(error, "message"));
+  return Error(code_of(text_of(error, "code"), exit_code), text_of(error, "message"));
 }
 
 Result<Json> json_of(Result<HttpResponse> response) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libckpt/base/error.h"
+#include "libckpt/base/program_error.h"
 
 namespace ckpt::cli {
 
@@ -15,7 +16,7 @@ enum ExitCode : int {
   kRefused = 5,      // nothing was touched
   kUnknown = 6,      // contact lost, the outcome is not known
   kUsage = 64,
-  kRunFailed = 125,  // `run`: not the job failed, but gpumigrate
+  kRunFailed = 125,  // `run`: not the job failed, but gpumigrate; 126 and 127: libckpt/base/program_error.h
 };
 
 [[nodiscard]] constexpr int exit_code_of(ErrorCode code) noexcept {
@@ -33,6 +34,11 @@ enum ExitCode : int {
     default:
       return kRefused;
   }
+}
+
+[[nodiscard]] inline int exit_code_of(const Error& error) noexcept {
+  const int status = program_status_of(error);
+  return status != 0 ? status : exit_code_of(error.code());
 }
 
 }  // namespace ckpt::cli

@@ -291,7 +291,8 @@ int run_job(Context& context, const RunOptions& options) {
   auto job = context.coordinator.post("/v1/jobs", body.assume_value());
   if (!job) {
     const int code = report(context, job.assume_error());
-    return options.detach || code == kRefused || code == kUsage ? code : kRunFailed;
+    return options.detach || code == kRefused || code == kUsage || is_program_status(code) ? code
+                                                                                           : kRunFailed;
   }
   const std::string id = text_of(job.assume_value(), "id");
   if (options.detach) return print_job(context, job.assume_value());

@@ -301,10 +301,13 @@ TEST_F(KeeperTest, ProgramThatCannotStartIsReported) {
   EXPECT_EQ(launch(root_ + "/a", missing), 1);
   EXPECT_NE(text_of(root_ + "/a/said").find("/no/such/program"), std::string::npos);
   EXPECT_EQ(status_of(root_ + "/a")["state"], "failed");
+  EXPECT_EQ(status_of(root_ + "/a")["program_status"], 127);
+  EXPECT_EQ(status_of(root_ + "/a")["error"], "/no/such/program: not found");
   Json nowhere = config({"wait"});
   nowhere["cwd"] = "/no/such/folder";
   EXPECT_EQ(launch(root_ + "/b", nowhere), 1);
   EXPECT_NE(text_of(root_ + "/b/said").find("/no/such/folder"), std::string::npos);
+  EXPECT_FALSE(status_of(root_ + "/b").contains("program_status"));
   EXPECT_EQ(launch(root_ + "/c", Json::object()), 1);
   EXPECT_EQ(run({KEEPER_PROGRAM}, "/dev/null"), 64);
 }

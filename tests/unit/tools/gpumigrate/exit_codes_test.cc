@@ -141,6 +141,17 @@ TEST(ExitCodes, ARunThatIsRefusedIsNoFailureOfTheJob) {
   EXPECT_EQ(run(broken.home(), {"run", "--detach", "--", "train"}).code, 6);
 }
 
+TEST(ExitCodes, AProgramThatCannotBeStartedHasTheStatusOfAShell) {
+  for (const int status : {126, 127}) {
+    FakeCoordinator coordinator(
+        [status](const FakeRequest&) { return refusal(409, "refused", "nosuchprog: not found", status); });
+    const Ended ended = run(coordinator.home(), {"run", "--", "nosuchprog"});
+    EXPECT_EQ(ended.code, status);
+    EXPECT_EQ(ended.err, "gpumigrate: nosuchprog: not found\n");
+    EXPECT_EQ(run(coordinator.home(), {"run", "--detach", "--", "nosuchprog"}).code, status);
+  }
+}
+
 TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
   for (const char* place : {"node-a:", "node-a:x", "node-a:0x", "node-a:-1", "node-a:99999999999"})
