@@ -49,9 +49,7 @@ class StoreOfAFleetLost(StoreLosingTest):
             cluster.migrate("b-1", "node-c")
         victims = self.daemons_of(role)
         cluster.arm(role, number)
-        moved = cluster.popen("migrate", "job", "--to", "node-b:0", "--live", "-o", "json", "--timeout",
-                              "60s")
-        self.wait_until_fired(role, number, moved)
+        moved = self.move_until_fired(role, number, "node-a:0", "node-b:0")
         self.wait_until_dead(victims)
         self.stop_coordinator()
         {"older": self.bring_copy_back, "removed": self.remove_store, "emptied": self.empty_store}[how]()

@@ -33,8 +33,7 @@ class CrashPoints(CrashingTest):
         cluster.arm(role, number)
         # The command must end with an exit code of these: 0 moved, 1, 2 and 5 (refused) at the source, 6
         # contact lost.
-        moved = cluster.popen("migrate", "job", "--to", "node-b", "--live", "-o", "json", "--timeout", "60s")
-        self.wait_until_fired(role, number, moved)
+        moved = self.move_until_fired(role, number)
         self.wait_until_dead(victims)
         cluster.up()
         output, errors = moved.communicate(timeout=120)

@@ -16,6 +16,7 @@ from fault_points import Point
 TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1"]
 STEP_MS = 8  # changes no digest
 SOURCE, TARGET, EITHER = "source", "target", None
+MOVES_TO_A_POINT = 4
 
 
 class CrashingTest(ClusterTest):
@@ -34,8 +35,15 @@ class CrashingTest(ClusterTest):
             self.assertTrue(ended, "the process lives on after its crash point")
 
     def wait_until_fired(self, role, number, command=None):
-        """The armed file goes away when the process dies. Once the command has ended the point has ten
-        seconds more: the last messages of a move may reach a daemon after its end has been reported."""
+        ended = self.ended_without(role, number, command)
+        if ended:
+            self.fail(f"the migration ended without reaching {role} {number}: {ended}")
+
+    def ended_without(self, role, number, command):
+        """Waits for the point. The end of the command's output if it has ended without it; else nothing.
+
+        The armed file goes away when the process dies. Once the command has ended the point has ten seconds
+        more: the last messages of a move may reach a daemon after its end has been reported."""
         libc = ctypes.CDLL(None, use_errno=True)
         watch = libc.inotify_init1(os.O_CLOEXEC)
         libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
@@ -46,7 +54,7 @@ class CrashingTest(ClusterTest):
                 ready, _, _ = select.select(awaited, [], [], limit_s)
                 if not ready and ended not in awaited:
                     output, errors = command.communicate()
-                    self.fail(f"the migration ended without reaching {role} {number}: {output[-500:]} {errors[-500:]}")
+                    return f"{output[-500:]} {errors[-500:]}"
                 self.assertTrue(ready, "the crash point was not reached in a minute")
                 if command and ended in ready:
                     awaited, limit_s = [watch], 10
@@ -56,6 +64,19 @@ class CrashingTest(ClusterTest):
             os.close(watch)
             os.close(ended)
         self.cluster.wait_until_it_stands(role, number)
+        return None
+
+    def move_until_fired(self, role, number, source="node-a", target="node-b"):
+        """Moves "job" live until the point is reached, and returns that move's command. A move need not reach
+        one where its agent receives what its mover sends last: the switch does not wait for that."""
+        for _ in range(MOVES_TO_A_POINT):
+            moved = self.cluster.popen("migrate", "job", "--to", target, "--live", "-o", "json", "--timeout",
+                                       "60s")
+            ended = self.ended_without(role, number, moved)
+            if not ended:
+                return moved
+            self.cluster.migrate("job", source)
+        self.fail(f"{MOVES_TO_A_POINT} migrations ended without reaching {role} {number}, the last: {ended}")
 
 
 class TransparentCrashes(CrashingTest):
