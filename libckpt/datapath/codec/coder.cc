@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "libckpt/datapath/codec/entropy.h"
-#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
 #include "libckpt/datapath/codec/plane_packer.h"
 #include "libckpt/datapath/codec/planes.h"
 #include "libckpt/datapath/codec/seven_bits.h"
@@ -28,9 +27,6 @@ constexpr double kMinSevenBits = 6.75;
 // How a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
-// What is brought into the cache ahead, of each range of memory: no more than stays in the second level
-// beside the scratch.
-constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
 // A gain below it does not pay for the header and the work.
 constexpr double kMinRatio = 1.02;
 // Pairs of half floats look as good as words: their exponents fill two planes of four instead of one of two.
@@ -114,7 +110,7 @@ struct Coder::State {
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
                                     std::span<std::byte> out) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,
-                            std::span<std::byte> plane, PrefetchQueue& upcoming) noexcept;
+                            std::span<std::byte> plane) noexcept;
   std::optional<std::size_t> encode(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous, std::span<std::byte> out) noexcept;
 };
@@ -182,11 +178,11 @@ std::optional<std::uint32_t> Coder::State::pack(std::span<const std::byte> plane
   return static_cast<std::uint32_t>(*size) | kPackedFlag;
 }
 
-bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed, std::span<std::byte> plane,
-                          PrefetchQueue& upcoming) noexcept {
+bool Coder::State::unpack(std::uint32_t length, std::span<const std::byte> packed,
+                          std::span<std::byte> plane) noexcept {
   switch (length & ~kLengthMask) {
     case kPackedFlag:
-      return packer.unpack(packed, plane, upcoming);
+      return packer.unpack(packed, plane);
     case kSevenFlag:
       return unpack_seven_bits(packed, plane);
     case kSparseFlag:
@@ -273,23 +269,13 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     planes[p] = encoded.data() + used;
     used += elements;
   }
-  // What the planes are merged from and to is not in the cache, and unpacking them does not wait for memory.
-  PrefetchQueue upcoming;
-  const auto add = [&](std::span<const std::byte> range) {
-    upcoming.add(range.first(std::min(range.size(), kMaxAhead)));
-  };
-  if (needs_previous(encoding)) add(previous);
-  add(out);
-  add(encoded.subspan(width * 4, used - width * 4));
   std::size_t scratched = 0;
   for (std::size_t p = 0; p < width; ++p) {
     if ((lengths[p] & ~kLengthMask) == 0) continue;
     const std::size_t length = lengths[p] & kLengthMask;
     if (length > end - used) return refuse("a packed plane longer than the message");
-    // At once: the lengths of its codes are read from its front before its streams are from their ends.
-    for (std::size_t i = 0; i < length; i += PrefetchQueue::kLineBytes) prefetch(encoded.data() + used + i);
     std::byte* const plane = state_->scratch.get() + scratched;
-    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements}, upcoming)) {
+    if (!state_->unpack(lengths[p], encoded.subspan(used, length), {plane, elements})) {
       return refuse("a plane does not unpack");
     }
     planes[p] = plane;

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <numbers>
 
-#include "libckpt/datapath/codec/huffman/prefetch_queue.h"
-
 namespace ckpt::codec {
 namespace {
 
@@ -27,9 +25,10 @@ Word word_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
 // level.
 void prefetch_share(std::span<const std::byte> bytes, std::size_t share, std::size_t shares) noexcept {
   constexpr std::size_t kMaxAhead = std::size_t{64} << 10;
+  constexpr std::size_t kLineBytes = 64;
   const std::size_t length = std::min(bytes.size(), kMaxAhead) / shares;
-  for (std::size_t at = share * length; at < (share + 1) * length; at += PrefetchQueue::kLineBytes)
-    prefetch(bytes.data() + at);
+  for (std::size_t at = share * length; at < (share + 1) * length; at += kLineBytes)
+    __builtin_prefetch(bytes.data() + at, 0, 2);
 }
 
 }  // namespace

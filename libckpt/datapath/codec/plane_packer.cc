@@ -93,42 +93,18 @@ Result<PlanePacker> PlanePacker::create(std::size_t max_plane_bytes) {
   if (packer.unpack_ == nullptr) return Error(ErrorCode::kInternal, "zstd refused the memory for a context");
   const std::size_t code = ZSTD_DCtx_setParameter(packer.unpack_, ZSTD_d_format, ZSTD_f_zstd1_magicless);
   if (ZSTD_isError(code) != 0) return refused("the frame format", code);
-  CKPT_TRY(writer, HuffmanWriter::create());
-  packer.writer_ = std::move(writer);
-  if (HuffmanFrames::supported()) {
-    CKPT_TRY(frames, HuffmanFrames::create());
-    packer.frames_ = std::move(frames);
-  }
   return packer;
 }
 
 std::optional<std::size_t> PlanePacker::pack(std::span<const std::byte> plane, bool nearly_constant,
                                              std::span<std::byte> out) noexcept {
-  if (!nearly_constant) {
-    if (const auto size = writer_->pack(plane, out)) return size;
-  }
-  return pack_by_zstd(plane, nearly_constant, out);
-}
-
-std::optional<std::size_t> PlanePacker::pack_by_zstd(std::span<const std::byte> plane, bool nearly_constant,
-                                                     std::span<std::byte> out) noexcept {
   const std::size_t size =
       ZSTD_compress2(nearly_constant ? match_ : huffman_, out.data(), out.size(), plane.data(), plane.size());
   if (ZSTD_isError(size) != 0) return std::nullopt;
   return size;
 }
 
-bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
-                         PrefetchQueue& upcoming) noexcept {
-  return (frames_ && frames_->decode(packed, plane, upcoming)) || unpack_by_zstd(packed, plane);
-}
-
 bool PlanePacker::unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
-  PrefetchQueue nothing;
-  return unpack(packed, plane, nothing);
-}
-
-bool PlanePacker::unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept {
   return ZSTD_decompressDCtx(unpack_, plane.data(), plane.size(), packed.data(), packed.size()) ==
          plane.size();
 }

@@ -2,8 +2,7 @@
 // One byte plane as a frame of zstd's format, as Huffman codes alone. Matches between the bytes of floats are
 // chance and cost more than they save. Planes that are nearly constant are the exception. Huffman needs at
 // least a bit a byte, and there matches pay, so those get zstd's fast level. A plane is a bare frame: no
-// magic number, size or checksum (fingerprints check the chunk). Its writer is huffman_writer.h and its
-// reader huffman_frame.h, both faster than zstd, which can do both. The rest is zstd's.
+// magic number, size or checksum (fingerprints check the chunk). zstd writes and reads it (docs/adr/0026).
 //
 // All memory is laid out at create(); packing and unpacking allocate nothing. Threads: an object belongs to
 // one thread at a time.
@@ -17,8 +16,6 @@
 #include <span>
 
 #include "libckpt/base/result.h"
-#include "libckpt/datapath/codec/huffman/huffman_frame.h"
-#include "libckpt/datapath/codec/huffman/huffman_writer.h"
 
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;
@@ -32,15 +29,8 @@ class PlanePacker {
   // Bytes written to `out`.
   [[nodiscard]] std::optional<std::size_t> pack(std::span<const std::byte> plane, bool nearly_constant,
                                                 std::span<std::byte> out) noexcept;
-  // `packed` is untrusted. Brings `upcoming` into the cache meanwhile, where huffman_frame.h decodes.
-  [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane,
-                            PrefetchQueue& upcoming) noexcept;
+  // `packed` is untrusted.
   [[nodiscard]] bool unpack(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
-  // By zstd alone: unpack() must take what it packs, and agree with what it unpacks.
-  [[nodiscard]] std::optional<std::size_t> pack_by_zstd(std::span<const std::byte> plane,
-                                                        bool nearly_constant,
-                                                        std::span<std::byte> out) noexcept;
-  [[nodiscard]] bool unpack_by_zstd(std::span<const std::byte> packed, std::span<std::byte> plane) noexcept;
 
  private:
   using Memory = std::unique_ptr<std::byte[]>;
@@ -51,8 +41,6 @@ class PlanePacker {
   ZSTD_CCtx_s* huffman_ = nullptr;
   ZSTD_CCtx_s* match_ = nullptr;
   ZSTD_DCtx_s* unpack_ = nullptr;
-  std::unique_ptr<HuffmanWriter> writer_;
-  std::unique_ptr<HuffmanFrames> frames_;  // none where the processor lacks what it needs
 };
 
 }  // namespace ckpt::codec
