@@ -137,10 +137,7 @@ int doctor(Context& context, const std::string& agent_config) {
   std::vector<std::string> command = {programs.assume_value() + "/gpumigrate-agent", "--probe"};
   if (!agent_config.empty()) command.insert(command.end(), {"--config", agent_config});
   const Result<Json> facts = ask_for_facts(command, additions, kPatience);
-  if (!facts) {
-    context.note(facts.assume_error().to_string());
-    return kFailed;
-  }
+  if (!facts) return report(context, facts.assume_error(), kFailed);
   const Diagnosis diagnosis = diagnose(facts.assume_value());
   if (context.json) {
     context.print(to_json(diagnosis));

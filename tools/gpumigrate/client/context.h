@@ -25,8 +25,10 @@ struct Context {
   void print(const Json& value);
 };
 
-// Prints "gpumigrate: message" and returns the exit code of the error.
+// Prints "gpumigrate: message" on err, or with -o json one line of JSON as in docs/api.md. Returns the exit
+// code: that of the error, unless another one is given.
 int report(Context& context, const Error& error);
+int report(Context& context, const Error& error, int exit_code);
 // Of a command that follows what goes on without it: left alone by Ctrl-C (kAborted) its outcome is not
 // known.
 int report_unfollowed(Context& context, const Error& error);

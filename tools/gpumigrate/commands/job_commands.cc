@@ -290,9 +290,9 @@ int run_job(Context& context, const RunOptions& options) {
   if (!options.detach) context.coordinator.http().catch_interrupts();
   auto job = context.coordinator.post("/v1/jobs", body.assume_value());
   if (!job) {
-    const int code = report(context, job.assume_error());
-    return options.detach || code == kRefused || code == kUsage || is_program_status(code) ? code
-                                                                                           : kRunFailed;
+    const int code = exit_code_of(job.assume_error());
+    const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
+    return report(context, job.assume_error(), plain ? code : kRunFailed);
   }
   const std::string id = text_of(job.assume_value(), "id");
   if (options.detach) return print_job(context, job.assume_value());
@@ -300,8 +300,7 @@ int run_job(Context& context, const RunOptions& options) {
                text_of(job.assume_value(), "node") + ":" + text_of(job.assume_value(), "gpu"));
   auto code = attend(context, id);
   if (code) return code.assume_value();
-  report(context, code.assume_error());
-  return kRunFailed;
+  return report(context, code.assume_error(), kRunFailed);
 }
 
 int adopt_process(Context& context, const AdoptOptions& options) {

@@ -90,8 +90,8 @@ int local_status(Context& context) {
   if (!known) return report(context, known.assume_error());
   const std::optional<LocalState>& state = known.assume_value();
   if (!state || state->coordinator.pid == 0) {
-    context.note("no local cluster at " + context.home() + "; `gpumigrate local up` starts one");
-    return kRefused;
+    return report(context, Error(ErrorCode::kUnavailable, "no local cluster at " + context.home() +
+                                                              "; `gpumigrate local up` starts one"));
   }
   const Json list = status_of(context.home(), *state);
   bool all = true;
