@@ -1,12 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/command_line/command_line.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <iostream>
+#include <map>
 #include <sstream>
+#include <type_traits>
+
+#include "libckpt/command_line/help.h"
+#include "libckpt/command_line/mistakes.h"
 
 namespace ckpt {
+
+// What CLI11 does not keep of an option.
+struct OptionFacts {
+  std::string value;  // empty: a flag
+  std::vector<std::string> choices;
+  std::string range;
+  bool list = false;
+  bool greedy = false;
+};
+
+namespace {
+
+constexpr int kMistake = 106;  // CLI11's code of what is missing
+
+struct CommandFacts {
+  std::string family;
+  std::string rest;
+  std::vector<std::pair<std::string, std::string>> examples;
+};
+
+// The program's own command, which keeps the facts of all.
+struct Root : CLI::App {
+  using CLI::App::App;
+  std::map<const CLI::Option*, OptionFacts> options;
+  std::map<const CLI::App*, CommandFacts> commands;
+};
+
+Root& root_of(CLI::App* app) {
+  while (app->get_parent() != nullptr) app = app->get_parent();
+  return static_cast<Root&>(*app);
+}
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+  return text;
+}
+
+// "MEMORY" of --gpu-memory.
+std::string value_name(const CLI::Option& option) {
+  const std::string name = option.get_single_name();
+  return upper(name.substr(name.rfind('-') + 1));
+}
+
+template <class T>
+struct ElementOf {
+  using Type = T;
+};
+template <class T>
+struct ElementOf<std::optional<T>> {
+  using Type = T;
+};
+template <class T>
+struct ElementOf<std::vector<T>> {
+  using Type = T;
+};
+
+template <class T>
+std::optional<T> number_in(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string plain(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+template <class T>
+std::string plain(T value) {
+  return std::to_string(value);
+}
+
+// A check whose answer is the message of a mistake, or empty.
+template <class Check>
+void add_check(CLI::Option* option, Check check) {
+  option->check(CLI::Validator([check](std::string& text) { return std::string(check(text)); }, ""));
+}
+
+OptionDescription describe_option(const CLI::Option& option, const OptionFacts& facts) {
+  OptionDescription out;
+  out.positional = option.get_positional();
+  if (out.positional) {
+    out.names.push_back(facts.value.empty() ? upper(option.get_single_name()) : facts.value);
+  } else {
+    for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
+    out.value = facts.value;
+  }
+  out.help = option.get_description();
+  out.choices = facts.choices;
+  out.range = facts.range;
+  out.required = option.get_required();
+  out.repeats = facts.list;
+  out.greedy = facts.greedy;
+  out.hidden = option.get_group().empty();
+  return out;
+}
+
+std::string path_of(const CLI::App* app) {
+  return app->get_parent() == nullptr ? app->get_name() : path_of(app->get_parent()) + " " + app->get_name();
+}
+
+CommandDescription describe_command(const CLI::App* app, const Root& root,
+                                    std::vector<OptionDescription> inherited) {
+  CommandDescription out;
+  out.path = path_of(app);
+  out.about = app->get_description();
+  out.footer = app->get_footer();
+  out.hidden = app->get_parent() != nullptr && app->get_group().empty();
+  out.needs_command = app->get_require_subcommand_min() > 0;
+  if (const auto facts = root.commands.find(app); facts != root.commands.end()) {
+    out.family = facts->second.family;
+    out.rest = facts->second.rest;
+    out.examples = facts->second.examples;
+  }
+  out.inherited = inherited;
+  for (const CLI::Option* option : app->get_options()) {
+    const auto facts = root.options.find(option);
+    OptionDescription described =
+        describe_option(*option, facts == root.options.end() ? OptionFacts{} : facts->second);
+    const bool help = option == app->get_help_ptr();
+    if (help) described.help = "Print this help";
+    (help ? out.inherited : out.options).push_back(described);
+    const bool below = !help && !described.positional && option != app->get_version_ptr();
+    if (below && app->get_fallthrough()) inherited.push_back(described);
+  }
+  for (const CLI::App* below : app->get_subcommands([](const CLI::App*) { return true; }))
+    out.commands.push_back(describe_command(below, root, inherited));
+  return out;
+}
+
+}  // namespace
+
+Option Option::called(const std::string& value) {
+  facts_->value = value;
+  return *this;
+}
 
 Option Option::required() {
   option_->required();
@@ -15,7 +163,11 @@ Option Option::required() {
 
 template <class T>
 Option Option::in_range(T least, T most) {
-  option_->check(CLI::Range(least, most));
+  facts_->range = plain(least) + " to " + plain(most);
+  add_check(option_, [least, most, range = facts_->range](const std::string& text) {
+    const auto number = number_in<T>(text);
+    return number && *number >= least && *number <= most ? "" : quoted(text) + " is no number from " + range;
+  });
   return *this;
 }
 template Option Option::in_range(int, int);
@@ -24,7 +176,13 @@ template Option Option::in_range(std::uint64_t, std::uint64_t);
 template Option Option::in_range(double, double);
 
 Option Option::one_of(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
+  facts_->choices = values;
+  add_check(option_, [values](const std::string& text) {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return std::string();
+    std::string all;
+    for (const std::string& value : values) all += (all.empty() ? "" : ", ") + value;
+    return quoted(text) + " is none of " + all + suggestion(text, values);
+  });
   return *this;
 }
 
@@ -50,6 +208,7 @@ Option Option::needs(Option other) {
 
 Option Option::one_value_each() {
   option_->allow_extra_args(false);
+  facts_->greedy = false;
   return *this;
 }
 
@@ -74,7 +233,24 @@ bool Option::is_given() const {
 
 template <class T>
 Option Command::add_option(const std::string& name, T& variable, const std::string& help) {
-  return Option(app_->add_option(name, variable, help));
+  using Element = typename ElementOf<T>::Type;
+  CLI::Option* option = app_->add_option(name, variable, help);
+  OptionFacts& facts = root_of(app_).options[option];
+  facts.value = value_name(*option);
+  facts.list = facts.greedy = std::is_same_v<T, std::vector<Element>>;
+  add_check(option, [](const std::string& text) {
+    return text.empty() ? std::string("the value is empty; is a variable unset?") : std::string();
+  });
+  if constexpr (std::is_arithmetic_v<Element>) {
+    if (!option->get_positional()) facts.value = "NUMBER";
+    add_check(option, [](const std::string& text) {
+      const bool good = number_in<Element>(text).has_value();
+      const char* kind = std::is_unsigned_v<Element> ? " is no number from 0" : " is no number";
+      return good ? std::string()
+                  : quoted(text) + kind + (std::is_integral_v<Element> ? " or is too large" : "");
+    });
+  }
+  return Option(option, &facts);
 }
 template Option Command::add_option(const std::string&, std::string&, const std::string&);
 template Option Command::add_option(const std::string&, int&, const std::string&);
@@ -88,11 +264,12 @@ template Option Command::add_option(const std::string&, std::vector<std::string>
 template Option Command::add_option(const std::string&, std::vector<unsigned>&, const std::string&);
 
 Option Command::add_flag(const std::string& name, bool& variable, const std::string& help) {
-  return Option(app_->add_flag(name, variable, help));
+  CLI::Option* flag = app_->add_flag(name, variable, help);
+  return Option(flag, &root_of(app_).options[flag]);
 }
 
 void Command::add_version_flag(const std::string& name, const std::string& version) {
-  app_->set_version_flag(name, version);
+  app_->set_version_flag(name, version, "Print the version of this program");
 }
 
 Command Command::add_subcommand(const std::string& name, const std::string& help) {
@@ -117,6 +294,33 @@ void Command::set_footer(const std::string& text) {
   app_->footer(text);
 }
 
+void Command::set_family(const std::string& family) {
+  root_of(app_).commands[app_].family = family;
+}
+
+void Command::set_rest(const std::string& rest) {
+  root_of(app_).commands[app_].rest = rest;
+}
+
+void Command::add_example(const std::string& line, const std::string& what) {
+  root_of(app_).commands[app_].examples.emplace_back(line, what);
+}
+
+void Command::hide() {
+  app_->group("");
+}
+
+CommandDescription Command::describe() const {
+  std::vector<OptionDescription> inherited;
+  for (CLI::App* above = app_->get_parent(); above != nullptr; above = above->get_parent()) {
+    const CommandDescription description = Command(above).describe();
+    for (const OptionDescription& option : description.options) {
+      if (!option.positional && above->get_fallthrough()) inherited.push_back(option);
+    }
+  }
+  return describe_command(app_, root_of(app_), inherited);
+}
+
 void Command::on_given(std::function<void()> action) {
   app_->callback(std::move(action));
 }
@@ -136,37 +340,48 @@ int ParseEnd::print() const {
 }
 
 CommandLine::CommandLine(const std::string& about, const std::string& name)
-    : Command(nullptr), owned_(std::make_unique<CLI::App>(about, name)) {
+    : Command(nullptr), owned_(std::make_unique<Root>(about, name)) {
   app_ = owned_.get();
 }
 
 CommandLine::~CommandLine() = default;
 
-template <class Parse>
-std::optional<ParseEnd> CommandLine::parse_with(Parse parse) {
-  try {
-    parse();
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream out;
-    std::ostringstream err;
-    ParseEnd end;
-    end.exit_code = app_->exit(error, out, err);
-    end.message = error.what();
-    end.surplus = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    end.out = out.str();
-    end.err = err.str();
-    return end;
-  }
+unsigned CommandLine::columns() const {
+  return columns_ != 0 ? columns_ : terminal_columns(STDOUT_FILENO);
 }
 
 std::optional<ParseEnd> CommandLine::parse(int argc, const char* const* argv) {
-  return parse_with([&] { app_->parse(argc, argv); });
+  if (app_->get_name().empty() && argc > 0)
+    app_->name(std::string(argv[0]).substr(std::string(argv[0]).rfind('/') + 1));
+  return parse(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }
 
 std::optional<ParseEnd> CommandLine::parse(std::vector<std::string> arguments) {
+  const CommandDescription description = describe();
+  const auto mistaken = [](const std::string& message, bool surplus) {
+    return ParseEnd{.exit_code = kMistake,
+                    .message = message,
+                    .surplus = surplus,
+                    .err = message + "\nRun with --help for more information.\n"};
+  };
+  if (const auto mistake = find_mistake(description, arguments))
+    return mistaken(mistake->message, mistake->surplus);
+  const CommandDescription& named = named_command(description, arguments).command;
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  return parse_with([&] { app_->parse(std::move(arguments)); });
+  try {
+    app_->parse(std::move(arguments));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    return ParseEnd{.out = help_text(named, columns())};
+  } catch (const CLI::CallForVersion& version) {
+    return ParseEnd{.out = std::string(version.what()) + "\n"};
+  } catch (const CLI::ParseError& error) {
+    ParseEnd end = mistaken(error.what(), dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr);
+    end.exit_code = error.get_exit_code();
+    end.bare = named.needs_command;
+    if (end.bare) end.out = help_text(named, columns());
+    return end;
+  }
 }
 
 }  // namespace ckpt

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of a program: CLI11 behind a plain interface, so that only one source compiles CLI11.
 // Command and Option are handles of what a CommandLine owns; copies mean the same command or option.
-// Names and checks are CLI11's ("--name", "-f,--follow", a positional without dashes).
+// Names are CLI11's ("--name", "-f,--follow", a positional without dashes). A value is never empty: an empty
+// one is a mistake, since it mostly is a variable that is unset.
 //
 // Threads: one. Ownership: a variable that an option fills outlives the parsing. Errors: parse() returns why
 // the program should end; a wrong declaration (a name twice) throws and is a mistake of the caller.
@@ -15,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "libckpt/command_line/description.h"
+
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's own name
 class App;
 class Option;
@@ -22,10 +25,14 @@ class Option;
 
 namespace ckpt {
 
+struct OptionFacts;
+
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, OptionFacts* facts) : option_(option), facts_(facts) {}
 
+  // What help calls its value; otherwise it is called by the option's name, or NUMBER.
+  Option called(const std::string& value);
   Option required();
   // The value lies between both, which it may be. T: int, unsigned, std::uint64_t or double.
   template <class T>
@@ -49,6 +56,7 @@ class Option {
 
  private:
   CLI::Option* option_;
+  OptionFacts* facts_;
 };
 
 class Command {
@@ -67,6 +75,15 @@ class Command {
   // A subcommand's unknown options may be the command's own.
   void pass_unknown_options_up();
   void set_footer(const std::string& text);
+  // The heading under which help lists it.
+  void set_family(const std::string& family);
+  // Help shows it after the options, such as "-- PROGRAM".
+  void set_rest(const std::string& rest);
+  void add_example(const std::string& line, const std::string& what);
+  // Help does not show it.
+  void hide();
+  // What it takes, with everything below it.
+  [[nodiscard]] CommandDescription describe() const;
   // Called by parse() when the command was given.
   void on_given(std::function<void()> action);
   [[nodiscard]] bool is_given() const;
@@ -80,6 +97,7 @@ struct ParseEnd {
   int exit_code = 0;     // CLI11's; 0 after --help or --version
   std::string message;   // of a mistake, without a line's end
   bool surplus = false;  // the mistake: arguments that no command takes
+  bool bare = false;     // no command was given where one has to be; `out` has the help
   std::string out;       // what belongs on standard output
   std::string err;       // what belongs on standard error
 
@@ -96,16 +114,18 @@ class CommandLine : public Command {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
+  // How wide help may be; otherwise as wide as the terminal of standard output.
+  void set_columns(unsigned columns) { columns_ = columns; }
   // Fills the variables. Nothing: the program goes on.
   [[nodiscard]] std::optional<ParseEnd> parse(int argc, const char* const* argv);
   // Without the program's name.
   [[nodiscard]] std::optional<ParseEnd> parse(std::vector<std::string> arguments);
 
  private:
-  template <class Parse>
-  std::optional<ParseEnd> parse_with(Parse parse);
+  [[nodiscard]] unsigned columns() const;
 
   std::unique_ptr<CLI::App> owned_;
+  unsigned columns_ = 0;
 };
 
 }  // namespace ckpt

@@ -9,13 +9,13 @@ namespace {
 
 void add_local(CommandTree& tree) {
   const auto o = std::make_shared<LocalOptions>();
-  Command local = tree.app().add_subcommand("local", "A cluster on this machine, under GPUMIGRATE_HOME");
+  Command local = tree.add_parent("local", "A cluster on this machine, under GPUMIGRATE_HOME");
   local.require_subcommand();
   Command up =
       tree.add(local, "up", "Start a coordinator and agents", [o](Context& c) { return local_up(c, *o); });
   up.add_option("--nodes", o->nodes, "Nodes (2)");
   up.add_option("--gpus", o->gpus, "GPUs of each node (1)");
-  up.add_option("--gpu-memory", o->gpu_memory, "Memory of each software GPU (8GiB)");
+  up.add_option("--gpu-memory", o->gpu_memory, "Memory of each software GPU (8GiB)").called("SIZE");
   tree.add(local, "down", "Stop jobs, agents and coordinator", local_down);
   tree.add(local, "status", "What runs", local_status);
 }
@@ -23,12 +23,14 @@ void add_local(CommandTree& tree) {
 }  // namespace
 
 void add_machine_commands(CommandTree& tree) {
+  tree.begin_family("This machine");
   add_local(tree);
   const auto agent_config = std::make_shared<std::string>();
   tree.add(tree.app(), "doctor", "What this machine can do, and what is missing for the rest",
            [agent_config](Context& c) { return doctor(c, *agent_config); })
       .add_option("--agent-config", *agent_config,
-                  "The settings (agent.toml) of a node's agent, which goes by what is found");
+                  "The settings (agent.toml) of a node's agent, which goes by what is found")
+      .called("FILE");
 }
 
 }  // namespace ckpt::cli

@@ -6,63 +6,75 @@
 #include <filesystem>
 
 #include "libckpt/command_line/command_line.h"
+#include "libckpt/command_line/mistakes.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/commands/policy_test.h"
 #include "tools/gpumigrate/commands/rebalance_commands.h"
 #include "tools/gpumigrate/machine_options.h"
+#include "tools/gpumigrate/manual/manual_commands.h"
 
 namespace ckpt::cli {
 namespace {
 
+// Whether mistakes in the command line are to be JSON, too.
+bool asks_for_json(const std::vector<std::string>& arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  for (auto at = arguments.begin(); at != end; ++at) {
+    if (*at == "-ojson" || *at == "-o=json" || *at == "--output=json") return true;
+    if ((*at == "-o" || *at == "--output") && at + 1 != end && *(at + 1) == "json") return true;
+  }
+  return false;
+}
+
+int wrong(Context& context, const std::string& message) {
+  return report(context, Error(ErrorCode::kInvalidArgument, message));
+}
+
 class Parser {
  public:
   Parser()
-      : tree_("Moves running GPU jobs from one GPU to another. `gpumigrate COMMAND --help` tells more.",
+      : tree_("Moves running GPU jobs from one GPU to another. `gpumigrate help COMMAND` explains a command.",
               "gpumigrate"),
         app_(tree_.app()) {
     app_.require_subcommand();
     app_.pass_unknown_options_up();
-    app_.add_option("-o,--output", form_, "table or json").one_of({"table", "json"});
-    add_machine_commands(tree_);
+    app_.add_version_flag("--version", "gpumigrate " GPUMIGRATE_VERSION);
+    app_.add_option("-o,--output", form_, "table or json").called("FORM").one_of({"table", "json"});
     add_job_commands(tree_);
     add_migration_commands(tree_);
     add_image_commands(tree_);
     add_cluster_commands(tree_);
-    add_policy_test(tree_);
-    add_rebalance_commands(tree_);
     add_drain_commands(tree_);
+    add_rebalance_commands(tree_);
     add_recovery_commands(tree_);
-    add_policy_commands(tree_);
     add_backup_commands(tree_);
+    add_policy_test(tree_);
+    add_policy_commands(tree_);
+    add_machine_commands(tree_);
+    add_manual_commands(tree_);
   }
 
-  // 0 and an action, or the exit code after having said why.
-  int parse(std::vector<std::string> arguments, std::ostream& out, std::ostream& err) {
+  // 0 and an action, or the exit code of a command line that is wrong or asks for help.
+  int parse(std::vector<std::string> arguments, Context& context) {
     const auto separator = std::find(arguments.begin(), arguments.end(), "--");
     if (separator != arguments.end()) {
       tree_.program().assign(separator + 1, arguments.end());
       arguments.erase(separator, arguments.end());
     }
+    const CommandDescription program = app_.describe();
+    const CommandDescription& command = named_command(program, arguments).command;
     if (const auto end = app_.parse(std::move(arguments))) {
-      if (!end->is_mistake()) return end->print(out, out);
-      const bool program = is_run() && end->surplus;
-      err << "gpumigrate: " << end->message
-          << (program ? "; name the program after --\n" : " (see gpumigrate --help)\n");
-      return kUsage;
+      context.out << end->out << std::flush;
+      if (end->bare || !end->is_mistake()) return end->bare ? kUsage : kDone;
+      const bool program_misplaced = end->surplus && command.name() == "run";
+      return wrong(context, end->message + (program_misplaced ? "; name the program after --" : ""));
     }
-    if (!tree_.program().empty() && !is_run()) {
-      err << "gpumigrate: only `run` takes a program after --\n";
-      return kUsage;
-    }
+    if (!tree_.program().empty() && command.rest.empty())
+      return wrong(context, "only `run` takes a program after --");
     return kDone;
   }
   [[nodiscard]] const Action& action() const { return tree_.chosen(); }
-  // Whether `run` was given.
-  [[nodiscard]] bool is_run() {
-    const auto run = app_.find_subcommand("run");
-    return run && run->is_given();
-  }
   [[nodiscard]] bool json() const { return form_ == "json"; }
 
  private:
@@ -70,6 +82,15 @@ class Parser {
   CommandLine& app_;
   std::string form_ = "table";
 };
+
+int run_parsed(const std::vector<std::string>& arguments, Context& context) {
+  context.json = asks_for_json(arguments);
+  Parser parser;
+  const int parsed = parser.parse(arguments, context);
+  if (parsed != kDone || !parser.action()) return parsed;
+  context.json = parser.json();
+  return parser.action()(context);
+}
 
 }  // namespace
 
@@ -81,16 +102,20 @@ std::string default_home() {
 }
 
 int run_program(const std::vector<std::string>& arguments, Context& context) {
-  Parser parser;
-  const int parsed = parser.parse(arguments, context.out, context.err);
-  if (parsed != kDone || !parser.action()) return parsed;
-  context.json = parser.json();
+  context.out.exceptions(std::ios::badbit);  // a reader that gets less than all has to know it
   try {
-    return parser.action()(context);
+    const int code = run_parsed(arguments, context);
+    context.out.flush();
+    return code;
+  } catch (const std::ios_base::failure&) {
+    context.out.exceptions(std::ios::goodbit);
+    return report(context,
+                  Error(ErrorCode::kIo, "Standard output could not be written; what was begun goes on"),
+                  kFailed);
   } catch (const std::exception& error) {
     // What a library throws on an answer of another form than docs/api.md gives.
-    context.note(std::string("unexpected answer of the coordinator: ") + error.what());
-    return kUnknown;
+    return report(context, Error(ErrorCode::kProtocol,
+                                 std::string("unexpected answer of the coordinator: ") + error.what()));
   }
 }
 

@@ -130,7 +130,8 @@ void add_backup_commands(CommandTree& tree) {
       backup.add_subcommand("restore", "Put a backup into a coordinator's folder; none may run there");
   restore.on_given([options] { options->action = restore_backup; });
   restore.add_option("file", options->file, "The backup").required();
-  restore.add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)");
+  restore.add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)")
+      .called("FOLDER");
   restore.add_flag("--replace", options->replace, "It has a store, which is kept aside");
 }
 

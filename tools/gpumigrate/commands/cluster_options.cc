@@ -5,6 +5,7 @@
 namespace ckpt::cli {
 
 void add_cluster_commands(CommandTree& tree) {
+  tree.begin_family("Cluster");
   const auto follow = std::make_shared<bool>(false);
   tree.add(tree.app(), "nodes", "List nodes", list_nodes);
   tree.add(tree.app(), "gpus", "List GPUs", list_gpus);

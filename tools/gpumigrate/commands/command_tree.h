@@ -24,9 +24,18 @@ class CommandTree {
   CommandTree& operator=(const CommandTree&) = delete;
 
   CommandLine& app() { return app_; }
+  // Help lists the program's commands that are added from now on under this heading.
+  void begin_family(const std::string& family) { family_ = family; }
+  // A command with others below it.
+  Command add_parent(const std::string& name, const std::string& help) {
+    Command added = app_.add_subcommand(name, help);
+    added.set_family(family_);
+    return added;
+  }
   // `action` runs after parsing if this command was given.
   Command add(Command& parent, const std::string& name, const std::string& help, Action action) {
     Command added = parent.add_subcommand(name, help);
+    added.set_family(&parent == &app_ ? family_ : "");
     added.on_given([this, action = std::move(action)] { chosen_ = action; });
     return added;
   }
@@ -37,6 +46,7 @@ class CommandTree {
  private:
   CommandLine app_;
   Action chosen_;
+  std::string family_;
   std::vector<std::string> program_;
 };
 

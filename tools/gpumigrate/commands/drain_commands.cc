@@ -221,13 +221,16 @@ void add_drain(CommandTree& tree, const Shared& options) {
   Command added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
                            [options](Context& c) { return drain(c, *options); });
   added.add_option("place", options->place, "NODE or NODE:GPU").required();
-  added.add_option("--deadline", options->deadline,
-                   "Begin nothing after this time, and end what has not verified (10m)");
+  added
+      .add_option("--deadline", options->deadline,
+                  "Begin nothing after this time, and end what has not verified (10m)")
+      .called("TIME");
   added.add_option("--parallel", options->parallel, "Moves out of the node at a time (2)").in_range(1, 64);
   added
       .add_option("--fallback", options->fallback,
                   "What becomes of a job that cannot be moved: leave it, or restore its newest image "
                   "elsewhere (leave)")
+      .called("WHAT")
       .one_of({"leave", "restore"});
   added.add_option("--reason", options->reason, "For the records");
   added.add_flag("--dry-run", options->dry_run, "Say what would go where, and what could not; touch nothing");
@@ -245,7 +248,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
 
 void add_removal(CommandTree& tree) {
   const auto options = std::make_shared<RemovalOptions>();
-  Command node = tree.app().add_subcommand("node", "Nodes of the cluster");
+  Command node = tree.add_parent("node", "Nodes of the cluster");
   node.require_subcommand();
   Command rm = tree.add(node, "rm", "Take a node out of the cluster for good",
                         [options](Context& c) { return remove_node(c, *options); });
@@ -263,6 +266,7 @@ void add_removal(CommandTree& tree) {
 }  // namespace
 
 void add_drain_commands(CommandTree& tree) {
+  tree.begin_family("Cluster");
   add_removal(tree);
   const auto options = std::make_shared<DrainOptions>();
   Command close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
@@ -276,7 +280,7 @@ void add_drain_commands(CommandTree& tree) {
   add_drain(tree, options);
   Command drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });
-  Option id = drains.add_option("id", options->id, "Id of a drain");
+  Option id = drains.add_option("id", options->id, "Id of a drain").called("DRAIN");
   Option follow = drains.add_flag("--watch", options->watch, "Follow it to its end").needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Move nothing further; what moves goes on, the cordon stays");

@@ -234,9 +234,10 @@ void add_protection(CommandTree& tree, const Shared& o) {
   Command on = tree.add(app, "protect", "Take an image of a job again and again",
                         [o](Context& c) { return protect(c, *o); });
   on.add_option("job", o->job, "Name or id").required();
-  on.add_option("--every", o->every, "Like 30s; of a transparent job at least 5m").required();
+  on.add_option("--every", o->every, "Like 30s; of a transparent job at least 5m").called("TIME").required();
   on.add_option("--to", o->to,
-                "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node");
+                "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node")
+      .called("NODE-OR-FOLDER");
   on.add_option("--keep", o->keep, "Images that stay (2)").in_range(1, 1000);
   on.add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
   on.add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
@@ -251,8 +252,8 @@ void add_images(CommandTree& tree, const Shared& o) {
   Command take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
                           [o](Context& c) { return snapshot(c, "snapshot", *o); });
   take.add_option("job", o->job, "Name or id").required();
-  take.add_option("--to", o->to,
-                  "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  take.add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
+      .called("NODE-OR-FOLDER");
   take.add_flag("--detach", o->detach, "Do not wait");
   Command images = tree.add(app, "images", "List images", [o](Context& c) {
     return o->remove.empty() ? list_images(c) : remove_image(c, *o);
@@ -267,18 +268,21 @@ void add_rest(CommandTree& tree, const Shared& o) {
   Command suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
                              [o](Context& c) { return snapshot(c, "suspend", *o); });
   suspend.add_option("job", o->job, "Name or id").required();
-  suspend.add_option("--to", o->to,
-                     "A folder that several nodes have (it has a '/'), or a node, into its vault");
+  suspend
+      .add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
+      .called("NODE-OR-FOLDER");
   suspend.add_flag("--detach", o->detach, "Do not wait");
   Command resume =
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
   resume.add_option("job", o->job, "Name or id").required();
-  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   resume.add_flag("--detach", o->detach, "Do not wait");
   Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
                           [o](Context& c) { return restore(c, "restore", *o); });
-  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a").required();
-  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")
+      .called("JOB-OR-IMAGE")
+      .required();
+  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   back.add_option("--reason", o->reason, "For the records");
   back.add_flag("--force", o->force,
                 "Your word that an instance on a node that is not connected is dead for good; should it "
@@ -294,6 +298,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
 
 void add_image_commands(CommandTree& tree) {
   const auto options = std::make_shared<ImageOptions>();
+  tree.begin_family("Images");
   add_protection(tree, options);
   add_images(tree, options);
   add_rest(tree, options);

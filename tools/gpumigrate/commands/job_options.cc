@@ -14,17 +14,18 @@ struct JobOptions {
 
 void add_run(CommandTree& tree) {
   const auto o = std::make_shared<RunOptions>();
-  Command run = tree.add(tree.app(), "run", "Start a job: gpumigrate run [OPTIONS] -- PROGRAM ARGUMENTS...",
-                         [&tree, o](Context& c) {
-                           o->command = tree.program();
-                           return run_job(c, *o);
-                         });
+  Command run = tree.add(tree.app(), "run", "Start a job", [&tree, o](Context& c) {
+    o->command = tree.program();
+    return run_job(c, *o);
+  });
   run.add_option("--name", o->name, "Name of the job");
-  run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen");
+  run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen").called("PLACE");
   run.add_option("--gpus", o->gpus, "GPUs (1; more: not yet)").in_range(1, 1024);
-  run.add_option("--gpu-memory", o->gpu_memory, "GPU memory to keep free for it, like 12GiB");
-  run.add_option("--env", o->env, "NAME=VALUE, may be repeated").one_value_each();
-  run.add_option("--cwd", o->cwd, "Folder to start in (this one)");
+  run.add_option("--gpu-memory", o->gpu_memory, "GPU memory to keep free for it, like 12GiB").called("SIZE");
+  run.add_option("--env", o->env, "A variable of its environment; may be repeated")
+      .called("NAME=VALUE")
+      .one_value_each();
+  run.add_option("--cwd", o->cwd, "Folder to start in (this one)").called("FOLDER");
   run.add_option("--priority", o->priority, "The higher, the later it is disturbed (0)")
       .in_range(-1000, 1000);
   run.add_flag(
@@ -34,6 +35,7 @@ void add_run(CommandTree& tree) {
                "Jobs of lower priority may be parked for it; they come back when there is room");
   run.add_flag("--detach", o->detach, "Do not follow its output");
   run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  run.set_rest("-- PROGRAM [ARGUMENT...]");
   run.set_footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
       "Ctrl-C stops the job.\n"
@@ -58,6 +60,7 @@ void add_adopt(CommandTree& tree) {
 
 void add_job_commands(CommandTree& tree) {
   const auto o = std::make_shared<JobOptions>();
+  tree.begin_family("Jobs");
   add_run(tree);
   add_adopt(tree);
   tree.add(tree.app(), "jobs", "List jobs", list_jobs);
@@ -71,11 +74,11 @@ void add_job_commands(CommandTree& tree) {
   Command stop =
       tree.add(tree.app(), "stop", "Stop a job", [o](Context& c) { return stop_job(c, o->id, o->time); });
   stop.add_option("job", o->id, "Name or id").required();
-  stop.add_option("--grace", o->time, "Between SIGTERM and SIGKILL (10s)");
+  stop.add_option("--grace", o->time, "Between SIGTERM and SIGKILL (10s)").called("TIME");
   Command wait = tree.add(tree.app(), "wait", "Wait for a job's end and return its exit code",
                           [o](Context& c) { return wait_for_job(c, o->id, o->time); });
   wait.add_option("job", o->id, "Name or id").required();
-  wait.add_option("--timeout", o->time, "Give up after this time (exit code 2)");
+  wait.add_option("--timeout", o->time, "Give up after this time (exit code 2)").called("TIME");
 }
 
 }  // namespace ckpt::cli

@@ -20,21 +20,27 @@ void add_migrate(CommandTree& tree) {
   Command migrate = tree.add(tree.app(), "migrate", "Move a running job to another GPU",
                              [o, live_mode](Context& c) { return migrate_job(c, *o); });
   migrate.add_option("job", o->job, "Name or id").required();
-  migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)");
+  migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   Option live = migrate.add_flag("--live", *live_mode, "Copy while the job runs (default)");
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
-  migrate.add_option("--max-downtime", o->max_downtime, "Switch once the estimate is within it, like 200ms");
+  migrate.add_option("--max-downtime", o->max_downtime, "Switch once the estimate is within it, like 200ms")
+      .called("TIME");
   migrate.add_option("--if-not-converged", o->if_not_converged, "switch or abort")
+      .called("WHAT")
       .one_of({"switch", "abort"});
-  migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s");
+  migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s").called("RATE");
   migrate.add_option("--max-rounds", o->max_rounds, "Rounds of copying at most").in_range(1, 1'000'000);
   migrate.add_option("--codec", o->codec, "auto, raw, planes or difference (auto)")
       .one_of({"auto", "raw", "planes", "difference"});
-  migrate.add_option("--shadow-memory", o->shadow_memory,
-                     "Host memory at the source for what was sent last, like 4GiB: differences are sent (0)");
-  migrate.add_option("--slowdown", o->slowdown,
-                     "Share of the GPU's time that copying may take while the job runs, like 3%");
-  migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m");
+  migrate
+      .add_option("--shadow-memory", o->shadow_memory,
+                  "Host memory at the source for what was sent last, like 4GiB: differences are sent (0)")
+      .called("SIZE");
+  migrate
+      .add_option("--slowdown", o->slowdown,
+                  "Share of the GPU's time that copying may take while the job runs, like 3%")
+      .called("PERCENT");
+  migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m").called("TIME");
   migrate.add_option("--reason", o->reason, "For the records");
   migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
@@ -47,10 +53,11 @@ void add_migrate(CommandTree& tree) {
 }  // namespace
 
 void add_migration_commands(CommandTree& tree) {
+  tree.begin_family("Moves");
   add_migrate(tree);
   const auto o = std::make_shared<MigrationOptions>();
   const auto with_id = [&o](Command added) {
-    added.add_option("id", o->id, "Id of the migration").required();
+    added.add_option("id", o->id, "Id of the migration").called("MIGRATION").required();
     return added;
   };
   tree.add(tree.app(), "migrations", "List migrations", list_migrations);
@@ -68,6 +75,7 @@ void add_migration_commands(CommandTree& tree) {
   with_id(tree.add(tree.app(), "resolve", "Your word that the other side of a migration is dead for good",
                    [o](Context& c) { return resolve_migration(c, o->id, o->at); }))
       .add_option("--at", o->at, "Where the job shall run: source or target")
+      .called("SIDE")
       .required()
       .one_of({"source", "target"});
 }

@@ -142,7 +142,8 @@ int test_policy(Context& context, const PolicyTestOptions& options) {
 void add_policy_test(CommandTree& tree) {
   auto policy = tree.app().find_subcommand("policy");
   if (!policy) {
-    policy = tree.app().add_subcommand("policy", "What is done about GPUs in trouble");
+    tree.begin_family("Health");
+    policy = tree.add_parent("policy", "What is done about GPUs in trouble");
     policy->require_subcommand();
   }
   auto options = std::make_shared<PolicyTestOptions>();
@@ -164,6 +165,7 @@ void add_policy_test(CommandTree& tree) {
                   "Like \"NVIDIA H200\": some keep memory errors to one process");
   test.add_option("--table", options->tables,
                   "A table (CSV) whose rows take the place of those built in; may be repeated")
+      .called("FILE")
       .one_value_each();
 }
 

@@ -74,7 +74,7 @@ int recover(Context& context) {
 }  // namespace
 
 void add_recovery_commands(CommandTree& tree) {
-  Command cluster = tree.app().add_subcommand("cluster", "The cluster as a whole");
+  Command cluster = tree.add_parent("cluster", "The cluster as a whole");
   cluster.require_subcommand();
   tree.add(cluster, "recover", "Show what a coordinator that lost its store learnt from its nodes",
            [](Context& c) { return recover(c); });

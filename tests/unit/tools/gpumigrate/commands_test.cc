@@ -119,7 +119,6 @@ TEST(Commands, ContactLostAfterTheRequestIsAnUnknownOutcome) {
 TEST(Commands, BadValuesAreRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("{}"); });
   const std::vector<std::vector<std::string>> lines = {
-      {},
       {"frobnicate"},
       {"migrate"},
       {"migrate", "j1", "--max-downtime", "200"},

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands that print what the program itself takes. Threads: one. Errors: the commands print them and return
+// the exit code.
+#pragma once
+
+#include "tools/gpumigrate/commands/command_tree.h"
+
+namespace ckpt::cli {
+
+void add_manual_commands(CommandTree& tree);  // help, completion
+
+}  // namespace ckpt::cli
