@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "agent/jobs/log_times.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -38,6 +39,7 @@ Task<Result<void>> JobTable::rediscover() {
     }
     const auto& found = job.assume_value();
     jobs_[key_of(*found)] = found;
+    watch_log(found);
     spdlog::info("instance found: job {} started_as {} incarnation {} phase {}", wire::job_text(found->id()),
                  found->started_as(), found->incarnation(), local::to_string(found->phase()));
   }
@@ -60,10 +62,15 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   starting_[key];
   auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
   if (job) jobs_[key] = job.assume_value();
+  if (job) watch_log(job.assume_value());
   const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
   for (Signal* signal : waiting) signal->notify();
   co_return job;
+}
+
+void JobTable::watch_log(const std::shared_ptr<Job>& job) {
+  control::spawn(environment_.executor, "log times", keep_log_times(environment_, job));
 }
 
 // One that leaves is unknown for a moment: its keeper closes its socket before it has ended.

@@ -49,6 +49,8 @@ class JobTable {
   using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
   static Key key_of(const Job& job);
   Task<> wait_for_unknown(wire::JobId job);
+  // Times of its output are kept from now on (log_times.h).
+  void watch_log(const std::shared_ptr<Job>& job);
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "agent/jobs/log_times.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -31,6 +33,26 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
   return bytes;
 }
 
+// Whether a line begins there.
+Result<bool> begins_line(const std::string& path, std::uint64_t offset) {
+  if (offset == 0) return true;
+  CKPT_TRY(before, read_part(path, offset - 1, 1));
+  return before == "\n";
+}
+
+// What was read, with times if they were asked for. `whole`: it has all of it.
+Result<void> fill(const Job& job, const wire::ReadLog& request, std::string bytes, std::size_t limit,
+                  wire::LogData& answer, bool& whole) {
+  whole = bytes.size() < limit;
+  answer.bytes = std::move(bytes);
+  if (!request.with_times || answer.bytes.empty()) return ok();
+  CKPT_TRY(begins, begins_line(job.log_path(), answer.offset));
+  const std::string raw = std::move(answer.bytes);
+  answer.bytes = with_times(raw, answer.offset, begins, read_log_times(job.folder()), limit, answer.covers);
+  whole = whole && answer.covers == raw.size();
+  return ok();
+}
+
 }  // namespace
 
 Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::shared_ptr<Job> job,
@@ -48,16 +70,18 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
   wire::LogData answer;
   answer.request_id = request.request_id;
   answer.offset = request.offset;
+  if (request.since_ms > 0)
+    answer.offset =
+        std::max(answer.offset, first_byte_since(read_log_times(job->folder()), request.since_ms));
   Result<void> outcome = ok();
   for (bool in_time = true;;) {
     const bool was_ended = job->ended();  // read before the bytes: nothing is written after it
-    auto bytes = read_part(job->log_path(), request.offset, limit);
-    if (!bytes) {
-      outcome = std::move(bytes).assume_error();
-      break;
-    }
-    answer.bytes = std::move(bytes).assume_value();
-    answer.ended = was_ended && answer.bytes.size() < limit;
+    auto bytes = read_part(job->log_path(), answer.offset, limit);
+    bool whole = false;
+    outcome = bytes ? fill(*job, request, std::move(bytes).assume_value(), limit, answer, whole)
+                    : std::move(bytes).assume_error();
+    if (!outcome) break;
+    answer.ended = was_ended && whole;
     if (!answer.bytes.empty() || was_ended || !in_time || request.follow_ns <= 0) break;
     in_time = co_await signal.wait(until);
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/cluster_section.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "coordinator/requests/api_answers.h"
 
 namespace ckpt::coordinator {
@@ -11,6 +14,7 @@ using std::chrono::steady_clock;
 
 constexpr std::int64_t kMaxEventId = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxEvents = 10'000;
+constexpr std::size_t kMaxKinds = 64;
 
 }  // namespace
 
@@ -60,23 +64,51 @@ json ClusterSection::status() const {
           {"agent_address", parts_.agent_address}};
 }
 
+// job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.
+Result<void> ClusterSection::read_event_filter(const HttpRequest& request, EventQuery& query) const {
+  const auto given = [&](const char* key) {
+    const auto at = request.query.find(key);
+    return at == request.query.end() ? std::string() : at->second;
+  };
+  if (const std::string job = given("job"); !job.empty()) {
+    const Job* found = parts_.jobs.find(job);
+    query.job = found != nullptr ? std::optional(found->id) : parse_job_id(job);
+    if (!query.job) return parts_.jobs.not_found(job);
+  }
+  std::istringstream kinds(given("type"));
+  for (std::string kind; std::getline(kinds, kind, ',');) {
+    if (!kind.empty()) query.kinds.push_back(kind);
+    if (query.kinds.size() > kMaxKinds)
+      return Error(ErrorCode::kInvalidArgument, "type names too many kinds of events");
+  }
+  CKPT_TRY(since_ms, query_number(request, "since_ms", 0, kMaxEventId));
+  query.since_ms = since_ms;
+  return ok();
+}
+
 control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) {
   CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxEventId));  // as lists have it
   CKPT_CO_TRY(since, query_number(request, "since", after, kMaxEventId));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
+  EventQuery query;
+  CKPT_CO_TRYV(read_event_filter(request, query));
   CKPT_CO_TRY(limit, query_number(request, "limit", 1000, kMaxEvents));
+  query.since = static_cast<std::uint64_t>(since);
+  query.limit = static_cast<std::size_t>(limit);
   const auto deadline = steady_clock::now() + milliseconds(follow);
   while (true) {
-    CKPT_CO_TRY(found,
-                parts_.events.since(static_cast<std::uint64_t>(since), static_cast<std::size_t>(limit)));
+    CKPT_CO_TRY(newest, parts_.events.newest());
+    CKPT_CO_TRY(found, parts_.events.find(query));
+    // What the filter left out is not looked at again.
+    const bool has_all = found.size() < query.limit;
+    if (has_all || !found.empty()) query.since = std::max(query.since, has_all ? newest : found.back().id);
     if (found.empty() && steady_clock::now() < deadline) {
       co_await parts_.events.changed().wait_until(deadline);
       continue;
     }
     json list = json::array();
     for (const Event& event : found) list.push_back(event_json(event));
-    const std::uint64_t next = found.empty() ? static_cast<std::uint64_t>(since) : found.back().id;
-    co_return to_response(200, {{"events", list}, {"next", next}});
+    co_return to_response(200, {{"events", list}, {"next", query.since}});
   }
 }
 

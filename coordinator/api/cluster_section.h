@@ -34,6 +34,7 @@ class ClusterSection : public ApiSection {
   [[nodiscard]] json gpus() const;
   [[nodiscard]] json status() const;
   control::Task<Result<HttpResponse>> events(HttpRequest request);
+  Result<void> read_event_filter(const HttpRequest& request, EventQuery& query) const;
 
   Parts parts_;
 };

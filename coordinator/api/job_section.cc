@@ -30,6 +30,11 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
   if (request.path.size() == 2) co_return no_such_call(request);
   Job* job = parts_.jobs.find(request.path[2]);
   if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
+  if (request.path.size() == 3 && request.method == "DELETE") {
+    const JobId id = job->id;
+    CKPT_CO_TRYV(parts_.service.forget(*job));
+    co_return to_response(200, {{"removed", job_text(id)}});
+  }
   if (request.path.size() == 3 && is_get(request))
     co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
   if (request.path.size() == 4) {
@@ -84,13 +89,24 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   CKPT_CO_TRY(offset, query_number(request, "offset", 0, kMaxLogOffset));
   CKPT_CO_TRY(limit, query_number(request, "limit", wire::kMaxLogBytes, kMaxLogOffset));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
-  const auto most = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
-  CKPT_CO_TRY(chunk, co_await parts_.logs.read(id, static_cast<std::uint64_t>(offset), most,
+  CKPT_CO_TRY(since, query_number(request, "since_ms", 0, kMaxLogOffset));
+  CKPT_CO_TRY(times, query_number(request, "timestamps", 0, 1));
+  LogView view;
+  view.limit = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
+  view.with_times = times != 0;
+  view.since_ms = since;
+  CKPT_CO_TRY(chunk, co_await parts_.logs.read(id, static_cast<std::uint64_t>(offset), view,
                                                steady_clock::now() + milliseconds(follow)));
   HttpResponse response(200, std::move(chunk.bytes));
   response.content_type = "application/octet-stream";
   response.headers.emplace_back("X-Next-Offset", std::to_string(chunk.next_offset));
   response.headers.emplace_back("X-Ended", chunk.ended ? "true" : "false");
+  response.headers.emplace_back("X-Length", std::to_string(chunk.length));
+  response.headers.emplace_back("X-Incarnation", std::to_string(chunk.from.incarnation));
+  if (!chunk.from.image.empty()) {
+    response.headers.emplace_back("X-Restored-From", chunk.from.image);
+    response.headers.emplace_back("X-Lost-Ms", std::to_string(chunk.from.lost_ms));
+  }
   co_return std::move(response);
 }
 

@@ -211,6 +211,25 @@ void JobLifecycle::end(Job& job, JobState state, int exit_code, std::string reas
                 fmt::format("job {} {}: {}", label(job), to_string(state), job.reason), job.node(), job.id);
 }
 
+Result<void> JobLifecycle::forget(const Job& job) {
+  const JobId id = job.id;
+  const std::string text = "job " + label(job);
+  if (!is_ended(job.state))
+    return Error(ErrorCode::kRefused,
+                 fmt::format("{} is {}: only ended jobs are removed; `gpumigrate stop {}` ends it", text,
+                             to_string(job.state), job.spec.name));
+  if (judged_elsewhere(job))
+    return Error(ErrorCode::kRefused,
+                 text + " has ended, and a migration or an image operation of it has not");
+  if (job.stop_owed)
+    return Error(ErrorCode::kRefused,
+                 text + " was stopped while node " + job.node() + " was away: it may live there");
+  const std::string node = job.node();
+  CKPT_TRYV(table_.remove(id));
+  events_.add("job-removed", text + " was removed; its images stay", node, id);
+  return ok();
+}
+
 std::vector<JobId> JobLifecycle::forget_old(const Retention& keep) {
   return table_.remove_old(keep, [this](const Job& job) { return !judged_elsewhere(job) && !job.stop_owed; });
 }

@@ -63,6 +63,8 @@ class JobLifecycle {
 
   // JobTable::remove_old() without jobs that a migration or an operation is open for.
   std::vector<JobId> forget_old(const Retention& keep);
+  // Removes one by request. kRefused with the reason unless nothing of it lives any more.
+  Result<void> forget(const Job& job);
 
  private:
   [[nodiscard]] bool judged_elsewhere(const Job& job) const {

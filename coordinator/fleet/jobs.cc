@@ -45,6 +45,13 @@ void JobTable::save(Job& job) {
   changed_.notify();
 }
 
+Result<void> JobTable::remove(JobId id) {
+  CKPT_TRYV(store_.remove_job(id));
+  erase(id);
+  changed_.notify();
+  return ok();
+}
+
 void JobTable::drop(JobId id) {
   if (auto removed = store_.remove_job(id); !removed)
     spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());

@@ -38,6 +38,8 @@ class JobTable {
   void save(Job& job);
   // Before the name of a job that may have ended is changed in place.
   void remove_ended_name(const Job& job) { index_.remove_ended_name(job); }
+  // Removes a job that has ended: durable before it counts, or an error and nothing has changed.
+  Result<void> remove(JobId id);
   // Removes a job of which nothing ever ran.
   void drop(JobId id);
   // Job::memory has changed, and store_memory() shall store it.

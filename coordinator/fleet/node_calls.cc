@@ -8,6 +8,7 @@ using wire::FrameType;
 
 constexpr std::chrono::milliseconds kLogGrace{10000};
 constexpr std::chrono::milliseconds kInspection{30000};
+constexpr std::uint64_t kLargestLog = std::uint64_t{1} << 62;
 
 }  // namespace
 
@@ -75,7 +76,10 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
   if (!std::holds_alternative<wire::LogData>(answer.assume_value()))
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
   auto data = std::get<wire::LogData>(std::move(answer).assume_value());
-  if (data.offset != request.offset || data.bytes.size() > request.limit)
+  const bool is_asked_for =
+      request.since_ms > 0 ? data.offset >= request.offset : data.offset == request.offset;
+  const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
+  if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with another part of the log");
   co_return std::move(data);
 }

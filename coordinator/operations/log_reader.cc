@@ -17,6 +17,17 @@ std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment&
   return over ? std::optional(instance->log_bytes) : std::nullopt;
 }
 
+// Of all instances, as far as their nodes have reported.
+std::uint64_t known_length(const NodeTable& nodes, const Job& job) {
+  std::uint64_t length = 0;
+  for (const Segment& segment : job.segments) {
+    const Node* node = nodes.find(segment.node);
+    const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job.id, segment.incarnation);
+    if (instance != nullptr) length += instance->log_bytes;
+  }
+  return length;
+}
+
 std::int64_t nanos_until(LogReader::Deadline deadline) {
   const auto left = deadline - steady_clock::now();
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(left).count());
@@ -24,7 +35,7 @@ std::int64_t nanos_until(LogReader::Deadline deadline) {
 
 }  // namespace
 
-control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, std::uint32_t limit,
+control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, LogView view,
                                                 Deadline deadline) {
   LogChunk chunk;
   chunk.next_offset = offset;
@@ -48,14 +59,19 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
     request.job = id;
     request.incarnation = segment.incarnation;
     request.offset = offset - std::min(begin, offset);
-    request.limit = std::min(limit, wire::kMaxLogBytes);
+    request.limit = std::min(view.limit, wire::kMaxLogBytes);
     request.follow_ns = nanos_until(deadline);
+    request.with_times = view.with_times;
+    request.since_ms = view.since_ms;
     CKPT_CO_TRY(data, co_await calls_.read_log(segment.node, request));
     job = jobs_.find(id);
     if (job == nullptr) break;
     const bool last = index + 1 >= job->segments.size();
+    offset = begin + data.offset;
+    chunk.next_offset = begin + data.next_offset();
     chunk.bytes = std::move(data.bytes);
-    chunk.next_offset = offset + chunk.bytes.size();
+    chunk.from = segment;
+    chunk.length = known_length(nodes_, *job);
     chunk.ended = last && data.ended && is_ended(job->state);
     if (!chunk.bytes.empty() || chunk.ended) break;
     if (data.ended && !last) {

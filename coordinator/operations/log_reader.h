@@ -17,6 +17,15 @@ struct LogChunk {
   std::string bytes;
   std::uint64_t next_offset = 0;
   bool ended = false;
+  Segment from;              // the instance that wrote them
+  std::uint64_t length = 0;  // of the whole log, as far as its nodes have reported
+};
+
+// How a part of a log is wanted.
+struct LogView {
+  std::uint32_t limit = 0;
+  bool with_times = false;    // each line begins with the time at which its node saw it
+  std::int64_t since_ms = 0;  // Unix time: without what was seen before; 0: all
 };
 
 class LogReader {
@@ -26,8 +35,7 @@ class LogReader {
       : nodes_(nodes), calls_(calls), jobs_(jobs) {}
 
   // Waits for more until the deadline where there is nothing yet.
-  control::Task<Result<LogChunk>> read(JobId id, std::uint64_t offset, std::uint32_t limit,
-                                       Deadline deadline);
+  control::Task<Result<LogChunk>> read(JobId id, std::uint64_t offset, LogView view, Deadline deadline);
 
  private:
   const NodeTable& nodes_;

@@ -5,6 +5,8 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "libckpt/base/program_error.h"
 
 namespace ckpt::coordinator {
@@ -75,6 +77,19 @@ control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
     if (job == nullptr || is_ended(job->state) || std::chrono::steady_clock::now() >= deadline) co_return;
     co_await parts_.jobs.changed().wait_until(deadline);
   }
+}
+
+Result<void> Service::forget(const Job& job) {
+  const JobId id = job.id;
+  CKPT_TRYV(parts_.lifecycle.forget(job));
+  wire::ForgetJob message;
+  message.job = id;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    const bool has_it = std::any_of(node.instances.begin(), node.instances.end(),
+                                    [&](const wire::JobInstance& instance) { return instance.job == id; });
+    if (has_it && node.connected()) parts_.calls.tell(name, message);
+  }
+  return ok();
 }
 
 }  // namespace ckpt::coordinator

@@ -51,6 +51,8 @@ class Service {
   // Recorded, then carried out until nothing of the job lives; a job whose node is away ends here at once.
   Result<void> stop(Job& job, std::int64_t grace_ms);
   control::Task<> wait_for_end(JobId id, Deadline deadline);
+  // Removes a job that has ended, with what its nodes keep of it but for its images. kRefused for a live one.
+  Result<void> forget(const Job& job);
 
  private:
   control::Task<Result<Job*>> start_or_explain(JobId id);

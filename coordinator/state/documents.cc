@@ -59,8 +59,14 @@ Place place_from_document(const json& j) {
 
 std::string job_document(const Job& job) {
   json segments = json::array();
-  for (const Segment& s : job.segments)
-    segments.push_back({{"node", s.node}, {"incarnation", s.incarnation}});
+  for (const Segment& s : job.segments) {
+    json segment = {{"node", s.node}, {"incarnation", s.incarnation}};
+    if (!s.image.empty()) {
+      segment["image"] = s.image;
+      segment["lost_ms"] = s.lost_ms;
+    }
+    segments.push_back(std::move(segment));
+  }
   json ranks = json::array();
   for (const JobRank& r : job.ranks)
     ranks.push_back({{"rank", r.rank},
@@ -101,8 +107,12 @@ Job job_from_document(const std::string& text) {
   Job job;
   job.state = enum_from<JobState>(j.at("state"));
   job.incarnation = j.at("incarnation").get<Incarnation>();
-  for (const json& s : j.at("segments"))
-    job.segments.emplace_back(s.at("node").get<std::string>(), s.at("incarnation").get<Incarnation>());
+  for (const json& s : j.at("segments")) {
+    Segment& segment =
+        job.segments.emplace_back(s.at("node").get<std::string>(), s.at("incarnation").get<Incarnation>());
+    segment.image = s.value("image", "");
+    segment.lost_ms = s.value("lost_ms", std::int64_t{0});
+  }
   if (job.segments.empty()) throw std::runtime_error("a job without instances");
   for (const json& r : j.at("ranks")) {
     JobRank& rank = job.ranks.emplace_back();

@@ -17,7 +17,8 @@ class EventLog {
 
   void add(std::string kind, std::string text, std::string node = {}, JobId job = 0,
            MigrationId migration = 0);
-  Result<std::vector<Event>> since(std::uint64_t id, std::size_t limit) { return store_.events(id, limit); }
+  Result<std::vector<Event>> find(const EventQuery& query) { return store_.events(query); }
+  Result<std::uint64_t> newest() { return store_.newest_event(); }
   // Removes some of those that need not stay. True: there are more.
   bool forget_old(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }

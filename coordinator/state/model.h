@@ -37,9 +37,14 @@ struct Segment {
   Segment() = default;
   Segment(std::string node_name, Incarnation started_as)
       : node(std::move(node_name)), incarnation(started_as) {}
-  friend bool operator==(const Segment&, const Segment&) = default;
+  // The same instance.
+  friend bool operator==(const Segment& a, const Segment& b) {
+    return a.node == b.node && a.incarnation == b.incarnation;
+  }
   std::string node;
   Incarnation incarnation = 0;
+  std::string image;         // that it was started from; empty: none
+  std::int64_t lost_ms = 0;  // of work since that image: the log repeats it
 };
 
 // kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
@@ -165,6 +170,16 @@ struct Event {
   MigrationId migration = 0;
   std::string node;
   std::string text;
+};
+
+// Which events are wanted.
+struct EventQuery {
+  EventQuery() = default;
+  std::uint64_t since = 0;  // ids above it
+  std::size_t limit = 0;
+  std::optional<JobId> job;
+  std::vector<std::string> kinds;  // none: all
+  std::int64_t since_ms = 0;       // Unix time; 0: all
 };
 
 // "j12-k3fa" / "m7-k3fa", or without a tag (libckpt/protocol/wire/ids.h); nullopt for anything else.

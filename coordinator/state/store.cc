@@ -368,12 +368,25 @@ Result<std::uint64_t> Store::add(const Event& event) {
   return static_cast<std::uint64_t>(db_.last_row_id());
 }
 
-Result<std::vector<Event>> Store::events(std::uint64_t since, std::size_t limit) {
+Result<std::uint64_t> Store::newest_event() {
+  CKPT_TRY(statement, db_.prepare("SELECT IFNULL(MAX(id), 0) FROM events"));
+  CKPT_TRYV(statement.next());
+  const auto newest = static_cast<std::uint64_t>(statement.integer(0));
+  CKPT_TRYV(statement.run());
+  return newest;
+}
+
+Result<std::vector<Event>> Store::events(const EventQuery& query) {
   std::vector<Event> events;
+  std::string kinds;  // ",cordoned,uncordoned,"
+  for (const std::string& kind : query.kinds) kinds += "," + kind + ",";
   CKPT_TRY(statement,
            db_.prepare("SELECT id, time_ms, kind, job, migration, node, text FROM events WHERE id > ?1 "
-                       "ORDER BY id LIMIT ?2"));
-  statement.bind(1, static_cast<std::int64_t>(since)).bind(2, static_cast<std::int64_t>(limit));
+                       "AND time_ms >= ?3 AND (?4 = 0 OR job = ?5) "
+                       "AND (?6 = '' OR instr(?6, ',' || kind || ',') > 0) ORDER BY id LIMIT ?2"));
+  statement.bind(1, static_cast<std::int64_t>(query.since)).bind(2, static_cast<std::int64_t>(query.limit));
+  statement.bind(3, query.since_ms).bind(4, std::int64_t{query.job ? 1 : 0});
+  statement.bind(5, static_cast<std::int64_t>(query.job.value_or(0))).bind(6, kinds);
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return events;

@@ -80,7 +80,8 @@ class Store {
   Result<bool> adopt_cluster_id(const std::string& id);
 
   Result<std::uint64_t> add(const Event& event);  // its id
-  Result<std::vector<Event>> events(std::uint64_t since, std::size_t limit);
+  Result<std::vector<Event>> events(const EventQuery& query);
+  Result<std::uint64_t> newest_event();  // its id; 0: there is none
   // Removes all but the newest `keep`, and those older than `since_ms`; at most kMaxPruned of them. True:
   // there are more.
   static constexpr std::uint64_t kMaxPruned = 5'000;

@@ -98,7 +98,9 @@ Result<void> OperationRecords::to_starting(Job job) {
   std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
   std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
-  job.segments.emplace_back(operation.to_node, job.incarnation);
+  Segment& segment = job.segments.emplace_back(operation.to_node, job.incarnation);
+  segment.image = image_text(operation.image);
+  segment.lost_ms = operation.lost_ms;
   for (JobRank& rank : job.ranks) {
     rank.place = Place(operation.to_node, operation.to_gpu);
     rank.pid = 0;
@@ -142,6 +144,8 @@ Result<void> OperationRecords::runs(JobId id) {
   const ImageOperation operation = *changed.operation;
   const Restored restored = restored_of(changed);
   changed.operation.reset();
+  changed.segments.back().image = image_text(restored.image);  // another one may have proved damaged
+  changed.segments.back().lost_ms = restored.lost_ms;
   changed.state = JobState::kRunning;
   changed.phase = wire::JobPhase::kRunning;
   changed.resumes_itself = false;

@@ -171,7 +171,7 @@ struct ForgetJob {
 };
 
 struct ReadLog {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReadLog;
   ReadLog() = default;
   std::uint64_t request_id = 0;
@@ -180,25 +180,29 @@ struct ReadLog {
   std::uint64_t offset = 0;
   std::uint32_t limit = 0;  // at most kMaxLogBytes
   std::int64_t follow_ns =
-      0;  // with nothing at the offset yet: answer when there is, at the end, or after this
+      0;                    // with nothing at the offset yet: answer when there is, at the end, or after this
+  bool with_times = false;  // each line begins with the time at which the node saw it
+  std::int64_t since_ms = 0;  // Unix time: leaves out what the node saw before; 0: nothing
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, offset, limit, follow_ns);
+    a(request_id, job, incarnation, offset, limit, follow_ns, with_times, since_ms);
   }
 };
 inline constexpr std::uint32_t kMaxLogBytes = 256 * 1024;
 
 struct LogData {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kLogData;
   LogData() = default;
   std::uint64_t request_id = 0;
-  std::uint64_t offset = 0;  // of the first byte of `bytes`
+  std::uint64_t offset = 0;  // of the first byte of `bytes`; `since_ms` may leave out some before
   std::string bytes;
-  bool ended = false;  // the instance has ended and `bytes` reaches the end of its log
+  bool ended = false;        // the instance has ended and `bytes` reaches the end of its log
+  std::uint64_t covers = 0;  // bytes of the log that `bytes` stands for, with times; 0: its own size
+  [[nodiscard]] std::uint64_t next_offset() const { return offset + (covers == 0 ? bytes.size() : covers); }
   template <class A>
   void fields(A& a) {
-    a(request_id, offset, bytes, ended);
+    a(request_id, offset, bytes, ended, covers);
   }
 };
 

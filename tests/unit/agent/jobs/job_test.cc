@@ -18,6 +18,7 @@
 
 #include "agent/jobs/job_table.h"
 #include "agent/jobs/log_reader.h"
+#include "agent/jobs/log_times.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
@@ -438,6 +439,21 @@ TEST_F(LogTest, LogIsReadFromAnOffset) {
   data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
   ASSERT_TRUE(data);
   EXPECT_EQ(data.assume_value().bytes, "");
+}
+
+TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
+  run_until(io_, [&] { return !read_log_times(job_->folder()).empty(); });
+  wire::ReadLog wanted = request(0, 0);
+  wanted.with_times = true;
+  auto data = run_until_done(io_, read_log(*environment_, job_, wanted));
+  ASSERT_TRUE(data);
+  EXPECT_TRUE(data.assume_value().bytes.ends_with("Z hello")) << data.assume_value().bytes;
+  EXPECT_EQ(data.assume_value().next_offset(), 5U);
+  wanted.since_ms = read_log_times(job_->folder()).back().time_ms + 1;
+  data = run_until_done(io_, read_log(*environment_, job_, wanted));
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data.assume_value().bytes, "");
+  EXPECT_EQ(data.assume_value().offset, 5U);
 }
 
 TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {

@@ -135,6 +135,62 @@ TEST_F(ApiTest, RefusesBadSubmissions) {
   EXPECT_EQ(cluster_.get("/v1/jobs").json()[0]["state"], "failed");
 }
 
+TEST_F(ApiTest, ProgramThatCannotBeStartedHasItsStatus) {
+  two_nodes();
+  a_->refuse_starts = true;
+  a_->refused_program_status = 127;
+  start_nodes();
+  const auto answer = cluster_.post("/v1/jobs", R"({"argv":["nosuch"],"cwd":"/tmp","node":"node-a"})");
+  expect_error(answer, 409, "refused", 127);
+  const json job = cluster_.get("/v1/jobs").json()[0];
+  EXPECT_EQ(job["state"], "failed");
+  EXPECT_EQ(job["exit_code"], 127);
+}
+
+TEST_F(ApiTest, EndedJobIsRemovedAndALiveOneIsNot) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const auto remove = [&](const std::string& job) {
+    return request(cluster_.api_port(), cluster_.token(), "DELETE", "/v1/jobs/" + job);
+  };
+  expect_error(remove("train"), 409, "refused", 5);
+  a_->end_job(1, 3);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/wait?timeout_ms=30000").json()["state"], "exited");
+  const auto removed = remove("train");
+  EXPECT_EQ(removed.status, 200U) << removed.body;
+  EXPECT_TRUE(cluster_.get("/v1/jobs").json().empty());
+  expect_error(remove("train"), 404, "not_found", 5);
+  cluster_.wait_for_event("job-removed");
+}
+
+TEST_F(ApiTest, EventsAreFilteredAndTheCursorPassesWhatIsLeftOut) {
+  two_nodes();
+  start_nodes();
+  run_job("one");
+  run_job("two");
+  const auto kinds = [&](const std::string& filter) {
+    json found = json::array();
+    const json answer = cluster_.get("/v1/events?" + filter).json();
+    for (const json& event : answer.at("events"))
+      found.push_back(event["kind"].get<std::string>() + " " + event["job"].dump());
+    return found;
+  };
+  const std::string two = cluster_.get("/v1/jobs/two").json()["id"].dump();
+  EXPECT_EQ(kinds("job=two"), json::array({"job-started " + two}));
+  EXPECT_EQ(kinds("type=job-started&since_ms=1").size(), 2U);
+  EXPECT_EQ(kinds("type=job-ended,job-started&job=two").size(), 1U);
+  EXPECT_TRUE(kinds("since_ms=4000000000000").empty());
+  expect_error(cluster_.get("/v1/events?job=nobody"), 404, "not_found", 5);
+  const json all = cluster_.get("/v1/events").json();
+  const json none = cluster_.get("/v1/events?type=job-lost").json();
+  EXPECT_EQ(none["next"], all["next"]);
+  EXPECT_TRUE(none["events"].empty());
+  const json first = cluster_.get("/v1/events?type=job-started&limit=1").json();
+  EXPECT_EQ(first["events"].size(), 1U);
+  EXPECT_EQ(first["next"], first["events"][0]["id"]);
+}
+
 TEST_F(ApiTest, NamesAreUniqueAmongLiveJobs) {
   two_nodes();
   start_nodes();

@@ -30,7 +30,11 @@ class CordonTableTest : public ::testing::Test {
     ASSERT_TRUE(cordons_->load());
     cordons_->changed().subscribe([this] { ++wakes_; });
   }
-  std::size_t events() { return events_->since(0, 100).value().size(); }
+  std::size_t events() {
+    EventQuery all;
+    all.limit = 100;
+    return events_->find(all).value().size();
+  }
 
   control::asio::io_context io_{1};
   std::string folder_;

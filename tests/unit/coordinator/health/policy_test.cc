@@ -27,7 +27,11 @@ class PolicyTest : public ::testing::Test {
     ASSERT_TRUE(policy_->load());
     policy_->changed().subscribe([this] { ++wakes_; });
   }
-  std::size_t events() { return events_->since(0, 100).value().size(); }
+  std::size_t events() {
+    EventQuery all;
+    all.limit = 100;
+    return events_->find(all).value().size();
+  }
 
   control::asio::io_context io_{1};
   std::string folder_;

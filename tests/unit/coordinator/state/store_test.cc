@@ -188,6 +188,13 @@ TEST_F(StoreTest, KnowsTheIdsThatItGaveAndNoOthers) {
     EXPECT_FALSE(store.gave(id)) << job_text(id);
 }
 
+EventQuery events_after(std::uint64_t id, std::size_t limit) {
+  EventQuery query;
+  query.since = id;
+  query.limit = limit;
+  return query;
+}
+
 TEST_F(StoreTest, EventsKeepTheNewest) {
   Store store = Store::open(path_).value();
   for (int i = 0; i < 10; ++i) {
@@ -196,11 +203,11 @@ TEST_F(StoreTest, EventsKeepTheNewest) {
     ASSERT_TRUE(store.add(event));
   }
   ASSERT_TRUE(store.prune_events(3));
-  auto events = store.events(0, 100).value();
+  auto events = store.events(events_after(0, 100)).value();
   ASSERT_EQ(events.size(), 3U);
   EXPECT_EQ(events.front().kind, "kind7");
-  EXPECT_EQ(store.events(events.front().id, 100).value().size(), 2U);
-  EXPECT_EQ(store.events(0, 1).value().size(), 1U);
+  EXPECT_EQ(store.events(events_after(events.front().id, 100)).value().size(), 2U);
+  EXPECT_EQ(store.events(events_after(0, 1)).value().size(), 1U);
   // An id is not given again after the newest were read and the table is empty.
   ASSERT_TRUE(store.prune_events(0));
   EXPECT_GT(store.add(Event()).value(), events.back().id);
@@ -217,7 +224,7 @@ TEST_F(StoreTest, OldEventsLeaveInBatches) {
     }
     ASSERT_TRUE(transaction.commit());
   }
-  const auto first = [&] { return store.events(0, 1).value().front().id; };
+  const auto first = [&] { return store.events(events_after(0, 1)).value().front().id; };
   EXPECT_TRUE(store.prune_events(1'000'000, 11'001).value());
   EXPECT_EQ(first(), Store::kMaxPruned + 1);
   EXPECT_TRUE(store.prune_events(1'000'000, 11'001).value());
@@ -227,7 +234,7 @@ TEST_F(StoreTest, OldEventsLeaveInBatches) {
   EXPECT_EQ(first(), 11'991U);
   EXPECT_FALSE(store.prune_events(10).value());
   EXPECT_FALSE(store.prune_events(10, 20'000).value());
-  EXPECT_TRUE(store.events(0, 1).value().empty());
+  EXPECT_TRUE(store.events(events_after(0, 1)).value().empty());
   EXPECT_EQ(store.add(Event()).value(), 12'001U);
 }
 

@@ -149,7 +149,9 @@ void FakeAgent::start_job(const wire::StartJob& message) {
   reply.request_id = message.request_id;
   if (refuse_starts) {
     reply.ok = false;
-    reply.error_code = static_cast<std::uint8_t>(ErrorCode::kNotFound);
+    const bool no_program = refused_program_status != 0;
+    reply.error_code = static_cast<std::uint8_t>(no_program ? ErrorCode::kRefused : ErrorCode::kNotFound);
+    reply.program_status = refused_program_status;
     reply.message = "No such file: " + message.spec.argv.front();
   } else {
     const std::uint32_t gpu = message.spec.ranks.empty() ? 0 : message.spec.ranks.front().gpu_index;

@@ -38,9 +38,10 @@ class FakeAgent {
   // answers DescribeJob and DescribeSwitch.
   wire::AgentHello introduction;
   bool refuse_starts = false;
-  bool slow_start = false;      // a started job is kStarting until run_jobs()
-  bool refuse_prepare = false;  // as a target
-  bool silent_prepare = false;  // never answers Prepare, at either side
+  std::uint8_t refused_program_status = 0;  // not 0: since the program cannot be started
+  bool slow_start = false;                  // a started job is kStarting until run_jobs()
+  bool refuse_prepare = false;              // as a target
+  bool silent_prepare = false;              // never answers Prepare, at either side
   bool pauses = false;  // as a source: it stands at its barrier from the start of the copy until run_jobs()
   wire::Reason leaves;  // as a source: why it leaves instead of copying; only in Resumed
   wire::Reason relinquishes;  // as a target: instead of committing
