@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What waits, and how it ends: programs that cannot be started, limits of waiting, Ctrl-C."""
+import os
+import signal
 import unittest
 
 from cluster import ClusterTest
+from waiting import next_line
+
+ARGUMENTS = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
+             "--steps", "1000000", "--print-every", "1"]
 
 
 class ProgramsThatCannotBeStarted(ClusterTest):
@@ -32,6 +38,55 @@ class ProgramsThatCannotBeStarted(ClusterTest):
         script.write_text("#!/nosuch/interpreter\n")
         script.chmod(0o755)
         self.refused(script, 126, f"{script}: not executable (its interpreter is not found)")
+
+
+class Waits(ClusterTest):
+    nodes = 1
+
+    def setUp(self):
+        super().setUp()
+        self.cluster.start("job", "hotset", *ARGUMENTS)
+        self.cluster.wait_for_line("job", r"^step 3\b")
+
+    def test_wait_with_a_limit_exits_124(self):
+        result = self.cluster.run("wait", "job", "--timeout", "10ms")
+        self.assertEqual(result.returncode, 124, result.stderr)
+        self.assertIn("Waited in vain for the end of job job", result.stderr)
+        self.assertEqual(self.cluster.job("job")["state"], "running")
+
+    def test_a_wait_shows_what_for_and_ends_at_the_first_signal(self):
+        """Also of orders that the coordinator does not answer: here it is stopped."""
+        waits = [(("wait", "job"), "the end of job job", 2, "it runs on; `gpumigrate wait job` waits again"),
+                 (("snapshot", "job"), "snapshot of job", 6, "say whether it has begun"),
+                 (("suspend", "job"), "suspend of job", 6, "say whether it has begun"),
+                 (("resume", "job"), "resume of job", 6, "say whether it has begun"),
+                 (("adopt", os.getpid()), f"a node to take process {os.getpid()} in", 6, "Interrupted before"),
+                 (("images", "rm", "j1.v1@node-a"), "image j1.v1@node-a", 6, "Interrupted before")]
+        self.cluster.kill("gpumigrate-coordinator", signal.SIGSTOP)
+        try:
+            for number, (arguments, subject, status, end) in enumerate(waits):
+                with self.cluster.popen(*arguments) as process:
+                    try:
+                        line = next_line(process.stderr, f"{arguments} shows what it waits for")
+                        self.assertIn(f"waiting for {subject}", line)
+                        process.send_signal((signal.SIGINT, signal.SIGTERM)[number % 2])
+                        _, rest = process.communicate(timeout=60)
+                    finally:
+                        process.kill()
+                self.assertEqual(process.returncode, status, rest)
+                self.assertIn(end, rest)
+        finally:
+            self.cluster.kill("gpumigrate-coordinator", signal.SIGCONT)
+
+    def test_followed_streams_end_at_the_first_signal(self):
+        for arguments, end in ((("logs", "job", "-f"), "job job goes on"),
+                               (("events", "-f"), "`gpumigrate events -f` follows them again")):
+            with self.cluster.popen(*arguments) as process:
+                next_line(process.stdout, f"{arguments} has printed a line")
+                process.send_signal(signal.SIGTERM)
+                _, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 2, errors)
+            self.assertIn(end, errors)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class Resting(ClusterTest):
         job = self.cluster.job("job")
         self.assertEqual((job["state"], job["gpu"], job["exit_code"]), ("parked", None, None), job)
         self.assertEqual(self.instances(), [])
-        self.assertEqual(self.cluster.run("wait", "job", "--timeout", "10ms").returncode, 2)
+        self.assertEqual(self.cluster.run("wait", "job", "--timeout", "10ms").returncode, 124)
         if more_than_the_movers_own:
             self.wait_until_free(lambda free: free > before - size)
         resumed = self.cluster.json("resume", "job", "--to", "node-b")

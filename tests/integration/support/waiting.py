@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one way to wait for what no command reports: until it holds, or fails with what was waited for and what
 was seen last."""
+import select
 import time
 
 DEADLINE_S = 60
@@ -24,3 +25,11 @@ def eventually(condition, what, deadline_s=DEADLINE_S):
 def eventually_equal(read, expected, what, deadline_s=DEADLINE_S):
     """`read()` becomes `expected`."""
     wait_until(read, lambda seen: seen == expected, f"{what}: {expected!r}", deadline_s)
+
+
+def next_line(stream, what, deadline_s=DEADLINE_S):
+    """Of a process's output, when none of its lines was read yet or nothing more has come since."""
+    readable, _, _ = select.select([stream], [], [], deadline_s)
+    if not readable:
+        raise AssertionError(f"not within {deadline_s} s: {what}")
+    return stream.readline()

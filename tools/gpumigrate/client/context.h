@@ -16,7 +16,8 @@ struct Context {
   bool terminal = false;  // err is one
   bool json = false;      // -o json
   CoordinatorClient coordinator;
-  std::chrono::milliseconds patience{60'000};  // how long a coordinator that is away is dialled again
+  std::chrono::milliseconds patience{60'000};    // how long a coordinator that is away is dialled again
+  std::chrono::milliseconds shown_after{1'000};  // a wait is shown once it has lasted so long
 
   [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
   // One line on err.

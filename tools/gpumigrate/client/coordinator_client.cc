@@ -112,21 +112,36 @@ Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, 
   request.timeout = timeout;
   auto answer = json_of(call(std::move(request)));
   if (!answer && answer.assume_error().code() == ErrorCode::kAborted)
-    return Error(ErrorCode::kTimedOut, "Interrupted before the coordinator had answered");
+    return Error(ErrorCode::kTimedOut, http_.is_over_time()
+                                           ? "The coordinator had not answered within the time limit"
+                                           : "Interrupted before the coordinator had answered");
   return answer;
 }
 
-Result<LogPiece> CoordinatorClient::logs(const std::string& job, std::uint64_t offset,
-                                         std::chrono::milliseconds follow) {
+Result<Json> CoordinatorClient::remove(const std::string& path) {
   HttpRequest request;
-  request.target = "/v1/jobs/" + path_part(job) + "/logs?offset=" + std::to_string(offset) +
-                   "&limit=262144&follow_ms=" + std::to_string(follow.count());
+  request.method = "DELETE";
+  request.target = path;
+  return json_of(call(std::move(request)));
+}
+
+Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery& query) {
+  HttpRequest request;
+  request.target = "/v1/jobs/" + path_part(job) + "/logs?offset=" + std::to_string(query.offset) +
+                   "&limit=262144&follow_ms=" + std::to_string(query.follow.count());
+  if (query.timestamps) request.target += "&timestamps=1";
+  if (query.since_ms > 0) request.target += "&since_ms=" + std::to_string(query.since_ms);
   CKPT_TRY(response, call(std::move(request)));
   LogPiece piece;
-  piece.ended = response.ended;
-  if (!parse_number(response.next_offset, piece.next_offset)) {
+  piece.ended = response.log.ended;
+  if (!parse_number(response.log.next_offset, piece.next_offset)) {
     return Error(ErrorCode::kProtocol, "The coordinator's answer lacks X-Next-Offset");
   }
+  // A coordinator of an earlier version gives none of these.
+  (void)parse_number(response.log.length, piece.length);
+  (void)parse_number(response.log.lost_ms, piece.lost_ms);
+  piece.incarnation = std::move(response.log.incarnation);
+  piece.restored_from = std::move(response.log.restored_from);
   piece.bytes = std::move(response.body);
   return piece;
 }

@@ -18,6 +18,17 @@ struct LogPiece {
   std::string bytes;
   std::uint64_t next_offset = 0;
   bool ended = false;
+  std::uint64_t length = 0;   // of the whole log, as far as the coordinator knows
+  std::string incarnation;    // of the instance that wrote the bytes
+  std::string restored_from;  // the image that it was started from; empty: none
+  double lost_ms = 0;         // of work since that image
+};
+
+struct LogQuery {
+  std::uint64_t offset = 0;
+  std::chrono::milliseconds follow{0};
+  bool timestamps = false;
+  std::int64_t since_ms = 0;
 };
 
 class CoordinatorClient {
@@ -33,7 +44,8 @@ class CoordinatorClient {
   // so many do, and then, as after `timeout`, it is kTimedOut: the effect is not known.
   Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,
                     std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
-  Result<LogPiece> logs(const std::string& job, std::uint64_t offset, std::chrono::milliseconds follow);
+  Result<Json> remove(const std::string& path);  // DELETE
+  Result<LogPiece> logs(const std::string& job, const LogQuery& query);
 
   [[nodiscard]] HttpClient& http() noexcept { return http_; }
   [[nodiscard]] const std::string& home() const noexcept { return home_; }

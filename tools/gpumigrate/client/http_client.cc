@@ -8,8 +8,6 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <csignal>
-#include <functional>
-#include <optional>
 
 namespace ckpt::cli {
 
@@ -26,13 +24,36 @@ struct HttpClient::Loop {
   std::optional<asio::signal_set> signals;
   int interrupts = 0;            // not yet taken
   std::function<void()> cancel;  // ends what is waited for
+  std::function<void()> on_interrupt;
+  std::optional<asio::steady_timer> deadline;
+  bool is_over_time = false;
+  std::optional<asio::steady_timer> ticker;
+  std::function<void()> on_tick;
 
   void wait_for_signal() {
     signals->async_wait([this](const boost::system::error_code& error, int) {
       if (error) return;
       interrupts++;
+      if (const auto action = on_interrupt) action();
       if (cancel) cancel();
       wait_for_signal();
+    });
+  }
+
+  void wait_for_deadline() {
+    deadline->async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      is_over_time = true;
+      if (cancel) cancel();
+    });
+  }
+
+  void wait_for_tick(std::chrono::milliseconds every) {
+    ticker->expires_after(every);
+    ticker->async_wait([this, every](const boost::system::error_code& error) {
+      if (error) return;
+      on_tick();
+      wait_for_tick(every);
     });
   }
 
@@ -62,8 +83,32 @@ int HttpClient::take_interrupts() {
   return std::exchange(loop_->interrupts, 0);
 }
 
+void HttpClient::on_interrupt(std::function<void()> action) {
+  loop_->on_interrupt = std::move(action);
+}
+
+void HttpClient::set_deadline(std::optional<Time> deadline) {
+  loop_->deadline.reset();
+  loop_->is_over_time = false;
+  if (!deadline) return;
+  loop_->deadline.emplace(loop_->io, *deadline);
+  loop_->wait_for_deadline();
+}
+
+bool HttpClient::is_over_time() const {
+  return loop_->is_over_time;
+}
+
+void HttpClient::set_ticker(std::chrono::milliseconds every, std::function<void()> action) {
+  loop_->ticker.reset();
+  loop_->on_tick = std::move(action);
+  if (!loop_->on_tick) return;
+  loop_->ticker.emplace(loop_->io);
+  loop_->wait_for_tick(every);
+}
+
 void HttpClient::pause(std::chrono::milliseconds time) {
-  if (loop_->interrupts > 0) return;
+  if (loop_->interrupts > 0 || loop_->is_over_time) return;
   asio::steady_timer timer(loop_->io, time);
   loop_->cancel = [&] { timer.cancel(); };
   loop_->wait([&](auto handler) { timer.async_wait(handler); });
@@ -89,8 +134,12 @@ http::request<http::string_body> encode(const HttpRequest& request) {
 HttpResponse decode(http::response<http::string_body>&& message) {
   HttpResponse response;
   response.status = message.result_int();
-  response.next_offset = std::string(message["X-Next-Offset"]);
-  response.ended = message["X-Ended"] == "true";
+  response.log = {.next_offset = std::string(message["X-Next-Offset"]),
+                  .ended = message["X-Ended"] == "true",
+                  .length = std::string(message["X-Length"]),
+                  .incarnation = std::string(message["X-Incarnation"]),
+                  .restored_from = std::string(message["X-Restored-From"]),
+                  .lost_ms = std::string(message["X-Lost-Ms"])};
   response.body = std::move(message.body());
   return response;
 }
@@ -109,7 +158,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   if (error) return no_connection(request, error);
   beast::tcp_stream stream(loop.io);
   stream.expires_after(request.timeout);
-  const auto interrupted = [&] { return loop.interrupts >= request.interrupts; };
+  const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   loop.cancel = [&] {
     if (interrupted()) stream.cancel();

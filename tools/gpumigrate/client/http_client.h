@@ -2,13 +2,15 @@
 // HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
 // Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request
-// had left, its effect is not known. kAborted: interrupted, which may be after the request had left.
-// kProtocol: not HTTP, or larger than 64 MiB.
+// had left, its effect is not known. kAborted: interrupted, or the deadline has passed. That may be
+// after the request had left. kProtocol: not HTTP, or larger than 64 MiB.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "libckpt/base/result.h"
@@ -26,11 +28,20 @@ struct HttpRequest {
   int interrupts = 1;  // so many end the call
 };
 
+// Headers of an answer that is a part of a log (docs/api.md), as they stand there.
+struct LogHeaders {
+  std::string next_offset;
+  bool ended = false;
+  std::string length;
+  std::string incarnation;
+  std::string restored_from;
+  std::string lost_ms;
+};
+
 struct HttpResponse {
   unsigned status = 0;
   std::string body;
-  std::string next_offset;  // X-Next-Offset
-  bool ended = false;       // X-Ended: true
+  LogHeaders log;
 };
 
 class HttpClient {
@@ -46,9 +57,18 @@ class HttpClient {
   void catch_interrupts();
   // Interrupts since the last time this was asked.
   int take_interrupts();
+  // Called within calls and pauses at each interrupt. Nothing: no more.
+  void on_interrupt(std::function<void()> action);
+
+  using Time = std::chrono::steady_clock::time_point;
+  // Calls and pauses end at that time as at an interrupt, and later ones at once. Nothing: no such time.
+  void set_deadline(std::optional<Time> deadline);
+  [[nodiscard]] bool is_over_time() const;
+  // `action` is called within calls and pauses, each time that so much has passed. Nothing: no more.
+  void set_ticker(std::chrono::milliseconds every, std::function<void()> action);
 
   static constexpr std::chrono::milliseconds kRedialInterval{250};
-  // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt.
+  // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt or the deadline.
   void pause(std::chrono::milliseconds time);
 
  private:

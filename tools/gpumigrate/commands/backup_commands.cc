@@ -10,6 +10,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/store/backup/restore.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -64,6 +65,8 @@ void print_contents(Context& context, const std::string& file, const backup::Con
 int make_backup(Context& context, const BackupOptions& options) {
   if (options.file.empty())
     return report(context, Error(ErrorCode::kInvalidArgument, "backup: say to which file"));
+  const Wait wait(context,
+                  {"the coordinator's copy of its store", "the next backup replaces what it writes"});
   auto made = context.coordinator.get("/v1/backup", kPatience);
   if (!made) return report(context, made.assume_error());
   const std::string copy = text_of(made.assume_value(), "file");

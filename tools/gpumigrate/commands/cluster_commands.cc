@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "libckpt/base/clock.h"
+#include "tools/common/moment.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -27,22 +29,51 @@ int list_gpus(Context& context) {
   return print_list(context, "/v1/gpus", view_gpus);
 }
 
-int show_events(Context& context, bool follow) {
+namespace {
+
+// The filter that the coordinator applies, as a part of the query.
+Result<std::string> filter_of(const EventOptions& options) {
+  std::string filter;
+  if (!options.since.empty()) {
+    auto since = tools::parse_moment_ms(options.since, wall_clock_ms());
+    if (!since) return Error(ErrorCode::kInvalidArgument, "--since: " + since.assume_error().message());
+    filter += "&since_ms=" + std::to_string(since.assume_value());
+  }
+  if (!options.job.empty()) filter += "&job=" + path_part(options.job);
+  std::string types;
+  for (const std::string& type : options.types) types += (types.empty() ? "" : ",") + type;
+  if (!types.empty()) filter += "&type=" + path_part(types);
+  return filter;
+}
+
+// One line each in both forms, so that a reader of a stream needs no end.
+void print_events(Context& context, const Json& events) {
+  for (const Json& event : events) {
+    context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace)
+                                 : view_event(event))
+                << "\n";
+  }
+  context.out << std::flush;
+}
+
+}  // namespace
+
+int show_events(Context& context, const EventOptions& options) {
+  auto filter = filter_of(options);
+  if (!filter) return report(context, filter.assume_error());
+  if (options.follow) context.coordinator.http().catch_interrupts();
   std::uint64_t since = 0;
-  for (;;) {
+  while (true) {
     auto answer = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
-                                          "&limit=1000&follow_ms=" + (follow ? "30000" : "0"));
+                                          "&limit=1000&follow_ms=" + (options.follow ? "30000" : "0") +
+                                          filter.assume_value());
+    if (context.coordinator.http().take_interrupts() > 0)
+      return report(context, Error(ErrorCode::kAborted, "`gpumigrate events -f` follows them again"));
     if (!answer) return report(context, answer.assume_error());
     const Json& events = member(answer.assume_value(), "events");
-    for (const Json& event : events) {
-      // One line each in both forms, so that a reader of a stream needs no end.
-      context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace)
-                                   : view_event(event))
-                  << "\n";
-    }
-    context.out << std::flush;
+    print_events(context, events);
     since = static_cast<std::uint64_t>(number_of(answer.assume_value(), "next", static_cast<double>(since)));
-    if (!follow && events.empty()) return kDone;
+    if (!options.follow && events.empty()) return kDone;
   }
 }
 

@@ -51,13 +51,28 @@ struct MigrateOptions {
   bool detach = false;
 };
 
+struct LogOptions {
+  bool follow = false;
+  std::optional<unsigned> tail;  // lines
+  std::string since;
+  bool timestamps = false;
+};
+
+struct EventOptions {
+  bool follow = false;
+  std::string since;
+  std::string job;
+  std::vector<std::string> types;
+};
+
 // Jobs.
 int run_job(Context& context, const RunOptions& options);
 int adopt_process(Context& context, const AdoptOptions& options);
 int list_jobs(Context& context);
 int describe_job(Context& context, const std::string& job);
-int show_logs(Context& context, const std::string& job, bool follow);
-int stop_job(Context& context, const std::string& job, const std::string& grace);
+int show_logs(Context& context, const std::string& job, const LogOptions& options);
+int remove_jobs(Context& context, const std::vector<std::string>& jobs);
+int stop_job(Context& context, const std::string& job, const std::string& grace, const std::string& timeout);
 int wait_for_job(Context& context, const std::string& job, const std::string& timeout);
 
 // Migrations.
@@ -71,7 +86,7 @@ int resolve_migration(Context& context, const std::string& id, const std::string
 // The cluster.
 int list_nodes(Context& context);
 int list_gpus(Context& context);
-int show_events(Context& context, bool follow);
+int show_events(Context& context, const EventOptions& options);
 int show_version(Context& context);
 
 // Each family declares its commands and their options.

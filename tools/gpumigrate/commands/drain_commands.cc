@@ -5,6 +5,7 @@
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/commands/drain_views.h"
@@ -113,6 +114,8 @@ int follow_drain(Context& context, const std::string& id) {
   return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
 }
 
+constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two
+
 struct RemovalOptions {
   std::string node;
   bool force = false;
@@ -132,10 +135,13 @@ std::string view_removal(const Json& removal) {
 }
 
 int remove_node(Context& context, const RemovalOptions& options) {
-  return ask_and_print(context,
-                       context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
-                                                {{"force", options.force}, {"fenced", options.fenced}}),
-                       view_removal);
+  const Wait wait(context,
+                  {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether it was"});
+  return ask_and_print(
+      context,
+      context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
+                               {{"force", options.force}, {"fenced", options.fenced}}, 1, kRemovalAnswer),
+      view_removal);
 }
 
 std::string view_addition(const Json& added) {
@@ -168,7 +174,7 @@ int drain(Context& context, const DrainOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
   if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
-  auto answer = context.coordinator.post("/v1/drains", body.assume_value());
+  auto answer = context.coordinator.post("/v1/drains", body.assume_value(), 1);
   if (!answer) {
     const int code = report(context, answer.assume_error());
     if (code == kUnknown)
@@ -206,8 +212,28 @@ int cancel(Context& context, const DrainOptions& options) {
                        view_drain);
 }
 
-int drains_command(Context& context, const DrainOptions& options) {
+// "d3" or "d3-k3fa"
+bool is_drain_id(const std::string& text) {
+  std::size_t end = 1;
+  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+  return text.starts_with('d') && end > 1 && (end == text.size() || text[end] == '-');
+}
+
+// The id of the drain that is meant: a place means its newest one.
+Result<std::string> drain_of(Context& context, const std::string& given) {
+  if (is_drain_id(given)) return given;
+  CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
+  for (const Json& drain : drains) {
+    if (text_of(drain, "place") == given) return text_of(drain, "id");
+  }
+  return Error(ErrorCode::kNotFound, "There is no drain of \"" + given + "\"");
+}
+
+int drains_command(Context& context, DrainOptions options) {
   if (options.id.empty()) return ask_and_print(context, context.coordinator.get("/v1/drains"), view_drains);
+  auto id = drain_of(context, options.id);
+  if (!id) return report(context, id.assume_error());
+  options.id = std::move(id).assume_value();
   if (options.cancel) return cancel(context, options);
   // Refused at once if there is no such drain; only contact that is lost later is sat out.
   auto known = context.coordinator.get(drain_path(options.id));
@@ -280,7 +306,8 @@ void add_drain_commands(CommandTree& tree) {
   add_drain(tree, options);
   Command drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });
-  Option id = drains.add_option("id", options->id, "Id of a drain").called("DRAIN");
+  Option id = drains.add_option("id", options->id, "Id of a drain, or its NODE or NODE:GPU: its newest one")
+                  .called("DRAIN");
   Option follow = drains.add_flag("--watch", options->watch, "Follow it to its end").needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Move nothing further; what moves goes on, the cordon stays");

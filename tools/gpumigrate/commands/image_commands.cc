@@ -5,6 +5,7 @@
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -24,7 +25,8 @@ struct ImageOptions {
   bool dry_run = false;
   bool detach = false;
   std::string reason;
-  std::string remove;  // `images rm`
+  std::string remove;   // `images rm`
+  std::string timeout;  // of the waiting, not of what is waited for
 };
 using Shared = std::shared_ptr<ImageOptions>;
 
@@ -50,7 +52,7 @@ bool is_contact_lost(const Error& error) {
 }
 
 // Until the task is over. Ctrl-C leaves it: what has begun goes on by itself.
-Result<Json> follow_task(Context& context, const Json& begun) {
+Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
   const std::string id = text_of(begun, "id");
   const std::string job = text_of(begun, "job_name");
   const Error not_known(ErrorCode::kTimedOut, "How " + text_of(begun, "verb") + " of " + job +
@@ -60,10 +62,12 @@ Result<Json> follow_task(Context& context, const Json& begun) {
   Clock::time_point since;
   Json task = begun;
   while (flag_of(task, "open")) {
-    if (context.coordinator.http().take_interrupts() > 0)
+    wait.now_for(text_of(begun, "verb") + " of " + job + " (" + text_of(task, "state") + ")");
+    if (wait.end())
       return Error(ErrorCode::kTimedOut, "Left alone: " + text_of(begun, "verb") + " of " + job +
                                              " goes on; `gpumigrate describe " + job + "` shows the job");
-    auto answer = context.coordinator.get("/v1/tasks/" + path_part(id) + "?timeout_ms=30000");
+    auto answer = context.coordinator.get("/v1/tasks/" + path_part(id) +
+                                          "?timeout_ms=" + std::to_string(wait.next_call().count()));
     if (answer) {
       task = std::move(answer).assume_value();
       away = false;
@@ -119,15 +123,19 @@ int print_task(Context& context, const Json& task) {
 }
 
 // Orders something that takes its time, and follows it.
-int order(Context& context, const std::string& path, const Json& body, bool detach) {
-  if (!detach) context.coordinator.http().catch_interrupts();
-  auto begun = context.coordinator.post(path, body, 2, std::chrono::minutes(15));
+int order(Context& context, const std::string& verb, const std::string& job, const Json& body,
+          const ImageOptions& options) {
+  const WaitSubject subject{verb + " of " + job,
+                            "`gpumigrate describe " + job + "` shows whether it goes on"};
+  auto wait = Wait::begin(context, subject, options.timeout);
+  if (!wait) return report(context, wait.assume_error());
+  auto begun = context.coordinator.post(job_path(job) + "/" + verb, body, 1, std::chrono::minutes(15));
   if (!begun) {
     const int code = report(context, begun.assume_error());
     if (code == kUnknown) context.note("`gpumigrate jobs` and `gpumigrate images` say whether it has begun");
     return code;
   }
-  if (detach) {
+  if (options.detach) {
     if (context.json)
       context.print(begun.assume_value());
     else
@@ -135,7 +143,8 @@ int order(Context& context, const std::string& path, const Json& body, bool deta
                    text_of(begun.assume_value(), "job_name") + " has begun");
     return kDone;
   }
-  auto task = follow_task(context, begun.assume_value());
+  auto task = follow_task(context, *wait.assume_value(), begun.assume_value());
+  wait.assume_value()->clear();
   if (!task) return report(context, task.assume_error());
   return print_task(context, task.assume_value());
 }
@@ -147,15 +156,17 @@ int protect(Context& context, const ImageOptions& options) {
   Json body = {{"every_ms", every.assume_value() / 1'000'000}, {"force", options.force}};
   if (!options.to.empty()) body["to"] = destination(options.to);
   if (options.keep != 0) body["keep"] = options.keep;
+  const Wait wait(context, {"the coordinator to protect job " + options.job,
+                            "`gpumigrate describe " + options.job + "` shows whether it did"});
   // What it costs is said before it begins to.
   body["dry_run"] = true;
-  auto plan = context.coordinator.post(job_path(options.job) + "/protect", body);
+  auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
   if (!plan) return report(context, plan.assume_error());
   if (has_value(plan.assume_value(), "note")) context.note(text_of(plan.assume_value(), "note"));
   Json done = std::move(plan).assume_value();
   if (!options.dry_run) {
     body["dry_run"] = false;
-    auto answer = context.coordinator.post(job_path(options.job) + "/protect", body);
+    auto answer = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
     if (!answer) return report(context, answer.assume_error());
     done = std::move(answer).assume_value();
   }
@@ -173,14 +184,19 @@ int protect(Context& context, const ImageOptions& options) {
 int unprotect(Context& context, const std::string& job) {
   auto answer = context.coordinator.post(job_path(job) + "/unprotect", Json::object());
   if (!answer) return report(context, answer.assume_error());
-  if (context.json) context.print(answer.assume_value());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << "job " << printable(text_of(answer.assume_value(), "job"))
+                << " is not protected any more; its images stay\n"
+                << std::flush;
   return kDone;
 }
 
 int snapshot(Context& context, const char* verb, const ImageOptions& options) {
   Json body = Json::object();
   if (!options.to.empty()) body["to"] = destination(options.to);
-  return order(context, job_path(options.job) + "/" + verb, body, options.detach);
+  return order(context, verb, options.job, body, options);
 }
 
 // "j3.v12@node-a"; a job's name has no '@'.
@@ -198,7 +214,7 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   if (!options.to.empty()) body["to"] = options.to;
   if (!options.reason.empty()) body["reason"] = options.reason;
   if (options.force) body["force"] = true;
-  return order(context, job_path(job) + "/" + verb, body, options.detach);
+  return order(context, verb, job, body, options);
 }
 
 int list_images(Context& context) {
@@ -222,11 +238,21 @@ int list_images(Context& context) {
 }
 
 int remove_image(Context& context, const ImageOptions& options) {
+  const Wait wait(context,
+                  {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"});
   auto answer = context.coordinator.post("/v1/images/" + path_part(options.remove) + "/remove",
-                                         {{"force", options.force}}, 2, std::chrono::minutes(3));
+                                         {{"force", options.force}}, 1, std::chrono::minutes(3));
   if (!answer) return report(context, answer.assume_error());
-  if (context.json) context.print(answer.assume_value());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << "image " << printable(options.remove) << " is removed\n" << std::flush;
   return kDone;
+}
+
+void add_timeout(Command command, const Shared& o) {
+  command.add_option("--timeout", o->timeout, "Wait no longer than this, like 10m; what has begun goes on")
+      .called("TIME");
 }
 
 void add_protection(CommandTree& tree, const Shared& o) {
@@ -255,6 +281,7 @@ void add_images(CommandTree& tree, const Shared& o) {
   take.add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
       .called("NODE-OR-FOLDER");
   take.add_flag("--detach", o->detach, "Do not wait");
+  add_timeout(take, o);
   Command images = tree.add(app, "images", "List images", [o](Context& c) {
     return o->remove.empty() ? list_images(c) : remove_image(c, *o);
   });
@@ -272,11 +299,13 @@ void add_rest(CommandTree& tree, const Shared& o) {
       .add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
       .called("NODE-OR-FOLDER");
   suspend.add_flag("--detach", o->detach, "Do not wait");
+  add_timeout(suspend, o);
   Command resume =
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
   resume.add_option("job", o->job, "Name or id").required();
   resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   resume.add_flag("--detach", o->detach, "Do not wait");
+  add_timeout(resume, o);
   Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
                           [o](Context& c) { return restore(c, "restore", *o); });
   back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")
@@ -288,6 +317,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
                 "Your word that an instance on a node that is not connected is dead for good; should it "
                 "turn up, it is ended");
   back.add_flag("--detach", o->detach, "Do not wait");
+  add_timeout(back, o);
   back.set_footer(
       "Exit codes: 0 nothing was lost; 3 work since the image is lost (it says how much); 1 it did not start "
       "and rests "

@@ -8,9 +8,14 @@
 #include <optional>
 #include <sstream>
 
+#include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
+#include "tools/common/moment.h"
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/log_stream.h"
+#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/client/watch.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -106,89 +111,40 @@ Result<Json> request_of(const RunOptions& options) {
   return body;
 }
 
-// Copies a job's output to `out` from its first byte to its end.
-class LogStream {
- public:
-  LogStream(Context& context, std::string job) : context_(context), job_(std::move(job)) {}
-
-  // One call; false once the job has ended and all has been copied.
-  Result<bool> next(std::chrono::milliseconds follow) {
-    CKPT_TRY(piece, context_.coordinator.logs(job_, offset_, follow));
-    context_.out.write(piece.bytes.data(), static_cast<std::streamsize>(piece.bytes.size())) << std::flush;
-    copied_ = piece.next_offset > offset_;
-    offset_ = piece.next_offset;
-    return !piece.ended;
-  }
-  // Whether the last call brought bytes.
-  [[nodiscard]] bool copied() const noexcept { return copied_; }
-
-  // To the end, through moves and through any absence of the coordinator. `on_interrupt` may end it with an
-  // error.
-  template <typename OnInterrupt>
-  Result<void> follow(OnInterrupt on_interrupt) {
-    bool away = false;
-    for (;;) {
-      if (context_.coordinator.http().take_interrupts() > 0) {
-        CKPT_TRYV(on_interrupt());
-      }
-      auto more = next(std::chrono::milliseconds(30'000));
-      if (more) {
-        away = false;
-        if (!more.assume_value()) return ok();
-        continue;
-      }
-      const ErrorCode code = more.assume_error().code();
-      if (code == ErrorCode::kAborted) continue;
-      if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut)
-        return std::move(more).assume_error();
-      if (!away)
-        context_.note(more.assume_error().message() + "; the job does not depend on it, asking again");
-      away = true;
-      context_.coordinator.http().pause(std::chrono::milliseconds(500));
-    }
-  }
-
- private:
-  Context& context_;
-  std::string job_;
-  std::uint64_t offset_ = 0;
-  bool copied_ = false;
-};
-
 // Asks for a job's end. A coordinator that goes away meanwhile is dialled again for a while: the job ends
 // without it.
 class EndFollower {
  public:
-  EndFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
+  EndFollower(Context& context, std::string id, Wait& wait)
+      : context_(context), id_(std::move(id)), wait_(wait) {}
 
   // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at
   // once.
-  Result<Json> follow(Clock::time_point deadline, bool known) {
-    for (;; known = true) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-      const auto ask = std::clamp<std::int64_t>(left.count(), 0, 30'000);
-      auto job = context_.coordinator.get(job_path(id_) + "/wait?timeout_ms=" + std::to_string(ask));
-      if (!job) {
+  Result<Json> follow(bool known) {
+    for (;;) {
+      auto job = context_.coordinator.get(job_path(id_) +
+                                          "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
+      if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (auto end = wait_.end()) return *std::move(end);
+      if (job) {
+        known = true;
+        lost_since_.reset();
+        wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
+      } else {
         if (!known) return std::move(job).assume_error();
-        CKPT_TRYV(survive(std::move(job).assume_error(), deadline));
-        continue;
+        CKPT_TRYV(survive(std::move(job).assume_error()));
       }
-      lost_since_.reset();
-      if (has_ended(job.assume_value())) return std::move(job).assume_value();
-      if (Clock::now() >= deadline)
-        return Error(ErrorCode::kAborted,
-                     "job " + id_ + " has not ended yet (" + text_of(job.assume_value(), "state") + ")");
     }
   }
 
  private:
-  Result<void> survive(Error error, Clock::time_point deadline) {
+  Result<void> survive(Error error) {
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
     if (!lost_since_) {
       context_.note(error.message() + "; the job does not depend on it, asking again");
       lost_since_ = Clock::now();
     }
-    if (Clock::now() - *lost_since_ >= context_.patience || Clock::now() >= deadline)
+    if (Clock::now() - *lost_since_ >= context_.patience)
       return Error(ErrorCode::kTimedOut,
                    "How job " + id_ + " ends is not known; `gpumigrate wait " + id_ + "` asks again")
           .caused_by(std::move(error));
@@ -198,10 +154,13 @@ class EndFollower {
 
   Context& context_;
   std::string id_;
+  Wait& wait_;
   std::optional<Clock::time_point> lost_since_;
 };
 
-constexpr Clock::time_point kNever = Clock::time_point::max() - std::chrono::hours(1);
+WaitSubject end_of(const std::string& job, const std::string& goes_on) {
+  return {"the end of job " + job, goes_on + "; `gpumigrate wait " + job + "` waits again"};
+}
 
 int job_exit_code(Context& context, const Json& job) {
   if (text_of(job, "state") == "exited" && !has_value(job, "exit_code")) {
@@ -232,7 +191,8 @@ Result<int> attend(Context& context, const std::string& id) {
     // Its output is out of reach; how it ends still counts.
     context.note(followed.assume_error().message());
   }
-  CKPT_TRY(job, EndFollower(context, id).follow(kNever, true));
+  Wait wait(context, end_of(id, "it runs on"));
+  CKPT_TRY(job, EndFollower(context, id, wait).follow(true));
   return job_exit_code(context, job);
 }
 
@@ -277,6 +237,14 @@ Result<std::chrono::nanoseconds> duration_option(const char* option, const std::
   return std::chrono::nanoseconds(value.assume_value());
 }
 
+// Ctrl-C before the answer: a job that is to be followed is stopped once it is known.
+Result<Json> submit(Context& context, const Json& body, bool detach) {
+  Wait wait(context, {"a node to start the job", "`gpumigrate jobs` says whether it has started"});
+  if (detach) return context.coordinator.post("/v1/jobs", body, 1);
+  wait.note_first_interrupt("interrupted: the job is stopped once it is known (once more: leave it alone)");
+  return context.coordinator.post("/v1/jobs", body);
+}
+
 }  // namespace
 
 int run_job(Context& context, const RunOptions& options) {
@@ -287,8 +255,7 @@ int run_job(Context& context, const RunOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
   if (options.dry_run) return print_run_plan(context, body.assume_value());
-  if (!options.detach) context.coordinator.http().catch_interrupts();
-  auto job = context.coordinator.post("/v1/jobs", body.assume_value());
+  auto job = submit(context, body.assume_value(), options.detach);
   if (!job) {
     const int code = exit_code_of(job.assume_error());
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
@@ -321,7 +288,9 @@ int adopt_process(Context& context, const AdoptOptions& options) {
     body["machine"] = machine;
     body["start_ticks"] = ticks;
   }
-  auto job = context.coordinator.post("/v1/adopt", body);
+  const Wait wait(context, {"a node to take process " + std::to_string(options.pid) + " in",
+                            "`gpumigrate jobs` says whether it was taken in"});
+  auto job = context.coordinator.post("/v1/adopt", body, 1);
   return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
 }
 
@@ -347,47 +316,85 @@ int describe_job(Context& context, const std::string& name) {
   return kDone;
 }
 
-int show_logs(Context& context, const std::string& job, bool follow) {
-  LogStream stream(context, job);
-  if (follow) {
-    // Refused at once if there is no such job; only what happens later is sat out.
-    auto first = stream.next(std::chrono::milliseconds(0));
-    if (!first) return report(context, first.assume_error());
-    if (!first.assume_value()) return kDone;
-    auto done = stream.follow([]() -> Result<void> { return ok(); });
-    return done ? kDone : report(context, done.assume_error());
+int show_logs(Context& context, const std::string& job, const LogOptions& options) {
+  LogWish wish{.timestamps = options.timestamps};
+  if (!options.since.empty()) {
+    auto since = tools::parse_moment_ms(options.since, wall_clock_ms());
+    if (!since)
+      return report(context,
+                    Error(ErrorCode::kInvalidArgument, "--since: " + since.assume_error().message()));
+    wish.since_ms = since.assume_value();
   }
-  do {
-    auto more = stream.next(std::chrono::milliseconds(0));
-    if (!more) return report(context, more.assume_error());
-  } while (stream.copied());
-  return kDone;
+  if (options.follow) context.coordinator.http().catch_interrupts();
+  LogStream stream(context, job, wish);
+  if (options.tail) {
+    auto shown = stream.copy_tail(*options.tail);
+    if (!shown) return report(context, shown.assume_error());
+    if (!options.follow) return kDone;
+  }
+  if (!options.follow) {
+    do {
+      auto more = stream.next(std::chrono::milliseconds(0));
+      if (!more) return report(context, more.assume_error());
+    } while (stream.copied());
+    return kDone;
+  }
+  // Refused at once if there is no such job; only what happens later is sat out.
+  auto first = stream.next(std::chrono::milliseconds(0));
+  const bool is_interrupted = !first && first.assume_error().code() == ErrorCode::kAborted;
+  if (!first && !is_interrupted) return report(context, first.assume_error());
+  if (first && !first.assume_value()) return kDone;
+  auto done = stream.follow([&job]() -> Result<void> {
+    return Error(ErrorCode::kAborted, "job " + job + " goes on; `gpumigrate logs " + job + " -f` follows it");
+  });
+  return done ? kDone : report(context, done.assume_error());
 }
 
-int stop_job(Context& context, const std::string& name, const std::string& grace) {
+// The others are removed although one is refused.
+int remove_jobs(Context& context, const std::vector<std::string>& names) {
+  int worst = kDone;
+  Json removed = Json::array();
+  for (const std::string& name : names) {
+    auto answer = context.coordinator.remove(job_path(name));
+    if (!answer) {
+      worst = std::max(worst, report(context, answer.assume_error()));
+      continue;
+    }
+    removed.push_back(member(answer.assume_value(), "removed"));
+    if (!context.json)
+      context.out << "job " << printable(text_of(answer.assume_value(), "removed")) << " is removed\n"
+                  << std::flush;
+  }
+  if (context.json) context.print({{"removed", removed}});
+  return worst;
+}
+
+int stop_job(Context& context, const std::string& name, const std::string& grace,
+             const std::string& timeout) {
   Json body = Json::object();
   if (!grace.empty()) {
     auto time = duration_option("--grace", grace);
     if (!time) return report(context, time.assume_error());
     body["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(time.assume_value()).count();
   }
-  auto job = context.coordinator.post(job_path(name) + "/stop", body);
+  auto wait = Wait::begin(context, end_of(name, "the order to stop it stands"), timeout);
+  if (!wait) return report(context, wait.assume_error());
+  auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
   if (!job) return report(context, job.assume_error());
-  auto ended = EndFollower(context, text_of(job.assume_value(), "id")).follow(kNever, true);
+  wait.assume_value()->now_for("the end of job " + name + " (stopping)");
+  auto ended = EndFollower(context, text_of(job.assume_value(), "id"), *wait.assume_value()).follow(true);
   if (!ended) return report(context, ended.assume_error());
   return print_job(context, ended.assume_value());
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
-  Clock::time_point deadline = kNever;
-  if (!timeout.empty()) {
-    auto time = duration_option("--timeout", timeout);
-    if (!time) return report(context, time.assume_error());
-    deadline =
-        Clock::now() + std::min<std::chrono::nanoseconds>(time.assume_value(), std::chrono::hours(10'000));
+  auto wait = Wait::begin(context, end_of(name, "it runs on"), timeout);
+  if (!wait) return report(context, wait.assume_error());
+  auto job = EndFollower(context, name, *wait.assume_value()).follow(false);
+  if (!job) {
+    const int code = report(context, job.assume_error());
+    return code == kInterrupted && wait.assume_value()->is_over_time() ? kWaitedInVain : code;
   }
-  auto job = EndFollower(context, name).follow(deadline, false);
-  if (!job) return report(context, job.assume_error());
   print_job(context, job.assume_value());
   return job_exit_code(context, job.assume_value());
 }

@@ -8,8 +8,10 @@ namespace {
 // Of the commands about a job that there is.
 struct JobOptions {
   std::string id;
-  std::string time;
-  bool follow = false;
+  std::string grace;
+  std::string timeout;
+  std::vector<std::string> names;
+  LogOptions logs;
 };
 
 void add_run(CommandTree& tree) {
@@ -40,7 +42,10 @@ void add_run(CommandTree& tree) {
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
       "Ctrl-C stops the job.\n"
       "It gets your environment but for what chooses libraries and GPUs (LD_LIBRARY_PATH, "
-      "CUDA_VISIBLE_DEVICES, ...): these are its node's.");
+      "CUDA_VISIBLE_DEVICES, ...): these are its node's.\n"
+      "Its standard input is empty. Its standard output and standard error are one stream, which `logs` "
+      "shows.\n"
+      "127: the program is not found; 126: it is not executable.");
 }
 
 void add_adopt(CommandTree& tree) {
@@ -68,17 +73,36 @@ void add_job_commands(CommandTree& tree) {
       .add_option("job", o->id, "Name or id")
       .required();
   Command logs = tree.add(tree.app(), "logs", "A job's output, over all its moves",
-                          [o](Context& c) { return show_logs(c, o->id, o->follow); });
+                          [o](Context& c) { return show_logs(c, o->id, o->logs); });
   logs.add_option("job", o->id, "Name or id").required();
-  logs.add_flag("-f,--follow", o->follow, "Until the job ends");
-  Command stop =
-      tree.add(tree.app(), "stop", "Stop a job", [o](Context& c) { return stop_job(c, o->id, o->time); });
+  logs.add_flag("-f,--follow", o->logs.follow, "Until the job ends");
+  logs.add_option("--tail", o->logs.tail, "Begin with so many of its last lines")
+      .called("LINES")
+      .in_range(0U, 1'000'000'000U);
+  logs.add_option("--since", o->logs.since, "Output from a time on, like 10m (ago) or 2026-11-24T03:34:31Z")
+      .called("TIME");
+  logs.add_flag("--timestamps", o->logs.timestamps, "Begin each line with the time at which its node saw it");
+  logs.set_footer(
+      "Standard output and standard error are one stream. Times are those at which the job's node saw the "
+      "output, "
+      "at most a second late.\n"
+      "A line in brackets marks where the job was restored from an image: the log may repeat what stands "
+      "above.");
+  Command stop = tree.add(tree.app(), "stop", "Stop a job",
+                          [o](Context& c) { return stop_job(c, o->id, o->grace, o->timeout); });
   stop.add_option("job", o->id, "Name or id").required();
-  stop.add_option("--grace", o->time, "Between SIGTERM and SIGKILL (10s)").called("TIME");
+  stop.add_option("--grace", o->grace, "Between SIGTERM and SIGKILL (10s)").called("TIME");
+  stop.add_option("--timeout", o->timeout, "Wait no longer than this for its end; the order stands")
+      .called("TIME");
+  tree.add(tree.app(), "rm", "Remove ended jobs from the list, with their output; their images stay",
+           [o](Context& c) { return remove_jobs(c, o->names); })
+      .add_option("job", o->names, "Names or ids; of several ended jobs with a name the newest")
+      .required();
   Command wait = tree.add(tree.app(), "wait", "Wait for a job's end and return its exit code",
-                          [o](Context& c) { return wait_for_job(c, o->id, o->time); });
+                          [o](Context& c) { return wait_for_job(c, o->id, o->timeout); });
   wait.add_option("job", o->id, "Name or id").required();
-  wait.add_option("--timeout", o->time, "Give up after this time (exit code 2)").called("TIME");
+  wait.add_option("--timeout", o->timeout, "Give up after this time (exit code 124, as of timeout(1))")
+      .called("TIME");
 }
 
 }  // namespace ckpt::cli

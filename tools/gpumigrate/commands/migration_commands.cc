@@ -4,6 +4,7 @@
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/client/watch.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -79,6 +80,25 @@ Result<Json> request_of(const MigrateOptions& options) {
   return body;
 }
 
+// "m7" or "m7-k3fa". Jobs have no such names.
+bool is_migration_id(const std::string& text) {
+  std::size_t end = 1;
+  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+  return text.starts_with('m') && end > 1 && (end == text.size() || text[end] == '-');
+}
+
+// The id of the migration that is meant: a job's name or id means its open one.
+Result<std::string> migration_of(Context& context, const std::string& given) {
+  if (is_migration_id(given)) return given;
+  CKPT_TRY(job, context.coordinator.get("/v1/jobs/" + path_part(given)));
+  const Json& open = member(job, "open_migration");
+  if (open.is_object()) return text_of(open, "id");
+  std::string why = "job " + text_of(job, "name") + " (" + text_of(job, "id") + ") is not being moved";
+  if (const Json& all = member(job, "migrations"); all.is_array() && !all.empty() && all.back().is_string())
+    why += "; its last migration was " + all.back().get<std::string>();
+  return Error(ErrorCode::kRefused, why);
+}
+
 int print_migration(Context& context, const Json& migration) {
   if (context.json) {
     context.print(migration);
@@ -86,6 +106,18 @@ int print_migration(Context& context, const Json& migration) {
     context.out << view_migrations(Json::array({migration})) << std::flush;
   }
   return kDone;
+}
+
+// Ctrl-C before the answer: a move that is to be followed is aborted once it is known.
+Result<Json> order_move(Context& context, const MigrateOptions& options, const Json& body) {
+  Wait wait(context, {"the coordinator to begin the move of job " + options.job,
+                      "`gpumigrate migrations` says whether it has begun"});
+  const bool is_followed = !options.detach && !options.dry_run;
+  if (is_followed)
+    wait.note_first_interrupt(
+        "interrupted: the move is aborted once it is known (once more: leave it alone)");
+  return context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/migrate", body,
+                                  is_followed ? 2 : 1);
 }
 
 int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt) {
@@ -99,9 +131,7 @@ int follow_and_print(Context& context, const std::string& id, OnInterrupt on_int
 int migrate_job(Context& context, const MigrateOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
-  if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
-  auto answer =
-      context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/migrate", body.assume_value());
+  auto answer = order_move(context, options, body.assume_value());
   if (!answer) {
     const int code = report(context, answer.assume_error());
     if (code == kUnknown)
@@ -132,16 +162,21 @@ int list_migrations(Context& context) {
   return kDone;
 }
 
-int watch_migration(Context& context, const std::string& id) {
+int watch_migration(Context& context, const std::string& given) {
+  auto id = migration_of(context, given);
+  if (!id) return report(context, id.assume_error());
   // Refused at once if there is no such migration; only contact that is lost later is sat out.
-  auto known = context.coordinator.get(migration_path(id));
+  auto known = context.coordinator.get(migration_path(id.assume_value()));
   if (!known) return report(context, known.assume_error());
-  return follow_and_print(context, id, OnInterrupt::kLeave);
+  return follow_and_print(context, id.assume_value(), OnInterrupt::kLeave);
 }
 
-int abort_migration(Context& context, const std::string& id, const std::string& reason) {
+int abort_migration(Context& context, const std::string& given, const std::string& reason) {
   Json body = Json::object();
   if (!reason.empty()) body["reason"] = reason;
+  auto meant = migration_of(context, given);
+  if (!meant) return report(context, meant.assume_error());
+  const std::string& id = meant.assume_value();
   auto answer = context.coordinator.post(migration_path(id) + "/abort", body);
   if (!answer) return report(context, answer.assume_error());
   auto migration = follow_migration(context, id, OnInterrupt::kLeave);
@@ -152,7 +187,7 @@ int abort_migration(Context& context, const std::string& id, const std::string& 
   return outcome == kInterrupted ? kDone : outcome;
 }
 
-int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value) {
+int set_limit(Context& context, const std::string& given, const std::string& what, const std::string& value) {
   Json body;
   if (what == "max-downtime") {
     auto limit = milliseconds_option("max-downtime", value);
@@ -163,11 +198,16 @@ int set_limit(Context& context, const std::string& id, const std::string& what, 
     if (!limit) return report(context, limit.assume_error());
     body["bandwidth"] = limit.assume_value();
   }
-  auto answer = context.coordinator.post(migration_path(id) + "/set", body);
+  auto id = migration_of(context, given);
+  if (!id) return report(context, id.assume_error());
+  auto answer = context.coordinator.post(migration_path(id.assume_value()) + "/set", body);
   return answer ? print_migration(context, answer.assume_value()) : report(context, answer.assume_error());
 }
 
-int resolve_migration(Context& context, const std::string& id, const std::string& at) {
+int resolve_migration(Context& context, const std::string& given, const std::string& at) {
+  auto meant = migration_of(context, given);
+  if (!meant) return report(context, meant.assume_error());
+  const std::string& id = meant.assume_value();
   auto answer = context.coordinator.post(migration_path(id) + "/resolve", {{"at", at}});
   if (!answer) return report(context, answer.assume_error());
   return follow_and_print(context, id, OnInterrupt::kLeave);

@@ -57,7 +57,9 @@ void add_migration_commands(CommandTree& tree) {
   add_migrate(tree);
   const auto o = std::make_shared<MigrationOptions>();
   const auto with_id = [&o](Command added) {
-    added.add_option("id", o->id, "Id of the migration").called("MIGRATION").required();
+    added.add_option("id", o->id, "Id of the migration, or name or id of the job that is being moved")
+        .called("MIGRATION")
+        .required();
     return added;
   };
   tree.add(tree.app(), "migrations", "List migrations", list_migrations);

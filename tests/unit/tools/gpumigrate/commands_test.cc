@@ -449,7 +449,7 @@ TEST(Commands, WaitReturnsTheJobsExitCode) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kEndedJob); });
   EXPECT_EQ(run(coordinator.home(), {"wait", "train"}).code, 7);
   FakeCoordinator running([](const FakeRequest&) { return json(kJob); });
-  EXPECT_EQ(run(running.home(), {"wait", "train", "--timeout", "0"}).code, 2);
+  EXPECT_EQ(run(running.home(), {"wait", "train", "--timeout", "0"}).code, 124);
 }
 
 // Answers orders, and is away for the first so many questions about how the job ends.

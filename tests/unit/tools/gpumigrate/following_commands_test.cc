@@ -79,10 +79,9 @@ TEST(DrainCommands, OutOfContactTheOutcomeIsNotKnown) {
   EXPECT_TRUE(has(never.err, "`gpumigrate drains` says whether node-a is being drained")) << never.err;
 }
 
-TEST(DrainCommands, ControlCTwiceBeforeTheAnswerNamesTheCommandToLookUp) {
+TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToLookUp) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
-    ::kill(::getpid(), SIGTERM);
     return FakeAnswer{.silent = true};
   });
   const Ended ended = run(coordinator.home(), {"drain", "node-a"});
@@ -286,7 +285,6 @@ TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToLookUp) {
   FakeCoordinator hangs_up([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
   FakeCoordinator silent([](const FakeRequest&) {
     ::kill(::getpid(), SIGINT);
-    ::kill(::getpid(), SIGTERM);
     return FakeAnswer{.silent = true};
   });
   for (const FakeCoordinator* coordinator : {&hangs_up, &silent}) {
@@ -311,6 +309,13 @@ TEST(ImageCommands, CostOfProtectionIsPrintedBeforeItBegins) {
   EXPECT_EQ(coordinator.requests().size(), 3U);
 }
 
+TEST(ImageCommands, EndOfAProtectionIsConfirmedInALine) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"job":"j3"})"); });
+  EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out,
+            "job j3 is not protected any more; its images stay\n");
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"unprotect", "train", "-o", "json"}).out)["job"], "j3");
+}
+
 TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
   const std::string images =
       R"([{"id":"j3.v2@node-a","job_name":"train","age_ms":1000,"state_bytes":1073741824,"new_bytes":1,"damaged":false,"readable":false},
@@ -320,7 +325,9 @@ TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
   EXPECT_TRUE(has(table.out, "out of reach")) << table.out;
   EXPECT_TRUE(has(table.out, "damaged")) << table.out;
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"images", "-o", "json"}).out), Json::parse(images));
-  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "j3.v1@node-a", "--force"}).code, 0);
+  const Ended removed = run(coordinator.home(), {"images", "rm", "j3.v1@node-a", "--force"});
+  EXPECT_EQ(removed.code, 0) << removed.err;
+  EXPECT_EQ(removed.out, "image j3.v1@node-a is removed\n");
   EXPECT_EQ(coordinator.requests().back().target, "/v1/images/j3.v1%40node-a/remove");
   EXPECT_EQ(coordinator.requests().back().body, R"({"force":true})");
 }

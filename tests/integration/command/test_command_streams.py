@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command shows of jobs: their output, events, and the names that it takes."""
+import re
+import unittest
+
+from cluster import ClusterTest
+from waiting import eventually, eventually_equal, next_line
+
+ARGUMENTS = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
+             "--steps", "1000000", "--print-every", "1"]
+FUTURE = "2100-01-01T00:00:00Z"
+
+
+class Streams(ClusterTest):
+    def run_to_its_end(self, name, script):
+        self.cluster.call("run", "--detach", "--name", name, "--", "/bin/sh", "-c", script)
+        self.cluster.call("wait", name, exits=range(256))
+
+    def refused(self, *arguments, contains):
+        result = self.cluster.call(*arguments, exits=(5,))
+        self.assertIn(contains, result.stderr)
+
+    def test_tail_reads_the_last_lines(self):
+        cluster = self.cluster
+        count = 40000  # more than a window of the end
+        self.run_to_its_end("lines", f"seq 1 {count}")
+        for lines in (0, 1, 5, 20000, count - 1, count, count + 7):
+            expected = "".join(f"{n}\n" for n in range(max(1, count - lines + 1), count + 1))
+            self.assertEqual(cluster.call("logs", "lines", "--tail", lines).stdout, expected, lines)
+        self.assertEqual(cluster.call("logs", "lines", "-f", "--tail", 2).stdout, f"{count - 1}\n{count}\n")
+
+    def test_lines_have_times_and_begin_at_one(self):
+        cluster = self.cluster
+        self.run_to_its_end("words", "echo one; echo two; printf three")
+        stamped = cluster.call("logs", "words", "--timestamps").stdout
+        stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ "
+        self.assertRegex(stamped, f"^{stamp}one\n{stamp}two\n{stamp}three$")
+        self.assertEqual(cluster.call("logs", "words", "--since", "1h").stdout, "one\ntwo\nthree")
+        eventually_equal(lambda: cluster.call("logs", "words", "--since", FUTURE).stdout, "",
+                         "what was seen is older than the future")
+        cluster.call("logs", "words", "--since", "soon", exits=(64,))
+
+    def test_a_restore_is_marked(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        image = cluster.json("snapshot", "job")["image"]
+        cluster.call("stop", "job")
+        loss = ["--accept-loss"] if "--accept-loss" in cluster.call("restore", "--help").stdout else []
+        cluster.call("restore", "job", *loss, exits=(0, 3))
+        marks = eventually(lambda: re.findall(r"^\[gpumigrate: .*$", cluster.log("job"), re.M),
+                           "the log has a line that marks the restore")
+        self.assertEqual(len(marks), 1, marks)
+        self.assertRegex(marks[0], rf"^\[gpumigrate: restored from {re.escape(image)} as incarnation 2; .*\]$")
+
+    def test_events_of_a_job_and_of_a_type(self):
+        cluster = self.cluster
+        self.run_to_its_end("one", "exit 0")
+        self.run_to_its_end("two", "exit 3")
+
+        def kinds(*arguments):
+            lines = cluster.call("events", *arguments).stdout.splitlines()
+            return [(line.split()[1], "two (" in line) for line in lines]
+
+        self.assertEqual(set(kinds("--job", "two")) - {("job-started", True)}, {("job-ended", True)})
+        self.assertEqual(kinds("--type", "job-ended"), [("job-ended", False), ("job-ended", True)])
+        self.assertEqual(kinds("--job", "two", "--type", "job-ended", "--type", "job-lost", "--since", "1h"),
+                         [("job-ended", True)])
+        self.assertEqual(kinds("--since", FUTURE), [])
+        self.refused("events", "--job", "nobody", contains="nobody")
+        with cluster.popen("events", "-f", "--type", "job-removed") as follower:
+            cluster.call("rm", "one")
+            try:
+                self.assertIn("job one", next_line(follower.stdout, "the event of the removal is shown"))
+            finally:
+                follower.kill()
+
+    def test_ended_jobs_are_removed_and_live_ones_are_not(self):
+        cluster = self.cluster
+        cluster.start("live", "hotset", *ARGUMENTS)
+        self.run_to_its_end("over", "exit 0")
+        identity = cluster.job("over")["id"]
+        folder = next(cluster.home.glob(f"nodes/*/jobs/{identity}.1"))
+        result = cluster.call("rm", "live", "over", "nobody", exits=(5,))
+        self.assertEqual(result.stdout, f"job {identity} is removed\n")
+        self.assertRegex(result.stderr, r"live \(j\S+\) is \w+: only ended jobs are removed")
+        self.assertIn("nobody", result.stderr)
+        self.assertEqual([job["name"] for job in cluster.json("jobs")], ["live"])
+        self.refused("describe", identity, contains=identity)
+        eventually(lambda: not folder.exists(), "its node forgets the job")
+
+    def test_a_migration_is_meant_by_its_job(self):
+        cluster = self.cluster
+        cluster.start("big", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("big", r"^step 3\b")
+        self.refused("abort", "big", contains="is not being moved")
+        moving = cluster.popen("migrate", "big", "--to", "node-b", "--bandwidth", "64KiB/s")
+        eventually(lambda: cluster.json("describe", "big")["open_migration"], "the job is being moved")
+        cluster.call("set", "big", "bandwidth", "128KiB/s")
+        self.refused("resolve", "big", "--at", "source", contains="Nothing to resolve")
+        cluster.call("abort", cluster.job("big")["id"])
+        _, errors = moving.communicate(timeout=60)
+        self.assertEqual(moving.returncode, 2, errors)
+        self.refused("watch", "big", contains="its last migration was m1")
+        self.refused("watch", "nobody", contains="nobody")
+
+    def test_a_drain_is_meant_by_its_place(self):
+        cluster = self.cluster
+        self.refused("drains", "node-a", contains="no drain of")
+        drain = cluster.json("drain", "node-a")
+        self.assertEqual(cluster.json("drains", "node-a")["id"], drain["id"])
+
+    def test_what_is_removed_is_confirmed_in_a_line(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        identity = cluster.job("job")["id"]
+        image = cluster.json("snapshot", "job")["image"]
+        cluster.call("protect", "job", "--every", "1h")
+        self.assertEqual(cluster.call("unprotect", "job").stdout,
+                         f"job {identity} is not protected any more; its images stay\n")
+        self.assertEqual(cluster.call("images", "rm", image).stdout, f"image {image} is removed\n")
+
+    def test_help_describes_the_streams_of_a_job(self):
+        text = self.cluster.call("run", "--help").stdout
+        self.assertIn("standard input is empty", " ".join(text.split()))
+        self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()

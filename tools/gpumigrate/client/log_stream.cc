@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/log_stream.h"
+
+#include <algorithm>
+
+#include "tools/common/units.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestCall{30'000};
+constexpr milliseconds kBeforeRedial{500};
+constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; the next ones are larger
+constexpr std::uint64_t kGrowth = 8;
+
+// The last `lines` of it.
+std::string_view tail_of(std::string_view text, std::uint64_t lines) {
+  std::size_t begin = text.size();
+  if (text.ends_with('\n')) --begin;
+  for (std::uint64_t seen = 0; begin > 0; --begin) {
+    if (text[begin - 1] == '\n' && ++seen == lines) break;
+  }
+  return lines == 0 ? std::string_view() : text.substr(begin);
+}
+
+}  // namespace
+
+std::string LogStream::mark_of(const LogPiece& piece) const {
+  if (piece.bytes.empty() || piece.restored_from.empty() || piece.incarnation == incarnation_) return "";
+  const bool is_middle = incarnation_.empty() && offset_ != 0;  // of that instance's output
+  if (is_middle) return "";
+  const std::string lost = piece.lost_ms > 0 ? tools::format_milliseconds(piece.lost_ms) + " of work repeat"
+                                             : std::string("nothing repeats");
+  return std::string(begins_line_ ? "" : "\n") + "[gpumigrate: restored from " +
+         printable(piece.restored_from) + " as incarnation " + printable(piece.incarnation) + "; " + lost +
+         "]\n";
+}
+
+Result<std::string> LogStream::read(milliseconds follow) {
+  CKPT_TRY(piece, context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms}));
+  std::string text = mark_of(piece) + piece.bytes;
+  if (!piece.bytes.empty()) {
+    begins_line_ = piece.bytes.ends_with('\n');
+    incarnation_ = piece.incarnation;
+  }
+  copied_ = piece.next_offset > offset_ || !piece.bytes.empty();
+  offset_ = piece.next_offset;
+  ended_ = piece.ended;
+  return text;
+}
+
+Result<bool> LogStream::next(milliseconds follow) {
+  CKPT_TRY(text, read(follow));
+  context_.out.write(text.data(), static_cast<std::streamsize>(text.size())) << std::flush;
+  return !ended_;
+}
+
+Result<std::string> LogStream::read_to_end(std::uint64_t from) {
+  offset_ = from;
+  std::string all;
+  do {
+    CKPT_TRY(text, read(milliseconds(0)));
+    all += text;
+  } while (copied_ && !ended_);
+  return all;
+}
+
+Result<void> LogStream::copy_tail(std::uint64_t lines) {
+  CKPT_TRY(probe, context_.coordinator.logs(job_, {0, milliseconds(0), false, 0}));
+  const std::uint64_t length = wish_.since_ms > 0 ? 0 : probe.length;
+  for (std::uint64_t window = kFirstWindow;; window *= kGrowth) {
+    const std::uint64_t from = length > window ? length - window : 0;
+    incarnation_.clear();
+    begins_line_ = true;
+    CKPT_TRY(text, read_to_end(from));
+    const auto seen = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
+    if (from != 0 && seen <= lines) continue;
+    const std::string_view tail = tail_of(text, lines);
+    context_.out.write(tail.data(), static_cast<std::streamsize>(tail.size())) << std::flush;
+    return ok();
+  }
+}
+
+Result<void> LogStream::follow(const std::function<Result<void>()>& on_interrupt) {
+  bool away = false;
+  while (true) {
+    if (context_.coordinator.http().take_interrupts() > 0) {
+      CKPT_TRYV(on_interrupt());
+    }
+    auto more = next(kLongestCall);
+    if (more) {
+      away = false;
+      if (!more.assume_value()) return ok();
+      continue;
+    }
+    const ErrorCode code = more.assume_error().code();
+    if (code == ErrorCode::kAborted) continue;
+    if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut)
+      return std::move(more).assume_error();
+    if (!away) context_.note(more.assume_error().message() + "; the job does not depend on it, asking again");
+    away = true;
+    context_.coordinator.http().pause(kBeforeRedial);
+  }
+}
+
+}  // namespace ckpt::cli

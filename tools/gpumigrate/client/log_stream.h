@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's output over all its instances, copied to the command's output. Where an instance was restored from
+// an image a line in brackets marks it, since the log may repeat what came before.
+// Threads: one. Ownership: borrows the context. Errors: those of the coordinator's client.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tools/gpumigrate/client/context.h"
+
+namespace ckpt::cli {
+
+struct LogWish {
+  bool timestamps = false;
+  std::int64_t since_ms = 0;  // Unix time: without what was seen before; 0: all
+};
+
+class LogStream {
+ public:
+  LogStream(Context& context, std::string job, LogWish wish = {})
+      : context_(context), job_(std::move(job)), wish_(wish) {}
+
+  // One call; false once the job has ended and all has been copied.
+  Result<bool> next(std::chrono::milliseconds follow);
+  // Whether the last call brought bytes.
+  [[nodiscard]] bool copied() const noexcept { return copied_; }
+  // Copies the last `lines` of what there is; next() goes on behind them. Only the end of the log is read.
+  Result<void> copy_tail(std::uint64_t lines);
+  // To the end, through moves and through any absence of the coordinator. `on_interrupt` may end it with an
+  // error.
+  Result<void> follow(const std::function<Result<void>()>& on_interrupt);
+
+ private:
+  // What the next call brings, marks included, and moves on.
+  Result<std::string> read(std::chrono::milliseconds follow);
+  Result<std::string> read_to_end(std::uint64_t from);
+  std::string mark_of(const LogPiece& piece) const;
+
+  Context& context_;
+  std::string job_;
+  LogWish wish_;
+  std::uint64_t offset_ = 0;
+  std::string incarnation_;  // whose output came last
+  bool begins_line_ = true;
+  bool copied_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace ckpt::cli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command that waits. After a second it shows what it waits for: in one line that is rewritten on a
+// terminal, once elsewhere. The first SIGINT or SIGTERM ends the waiting, and so does a time limit. What was
+// asked for goes on, and the error tells so.
+// Threads: one. Ownership: borrows the context; one Wait at a time. Errors: end() returns kAborted.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/gpumigrate/client/context.h"
+
+namespace ckpt::cli {
+
+struct WaitSubject {
+  std::string what;     // behind "waiting for", like "job train to end"
+  std::string goes_on;  // like "it runs on; `gpumigrate wait train` waits again"
+};
+
+class Wait {
+ public:
+  // `limit`: a duration as given to --timeout; empty: none.
+  static Result<std::unique_ptr<Wait>> begin(Context& context, WaitSubject subject, const std::string& limit);
+  Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit = std::nullopt);
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+  // Why the waiting is over, if it is. To be asked before each call to the coordinator.
+  [[nodiscard]] std::optional<Error> end();
+  [[nodiscard]] bool is_over_time() const;
+  // For how long the next call may be left unanswered: 30 s, or less where less is left.
+  [[nodiscard]] std::chrono::milliseconds next_call() const;
+  // Of a call that the first SIGINT or SIGTERM does not end: shown at once when it comes.
+  void note_first_interrupt(const std::string& line);
+  // It waits for something else now.
+  void now_for(std::string what) { subject_.what = std::move(what); }
+  // Takes the line from the terminal, before other output.
+  void clear();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void show();
+
+  Context& context_;
+  WaitSubject subject_;
+  Clock::time_point since_ = Clock::now();
+  std::optional<Clock::time_point> limit_;
+  bool is_shown_ = false;  // on the terminal
+  std::string last_line_;  // elsewhere
+};
+
+}  // namespace ckpt::cli
