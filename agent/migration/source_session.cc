@@ -222,6 +222,7 @@ void SourceSession::on_mover(mover::Packet packet) {
     out.throughput_bytes_per_second = progress->throughput_bytes_per_second;
     out.estimate_ns = progress->estimate_ns;
     out.eta_ns = progress->eta_ns;
+    out.wire_bytes_per_second = progress->wire_bytes_per_second;
     context_.progress(out);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
     emit(migration::FirstRoundDone{});

@@ -40,6 +40,7 @@ json progress_json(const wire::MigrationProgress& p) {
           {"remaining_bytes", p.remaining_bytes},
           {"dirty_bytes_per_second", dirty_rate_known ? json(p.dirty_bytes_per_second) : json()},
           {"throughput_bytes_per_second", p.throughput_bytes_per_second},
+          {"wire_bytes_per_second", rate_or_null(p.wire_bytes_per_second)},
           {"estimate_ms", ms_or_null(p.estimate_ns)},
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
 }
@@ -320,7 +321,10 @@ json report_json(const Migration& m) {
        s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
       // The driver's own checkpoint and restore of the context: no bound is made of these.
       {"driver_ms", downtime ? json(downtime->context) : json()},
-      {"incarnation", m.incarnation}};
+      {"incarnation", m.incarnation},
+      {"max_downtime_ms", ms(m.options.max_downtime_ns)},
+      {"limit_kept",
+       downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()}};
 }
 
 json migration_json(const Migration& m) {

@@ -28,6 +28,11 @@ json cordons_json(const std::vector<Cordon>& cordons) {
   return list;
 }
 
+// Its obstacles are why it is where it is.
+bool is_stuck(const DrainJob& job) {
+  return job.state == DrainJobState::kWaiting || job.state == DrainJobState::kBlocked;
+}
+
 json job_json(const DrainJob& job) {
   return {{"job", job_text(job.job)},
           {"name", job.name},
@@ -39,7 +44,8 @@ json job_json(const DrainJob& job) {
           {"migration", job.migration == 0 ? json() : json(migration_text(job.migration))},
           {"attempts", job.attempts},
           {"downtime_ms", job.downtime_ms ? json(*job.downtime_ms) : json()},
-          {"reason", text_or_null(job.reason)}};
+          {"reason", text_or_null(job.reason)},
+          {"obstacles", is_stuck(job) ? json(job.obstacles) : json::array()}};
 }
 
 Result<DrainRequest> read_drain(BodyReader& body, bool& dry_run) {

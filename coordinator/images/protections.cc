@@ -20,7 +20,9 @@ bool pays_for_host_state(const Job& job) {
 }
 
 std::optional<double> pause_of_last(const Job& job) {
-  if (job.snapshot) return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
+  // One that the job went to rest with has no pause.
+  if (job.snapshot && job.snapshot->pause_ns > 0)
+    return static_cast<double>(job.snapshot->pause_ns) / kNanosPerMs;
   return job.last_downtime_ms;
 }
 

@@ -28,6 +28,7 @@ json job_json(const DrainJob& job) {
             {"migration", job.migration},
             {"attempts", job.attempts},
             {"restore_tried", job.restore_tried}};
+  if (!job.obstacles.empty()) j["obstacles"] = job.obstacles;
   if (job.to) j["to"] = place_json(*job.to);
   if (job.downtime_ms) j["downtime_ms"] = *job.downtime_ms;
   return j;
@@ -45,6 +46,7 @@ DrainJob job_from(const json& j) {
   job.migration = j.at("migration").get<MigrationId>();
   job.attempts = j.at("attempts").get<std::uint32_t>();
   job.restore_tried = j.at("restore_tried").get<bool>();
+  if (j.contains("obstacles")) job.obstacles = j.at("obstacles").get<std::vector<std::string>>();
   if (j.contains("to")) job.to = place_from(j.at("to"));
   if (j.contains("downtime_ms")) job.downtime_ms = j.at("downtime_ms").get<double>();
   return job;

@@ -52,7 +52,8 @@ struct DrainJob {
   JobId job = 0;
   std::string name;
   DrainJobState state = DrainJobState::kWaiting;
-  std::string reason;  // one line for people
+  std::string reason;                  // one line for people
+  std::vector<std::string> obstacles;  // why not each GPU, where none can take it
   std::int32_t priority = 0;
   std::uint64_t state_bytes = 0;
   Place from;

@@ -12,6 +12,16 @@ constexpr std::int64_t kLongestMoveMs = 600'000;
 
 }  // namespace
 
+void explain(const MigratePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained) {
+  entry.reason = plan.reason;
+  entry.obstacles.clear();
+  if (!plan.no_gpu) return;
+  entry.reason = "no GPU: " + causes_text(plan.candidates, [&](const Place& place) {
+                   return drained(place) ? std::string("being drained") : std::string();
+                 });
+  entry.obstacles = obstacles_of(plan.candidates);
+}
+
 void DrainMoves::start(Drain& drain) {
   std::vector<DrainJob*> ready;
   for (DrainJob& entry : drain.jobs) {
@@ -43,12 +53,13 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
                               "the last move there failed");
   auto plan = parts_.planner.plan(job, "auto", hints);
   if (plan && !plan.assume_value().to && !hints.closed.empty()) plan = parts_.planner.plan(job, "auto");
+  entry.obstacles.clear();
   if (!plan) {
     entry.state = DrainJobState::kBlocked;
     entry.reason = plan.assume_error().to_string();
   } else if (const MigratePlan& found = plan.assume_value(); !found.to) {
     entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
-    entry.reason = found.reason;
+    explain(found, entry, [this](const Place& place) { return parts_.drains.is_drained(place); });
     parts_.moves.give_up_parking(job, found, drain_reason(drain));
   } else if (!begin(drain, entry, job, found)) {
     memory.retry_after[entry.job] = inventories_;

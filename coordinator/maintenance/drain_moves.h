@@ -6,6 +6,7 @@
 // move's reason is in the drain's entry.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -16,6 +17,10 @@ namespace ckpt::coordinator {
 
 // A move is given so much time at least, even past the deadline.
 inline constexpr std::int64_t kShortestMoveMs = 1'000;
+
+// Why none of the plan's GPUs can take the job: by cause in the entry's reason, each GPU in its obstacles.
+// `drained`: whether a place is being drained.
+void explain(const MigratePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained);
 
 class DrainMoves {
  public:

@@ -60,6 +60,12 @@ Drain* DrainTable::open_of(const Scope& scope) {
   return at == drains_.end() ? nullptr : &at->second;
 }
 
+bool DrainTable::is_drained(const Place& place) const {
+  return std::any_of(drains_.begin(), drains_.end(), [&place](const auto& entry) {
+    return entry.second.open() && entry.second.scope.covers(place);
+  });
+}
+
 void DrainTable::forget_old(const Retention& keep) {
   std::size_t surplus = 0;
   for (const auto& [id, drain] : drains_) surplus += drain.open() ? 0 : 1;

@@ -29,6 +29,8 @@ class DrainTable {
   [[nodiscard]] std::map<DrainId, Drain>& all() { return drains_; }
   [[nodiscard]] const std::map<DrainId, Drain>& all() const { return drains_; }
   [[nodiscard]] Drain* open_of(const Scope& scope);
+  // Whether an open one covers the place.
+  [[nodiscard]] bool is_drained(const Place& place) const;
   // Removes those that are over and need not stay.
   void forget_old(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }

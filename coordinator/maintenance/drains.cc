@@ -125,7 +125,9 @@ Result<std::vector<Drains::Prospect>> Drains::dry_run(const DrainRequest& reques
     CKPT_TRY(plan, parts_.planner.plan(job, "auto", hints));
     if (plan.to) prospect.pause = expected_pause(job, parts_.nodes, plan.to->node == job.node());
     prospect.job.to = plan.to;
-    prospect.job.reason = plan.reason;
+    explain(plan, prospect.job, [&](const Place& place) {
+      return request.scope.covers(place) || parts_.table.is_drained(place);
+    });
     prospect.job.state = plan.to ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     prospect.passing = plan.passing;
     const std::uint64_t asked = job.spec.gpu_memory_bytes;

@@ -193,6 +193,7 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
     plan.to = plan.candidates.front().place;
   } else {
     plan.reason = "No GPU can take " + job.spec.name + ": " + why_none(plan.candidates, wanted);
+    plan.no_gpu = true;
     plan.passing =
         nodes_may_come_back() || std::any_of(plan.candidates.begin(), plan.candidates.end(),
                                              [](const Candidate& candidate) { return candidate.passing; });

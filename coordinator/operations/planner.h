@@ -41,6 +41,7 @@ struct MigratePlan {
   std::optional<Place> to;
   std::string reason;    // why it is not possible
   bool passing = false;  // not possible, but it may be once something ends, starts or comes back
+  bool no_gpu = false;   // not possible, since none of the candidates will do
   std::vector<Candidate> candidates;
 };
 

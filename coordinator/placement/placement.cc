@@ -38,6 +38,7 @@ std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus, const P
     candidate.place = gpu.place;
     candidate.reasons = objections(gpu, request);
     candidate.suitable = candidate.reasons.empty();
+    candidate.cause = cause_of(gpu, request);
     if (candidate.suitable) {
       for (ScoreTerm& term : score_terms(gpu, request, gpus)) {
         candidate.score += term.points;
@@ -65,6 +66,32 @@ std::string why_none(const std::vector<Candidate>& candidates, const PlacementRe
     text += to_text(candidate.place) + ": " + fmt::format("{}", fmt::join(candidate.reasons, ", "));
   }
   return text.empty() ? "there is no GPU" : text;
+}
+
+std::string causes_text(const std::vector<Candidate>& candidates,
+                        const std::function<std::string(const Place&)>& other) {
+  std::vector<std::pair<std::string, unsigned>> counts;
+  for (const Candidate& candidate : candidates) {
+    std::string cause = other(candidate.place);
+    if (cause.empty()) cause = candidate.cause;
+    const auto same =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == cause; });
+    if (same == counts.end())
+      counts.emplace_back(cause, 1);
+    else
+      ++same->second;
+  }
+  std::string text;
+  for (const auto& [cause, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, cause);
+  return text.empty() ? "there is none" : text;
+}
+
+std::vector<std::string> obstacles_of(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> obstacles;
+  for (const Candidate& candidate : candidates)
+    obstacles.push_back(fmt::format("{}: {}", to_text(candidate.place), fmt::join(candidate.reasons, ", ")));
+  return obstacles;
 }
 
 }  // namespace ckpt::coordinator

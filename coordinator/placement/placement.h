@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,6 +81,7 @@ struct Candidate {
   bool passing =
       false;  // unsuitable, but only for what may pass by itself: a node that is away, memory in use
   double score = 0;
+  std::string cause;  // of an unsuitable one: its first objection in one or two words, like "full"
   std::vector<std::string> reasons;  // suitable: the terms of the score; else: the objection of every filter
 };
 
@@ -87,6 +89,8 @@ struct Candidate {
 [[nodiscard]] std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus,
                                                      const PlacementRequest& request);
 
+// The first objection in one or two words; empty: there is none.
+[[nodiscard]] std::string cause_of(const GpuView& gpu, const PlacementRequest& request);
 // Why not this one: the objection of every filter. Without memory's for callers that do their own accounting
 // (rebalance).
 [[nodiscard]] std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request);
@@ -104,6 +108,13 @@ struct ScoreTerm {
 
 // One line: why none of them will do.
 [[nodiscard]] std::string why_none(const std::vector<Candidate>& candidates, const PlacementRequest& request);
+
+// "2 cordoned, 1 full": how many GPUs each cause rules out, in the order of the candidates. `other`: the
+// cause of a GPU, in place of the candidate's own; empty: the candidate's own.
+[[nodiscard]] std::string causes_text(const std::vector<Candidate>& candidates,
+                                      const std::function<std::string(const Place&)>& other);
+// "node-a:0: cordoned by operator" for each.
+[[nodiscard]] std::vector<std::string> obstacles_of(const std::vector<Candidate>& candidates);
 
 // "580" of "580.65.06"; drivers of one branch can exchange checkpoints.
 [[nodiscard]] std::string driver_branch(const std::string& version);

@@ -77,9 +77,22 @@ Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
                      bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
 }
 
-constexpr std::array<Filter, 11> kFilters{not_asked_for, away,           there_already,     unhealthy,
-                                          closed,        needs_recovery, needs_remapping,   divided,
-                                          other_model,   other_driver,   moves_no_processes};
+struct NamedFilter {
+  Filter filter;
+  const char* cause;
+};
+
+constexpr std::array<NamedFilter, 11> kFilters{{{not_asked_for, "not asked for"},
+                                                {away, "not connected"},
+                                                {there_already, "its own"},
+                                                {unhealthy, "unhealthy"},
+                                                {closed, "cordoned"},
+                                                {needs_recovery, "in need of recovery"},
+                                                {needs_remapping, "in need of a reset"},
+                                                {divided, "in MIG mode"},
+                                                {other_model, "of another model"},
+                                                {other_driver, "of another driver"},
+                                                {moves_no_processes, "without process moves"}}};
 
 }  // namespace
 
@@ -89,10 +102,16 @@ std::string driver_branch(const std::string& version) {
 
 std::vector<std::string> objections_but_memory(const GpuView& gpu, const PlacementRequest& request) {
   std::vector<std::string> reasons;
-  for (const Filter filter : kFilters) {
-    if (auto reason = filter(gpu, request)) reasons.push_back(std::move(*reason));
+  for (const NamedFilter& named : kFilters) {
+    if (auto reason = named.filter(gpu, request)) reasons.push_back(std::move(*reason));
   }
   return reasons;
+}
+
+std::string cause_of(const GpuView& gpu, const PlacementRequest& request) {
+  for (const NamedFilter& named : kFilters)
+    if (named.filter(gpu, request)) return named.cause;
+  return too_full(gpu, request) ? "full" : "";
 }
 
 std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request) {

@@ -178,6 +178,7 @@ void SourceTransfer::send_progress() {
   const Nanos first = std::max(rest, request_.beside_copy_ns) + request_.fixed_cost_ns;
   progress.estimate_ns = estimate.value_or(now.round <= 1 && rest > 0 ? first : 0);
   progress.eta_ns = estimate ? convergence_->eta().value_or(-1) : rest;
+  progress.wire_bytes_per_second = wire_rate_.observe(now.wire_bytes, now_ns());
   agent_.send(progress);
 }
 

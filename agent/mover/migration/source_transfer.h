@@ -12,6 +12,7 @@
 #include "agent/mover/migration/source_extents.h"
 #include "agent/mover/migration/source_host_state.h"
 #include "agent/mover/migration/source_measures.h"
+#include "agent/mover/migration/wire_rate.h"
 #include "agent/mover/session/session.h"
 #include "libckpt/datapath/engine/source/policy/convergence.h"
 #include "libckpt/datapath/engine/source/sender.h"
@@ -76,6 +77,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   bool finished_ = false;  // the target has verified
   std::shared_ptr<engine::Sender> sender_;
   std::optional<engine::Convergence> convergence_;
+  WireRate wire_rate_;
   std::uint64_t bandwidth_ = 0;
 
   SourceExtents extents_;  // Session::mutex_

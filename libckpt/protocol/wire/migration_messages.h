@@ -88,7 +88,7 @@ inline constexpr std::size_t kSessionTokenBytes = 16;
 Result<MigrationPlan> decode_plan(std::span<const std::byte> bytes);
 
 struct MigrationProgress {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMigrationProgress;
   MigrationProgress() = default;
   MigrationId migration = 0;
@@ -100,12 +100,13 @@ struct MigrationProgress {
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;  // of the downtime, if the switch came now
-  std::int64_t eta_ns = 0;       // until the switch, as estimated now; negative = not known
+  std::int64_t estimate_ns = 0;             // of the downtime, if the switch came now
+  std::int64_t eta_ns = 0;                  // until the switch, as estimated now; negative = not known
+  std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
   template <class A>
   void fields(A& a) {
     a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second);
   }
 };
 

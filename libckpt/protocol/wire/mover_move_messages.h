@@ -76,7 +76,9 @@ struct MoverLimits {  // absent values are -1; bandwidth 0 = unlimited
 };
 
 struct Progress {
-  CKPT_MOVER_MESSAGE(Progress);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "Progress";
+  Progress() = default;
   SessionKey session;
   std::uint32_t round = 0;
   std::uint64_t done_bytes = 0;   // of this round
@@ -86,12 +88,13 @@ struct Progress {
   std::uint64_t remaining_bytes = 0;
   std::uint64_t dirty_bytes_per_second = 0;
   std::uint64_t throughput_bytes_per_second = 0;
-  std::int64_t estimate_ns = 0;  // of the downtime, if the switch came now
-  std::int64_t eta_ns = -1;      // until the switch; negative = not known
+  std::int64_t estimate_ns = 0;             // of the downtime, if the switch came now
+  std::int64_t eta_ns = -1;                 // until the switch; negative = not known
+  std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
   template <class A>
   void fields(A& a) {
     a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns);
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second);
   }
 };
 

@@ -437,13 +437,16 @@ TEST_F(ApiTest, UnknownProgressIsNull) {
   EXPECT_EQ(early["dirty_bytes_per_second"], nullptr);
   EXPECT_EQ(early["estimate_ms"], nullptr);
   EXPECT_EQ(early["eta_ms"], nullptr);
+  EXPECT_EQ(early["wire_bytes_per_second"], nullptr);
   progress.round = 3;  // now a job that writes nothing is known as such
   progress.estimate_ns = 5'000'000;
   progress.eta_ns = 0;
+  progress.wire_bytes_per_second = 41'943'040;
   const json late = shown(progress);
   EXPECT_EQ(late["dirty_bytes_per_second"], 0);
   EXPECT_EQ(late["estimate_ms"], 5.0);
   EXPECT_EQ(late["eta_ms"], 0.0);
+  EXPECT_EQ(late["wire_bytes_per_second"], 41'943'040);
 }
 
 TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
@@ -483,8 +486,12 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "estimate_ms",
                                           "estimate_breakdown_ms",
                                           "driver_ms",
-                                          "incarnation"};
+                                          "incarnation",
+                                          "max_downtime_ms",
+                                          "limit_kept"};
   EXPECT_EQ(keys, expected);
+  EXPECT_EQ(report["max_downtime_ms"], 200.0);
+  EXPECT_EQ(report["limit_kept"], report["downtime_ms"].get<double>() <= 200.0);
 }
 
 TEST_F(ApiTest, ATargetThatRefusesLeavesTheJobAlone) {

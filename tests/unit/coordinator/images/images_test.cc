@@ -185,6 +185,18 @@ TEST_F(ImagesTest, ImagesAreReadByPages) {
   EXPECT_EQ(cluster_.get("/v1/images?limit=1001").status, 400U);
 }
 
+TEST_F(ImagesTest, APauseOfNothingIsNoForecast) {
+  a_.vault->pause_ns = 0;
+  EXPECT_EQ(order("snapshot")["exit_code"], 0);
+  const auto plan = [this] {
+    return cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"dry_run":true})").json();
+  };
+  EXPECT_EQ(plan()["expected_pause_ms"], nullptr) << plan();
+  a_.vault->pause_ns = 7'000'000;
+  EXPECT_EQ(order("snapshot")["exit_code"], 0);
+  EXPECT_EQ(plan()["expected_pause_ms"], 7.0) << plan();
+}
+
 TEST_F(ImagesTest, AFailedSnapshotLeavesTheJobAlone) {
   a_.vault->refuse_snapshots = true;
   const json task = order("snapshot");

@@ -364,5 +364,23 @@ TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
   EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
 }
 
+TEST(Placement, CausesAreCountedAndAnotherCauseGoesFirst) {
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0), gpu("b", 1), gpu("c", 0)};
+  gpus[0].closed = "cordoned by operator";
+  gpus[1].closed = "cordoned by operator";
+  gpus[2].free_bytes = 0;
+  gpus[3].connected = false;
+  gpus[4].closed = "cordoned by operator";
+  PlacementRequest wanted;
+  wanted.memory_bytes = 1;
+  const auto candidates = rank_candidates(gpus, wanted);
+  const auto drained = [](const Place& place) {
+    return std::string(place.node == "c" ? "being drained" : "");
+  };
+  EXPECT_EQ(causes_text(candidates, drained), "2 cordoned, 1 full, 1 not connected, 1 being drained");
+  EXPECT_EQ(obstacles_of(candidates)[0], "a:0: cordoned by operator");
+  EXPECT_EQ(causes_text({}, drained), "there is none");
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator

@@ -133,7 +133,7 @@ void FakeVault::take(const wire::TakeSnapshot& order) {
   report.version = row.version;
   report.parent = row.parent;
   report.barrier_ms = row.created_ms;
-  report.pause_ns = 3'000'000;
+  report.pause_ns = pause_ns;
   report.state_bytes = row.state_bytes;
   report.written_bytes = row.written_bytes;
   if (order.end_after) agent_.change(order.job, order.incarnation, wire::JobPhase::kMoved, 0);

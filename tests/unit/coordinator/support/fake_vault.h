@@ -37,10 +37,11 @@ class FakeVault {
   std::atomic<bool> hold_lists{false};  // asked for its list, it answers with release_lists()
   std::atomic<unsigned> lists{0};       // asked
   std::atomic<bool> refuse_grants{false};
-  std::atomic<unsigned> grants{0};      // of this node's own vault to others
-  std::atomic<unsigned> revoked{0};     // that were taken back
-  std::atomic<bool> durable{false};     // the last one
-  std::atomic<std::int64_t> age_ms{0};  // of a snapshot's barrier when it is taken
+  std::atomic<unsigned> grants{0};                // of this node's own vault to others
+  std::atomic<unsigned> revoked{0};               // that were taken back
+  std::atomic<bool> durable{false};               // the last one
+  std::atomic<std::int64_t> pause_ns{3'000'000};  // of each snapshot
+  std::atomic<std::int64_t> age_ms{0};            // of a snapshot's barrier when it is taken
 
   void release_lists();
   void release_snapshots();  // those that are held are taken
