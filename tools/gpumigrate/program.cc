@@ -40,7 +40,12 @@ class Parser {
     app_.require_subcommand();
     app_.pass_unknown_options_up();
     app_.add_version_flag("--version", "gpumigrate " GPUMIGRATE_VERSION);
-    app_.add_option("-o,--output", form_, "table or json").called("FORM").one_of({"table", "json"});
+    app_.add_option("-o,--output", form_, "table, wide (a table with all columns) or json")
+        .called("FORM")
+        .one_of({"table", "wide", "json"});
+    app_.add_option("--color", color_, "auto, always or never; auto: on a terminal, and without NO_COLOR")
+        .called("WHEN")
+        .one_of({"auto", "always", "never"});
     add_job_commands(tree_);
     add_migration_commands(tree_);
     add_image_commands(tree_);
@@ -75,12 +80,17 @@ class Parser {
     return kDone;
   }
   [[nodiscard]] const Action& action() const { return tree_.chosen(); }
-  [[nodiscard]] bool json() const { return form_ == "json"; }
+  void choose_form(Context& context) const {
+    context.json = form_ == "json";
+    context.wide = form_ == "wide";
+    if (color_ != "auto") context.screen.colour = color_ == "always";
+  }
 
  private:
   CommandTree tree_;
   CommandLine& app_;
   std::string form_ = "table";
+  std::string color_ = "auto";
 };
 
 int run_parsed(const std::vector<std::string>& arguments, Context& context) {
@@ -88,7 +98,7 @@ int run_parsed(const std::vector<std::string>& arguments, Context& context) {
   Parser parser;
   const int parsed = parser.parse(arguments, context);
   if (parsed != kDone || !parser.action()) return parsed;
-  context.json = parser.json();
+  parser.choose_form(context);
   return parser.action()(context);
 }
 

@@ -30,6 +30,13 @@ void Context::note(const std::string& line) {
   err << "gpumigrate: " << printable(line) << "\n" << std::flush;
 }
 
+Layout Context::layout() const {
+  return {.width = screen.terminal ? screen.size().columns : kUnlimited,
+          .wide = wide,
+          .colour = screen.colour,
+          .now_ms = now_ms()};
+}
+
 void Context::print(const Json& value) {
   out << value.dump(2, ' ', false, Json::error_handler_t::replace) << "\n" << std::flush;
 }

@@ -5,8 +5,10 @@
 #include <ostream>
 #include <string>
 
+#include "libckpt/base/clock.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/exit_codes.h"
+#include "tools/gpumigrate/client/screen.h"
 
 namespace ckpt::cli {
 
@@ -18,10 +20,15 @@ struct Context {
   CoordinatorClient coordinator;
   std::chrono::milliseconds patience{60'000};    // how long a coordinator that is away is dialled again
   std::chrono::milliseconds shown_after{1'000};  // a wait is shown once it has lasted so long
+  Screen screen{};                               // what `out` is shown on
+  bool wide = false;                             // -o wide
+  std::function<std::int64_t()> now_ms = wall_clock_ms;  // that ages count from
 
   [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
   // One line on err.
   void note(const std::string& line);
+  // How results look: they fit a terminal, and are whole elsewhere.
+  [[nodiscard]] Layout layout() const;
   // The result as JSON.
   void print(const Json& value);
 };

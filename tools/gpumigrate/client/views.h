@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the coordinator's answers look to people. Pure functions of the JSON; fields that are missing show as
-// "-".
+// "-". No line is longer than the layout is wide.
 #pragma once
 
 #include <string>
 
 #include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 
-std::string view_jobs(const Json& jobs);
-std::string view_job(const Json& job);  // `describe`
-std::string view_nodes(const Json& nodes);
-std::string view_gpus(const Json& gpus);
-std::string view_migrations(const Json& migrations);
-std::string view_plan(const Json& plan);
-std::string view_run_plan(const Json& plan);  // `run --dry-run`
-std::string view_event(const Json& event);    // one line
+// `describe`. `moves`: the migrations to show, oldest first; `all`: also its instances and its memory's
+// history.
+std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout);
+std::string view_plan(const Json& plan, const Layout& layout);
+std::string view_run_plan(const Json& plan, const Layout& layout);  // `run --dry-run`
+std::string view_event(const Json& event);                          // one line
 
 // The end of a migration: its report, or why there is none, and where the job runs.
-std::string view_outcome(const Json& migration);
+std::string view_outcome(const Json& migration, const Layout& layout);
 
-// "precopy  round 2  8.00 MiB/16.0 MiB  dirty 1.00 MiB/s  tx 1.00 GiB/s  remaining ... downtime ~3.50 ms ETA
-//                                                                        120 ms"
-std::string view_progress(const Json& migration);
+// What `set` has changed: "m15 big: bandwidth 12 → 40 MiB/s". `limit`: bandwidth or max-downtime.
+std::string view_change(const Json& before, const Json& after, const std::string& limit);
+
+// "  name        value", wrapped where the layout has a width.
+std::string field_line(const char* name, const std::string& value, const Layout& layout,
+                       Tone tone = Tone::kPlain);
+// What differs from a migration's usual options, like "codec planes, slowdown 3%, bandwidth 1 GiB/s".
+std::string options_text(const Json& options);
 
 }  // namespace ckpt::cli

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/client/watch.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
+#include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/views.h"
 
 namespace ckpt::cli {
@@ -12,7 +10,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPlainLineEvery{1};
 constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
-constexpr std::size_t kUsualColumns = 200;        // of a terminal that does not say
 
 // One line that is rewritten on a terminal; lines now and then elsewhere.
 class ProgressLine {
@@ -25,7 +22,9 @@ class ProgressLine {
   void show(const Json& migration) {
     const std::string state = text_of(migration, "state");
     if (context_.terminal) {
-      context_.err << "\r" << view_progress(migration).substr(0, columns() - 1) << "\x1b[K" << std::flush;
+      // A line that wraps could not be rewritten.
+      const std::size_t columns = std::max<std::size_t>(context_.screen.size().columns, 2) - 1;
+      context_.err << "\r" << progress_.line(migration, columns) << "\x1b[K" << std::flush;
       shown_ = true;
       return;
     }
@@ -33,7 +32,7 @@ class ProgressLine {
     if (context_.json || !due) return;
     state_ = state;
     last_ = Clock::now();
-    context_.err << view_progress(migration) << "\n" << std::flush;
+    context_.err << progress_.line(migration, kUnlimited) << "\n" << std::flush;
   }
   void clear() {
     if (shown_) context_.err << "\r\x1b[K" << std::flush;
@@ -41,13 +40,8 @@ class ProgressLine {
   }
 
  private:
-  // A line that wraps could not be rewritten.
-  static std::size_t columns() {
-    winsize size{};
-    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsualColumns;
-  }
-
   Context& context_;
+  Progress progress_;
   bool shown_ = false;
   std::string state_;
   Clock::time_point last_;
@@ -141,7 +135,7 @@ int print_outcome(Context& context, const Json& migration) {
     context.print(has_value(migration, "report") ? member(migration, "report") : migration);
     if (has_value(migration, "error")) context.note(text_of(migration, "error"));
   } else {
-    context.out << view_outcome(migration) << std::flush;
+    context.out << view_outcome(migration, context.layout()) << std::flush;
   }
   return static_cast<int>(number_of(migration, "exit_code", kUnknown));
 }

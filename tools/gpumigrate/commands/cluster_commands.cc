@@ -8,29 +8,6 @@
 namespace ckpt::cli {
 namespace {
 
-int print_list(Context& context, const char* path, std::string (*view)(const Json&)) {
-  auto list = context.coordinator.get(path);
-  if (!list) return report(context, list.assume_error());
-  if (context.json) {
-    context.print(list.assume_value());
-  } else {
-    context.out << view(list.assume_value()) << std::flush;
-  }
-  return kDone;
-}
-
-}  // namespace
-
-int list_nodes(Context& context) {
-  return print_list(context, "/v1/nodes", view_nodes);
-}
-
-int list_gpus(Context& context) {
-  return print_list(context, "/v1/gpus", view_gpus);
-}
-
-namespace {
-
 // The filter that the coordinator applies, as a part of the query.
 Result<std::string> filter_of(const EventOptions& options) {
   std::string filter;

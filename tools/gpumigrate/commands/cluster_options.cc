@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/list_options.h"
+#include "tools/gpumigrate/screens/top.h"
 
 namespace ckpt::cli {
 
 void add_cluster_commands(CommandTree& tree) {
   tree.begin_family("Cluster");
+  add_list(tree, "nodes", "List nodes", nodes_list,
+           {.state = "ready or unreachable", .name = "Only these, like \"node-*\""});
+  add_list(tree, "gpus", "List GPUs", gpus_list, {.node = "Only those of NODE, or NODE:GPU"});
+  tree.add(tree.app(), "top", "Show moves, links, GPUs and jobs until q or Ctrl-C", show_top);
   const auto events = std::make_shared<EventOptions>();
-  tree.add(tree.app(), "nodes", "List nodes", list_nodes);
-  tree.add(tree.app(), "gpus", "List GPUs", list_gpus);
   Command list = tree.add(tree.app(), "events", "What has happened",
                           [events](Context& c) { return show_events(c, *events); });
   list.add_flag("-f,--follow", events->follow, "Go on as it happens");

@@ -68,8 +68,7 @@ struct EventOptions {
 // Jobs.
 int run_job(Context& context, const RunOptions& options);
 int adopt_process(Context& context, const AdoptOptions& options);
-int list_jobs(Context& context);
-int describe_job(Context& context, const std::string& job);
+int describe_job(Context& context, const std::string& job, bool all);
 int show_logs(Context& context, const std::string& job, const LogOptions& options);
 int remove_jobs(Context& context, const std::vector<std::string>& jobs);
 int stop_job(Context& context, const std::string& job, const std::string& grace, const std::string& timeout);
@@ -77,15 +76,12 @@ int wait_for_job(Context& context, const std::string& job, const std::string& ti
 
 // Migrations.
 int migrate_job(Context& context, const MigrateOptions& options);
-int list_migrations(Context& context);
 int watch_migration(Context& context, const std::string& id);
 int abort_migration(Context& context, const std::string& id, const std::string& reason);
 int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value);
 int resolve_migration(Context& context, const std::string& id, const std::string& at);
 
 // The cluster.
-int list_nodes(Context& context);
-int list_gpus(Context& context);
 int show_events(Context& context, const EventOptions& options);
 int show_version(Context& context);
 

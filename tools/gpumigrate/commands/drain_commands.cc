@@ -9,6 +9,7 @@
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 #include "tools/gpumigrate/commands/drain_views.h"
+#include "tools/gpumigrate/screens/lists.h"
 
 namespace ckpt::cli {
 namespace {
@@ -26,6 +27,8 @@ struct DrainOptions {
   bool detach = false;
   bool watch = false;
   bool cancel = false;
+  bool each = false;  // -v
+  bool all = false;
 };
 
 std::string drain_path(const std::string& id) {
@@ -95,7 +98,8 @@ class DrainFollower {
   std::optional<Clock::time_point> lost_since_;
 };
 
-int print(Context& context, const Json& value, std::string (*view)(const Json&)) {
+template <typename View>
+int print(Context& context, const Json& value, View view) {
   if (context.json)
     context.print(value);
   else
@@ -103,14 +107,20 @@ int print(Context& context, const Json& value, std::string (*view)(const Json&))
   return kDone;
 }
 
-int ask_and_print(Context& context, Result<Json> answer, std::string (*view)(const Json&)) {
+template <typename View>
+int ask_and_print(Context& context, Result<Json> answer, View view) {
   return answer ? print(context, answer.assume_value(), view) : report(context, answer.assume_error());
 }
 
-int follow_drain(Context& context, const std::string& id) {
+// How a drain is shown.
+auto drain_view(const Context& context, bool each) {
+  return [layout = context.layout(), each](const Json& drain) { return view_drain(drain, each, layout); };
+}
+
+int follow_drain(Context& context, const std::string& id, bool each) {
   auto drain = DrainFollower(context, id).follow();
   if (!drain) return report_unfollowed(context, drain.assume_error());
-  print(context, drain.assume_value(), view_drain);
+  print(context, drain.assume_value(), drain_view(context, each));
   return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
 }
 
@@ -183,14 +193,15 @@ int drain(Context& context, const DrainOptions& options) {
   }
   const Json& begun = answer.assume_value();
   if (options.dry_run) {
-    print(context, begun, view_drain_plan);
+    print(context, begun,
+          [&](const Json& plan) { return view_drain_plan(plan, options.each, context.layout()); });
     return flag_of(begun, "possible") ? kDone : kFailed;
   }
   const std::string id = text_of(begun, "id");
   if (flag_of(begun, "joined"))
     context.note(options.place + " is being drained already: following " + id + " with its own settings");
-  if (options.detach) return print(context, begun, view_drain);
-  return follow_drain(context, id);
+  if (options.detach) return print(context, begun, drain_view(context, options.each));
+  return follow_drain(context, id, options.each);
 }
 
 int cordon(Context& context, const DrainOptions& options) {
@@ -209,7 +220,21 @@ int cancel(Context& context, const DrainOptions& options) {
   Json body = Json::object();
   if (!options.reason.empty()) body["reason"] = options.reason;
   return ask_and_print(context, context.coordinator.post(drain_path(options.id) + "/cancel", body),
-                       view_drain);
+                       drain_view(context, options.each));
+}
+
+bool is_open_drain(const Json& drain) {
+  return flag_of(drain, "open");
+}
+
+AskList drains_list(bool all) {
+  return [all](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
+    ListAnswer answer{.list = drains};
+    if (!all) answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
+    answer.view = [shown = std::move(drains)](const Layout& layout) { return view_drains(shown, layout); };
+    return answer;
+  };
 }
 
 // "d3" or "d3-k3fa"
@@ -230,15 +255,15 @@ Result<std::string> drain_of(Context& context, const std::string& given) {
 }
 
 int drains_command(Context& context, DrainOptions options) {
-  if (options.id.empty()) return ask_and_print(context, context.coordinator.get("/v1/drains"), view_drains);
+  if (options.id.empty()) return show_list(context, drains_list(options.all), options.watch);
   auto id = drain_of(context, options.id);
   if (!id) return report(context, id.assume_error());
   options.id = std::move(id).assume_value();
   if (options.cancel) return cancel(context, options);
   // Refused at once if there is no such drain; only contact that is lost later is sat out.
   auto known = context.coordinator.get(drain_path(options.id));
-  if (known && options.watch) return follow_drain(context, options.id);
-  return ask_and_print(context, std::move(known), view_drain);
+  if (known && options.watch) return follow_drain(context, options.id, options.each);
+  return ask_and_print(context, std::move(known), drain_view(context, options.each));
 }
 
 using Shared = std::shared_ptr<DrainOptions>;
@@ -260,6 +285,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
       .one_of({"leave", "restore"});
   added.add_option("--reason", options->reason, "For the records");
   added.add_flag("--dry-run", options->dry_run, "Say what would go where, and what could not; touch nothing");
+  added.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU");
   added.add_flag("--detach", options->detach,
                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
   added.set_footer(
@@ -308,7 +334,11 @@ void add_drain_commands(CommandTree& tree) {
                             [options](Context& c) { return drains_command(c, *options); });
   Option id = drains.add_option("id", options->id, "Id of a drain, or its NODE or NODE:GPU: its newest one")
                   .called("DRAIN");
-  Option follow = drains.add_flag("--watch", options->watch, "Follow it to its end").needs(id);
+  Option follow = drains.add_flag("-w,--watch", options->watch,
+                                  "Show them until Ctrl-C; with an id follow it to its end");
+  drains.add_flag("-a,--all", options->all, "Also older ones").excludes(id);
+  drains.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU")
+      .needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Move nothing further; what moves goes on, the cordon stays");
   cancel.needs(id).excludes(follow);

@@ -3,18 +3,11 @@
 
 #include <map>
 
-#include "tools/common/units.h"
+#include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {
-
-std::string bytes_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? tools::format_bytes(number_of(object, field)) : "-";
-}
-std::string span_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? tools::format_milliseconds(number_of(object, field)) : "-";
-}
 
 // "6 moved, 1 blocked".
 std::string counts_of(const Json& jobs) {
@@ -42,6 +35,27 @@ std::string outcome_of(const Json& drain) {
   return place + " is not empty: " + counts_of(jobs) + uncordon;
 }
 
+// Of each job that no GPU takes: the reason of each GPU, or how to see them.
+std::string obstacles_text(const Json& jobs, bool each, const Layout& layout) {
+  std::string out;
+  for (const Json& job : jobs) {
+    const Json& obstacles = member(job, "obstacles");
+    if (obstacles.empty()) continue;
+    if (!each) return shortened("-v shows the reason of each GPU", layout.width) + "\n";
+    for (const Json& obstacle : obstacles) {
+      const std::string line =
+          text_of(job, "name") + ": " + (obstacle.is_string() ? obstacle.get<std::string>() : "?");
+      std::string indent = "  ";
+      for (const std::string& part :
+           wrapped(printable(line), layout.width == kUnlimited ? kUnlimited : layout.width - 4)) {
+        out += indent + part + "\n";
+        indent = "    ";
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string view_cordon(const Json& cordon) {
@@ -63,55 +77,84 @@ std::string view_uncordon(const Json& answer) {
   return out;
 }
 
-std::string view_drains(const Json& drains) {
-  Table table({"ID", "PLACE", "RESULT", "JOBS", "GONE", "STARTED", "DEADLINE", "REASON"});
+std::string view_drains(const Json& drains, const Layout& layout) {
+  Table table({"ID",
+               {"PLACE", {.least = 8}},
+               "RESULT",
+               {"JOBS", {.rank = 2, .right = true}},
+               {"GONE", {.rank = 1, .right = true}},
+               {"AGO", {.rank = 3, .right = true}},
+               {"REASON", {.rank = 4, .least = 8}},
+               {"STARTED", {.rank = 5, .wide = true}},
+               {"DEADLINE", {.rank = 6, .wide = true}}});
   for (const Json& drain : drains) {
     table.add({text_of(drain, "id"), text_of(drain, "place"),
                flag_of(drain, "open") ? "running" : text_of(drain, "result"),
                std::to_string(member(drain, "jobs").size()), text_of(drain, "jobs_gone"),
-               text_of(drain, "started"), text_of(drain, "deadline"), text_of(drain, "reason")});
+               age_of(drain, "started", layout), text_of(drain, "reason"), text_of(drain, "started"),
+               text_of(drain, "deadline")});
   }
-  return table.text();
+  return table.text(layout);
 }
 
-std::string view_drain(const Json& drain) {
+std::string view_drain(const Json& drain, bool each, const Layout& layout) {
   std::string out;
-  if (!member(drain, "jobs").empty()) {
-    Table table({"ID", "JOB", "STATE", "FROM", "TO", "SIZE", "DOWNTIME", "REASON"});
-    for (const Json& job : member(drain, "jobs")) {
+  const Json& jobs = member(drain, "jobs");
+  if (!jobs.empty()) {
+    Table table({{"ID", {.rank = 4}},
+                 {"JOB", {.least = 8}},
+                 "STATE",
+                 {"FROM", {.rank = 3}},
+                 {"TO", {.rank = 1}},
+                 {"SIZE", {.rank = 5, .right = true}},
+                 {"PAUSE", {.rank = 2, .right = true}},
+                 {"REASON", {.least = 44}}});
+    for (const Json& job : jobs) {
       table.add({text_of(job, "job"), text_of(job, "name"), text_of(job, "state"), text_of(job, "from"),
-                 text_of(job, "to"), bytes_of(job, "state_bytes"), span_of(job, "downtime_ms"),
+                 text_of(job, "to"), short_bytes_of(job, "state_bytes"), short_span_of(job, "downtime_ms"),
                  text_of(job, "reason")});
     }
-    out = table.text();
+    out = table.text(layout) + obstacles_text(jobs, each, layout);
   }
-  return out + printable(text_of(drain, "id") + ": " + outcome_of(drain)) + "\n";
+  for (const std::string& line :
+       wrapped(printable(text_of(drain, "id") + ": " + outcome_of(drain)), layout.width))
+    out += line + "\n";
+  return out;
 }
 
-std::string view_drain_plan(const Json& plan) {
+std::string view_drain_plan(const Json& plan, bool each, const Layout& layout) {
   const Json& jobs = member(plan, "jobs");
   if (jobs.empty())
     return printable("dry run: " + text_of(plan, "place") + " is empty: nothing to do") + "\n";
-  Table table({"ID", "JOB", "PRIORITY", "SIZE", "FROM", "TO", "PAUSE", "REASON"});
+  Table table({{"ID", {.rank = 5}},
+               {"JOB", {.least = 8}},
+               {"PRIO", {.rank = 3, .right = true}},
+               {"SIZE", {.rank = 4, .right = true}},
+               {"FROM", {.rank = 2}},
+               "TO",
+               {"PAUSE", {.rank = 1, .right = true}},
+               {"REASON", {.least = 44}}});
   for (const Json& job : jobs) {
     const bool estimated = text_of(job, "expected_pause_from") == "estimate";
     table.add({text_of(job, "job"), text_of(job, "name"), text_of(job, "priority"),
-               bytes_of(job, "state_bytes"), text_of(job, "from"), text_of(job, "to"),
-               (estimated ? "~" : "") + span_of(job, "expected_pause_ms"),
+               short_bytes_of(job, "state_bytes"), text_of(job, "from"), text_of(job, "to"),
+               (estimated ? "~" : "") + short_span_of(job, "expected_pause_ms"),
                (flag_of(job, "passing") ? "for now: " : "") + text_of(job, "reason")});
   }
-  return table.text() +
-         printable("dry run: " + text_of(plan, "place") + ", " + text_of(plan, "parallel") +
-                   " at a time, in this order" + (flag_of(plan, "possible") ? "" : "; not all can be moved") +
-                   "; ~: estimated, the job has not moved so yet") +
-         "\n";
+  std::string out = table.text(layout) + obstacles_text(jobs, each, layout);
+  const std::string end = "dry run: " + text_of(plan, "place") + ", " + text_of(plan, "parallel") +
+                          " at a time, in this order" +
+                          (flag_of(plan, "possible") ? "" : "; not all can be moved") +
+                          "; ~: estimated, the job has not moved so yet";
+  for (const std::string& line : wrapped(printable(end), layout.width)) out += line + "\n";
+  return out;
 }
 
 std::string view_drain_job(const Json& job) {
   std::string out = text_of(job, "name") + " (" + text_of(job, "job") + ") " + text_of(job, "state") + "  " +
                     text_of(job, "from");
   if (has_value(job, "to")) out += " -> " + text_of(job, "to");
-  if (has_value(job, "downtime_ms")) out += "  downtime " + span_of(job, "downtime_ms");
+  if (has_value(job, "downtime_ms")) out += "  downtime " + short_span_of(job, "downtime_ms");
   if (has_value(job, "reason")) out += "  " + text_of(job, "reason");
   return printable(out);
 }

@@ -100,11 +100,15 @@ std::string outcome_of(const Json& task) {
     if (has_value(restored, "note")) out += " (" + text_of(restored, "note") + ")";
     return out;
   }
+  // Nothing was taken: it rests already.
+  if (verb == "suspend" && !flag_of(task, "open") && !member(task, "report").is_object())
+    return job + " is parked already; it stays so until `gpumigrate resume " + text_of(task, "job_name") +
+           "`";
   std::string out = verb == "snapshot" ? "image " + text_of(task, "image") + " of " + job
                                        : job + " rests in " + text_of(task, "image");
   if (const Json& report = member(task, "report"); report.is_object()) {
     out += ": " + bytes_of(report, "written_bytes") + " new of " + bytes_of(report, "state_bytes") +
-           ", pause " + span_of(report, "pause_ms");
+           ", pause " + (number_of(report, "pause_ms") > 0 ? span_of(report, "pause_ms") : "-");
     if (number_of(report, "waited_bytes") > 0)
       out += " (it waited for " + bytes_of(report, "waited_bytes") + " that staging could not hold)";
   }
@@ -224,16 +228,24 @@ int list_images(Context& context) {
     context.print(images.assume_value());
     return kDone;
   }
-  Table table({"IMAGE", "JOB", "AGE", "SIZE", "NEW", "PAUSE", "IN", "STATE"});
+  Table table({{"IMAGE", {.least = 12}},
+               {"JOB", {.least = 8}},
+               {"AGE", {.right = true}},
+               {"SIZE", {.rank = 2, .right = true}},
+               {"NEW", {.rank = 3, .right = true}},
+               {"PAUSE", {.rank = 4, .right = true}},
+               {"IN", {.rank = 1}},
+               "STATE"});
   for (const Json& image : images.assume_value()) {
     const char* state = flag_of(image, "damaged")    ? "damaged"
                         : flag_of(image, "readable") ? "whole"
                                                      : "out of reach";
     table.add({text_of(image, "id"), text_of(image, "job_name"), span_of(image, "age_ms"),
-               bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"), span_of(image, "pause_ms"),
-               text_of(image, "tier"), state});
+               bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"),
+               number_of(image, "pause_ms") > 0 ? span_of(image, "pause_ms") : "-", text_of(image, "tier"),
+               state});
   }
-  context.out << table.text() << std::flush;
+  context.out << table.text(context.layout()) << std::flush;
   return kDone;
 }
 

@@ -12,8 +12,8 @@
 #include "libckpt/base/fd.h"
 #include "tools/common/moment.h"
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/log_stream.h"
-#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/client/watch.h"
@@ -28,11 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 std::string job_path(const std::string& job) {
   return "/v1/jobs/" + path_part(job);
-}
-
-bool has_ended(const Json& job) {
-  const std::string state = text_of(job, "state");
-  return state == "exited" || state == "failed" || state == "lost";
 }
 
 // Which libraries and GPUs a program gets is a matter of the node it runs on, not of the shell it was
@@ -158,6 +153,8 @@ class EndFollower {
   std::optional<Clock::time_point> lost_since_;
 };
 
+constexpr std::size_t kMovesShown = 3;  // of a job that is described
+
 WaitSubject end_of(const std::string& job, const std::string& goes_on) {
   return {"the end of job " + job, goes_on + "; `gpumigrate wait " + job + "` waits again"};
 }
@@ -200,7 +197,7 @@ int print_job(Context& context, const Json& job) {
   if (context.json) {
     context.print(job);
   } else {
-    context.out << view_jobs(Json::array({job})) << std::flush;
+    context.out << view_jobs(Json::array({job}), context.layout()) << std::flush;
   }
   return kDone;
 }
@@ -211,7 +208,7 @@ int print_run_plan(Context& context, const Json& body) {
   if (context.json) {
     context.print(plan.assume_value());
   } else {
-    context.out << view_run_plan(plan.assume_value()) << std::flush;
+    context.out << view_run_plan(plan.assume_value(), context.layout()) << std::flush;
   }
   return flag_of(plan.assume_value(), "possible") ? kDone : kRefused;
 }
@@ -228,6 +225,21 @@ std::uint64_t start_ticks_of(int pid) {
   std::uint64_t ticks = 0;
   fields >> ticks;
   return ticks;
+}
+
+// Its newest migrations, oldest first. Those that the coordinator has forgotten are left out.
+Result<Json> newest_moves(Context& context, const Json& job, std::size_t count) {
+  const Json& ids = member(job, "migrations");
+  Json moves = Json::array();
+  for (std::size_t i = ids.size() - std::min(count, ids.size()); i < ids.size(); i++) {
+    if (!ids[i].is_string()) continue;
+    auto migration = context.coordinator.get("/v1/migrations/" + path_part(ids[i].get<std::string>()));
+    if (migration)
+      moves.push_back(std::move(migration).assume_value());
+    else if (migration.assume_error().code() != ErrorCode::kNotFound)
+      return std::move(migration).assume_error();
+  }
+  return moves;
 }
 
 Result<std::chrono::nanoseconds> duration_option(const char* option, const std::string& text) {
@@ -294,25 +306,16 @@ int adopt_process(Context& context, const AdoptOptions& options) {
   return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
 }
 
-int list_jobs(Context& context) {
-  auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
-  if (!jobs) return report(context, jobs.assume_error());
-  if (context.json) {
-    context.print(jobs.assume_value());
-  } else {
-    context.out << view_jobs(jobs.assume_value()) << std::flush;
-  }
-  return kDone;
-}
-
-int describe_job(Context& context, const std::string& name) {
+int describe_job(Context& context, const std::string& name, bool all) {
   auto job = context.coordinator.get(job_path(name));
   if (!job) return report(context, job.assume_error());
   if (context.json) {
     context.print(job.assume_value());
-  } else {
-    context.out << view_job(job.assume_value()) << std::flush;
+    return kDone;
   }
+  auto moves = newest_moves(context, job.assume_value(), all ? kUnlimited : kMovesShown);
+  if (!moves) return report(context, moves.assume_error());
+  context.out << view_job(job.assume_value(), moves.assume_value(), all, context.layout()) << std::flush;
   return kDone;
 }
 

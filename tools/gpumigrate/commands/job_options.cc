@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/list_options.h"
 
 namespace ckpt::cli {
 namespace {
@@ -12,6 +13,7 @@ struct JobOptions {
   std::string timeout;
   std::vector<std::string> names;
   LogOptions logs;
+  bool all = false;
 };
 
 void add_run(CommandTree& tree) {
@@ -68,10 +70,15 @@ void add_job_commands(CommandTree& tree) {
   tree.begin_family("Jobs");
   add_run(tree);
   add_adopt(tree);
-  tree.add(tree.app(), "jobs", "List jobs", list_jobs);
-  tree.add(tree.app(), "describe", "All about a job", [o](Context& c) { return describe_job(c, o->id); })
-      .add_option("job", o->id, "Name or id")
-      .required();
+  add_list(tree, "jobs", "List jobs that have not ended", jobs_list,
+           {.all = "Also those that have ended",
+            .node = "Only those on NODE, or NODE:GPU",
+            .state = "Only those in this state, like running; several: running,parked",
+            .name = "Only these, like \"train*\""});
+  Command describe = tree.add(tree.app(), "describe", "All about a job",
+                              [o](Context& c) { return describe_job(c, o->id, o->all); });
+  describe.add_option("job", o->id, "Name or id").required();
+  describe.add_flag("-a,--all", o->all, "Also all moves, its instances and its memory by the minute");
   Command logs = tree.add(tree.app(), "logs", "A job's output, over all its moves",
                           [o](Context& c) { return show_logs(c, o->id, o->logs); });
   logs.add_option("job", o->id, "Name or id").required();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/client/watch.h"
@@ -103,7 +104,7 @@ int print_migration(Context& context, const Json& migration) {
   if (context.json) {
     context.print(migration);
   } else {
-    context.out << view_migrations(Json::array({migration})) << std::flush;
+    context.out << view_migrations(Json::array({migration}), context.layout()) << std::flush;
   }
   return kDone;
 }
@@ -143,23 +144,12 @@ int migrate_job(Context& context, const MigrateOptions& options) {
     if (context.json) {
       context.print(migration);
     } else {
-      context.out << view_plan(migration) << std::flush;
+      context.out << view_plan(migration, context.layout()) << std::flush;
     }
     return flag_of(migration, "possible") ? kDone : kRefused;
   }
   if (options.detach) return print_migration(context, migration);
   return follow_and_print(context, text_of(migration, "id"), OnInterrupt::kAbort);
-}
-
-int list_migrations(Context& context) {
-  auto migrations = context.coordinator.get_all("/v1/migrations", "migrations");
-  if (!migrations) return report(context, migrations.assume_error());
-  if (context.json) {
-    context.print(migrations.assume_value());
-  } else {
-    context.out << view_migrations(migrations.assume_value()) << std::flush;
-  }
-  return kDone;
 }
 
 int watch_migration(Context& context, const std::string& given) {
@@ -200,8 +190,14 @@ int set_limit(Context& context, const std::string& given, const std::string& wha
   }
   auto id = migration_of(context, given);
   if (!id) return report(context, id.assume_error());
-  auto answer = context.coordinator.post(migration_path(id.assume_value()) + "/set", body);
-  return answer ? print_migration(context, answer.assume_value()) : report(context, answer.assume_error());
+  const std::string path = migration_path(id.assume_value());
+  auto before = context.coordinator.get(path);
+  if (!before) return report(context, before.assume_error());
+  auto answer = context.coordinator.post(path + "/set", body);
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json) return print_migration(context, answer.assume_value());
+  context.out << view_change(before.assume_value(), answer.assume_value(), what) << std::flush;
+  return kDone;
 }
 
 int resolve_migration(Context& context, const std::string& given, const std::string& at) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/list_options.h"
 
 namespace ckpt::cli {
 namespace {
@@ -23,7 +24,9 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   Option live = migrate.add_flag("--live", *live_mode, "Copy while the job runs (default)");
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
-  migrate.add_option("--max-downtime", o->max_downtime, "Switch once the estimate is within it, like 200ms")
+  migrate
+      .add_option("--max-downtime", o->max_downtime,
+                  "Limit of the pause (200ms): the switch comes once the estimate is within it")
       .called("TIME");
   migrate.add_option("--if-not-converged", o->if_not_converged, "switch or abort")
       .called("WHAT")
@@ -62,7 +65,11 @@ void add_migration_commands(CommandTree& tree) {
         .required();
     return added;
   };
-  tree.add(tree.app(), "migrations", "List migrations", list_migrations);
+  add_list(tree, "migrations", "List migrations: the open ones and the newest others", migrations_list,
+           {.all = "Also older ones",
+            .node = "Only from or to NODE, or NODE:GPU",
+            .state = "open, done, failed, timed-out, interrupted, restored, lost or refused; several: a,b",
+            .name = "Only of these jobs, like \"train*\""});
   with_id(tree.add(tree.app(), "watch", "Follow a migration",
                    [o](Context& c) { return watch_migration(c, o->id); }));
   with_id(tree.add(tree.app(), "abort", "Abort a migration; the job runs on where it was", [o](Context& c) {

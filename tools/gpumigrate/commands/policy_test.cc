@@ -87,7 +87,7 @@ std::string to_text(const Json& answer) {
   Table outcomes({"", "outcome", "reason"});
   for (const auto& [label, key] :
        {std::pair("this process", "this_process"), std::pair("another process", "another_process")})
-    outcomes.add({label, answer[key]["outcome"], answer[key]["reason"]});
+    outcomes.add({label, text_of(answer[key], "outcome"), text_of(answer[key], "reason")});
   std::string text = outcomes.text();
   text += std::string("cordon ") + yes(answer["cordon"]) + "  urgent " + yes(answer["urgent"]) +
           "  leave the node " + yes(answer["leave_node"]) + "\n";

@@ -109,7 +109,6 @@ TEST(DrainCommands, BadValuesAreRefusedWithoutARequest) {
                                                        {"drain", "node-a", "--deadline", "soon"},
                                                        {"drain", "node-a", "--parallel", "0"},
                                                        {"drain", "node-a", "--fallback", "hope"},
-                                                       {"drains", "--watch"},
                                                        {"drains", "d3", "--reason", "nothing is cancelled"},
                                                        {"drains", "d3", "--watch", "--cancel"},
                                                        {"cordon"},

@@ -41,10 +41,10 @@ TEST(PlacingCommands, DescribeShowsTheMemorysHistory) {
         R"({"id":"j1","name":"train","priority":3,"memory":{"now_bytes":1073741824,"peak_bytes":3221225472,
       "peak_time":"2026-01-01T00:00:00.000Z","minutes_until":"2026-01-01T00:02:00.000Z","minutes":[3221225472,null,1073741824]}})");
   });
-  const Ended ended = run(coordinator.home(), {"describe", "train"});
-  EXPECT_TRUE(has(ended.out, "now 1.00 GiB, at most 3.00 GiB at 2026-01-01T00:00:00Z")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "by the minute: 3.00 GiB - 1.00 GiB")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "priority       3")) << ended.out;
+  const Ended ended = run(coordinator.home(), {"describe", "train", "-a"});
+  EXPECT_TRUE(has(ended.out, "1 GiB now, 3 GiB peak at 2026-01-01 00:00:00Z")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "by minute   3 GiB - 1 GiB")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "priority 3")) << ended.out;
 }
 
 constexpr const char* kMoves =

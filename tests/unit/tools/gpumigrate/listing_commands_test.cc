@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists, their filters and -w, and what commands print of one job or migration, against a coordinator that
+// answers as in docs/api.md.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "tests/unit/tools/gpumigrate/run_command.h"
+#include "tests/unit/tools/gpumigrate/screen_samples.h"
+
+namespace ckpt::cli {
+namespace {
+
+FakeAnswer sample_answer(const FakeRequest& request) {
+  if (request.target.starts_with("/v1/jobs?")) return json(sample_jobs().dump());
+  if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
+  if (request.target.starts_with("/v1/gpus")) return json(sample_gpus().dump());
+  if (request.target.starts_with("/v1/nodes")) return json(sample_nodes().dump());
+  return refusal(404, "not_found", "there is none", 5);
+}
+
+TEST(Listing, EndedJobsAreHiddenAndCounted) {
+  FakeCoordinator coordinator(sample_answer);
+  const Ended live = run(coordinator.home(), {"jobs"});
+  EXPECT_FALSE(has(live.out, "exited")) << live.out;
+  EXPECT_TRUE(has(live.out, "moving 62%")) << live.out;
+  EXPECT_EQ(live.err, "1 ended jobs hidden (-a: all)\n");
+  const Ended all = run(coordinator.home(), {"jobs", "-a"});
+  EXPECT_TRUE(has(all.out, "exited 143")) << all.out;
+  EXPECT_EQ(all.err, "");
+  // Scripts get all of them.
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"jobs", "-o", "json"}).out), sample_jobs());
+}
+
+TEST(Listing, FiltersHoldForTablesAndJson) {
+  FakeCoordinator coordinator(sample_answer);
+  const auto names = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"-o", "json"});
+    std::string out;
+    for (const Json& entry : Json::parse(run(coordinator.home(), arguments).out))
+      out += text_of(entry, has_value(entry, "name") ? "name" : "id") + " ";
+    return out;
+  };
+  EXPECT_EQ(names({"jobs", "--node", "node-c"}), "plain ");
+  EXPECT_EQ(names({"jobs", "--state", "running,parked"}), "plain low ");
+  EXPECT_EQ(names({"jobs", "--name", "*l*", "--node", "node-c:1"}), "plain ");
+  EXPECT_EQ(names({"nodes", "--state", "unreachable"}), "node-c ");
+  EXPECT_EQ(names({"migrations", "--state", "open,failed"}), "m15-k3fa m3-k3fa ");
+  EXPECT_EQ(names({"migrations", "--node", "node-c:1", "--name", "plain"}), "m42-k3fa ");
+  EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--state", "exited"}).out, "exited 143"));
+  EXPECT_EQ(run(coordinator.home(), {"gpus", "--node", "node-a"}).out.find("node-b"), std::string::npos);
+}
+
+TEST(Listing, WideShowsTheOtherColumns) {
+  FakeCoordinator coordinator(sample_answer);
+  EXPECT_FALSE(has(run(coordinator.home(), {"jobs"}).out, "INCARNATION"));
+  EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "-o", "wide"}).out, "INCARNATION"));
+}
+
+TEST(Listing, ColoursAreAsked) {
+  FakeCoordinator coordinator(sample_answer);
+  EXPECT_FALSE(has(run(coordinator.home(), {"jobs"}).out, "\x1b["));
+  EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--color", "always"}).out, "\x1b[32mrunning\x1b[0m"));
+}
+
+TEST(Listing, WatchedListIsRedrawnUntilControlC) {
+  std::atomic<int> asked{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.starts_with("/v1/jobs?") && ++asked == 2) ::kill(::getpid(), SIGINT);
+    return sample_answer(request);
+  });
+  const Ended pipe = run(coordinator.home(), {"jobs", "-w"});
+  EXPECT_EQ(pipe.code, 0) << pipe.err;
+  // Of the second answer nothing is new.
+  EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
+}
+
+TEST(Listing, WatchThatFindsNoCoordinatorIsRefused) {
+  EXPECT_EQ(run("/nonexistent", {"jobs", "-w"}).code, 5);
+}
+
+TEST(Listing, OldMigrationsAreHiddenAndCounted) {
+  FakeCoordinator coordinator([](const FakeRequest&) {
+    Json list = Json::array();
+    for (int i = 30; i > 0; i--)
+      list.push_back({{"id", "m" + std::to_string(i)}, {"open", i < 3}, {"result", "done"}});
+    return json(list.dump());
+  });
+  const Ended some = run(coordinator.home(), {"migrations"});
+  EXPECT_EQ(std::count(some.out.begin(), some.out.end(), '\n'), 23) << some.out;
+  EXPECT_EQ(some.err, "8 older migrations hidden (-a: all)\n");
+  EXPECT_TRUE(has(some.out, "\nm1 ")) << some.out;
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"migrations", "-o", "json"}).out).size(), 30U);
+}
+
+TEST(Listing, TopPrintsTheClusterOnceIntoAPipe) {
+  FakeCoordinator coordinator(sample_answer);
+  const Ended top = run(coordinator.home(), {"top"});
+  EXPECT_EQ(top.code, 0) << top.err;
+  EXPECT_TRUE(has(top.out, "gpumigrate: 3 live jobs, 2 GPUs, 1 moves\n")) << top.out;
+  EXPECT_TRUE(has(top.out, "node-b > node-c")) << top.out;
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"top", "-o", "json"}).out)["gpus"], sample_gpus());
+}
+
+TEST(Listing, DescribeShowsTheLastMovesAndAllOfThemIfAsked) {
+  std::atomic<int> asked{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target == "/v1/jobs/plain") return json(sample_job().dump());
+    asked++;
+    if (request.target.ends_with("/m42-k3fa")) return json(sample_migrations()[1].dump());
+    return refusal(404, "not_found", "it was forgotten", 5);
+  });
+  const Ended ended = run(coordinator.home(), {"describe", "plain"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(asked.exchange(0), 3);
+  EXPECT_TRUE(has(ended.out, "moves       5, the last (-a: all):")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "m42-k3fa  node-c:1 -> node-a:0  214 ms")) << ended.out;
+  EXPECT_FALSE(has(ended.out, "runs at")) << ended.out;
+  run(coordinator.home(), {"describe", "plain", "-a"});
+  EXPECT_EQ(asked, 5);
+}
+
+TEST(Listing, DescribeOfAnEndedJobDoesNotClaimThatItRuns) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_jobs()[3].dump()); });
+  const Ended ended = run(coordinator.home(), {"describe", "j2"});
+  EXPECT_TRUE(has(ended.out, "exited 143, was at node-a:0, started ")) << ended.out;
+}
+
+TEST(Listing, SetAnswersWithTheOldAndTheNewLimit) {
+  Json before = sample_migrations()[0];
+  before["options"] = {{"bandwidth", 12 << 20}, {"max_downtime_ms", 200.0}};
+  Json after = before;
+  after["options"] = {{"bandwidth", 40 << 20}, {"max_downtime_ms", 1500.0}};
+  FakeCoordinator coordinator(
+      [&](const FakeRequest& request) { return json((request.method == "POST" ? after : before).dump()); });
+  EXPECT_EQ(run(coordinator.home(), {"set", "m15", "bandwidth", "40MiB/s"}).out,
+            "m15-k3fa big: bandwidth 12 → 40 MiB/s\n");
+  EXPECT_EQ(run(coordinator.home(), {"set", "m15", "max-downtime", "1500ms"}).out,
+            "m15-k3fa big: max-downtime 200 ms → 1.5 s\n");
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"set", "m15", "bandwidth", "40MiB/s", "-o", "json"}).out),
+            after);
+}
+
+TEST(Listing, HelpOfMigrateNamesTheUsualLimit) {
+  EXPECT_TRUE(has(run("/nonexistent", {"migrate", "--help"}).out, "200ms"));
+}
+
+TEST(Listing, SuspendOfAParkedJobSaysSo) {
+  FakeCoordinator coordinator([](const FakeRequest&) {
+    return json(
+        R"({"id":"t1","verb":"suspend","job":"j13","job_name":"low","open":false,"exit_code":0,"error":null,
+        "image":null,"report":null,"restored":null})");
+  });
+  EXPECT_EQ(run(coordinator.home(), {"suspend", "low"}).out,
+            "low (j13) is parked already; it stays so until `gpumigrate resume low`\n");
+}
+
+TEST(Listing, APauseThatWasNoneIsNotShown) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.method == "GET")
+      return json(R"([{"id":"j1.v1@a","job_name":"low","age_ms":5,"pause_ms":0.0,"readable":true}])");
+    return json(
+        R"({"id":"t1","verb":"suspend","job":"j13","job_name":"low","open":false,"exit_code":0,"error":null,
+        "image":"j13.v1@a","restored":null,"report":{"written_bytes":1,"state_bytes":1,"pause_ms":0.0}})");
+  });
+  EXPECT_TRUE(has(run(coordinator.home(), {"suspend", "low"}).out, "pause -\n"));
+  EXPECT_FALSE(has(run(coordinator.home(), {"images"}).out, "0.00 ms"));
+}
+
+TEST(Listing, ReasonsOfADrainAreSummedUpAndShownEachIfAsked) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_drain().dump()); });
+  const Ended sum = run(coordinator.home(), {"drains", "d5"});
+  EXPECT_TRUE(has(sum.out, "no GPU: 2 cordoned, 2 full, 2 being drained")) << sum.out;
+  EXPECT_TRUE(has(sum.out, "-v shows the reason of each GPU\n")) << sum.out;
+  EXPECT_FALSE(has(sum.out, "node-b:1: 0 B free")) << sum.out;
+  EXPECT_TRUE(has(run(coordinator.home(), {"drains", "d5", "-v"}).out, "  plain: node-b:1: 0 B free"))
+      << sum.out;
+}
+
+}  // namespace
+}  // namespace ckpt::cli

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers of a coordinator that screens are made of. Pure.
+#pragma once
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/screens/top_view.h"
+
+namespace ckpt::cli {
+
+inline constexpr std::int64_t kSampleNow = 1'767'230'271'000;  // 2026-01-01T01:17:51Z
+
+inline Json sample_jobs() {
+  return Json::parse(R"json([
+    {"id":"j12-k3fa","name":"big","state":"migrating","node":"node-b","gpu":0,"incarnation":3,"way":"transparent","movable":false,
+     "reason":"it moves","state_bytes":136314880,"priority":0,"memory":{"now_bytes":136314880,"peak_bytes":272629760},
+     "started":"2026-01-01T00:32:11.000Z","last_downtime_ms":77.5,"exit_code":null,
+     "protection":{"every_ms":600000,"keep":2,"last_image":"j12.v3@node-c","last_image_age_ms":12000,"last_error":null}},
+    {"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"way":"transparent","movable":true,
+     "reason":null,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
+     "started":"2026-01-01T00:29:31.000Z","last_downtime_ms":null,"exit_code":null,
+     "protection":{"every_ms":600000,"keep":2,"last_image":null,"last_error":"the vault is full"}},
+    {"id":"j13-k3fa","name":"low","state":"parked","node":null,"gpu":null,"incarnation":1,"way":"cooperative","movable":false,
+     "reason":"suspended","state_bytes":35651584,"priority":-5,"memory":{"now_bytes":0,"peak_bytes":35651584},
+     "started":"2026-01-01T00:35:00.000Z","last_downtime_ms":20.5,"exit_code":null,"protection":null},
+    {"id":"j2-k3fa","name":"a-training-with-a-name-that-goes-on-and-on-2026","state":"exited","node":"node-a","gpu":0,"incarnation":1,
+     "way":"cooperative","movable":false,"reason":null,"state_bytes":1073741824,"priority":0,"memory":{"now_bytes":0,"peak_bytes":1073741824},
+     "started":"2025-12-30T20:00:00.000Z","last_downtime_ms":null,"exit_code":143,"protection":null}])json");
+}
+
+inline Json sample_job() {
+  return Json::parse(
+      R"json({"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"way":"transparent",
+     "movable":true,"reason":null,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
+     "gpu_memory_bytes":0,"started":"2026-01-01T00:29:31.000Z","last_downtime_ms":214.0,"exit_code":null,
+     "expected_pause_ms":{"within_node":30.0,"between_nodes":200.0},"expected_pause_from":{"within_node":"last_move","between_nodes":"estimate"},
+     "protection":{"every_ms":600000,"keep":2,"last_image":"j6.v1@node-b","last_image_age_ms":12000,"last_pause_ms":0,
+       "last_error":"the checkpoint store of node-b has no space left: 1.00 GiB are needed and 12.0 MiB are free"},
+     "argv":["charlm-plain","--steps","100000","--step-ms","50"],"cwd":"/tmp","placed":"most free memory","instances":[],
+     "migrations":["m1-k3fa","m2-k3fa","m3-k3fa","m15-k3fa","m42-k3fa"],"open_migration":null,"operation":null})json");
+}
+
+inline Json sample_migrations() {
+  return Json::parse(R"json([
+    {"id":"m15-k3fa","job":"j12-k3fa","job_name":"big","state":"precopy","open":true,"from":"node-b:0","to":"node-c:1","mode":"live",
+     "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"reason":null,"started":"2026-01-01T01:17:46.000Z","result":null,
+     "progress":{"round":1,"state_bytes":136314880,"remaining_bytes":51799654,"dirty_bytes_per_second":null,"estimate_ms":9000.0,
+       "wire_bytes_per_second":41943040,"eta_ms":1900.0},"report":null,"error":null},
+    {"id":"m42-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-c:1","to":"node-a:0","mode":"live",
+     "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"reason":"[gpumigrate] drain d5-k3fa: new driver",
+     "started":"2026-01-01T00:55:00.000Z","result":"done","exit_code":0,"error":null,"runs_at":"node-a:0",
+     "report":{"total_ms":7300,"downtime_ms":214.0,"estimate_ms":123.0,"bound_ms":61.2,"bound_by":"link","rounds":4,"sent_bytes":189792256,
+       "wire_bytes":138412032,"verified":true,"codec":"auto","link_bytes_per_second":1073741824,"scan_bytes_per_second":4294967296,
+       "downtime_breakdown_ms":{"quiesce":0.4,"final":75.2,"verify":0,"commit":1.3,"context":90.0,"host":46.5,"fill":0,"restore":0.3,"resume":0.3}}},
+    {"id":"m3-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-a:0","to":"node-b:0","mode":"stop-copy",
+     "options":{"max_downtime_ms":200.0,"bandwidth":0},"reason":null,"started":"2025-12-31T20:00:00.000Z","result":"failed","exit_code":1,
+     "error":"the link between node-a and node-b was lost while the last chunks were sent","runs_at":"node-a:0","report":null}])json");
+}
+
+inline Json sample_nodes() {
+  return Json::parse(R"json([
+    {"name":"node-a","state":"ready","gpus":[0,1],"jobs":["j2-k3fa"],"evacuation":"on","version":"0.1.0","last_seen":"2026-01-01T01:17:50.000Z",
+     "driver":"580.159.04","rack":"r1","labels":["zone=a"],"cordons":null},
+    {"name":"node-b","state":"ready","gpus":[0,1],"jobs":["j12-k3fa","j14-k3fa","j15-k3fa"],"evacuation":"paused","version":"0.1.0",
+     "last_seen":"2026-01-01T01:17:50.000Z","driver":"580.159.04","rack":null,"labels":[],
+     "cordons":[{"place":"node-b","owner":"operator","reason":"new driver"},{"place":"node-b:1","owner":"health","reason":"Xid 79"}]},
+    {"name":"node-c","state":"unreachable","gpus":[0,1],"jobs":["j6-k3fa"],"evacuation":"on","version":"0.1.0",
+     "last_seen":"2026-01-01T01:10:00.000Z","driver":"580.159.04","rack":null,"labels":[],"cordons":null}])json");
+}
+
+inline Json sample_gpus() {
+  return Json::parse(R"json([
+    {"node":"node-a","index":0,"uuid":"GPU-5d8b1f0e-1111-2222-3333-444455556666","model":"NVIDIA H200","total_bytes":150323855360,
+     "free_bytes":140323855360,"expected_bytes":1073741824,"healthy":true,"reason":null,"jobs":[],"memory":{"peak_bytes":1073741824},"cordons":null},
+    {"node":"node-b","index":0,"uuid":"GPU-6d8b1f0e-1111-2222-3333-444455556666","model":"NVIDIA H200","total_bytes":150323855360,
+     "free_bytes":75497472,"expected_bytes":150000000000,"healthy":false,"reason":"Xid 79: the GPU has fallen off the bus",
+     "jobs":["j12-k3fa","j14-k3fa"],"memory":{"peak_bytes":150000000000},"cordons":[{"place":"node-b","owner":"operator","reason":"new driver"}]}])json");
+}
+
+inline Json sample_drain() {
+  return Json::parse(
+      R"json({"id":"d5-k3fa","place":"node-c","open":false,"result":"incomplete","jobs_gone":1,"jobs":[
+    {"job":"j13-k3fa","name":"low","state":"moved","from":"node-c:0","to":"node-b:1","state_bytes":35651584,"downtime_ms":20.5,"reason":null,"obstacles":[]},
+    {"job":"j6-k3fa","name":"plain","state":"blocked","from":"node-c:1","to":null,"state_bytes":4194304,"downtime_ms":null,
+     "reason":"no GPU: 2 cordoned, 2 full, 2 being drained","obstacles":[
+      "node-a:0: node-a is cordoned by operator (new driver)","node-a:1: node-a is cordoned by operator (new driver)",
+      "node-b:0: 72.00 MiB free after 916.00 MiB that are promised to its jobs, needed are 132.00 MiB (its peak)",
+      "node-b:1: 0 B free, needed are 132.00 MiB (its peak)","node-c:0: node-c is cordoned by operator",
+      "node-c:1: the job is there already, node-c is cordoned by operator"]}]})json");
+}
+
+inline ClusterNow sample_cluster() {
+  return {.jobs = sample_jobs(), .gpus = sample_gpus(), .migrations = sample_migrations()};
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// `describe`.
+#include <algorithm>
+
+#include "tools/gpumigrate/client/list_views.h"
+#include "tools/gpumigrate/client/short_text.h"
+#include "tools/gpumigrate/client/views.h"
+
+namespace ckpt::cli {
+namespace {
+
+// "2026-01-01T00:00:00.000Z" as "00:00:00Z" of the same day, else with its date.
+std::string clock_text_of(const Json& object, const char* field, const Layout& layout) {
+  const std::string text = text_of(object, field);
+  const auto then = unix_ms_of(text);
+  if (!then) return text;
+  constexpr std::int64_t kDayMs = 86'400'000;
+  const std::string time = text.substr(11, 8) + "Z";
+  return *then / kDayMs == layout.now_ms / kDayMs ? time : text.substr(0, 10) + " " + time;
+}
+
+std::string head_of(const Json& job, const Layout& layout) {
+  const Cell state = state_of_job(job, {});
+  std::string rest = has_ended(job) ? ", was at " + place_of(job) : " at " + place_of(job);
+  if (!has_value(job, "node")) rest.clear();
+  rest +=
+      ", started " + clock_text_of(job, "started", layout) + " (" + age_of(job, "started", layout) + " ago)";
+  const std::string name = printable(text_of(job, "name") + " (" + text_of(job, "id") + ")    ");
+  const std::string text = shortened(name + printable(state.text + rest), layout.width);
+  if (text.size() < name.size() + state.text.size()) return text + "\n";
+  return name + coloured(state.text, state.tone, layout) + text.substr(name.size() + state.text.size()) +
+         "\n";
+}
+
+// "~200 ms to another node"; a pause of nothing has not been measured.
+void add_pause(const Json& job, const char* field, const char* where, std::string& out) {
+  const double pause = number_of(member(job, "expected_pause_ms"), field);
+  if (pause <= 0) return;
+  const bool estimated = text_of(member(job, "expected_pause_from"), field) == "estimate";
+  out +=
+      (out.empty() ? "pause " : ", ") + std::string(estimated ? "~" : "") + short_span(pause) + " " + where;
+}
+
+std::string mode_of(const Json& job) {
+  const std::string way = text_of(job, "way");
+  if (has_ended(job) || text_of(job, "state") == "parked")
+    return has_value(job, "reason") ? way + "; " + text_of(job, "reason") : way;
+  if (!flag_of(job, "movable")) return way + "; not movable: " + text_of(job, "reason");
+  std::string pauses;
+  add_pause(job, "between_nodes", "to another node", pauses);
+  add_pause(job, "within_node", "within its node", pauses);
+  return way + "; movable" + (pauses.empty() ? "" : ": " + pauses);
+}
+
+std::string memory_of(const Json& job, const Layout& layout, bool all) {
+  const Json& memory = member(job, "memory");
+  std::string out =
+      short_bytes_of(memory, "now_bytes") + " now, " + short_bytes_of(memory, "peak_bytes") + " peak";
+  if (all && has_value(memory, "peak_time")) out += " at " + clock_text_of(memory, "peak_time", layout);
+  const Json& quota = member(job, "gpu_memory_bytes");
+  if (quota.is_number())
+    out += ", quota " + (quota.get<double>() > 0 ? short_bytes(quota.get<double>()) : std::string("none"));
+  return out + "; state " + short_bytes_of(job, "state_bytes") + "; priority " + text_of(job, "priority");
+}
+
+// "by the minute: 1 GiB 3 GiB - 1 GiB"
+std::string minutes_of(const Json& memory) {
+  constexpr std::size_t kShown = 10;
+  const Json& minutes = member(memory, "minutes");
+  std::string out;
+  if (!minutes.is_array()) return out;
+  for (std::size_t i = minutes.size() - std::min(kShown, minutes.size()); i < minutes.size(); ++i)
+    out += (out.empty() ? "" : " ") +
+           (minutes[i].is_number() ? short_bytes(minutes[i].get<double>()) : std::string("-"));
+  return out;
+}
+
+std::string protection_of(const Json& protection, const Layout& layout) {
+  std::string out = has_value(protection, "last_image")
+                        ? text_of(protection, "last_image") + ", " +
+                              (layout.ages ? short_age(number_of(protection, "last_image_age_ms")) : "-") +
+                              " old"
+                        : "none yet";
+  out += "; every " + short_age(number_of(protection, "every_ms")) + ", keeps " + text_of(protection, "keep");
+  if (number_of(protection, "last_pause_ms") > 0)
+    out += "; pause " + short_span_of(protection, "last_pause_ms");
+  return out;
+}
+
+std::string command_of(const Json& job) {
+  std::string out;
+  for (const Json& word : member(job, "argv"))
+    out += (out.empty() ? "" : " ") + (word.is_string() ? word.get<std::string>() : word.dump());
+  return (out.empty() ? "-" : out) + "   (in " + text_of(job, "cwd") + ")";
+}
+
+std::string images_of(const Json& job, const Layout& layout) {
+  std::string out;
+  const Json& protection = member(job, "protection");
+  if (protection.is_object()) {
+    out += field_line("image", protection_of(protection, layout), layout);
+    if (has_value(protection, "last_error"))
+      out += field_line("", "FAILS: " + text_of(protection, "last_error"), layout, Tone::kBad);
+  } else if (const Json& last = member(job, "last_snapshot"); last.is_object()) {
+    out +=
+        field_line("image", text_of(last, "image") + ", " + age_of(last, "created", layout) + " old", layout);
+  }
+  if (const Json& operation = member(job, "operation"); operation.is_object())
+    out +=
+        field_line("images",
+                   text_of(operation, "verb") + " is " + text_of(operation, "stage") + ", until " +
+                       clock_text_of(operation, "deadline", layout) +
+                       (has_value(operation, "cancelled") ? ", given up: " + text_of(operation, "cancelled")
+                                                          : "; given up by " + text_of(operation, "cancel")),
+                   layout);
+  return out;
+}
+
+std::string instances_of(const Json& job, const Layout& layout) {
+  std::string out = field_line("placed", text_of(job, "placed"), layout) +
+                    field_line("by minute", minutes_of(member(job, "memory")), layout);
+  for (const Json& instance : member(job, "instances"))
+    out += field_line("instance",
+                      text_of(instance, "incarnation") + " at " + text_of(instance, "node") + ", " +
+                          text_of(instance, "role") + ", " + text_of(instance, "phase") + ", log " +
+                          short_bytes_of(instance, "log_bytes"),
+                      layout);
+  return out;
+}
+
+std::string moves_of(const Json& job, const Json& moves, const Layout& layout) {
+  const std::size_t count = member(job, "migrations").size();
+  if (count == 0) return "";
+  const bool some = moves.size() < count;
+  std::string out =
+      field_line("moves", std::to_string(count) + (some ? ", the last (-a: all):" : ":"), layout);
+  for (const Json& move : moves) {
+    const bool done = text_of(move, "result") == "done";
+    std::string line =
+        "    " + text_of(move, "id") + "  " + text_of(move, "from") + " -> " + text_of(move, "to") + "  ";
+    line += done                        ? short_span_of(member(move, "report"), "downtime_ms")
+            : has_value(move, "result") ? text_of(move, "result")
+                                        : text_of(move, "state");
+    line += "  " + age_of(move, "started", layout) + " ago";
+    if (has_value(move, "reason")) line += "  " + reason_of(move);
+    if (has_value(move, "error")) line += "  " + text_of(move, "error");
+    out += shortened(printable(line), layout.width) + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout) {
+  std::string out = head_of(job, layout);
+  out += field_line("mode", mode_of(job), layout);
+  out += field_line("memory", memory_of(job, layout, all), layout);
+  out += images_of(job, layout);
+  out += field_line("command", command_of(job), layout);
+  if (all) out += instances_of(job, layout);
+  if (const Json& open = member(job, "open_migration"); open.is_object()) {
+    const std::string options = options_text(member(open, "options"));
+    out += field_line("moving",
+                      text_of(open, "from") + " -> " + text_of(open, "to") + " (" + text_of(open, "id") +
+                          " " + text_of(open, "state") + ", " + text_of(open, "mode") +
+                          (options.empty() ? "" : ", " + options) + ")",
+                      layout);
+  }
+  return out + moves_of(job, moves, layout);
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/list_views.h"
+
+#include "tools/gpumigrate/client/progress.h"
+#include "tools/gpumigrate/client/short_text.h"
+
+namespace ckpt::cli {
+namespace {
+
+// A list of texts or numbers in one cell.
+std::string joined(const Json& list) {
+  std::string out;
+  for (const Json& item : list)
+    out += (out.empty() ? "" : " ") + (item.is_string() ? item.get<std::string>() : item.dump());
+  return out.empty() ? "-" : out;
+}
+
+// "node-a by operator: new driver; node-a:1 by health: Xid 79".
+std::string cordons_of(const Json& object) {
+  std::string out;
+  for (const Json& cordon : member(object, "cordons")) {
+    out += (out.empty() ? "" : "; ") + text_of(cordon, "place") + " by " + text_of(cordon, "owner");
+    if (has_value(cordon, "reason")) out += ": " + text_of(cordon, "reason");
+  }
+  return out.empty() ? "-" : out;
+}
+
+bool is_cordoned(const Json& object, const std::string& place) {
+  for (const Json& cordon : member(object, "cordons"))
+    if (text_of(cordon, "place") == place) return true;
+  return false;
+}
+
+// What it holds on a GPU, or would hold there.
+std::string shown_memory_of(const Json& job) {
+  const Json& memory = member(job, "memory");
+  return number_of(memory, "now_bytes") > 0 ? short_bytes_of(memory, "now_bytes")
+                                            : short_bytes_of(job, "state_bytes");
+}
+
+Tone tone_of_result(const std::string& result) {
+  if (result == "done") return Tone::kGood;
+  if (result == "-") return Tone::kPlain;
+  return result == "lost" || result == "failed" ? Tone::kBad : Tone::kWarning;
+}
+
+}  // namespace
+
+bool has_ended(const Json& job) {
+  const std::string state = text_of(job, "state");
+  return state == "exited" || state == "failed" || state == "lost";
+}
+
+std::string place_of(const Json& object) {
+  return has_value(object, "gpu") ? text_of(object, "node") + ":" + text_of(object, "gpu")
+                                  : text_of(object, "node");
+}
+
+std::string reason_of(const Json& migration) {
+  constexpr std::string_view kOwn = "[gpumigrate] ";
+  std::string reason = text_of(migration, "reason");
+  return reason.starts_with(kOwn) ? reason.substr(kOwn.size()) : reason;
+}
+
+Cell state_of_job(const Json& job, const MoveOf& move_of) {
+  const std::string state = text_of(job, "state");
+  if (state == "exited")
+    return {has_value(job, "exit_code") ? "exited " + text_of(job, "exit_code") : state, Tone::kFaint};
+  if (state == "failed" || state == "lost" || state == "unknown" || state == "unreachable")
+    return {state, Tone::kBad};
+  if (state != "migrating") return {state, state == "running" ? Tone::kGood : Tone::kWarning};
+  const std::string move = move_of ? move_of(text_of(job, "id")) : std::string();
+  return {move.empty() ? "moving" : move, Tone::kWarning};
+}
+
+Cell protection_of_job(const Json& job, const Layout& layout) {
+  const Json& protection = member(job, "protection");
+  if (!protection.is_object()) return {"-"};
+  if (has_value(protection, "last_error")) return {"FAILS (describe)", Tone::kBad};
+  if (!has_value(protection, "last_image")) return {"no image yet", Tone::kWarning};
+  const std::string image = text_of(protection, "last_image");
+  const std::size_t at = image.find('@');
+  const std::string where = at == std::string::npos ? std::string() : image.substr(at);
+  if (!layout.ages) return {where};
+  return {short_age(number_of(protection, "last_image_age_ms")) + " ago" +
+          (where.empty() ? "" : " " + where)};
+}
+
+std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move_of) {
+  Table table({{"NAME", {.least = 8}},
+               "ID",
+               "STATE",
+               {"GPU", {.least = 8}},
+               {"MEMORY", {.rank = 3, .right = true}},
+               {"PRIO", {.rank = 4, .right = true}},
+               {"UP", {.rank = 2, .right = true}},
+               {"PROTECTED", {.rank = 1, .least = 9}},
+               {"MODE", {.rank = 8, .wide = true}},
+               {"MOVABLE", {.rank = 7, .wide = true}},
+               {"INCARNATION", {.rank = 11, .wide = true, .right = true}},
+               {"STATE SIZE", {.rank = 9, .wide = true, .right = true}},
+               {"PEAK", {.rank = 6, .wide = true, .right = true}},
+               {"LAST PAUSE", {.rank = 5, .wide = true, .right = true}},
+               {"STARTED", {.rank = 12, .wide = true}}});
+  for (const Json& job : jobs) {
+    const bool ended = has_ended(job);
+    table.add({text_of(job, "name"), text_of(job, "id"), state_of_job(job, move_of), place_of(job),
+               ended ? "-" : shown_memory_of(job), text_of(job, "priority"),
+               ended ? "-" : age_of(job, "started", layout), protection_of_job(job, layout),
+               text_of(job, "way"), flag_of(job, "movable") ? "yes" : "no", text_of(job, "incarnation"),
+               short_bytes_of(job, "state_bytes"), short_bytes_of(member(job, "memory"), "peak_bytes"),
+               short_span_of(job, "last_downtime_ms"), text_of(job, "started")});
+  }
+  return table.text(layout);
+}
+
+std::string view_nodes(const Json& nodes, const Layout& layout) {
+  Table table({{"NODE", {.least = 8}},
+               "STATE",
+               {"GPUS", {.rank = 3, .least = 4}},
+               {"JOBS", {.rank = 2, .least = 8}},
+               {"SEEN", {.rank = 4, .right = true}},
+               {"EVACUATION", {.rank = 5}},
+               {"CORDONS", {.rank = 1, .least = 10}},
+               {"VERSION", {.rank = 6, .wide = true}},
+               {"DRIVER", {.rank = 7, .wide = true}},
+               {"RACK", {.rank = 8, .wide = true}},
+               {"LABELS", {.rank = 9, .least = 8, .wide = true}}});
+  for (const Json& node : nodes) {
+    const std::string state = text_of(node, "state");
+    const bool cordoned = is_cordoned(node, text_of(node, "name"));
+    const Cell shown(state + (cordoned ? ",cordoned" : ""), state != "ready" ? Tone::kBad
+                                                            : cordoned       ? Tone::kWarning
+                                                                             : Tone::kGood);
+    const std::string seen = age_of(node, "last_seen", layout);
+    table.add({text_of(node, "name"), shown, joined(member(node, "gpus")), joined(member(node, "jobs")), seen,
+               text_of(node, "evacuation"), cordons_of(node), text_of(node, "version"),
+               text_of(node, "driver"), text_of(node, "rack"), joined(member(node, "labels"))});
+  }
+  return table.text(layout);
+}
+
+std::string view_gpus(const Json& gpus, const Layout& layout) {
+  Table table({{"GPU", {.least = 8}},
+               {"MODEL", {.rank = 3, .least = 8}},
+               {"FREE", {.right = true}},
+               {"TOTAL", {.rank = 4, .right = true}},
+               {"EXPECTED", {.rank = 5, .right = true}},
+               {"HEALTH", {.least = 8}},
+               {"JOBS", {.rank = 2, .least = 8}},
+               {"CORDONS", {.rank = 1, .least = 10}},
+               {"PEAK", {.rank = 6, .wide = true, .right = true}},
+               {"UUID", {.rank = 7, .wide = true}}});
+  for (const Json& gpu : gpus) {
+    const Cell health =
+        flag_of(gpu, "healthy") ? Cell("ok", Tone::kGood) : Cell(text_of(gpu, "reason"), Tone::kBad);
+    table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
+               short_bytes_of(gpu, "free_bytes"), short_bytes_of(gpu, "total_bytes"),
+               short_bytes_of(gpu, "expected_bytes"), health, joined(member(gpu, "jobs")), cordons_of(gpu),
+               short_bytes_of(member(gpu, "memory"), "peak_bytes"), text_of(gpu, "uuid")});
+  }
+  return table.text(layout);
+}
+
+std::string view_migrations(const Json& migrations, const Layout& layout) {
+  Table table({"ID",
+               {"JOB", {.least = 8}},
+               "STATE",
+               {"FROM", {.least = 8}},
+               {"TO", {.least = 8}},
+               {"PAUSE", {.rank = 1, .right = true}},
+               {"AGO", {.rank = 2, .right = true}},
+               {"REASON", {.rank = 3, .least = 6}},
+               {"MODE", {.rank = 4, .wide = true}},
+               {"TOTAL", {.rank = 5, .wide = true, .right = true}},
+               {"STARTED", {.rank = 7, .wide = true}},
+               {"ERROR", {.rank = 6, .least = 10, .wide = true}}});
+  for (const Json& migration : migrations) {
+    const Json& report = member(migration, "report");
+    const std::string result = text_of(migration, "result");
+    const int percent = copied_percent(migration);
+    const Cell state =
+        has_value(migration, "result")
+            ? Cell(result, tone_of_result(result))
+            : Cell(percent < 0 ? text_of(migration, "state") : "moving " + std::to_string(percent) + "%",
+                   Tone::kWarning);
+    table.add({text_of(migration, "id"), text_of(migration, "job_name"), state, text_of(migration, "from"),
+               text_of(migration, "to"), short_span_of(report, "downtime_ms"),
+               age_of(migration, "started", layout), reason_of(migration), text_of(migration, "mode"),
+               short_span_of(report, "total_ms"), text_of(migration, "started"),
+               text_of(migration, "error")});
+  }
+  return table.text(layout);
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's lists as tables. Pure functions of the JSON; fields that are missing show as "-".
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+
+// "moving 62%" for a job that moves; empty where its migration is not known.
+using MoveOf = std::function<std::string(const std::string& job)>;
+
+bool has_ended(const Json& job);
+// "node-a:0", or "-".
+std::string place_of(const Json& object);
+// Of a migration: an operator's, or "drain d5: new driver".
+std::string reason_of(const Json& migration);
+// "running", "moving 62%", "exited 0".
+Cell state_of_job(const Json& job, const MoveOf& move_of);
+// "12s ago @node-c", "FAILS (describe)".
+Cell protection_of_job(const Json& job, const Layout& layout);
+
+std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move_of = {});
+std::string view_nodes(const Json& nodes, const Layout& layout);
+std::string view_gpus(const Json& gpus, const Layout& layout);
+std::string view_migrations(const Json& migrations, const Layout& layout);
+
+}  // namespace ckpt::cli

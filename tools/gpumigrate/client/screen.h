@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a command's results are shown on: a terminal of some size, or a pipe or file. The program measures it
+// once at its start and hands it to the commands (Context), so that tests choose one.
+// A terminal gets lines that fit it. A pipe or file gets the same columns, each whole, as with kubectl.
+// Threads: `measure` is called by the command's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+namespace ckpt::cli {
+
+inline constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+
+struct ScreenSize {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+struct Screen {
+  bool terminal = false;                  // standard output is one
+  bool colour = false;                    // it shows colours, and the user wants them
+  std::function<ScreenSize()> measure{};  // asked again for each frame, since windows change; may be empty
+
+  [[nodiscard]] ScreenSize size() const { return measure ? measure() : ScreenSize{}; }
+};
+
+// How a view of the coordinator's answers is to look. A plain value, so that views are pure.
+struct Layout {
+  std::size_t width = kUnlimited;  // no line is longer
+  bool wide = false;               // -o wide: also the columns that are seldom asked for
+  bool colour = false;
+  std::int64_t now_ms = 0;  // Unix time that ages count from
+  bool ages = true;         // false: no ages, so that two views differ by what has happened alone
+};
+
+}  // namespace ckpt::cli

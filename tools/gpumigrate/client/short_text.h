@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes, spans and ages in few columns, as screens show them, and times of the API as numbers. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/screen.h"
+
+namespace ckpt::cli {
+
+// "130 MiB", "1.5 GiB", "312 B".
+std::string short_bytes(double bytes);
+// "40 MiB/s"; with two numbers of the same unit "12/40 MiB/s".
+std::string short_rate(double bytes_per_second);
+std::string short_rate_of(double bytes_per_second, double limit);
+// "1.3 ms", "200 ms", "7.3 s", "2m10s".
+std::string short_span(double milliseconds);
+// Whole units, as of a time that is long past or far off: "12s", "45m", "3h20m", "2d4h". Negative ones are 0.
+std::string short_age(double milliseconds);
+
+// Unix time of "2026-01-01T00:00:00.123Z"; nothing if it is none.
+std::optional<std::int64_t> unix_ms_of(const std::string& text);
+
+// Fields of an answer in that form; "-" for one that is missing or null.
+std::string short_bytes_of(const Json& object, const char* field);
+std::string short_span_of(const Json& object, const char* field);
+// How long ago a time was.
+std::string age_of(const Json& object, const char* field, const Layout& layout);
+
+}  // namespace ckpt::cli

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Declares a command that prints a list (screens/lists.h), with the options that lists have in common.
+// Threads: one. Errors: a wrong declaration throws and is a mistake of the caller.
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/screens/lists.h"
+
+namespace ckpt::cli {
+
+// What a list's option is called in --help. Empty: the list has no such option.
+struct ListHelp {
+  std::string all{};
+  std::string node{};
+  std::string state{};
+  std::string name{};
+};
+
+void add_list(CommandTree& tree, const std::string& command, const std::string& help,
+              AskList (*list)(const ListOptions&), const ListHelp& options);
+
+}  // namespace ckpt::cli

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/screens/lists.h"
+
+#include <fnmatch.h>
+
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "tools/gpumigrate/client/list_views.h"
+#include "tools/gpumigrate/client/progress.h"
+
+namespace ckpt::cli {
+namespace {
+
+template <typename Keep>
+Json kept_of(const Json& list, Keep keep) {
+  Json out = Json::array();
+  for (const Json& entry : list)
+    if (keep(entry)) out.push_back(entry);
+  return out;
+}
+
+// "moving 62%" by job. One page: open ones are the newest.
+Result<std::map<std::string, std::string>> moves_of(Context& context, Progress& progress) {
+  CKPT_TRY(answer, context.coordinator.get("/v1/migrations?limit=100"));
+  std::map<std::string, std::string> moves;
+  const Json& list = answer.is_array() ? answer : member(answer, "migrations");
+  for (const Json& migration : list) {
+    if (!flag_of(migration, "open")) continue;
+    const int percent = progress.percent(migration);
+    moves[text_of(migration, "job")] = percent < 0 ? "moving" : "moving " + std::to_string(percent) + "%";
+  }
+  return moves;
+}
+
+bool any_moves(const Json& jobs) {
+  for (const Json& job : jobs)
+    if (text_of(job, "state") == "migrating") return true;
+  return false;
+}
+
+bool is_open_migration(const Json& migration) {
+  return flag_of(migration, "open");
+}
+
+}  // namespace
+
+std::string hidden_text(std::size_t hidden, const char* what) {
+  if (hidden == 0) return "";
+  return std::to_string(hidden) + " " + what + " hidden (-a: all)";
+}
+
+bool is_state_wanted(const std::string& state, const std::string& wanted) {
+  if (wanted.empty()) return true;
+  std::istringstream list(wanted);
+  for (std::string one; std::getline(list, one, ',');)
+    if (one == state) return true;
+  return false;
+}
+
+bool is_place_wanted(const std::string& place, const std::string& wanted) {
+  return wanted.empty() || place == wanted || place.starts_with(wanted + ":");
+}
+
+bool is_name_wanted(const std::string& name, const std::string& wanted) {
+  return wanted.empty() || ::fnmatch(wanted.c_str(), name.c_str(), 0) == 0;
+}
+
+std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept) {
+  std::size_t older = 0;
+  Json out = Json::array();
+  for (const Json& entry : list)
+    if (is_open(entry) || ++older <= kept) out.push_back(entry);
+  const std::size_t hidden = list.size() - out.size();
+  list = std::move(out);
+  return hidden;
+}
+
+AskList jobs_list(const ListOptions& options) {
+  const auto progress = std::make_shared<Progress>();
+  return [options, progress](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(jobs, context.coordinator.get_all("/v1/jobs", "jobs"));
+    ListAnswer answer{.list = kept_of(jobs, [&](const Json& job) {
+                        return is_place_wanted(place_of(job), options.node) &&
+                               is_name_wanted(text_of(job, "name"), options.name) &&
+                               is_state_wanted(text_of(job, "state"), options.state);
+                      })};
+    // A state that was asked for is shown, whatever it is.
+    const bool all = options.all || !options.state.empty();
+    const Json shown = kept_of(answer.list, [all](const Json& job) { return all || !has_ended(job); });
+    answer.footer = hidden_text(answer.list.size() - shown.size(), "ended jobs");
+    if (shown.empty() && answer.footer.empty()) answer.footer = "no jobs";
+    std::map<std::string, std::string> moves;
+    if (any_moves(shown)) {
+      CKPT_TRY(found, moves_of(context, *progress));
+      moves = std::move(found);
+    }
+    answer.view = [shown, moves](const Layout& layout) {
+      return view_jobs(shown, layout, [&moves](const std::string& job) {
+        const auto move = moves.find(job);
+        return move == moves.end() ? std::string() : move->second;
+      });
+    };
+    return answer;
+  };
+}
+
+AskList nodes_list(const ListOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(nodes, context.coordinator.get("/v1/nodes"));
+    ListAnswer answer{.list = kept_of(nodes, [&](const Json& node) {
+                        return is_name_wanted(text_of(node, "name"), options.name) &&
+                               is_state_wanted(text_of(node, "state"), options.state);
+                      })};
+    answer.view = [list = answer.list](const Layout& layout) { return view_nodes(list, layout); };
+    return answer;
+  };
+}
+
+AskList gpus_list(const ListOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(gpus, context.coordinator.get("/v1/gpus"));
+    ListAnswer answer{.list = kept_of(gpus, [&](const Json& gpu) {
+                        return is_place_wanted(text_of(gpu, "node") + ":" + text_of(gpu, "index"),
+                                               options.node);
+                      })};
+    answer.view = [list = answer.list](const Layout& layout) { return view_gpus(list, layout); };
+    return answer;
+  };
+}
+
+AskList migrations_list(const ListOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(migrations, context.coordinator.get_all("/v1/migrations", "migrations"));
+    ListAnswer answer{.list = kept_of(migrations, [&](const Json& migration) {
+                        const std::string state =
+                            flag_of(migration, "open") ? "open" : text_of(migration, "result");
+                        return (is_place_wanted(text_of(migration, "from"), options.node) ||
+                                is_place_wanted(text_of(migration, "to"), options.node)) &&
+                               is_name_wanted(text_of(migration, "job_name"), options.name) &&
+                               is_state_wanted(state, options.state);
+                      })};
+    Json shown = answer.list;
+    if (!options.all)
+      answer.footer = hidden_text(hide_older(shown, is_open_migration, kOlderShown), "older migrations");
+    answer.view = [shown = std::move(shown)](const Layout& layout) { return view_migrations(shown, layout); };
+    return answer;
+  };
+}
+
+}  // namespace ckpt::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lists of the cluster: jobs, nodes, GPUs, migrations. What is over is hidden without `all`, but never in
+// JSON, and a line below tells how much that is.
+// Threads: one. Errors: as of show_list().
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/screens/live_list.h"
+
+namespace ckpt::cli {
+
+struct ListOptions {
+  bool all = false;
+  bool watch = false;
+  std::string node;   // NODE or NODE:GPU
+  std::string state;  // several are separated by commas
+  std::string name;   // with * and ? as in a shell
+};
+
+AskList jobs_list(const ListOptions& options);
+AskList nodes_list(const ListOptions& options);
+AskList gpus_list(const ListOptions& options);
+AskList migrations_list(const ListOptions& options);
+
+// Whether a text is one of a list like "running,parked", and whether a place is the wanted one or on it. An
+// empty wish takes all. Pure.
+bool is_state_wanted(const std::string& state, const std::string& wanted);
+bool is_place_wanted(const std::string& place, const std::string& wanted);
+bool is_name_wanted(const std::string& name, const std::string& wanted);
+
+// "43 ended jobs hidden (-a: all)", empty for none. Pure.
+std::string hidden_text(std::size_t hidden, const char* what);
+
+// Of a list whose open entries are always shown: the first `kept` others. The rest goes and is counted. Pure.
+std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept);
+
+inline constexpr std::size_t kOlderShown = 20;
+
+}  // namespace ckpt::cli

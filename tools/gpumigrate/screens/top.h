@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// `gpumigrate top`: the cluster on a whole terminal, once a second, until q or Ctrl-C. Into a pipe or a file
+// it prints the cluster once.
+// Threads: one. Errors: it reports them and returns the exit code. While it is shown, a coordinator that is
+// away is asked again.
+#pragma once
+
+#include "tools/gpumigrate/client/context.h"
+
+namespace ckpt::cli {
+
+int show_top(Context& context);
+
+}  // namespace ckpt::cli

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/screens/top_view.h"
+
+#include <map>
+
+#include "tools/gpumigrate/client/list_views.h"
+#include "tools/gpumigrate/client/short_text.h"
+#include "tools/gpumigrate/client/table.h"
+
+namespace ckpt::cli {
+namespace {
+
+std::string node_of(const std::string& place) {
+  return place.substr(0, place.find(':'));
+}
+
+// The rate of all open moves from one node to another.
+std::string view_links(const Json& open, const Layout& layout) {
+  std::map<std::pair<std::string, std::string>, std::pair<int, double>> links;
+  for (const Json& migration : open) {
+    auto& [moves, rate] = links[{node_of(text_of(migration, "from")), node_of(text_of(migration, "to"))}];
+    moves++;
+    rate += number_of(member(migration, "progress"), "wire_bytes_per_second");
+  }
+  Table table({{"LINK", {.least = 12}}, {"MOVES", {.rank = 1, .right = true}}, {"WIRE", {.right = true}}});
+  for (const auto& [nodes, load] : links)
+    table.add({nodes.first == nodes.second ? nodes.first + " (within)" : nodes.first + " > " + nodes.second,
+               std::to_string(load.first), load.second > 0 ? short_rate(load.second) : "-"});
+  return table.text(layout);
+}
+
+std::string view_moves(const Json& open, Progress& progress, const Layout& layout) {
+  std::string out = "MOVES\n";
+  for (const Json& migration : open) out += progress.line(migration, layout.width) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string view_top(const ClusterNow& cluster, Progress& progress, const Layout& layout) {
+  Json live = Json::array();
+  for (const Json& job : cluster.jobs)
+    if (!has_ended(job)) live.push_back(job);
+  Json open = Json::array();
+  std::map<std::string, std::string> moves;
+  for (const Json& migration : cluster.migrations) {
+    if (!flag_of(migration, "open")) continue;
+    open.push_back(migration);
+    const int percent = progress.percent(migration);
+    if (percent >= 0) moves[text_of(migration, "job")] = "moving " + std::to_string(percent) + "%";
+  }
+  const std::string head = "gpumigrate: " + std::to_string(live.size()) + " live jobs, " +
+                           std::to_string(cluster.gpus.size()) + " GPUs, " + std::to_string(open.size()) +
+                           " moves";
+  std::string out = shortened(head, layout.width) + "\n\n";
+  if (!open.empty()) out += view_moves(open, progress, layout) + "\n" + view_links(open, layout) + "\n";
+  out += view_gpus(cluster.gpus, layout) + "\n";
+  return out + view_jobs(live, layout, [&moves](const std::string& job) {
+           const auto move = moves.find(job);
+           return move == moves.end() ? std::string() : move->second;
+         });
+}
+
+}  // namespace ckpt::cli

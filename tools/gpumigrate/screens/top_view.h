@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `top` shows: open moves, links between nodes, GPUs and live jobs. A pure function, but for what the
+// progress remembers.
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/progress.h"
+#include "tools/gpumigrate/client/screen.h"
+
+namespace ckpt::cli {
+
+// Answers of one moment: lists as of docs/api.md.
+struct ClusterNow {
+  Json jobs;
+  Json gpus;
+  Json migrations;
+};
+
+std::string view_top(const ClusterNow& cluster, Progress& progress, const Layout& layout);
+
+}  // namespace ckpt::cli
