@@ -121,6 +121,7 @@ Result<void> Agent::open() {
       Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal});
   create_snapshot_service();
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
+  move_checks_.emplace(*coordinator_, *context_);
   return ok();
 }
 

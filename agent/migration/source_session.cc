@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/migration/source_check.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -108,22 +109,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  if (job_ && job_->unknown())
-    co_return Error(ErrorCode::kRefused, "It is not known whether job " + wire::job_text(info_.job) +
-                                             " runs on this node: " + job_->instance().reason);
-  if (!job_ || job_->ended() || !job_->keeper()) {
-    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(info_.job) + " does not run on this node");
-  }
-  if (plan.assume_value().spec.ranks.size() != 1) {
-    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
-  }
-  auto description = co_await job_->keeper()->describe();
-  if (!description) co_return std::move(description).assume_error();
-  const local::StateSummary& summary = description.assume_value().summary;
-  if (!summary.movable)
-    co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
-  CKPT_CO_TRYV(co_await way_->check(job_));
-  if (job_->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(summary, co_await check_source(*way_, job_, info_.job));
   budget_.set_work(way_->pause_work(*job_, summary), plan.assume_value().last_pause);
   auto opened = co_await open_session(job_, std::move(plan).assume_value());
   if (!opened) co_return std::move(opened).assume_error();

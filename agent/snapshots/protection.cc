@@ -205,11 +205,12 @@ Task<> Protection::obey(wire::VaultOrder order) {
   const std::string vault_job = order.of_job ? order.vault_job : "";
   auto place = place_of(folder);
   if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
-  if (folders_.size() < kMaxFolders) folders_.insert(folder);
+  const bool keeps = order.act != wire::VaultAct::kCheck;
+  if (keeps && folders_.size() < kMaxFolders) folders_.insert(folder);
   const VaultPlace where = std::move(place).assume_value();
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);
-  co_await tell(folder, vault_job);
+  if (keeps) co_await tell(folder, vault_job);
   parts_.coordinator.reply(id, outcome);
 }
 

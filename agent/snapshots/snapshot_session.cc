@@ -185,6 +185,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   start.way = place_.way;
   start.slowdown_permille = request_.end_after ? 0 : kSlowdownPermille;
   start.full = full;
+  start.first_version = request_.first_version;
   start.record_bytes = record.size();
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(std::move(file));

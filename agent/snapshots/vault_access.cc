@@ -2,6 +2,8 @@
 #include "agent/snapshots/vault_access.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -116,6 +118,25 @@ std::vector<wire::VaultContents> parts_of(wire::VaultContents head, std::vector<
   return parts;
 }
 
+Result<void> may_write(const std::string& folder) {
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return ok();
+  return Error::from_errno("Writing in the folder " + folder);
+}
+
+// A vault's folder is made by its first writer, its parent is not.
+Result<void> check_writable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (!S_ISDIR(info.st_mode)) return Error(ErrorCode::kRefused, path + " is not a folder");
+    return may_write(path);
+  }
+  if (errno != ENOENT) return Error::from_errno("Looking at the folder " + path);
+  const std::size_t slash = path.find_last_of('/');
+  const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
+  if (::stat(parent.c_str(), &info) != 0) return Error::from_errno("Looking at the folder " + parent);
+  return may_write(parent);
+}
+
 }  // namespace
 
 vault::Route VaultPlace::route() const {
@@ -174,6 +195,7 @@ Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, con
 
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order) {
   if (order.act == wire::VaultAct::kList) return ok();
+  if (order.act == wire::VaultAct::kCheck) return check_writable(place.path);
   CKPT_TRY(opened, vault::open_vault(place.route(), true));
   const auto& vault = opened.vault;
   if (order.act == wire::VaultAct::kRemoveJob) return vault->remove_job(order.vault_job);

@@ -171,7 +171,8 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
           {"evacuation", policy.evacuation_of(node.row.name)}};
 }
 
-json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const CordonTable& cordons) {
+json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available, JobTable& jobs,
+              const CordonTable& cordons) {
   json ids = json::array();
   std::uint64_t expected = 0;
   for (const Job& job : jobs.live()) {
@@ -187,6 +188,7 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs, const 
           {"model", gpu.model},
           {"total_bytes", gpu.total_bytes},
           {"free_bytes", gpu.free_bytes},
+          {"available_bytes", available},
           {"healthy", gpu.healthy},
           {"reason", text_or_null(gpu.health_reason)},
           {"jobs", ids},
@@ -222,6 +224,7 @@ json job_json(const Job& job, const JobStates& states) {
           {"priority", job.spec.priority},
           {"memory", memory_json(job.memory)},
           {"expected_bytes", job.expected_bytes()},
+          {"gpu_memory_bytes", job.spec.gpu_memory_bytes == 0 ? json() : json(job.spec.gpu_memory_bytes)},
           {"started", time_or_null(job.started_ms)},
           {"last_downtime_ms", job.last_downtime_ms ? json(*job.last_downtime_ms) : json()},
           {"exit_code", ended && job.exit_code >= 0 ? json(job.exit_code) : json()},
@@ -362,11 +365,24 @@ json candidates_json(const std::vector<Candidate>& list) {
   return candidates;
 }
 
-json run_plan_json(const SubmitRequest& request, const MigratePlan& plan) {
+json displaced_json(const std::vector<Displacement>& displaced) {
+  json out = json::array();
+  for (const Displacement& going : displaced)
+    out.push_back({{"job", job_text(going.job)},
+                   {"name", going.name},
+                   {"priority", going.priority},
+                   {"from", to_text(going.from)},
+                   {"to", going.to ? json(to_text(*going.to)) : json()}});
+  return out;
+}
+
+json run_plan_json(const SubmitRequest& request, const RunPlan& run) {
+  const MigratePlan& plan = run.placing;
   return {{"dry_run", true},
           {"name", text_or_null(request.spec.name)},
           {"to", plan.to ? json(to_text(*plan.to)) : json()},
           {"gpu_memory_bytes", request.spec.gpu_memory_bytes},
+          {"displaced", displaced_json(run.displaced)},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},
           {"candidates", candidates_json(plan.candidates)}};
@@ -380,7 +396,8 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"job", job_text(job.id)},
           {"from", to_text(job.ranks.front().place)},
           {"to", plan.to ? json(to_text(*plan.to)) : json()},
-          {"mode", mode_text(options.mode)},
+          // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
+          {"mode", job.spec.way == MigrationMode::kAdopted ? "stop-copy" : mode_text(options.mode)},
           {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
           {"expected_pause_ms", pause_ms_json(pause)},

@@ -6,6 +6,7 @@
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/health/policy.h"
 #include "coordinator/operations/planner.h"
+#include "coordinator/operations/preemptor.h"
 #include "coordinator/requests/json.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/node_messages.h"
@@ -19,8 +20,9 @@ namespace ckpt::coordinator {
 
 [[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                              const PolicyTable& policy);
-[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, JobTable& jobs,
-                            const CordonTable& cordons);
+// `available`: the memory that placement would give to a new job.
+[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available,
+                            JobTable& jobs, const CordonTable& cordons);
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations);
@@ -28,7 +30,9 @@ namespace ckpt::coordinator {
 [[nodiscard]] json report_json(const Migration& migration);
 [[nodiscard]] json memory_json(const MemoryHistory& memory);
 [[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
-[[nodiscard]] json run_plan_json(const SubmitRequest& request, const MigratePlan& plan);
+// Jobs that make place for another one: `to` is null for one that is parked.
+[[nodiscard]] json displaced_json(const std::vector<Displacement>& displaced);
+[[nodiscard]] json run_plan_json(const SubmitRequest& request, const RunPlan& run);
 [[nodiscard]] json pause_ms_json(const std::optional<ExpectedPause>& pause);
 [[nodiscard]] json pause_from_json(const std::optional<ExpectedPause>& pause);  // "last_move" or "estimate"
 [[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,

@@ -2,6 +2,7 @@
 #include "coordinator/api/cluster_section.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "coordinator/requests/api_answers.h"
@@ -40,10 +41,13 @@ json ClusterSection::nodes() const {
 }
 
 json ClusterSection::gpus() const {
+  std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> available;
+  for (const GpuView& view : parts_.planner.gpu_views())
+    available[{view.place.node, view.place.gpu}] = view.available_bytes();
   json out = json::array();
   for (const auto& [name, node] : parts_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus)
-      out.push_back(gpu_json(node, gpu, parts_.jobs, parts_.cordons));
+      out.push_back(gpu_json(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons));
   }
   return out;
 }

@@ -21,6 +21,7 @@ class ClusterSection : public ApiSection {
     EventLog& events;
     const CordonTable& cordons;
     const PolicyTable& policy;
+    const Planner& planner;
     std::string agent_address;
     std::int64_t started_ms = 0;
   };

@@ -105,27 +105,27 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
   if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
   const JobId id = job->id;
   const std::string verb = request.path[3];
-  if (verb == "protect") co_return protect(request, id);
+  if (verb == "protect") co_return co_await protect(std::move(request), id);
   if (verb == "unprotect") co_return unprotect(request, id);
   if (verb == "snapshot" || verb == "suspend") co_return co_await snapshot(std::move(request), id);
   co_return co_await restore(std::move(request), id);
 }
 
-ImageApi::Answer ImageApi::protect(const HttpRequest& request, JobId id) {
-  CKPT_TRY(body, BodyReader::parse(request.body));
+control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
   ProtectRequest wish;
   const auto every = body.integer("every_ms", kMinEveryMs, kMaxEveryMs);
   wish.to = body.text("to").value_or("");
   wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMaxKept).value_or(wish.keep));
   wish.force = body.boolean("force").value_or(false);
   wish.dry_run = body.boolean("dry_run").value_or(false);
-  CKPT_TRYV(body.finish());
-  CKPT_TRYV(check_destination(wish.to));
-  if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(check_destination(wish.to));
+  if (!every) co_return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
   wish.every_ms = *every;
-  CKPT_TRY(done, parts_.protections.protect(id, wish));
+  CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
   const Protection& p = done.protection;
-  return to_response(
+  co_return to_response(
       200, {{"job", job_text(id)},
             {"every_ms", p.every_ms},
             {"to", p.folder.empty() && p.node.empty() ? json() : json(p.folder.empty() ? p.node : p.folder)},
@@ -165,7 +165,9 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
   if (wish.verb == "restore") {
     image = body.text("image");
     wish.force = body.boolean("force").value_or(false);
+    wish.accept_loss = body.boolean("accept_loss").value_or(false);
   }
+  wish.only_plan = body.boolean("dry_run").value_or(false);
   CKPT_CO_TRYV(body.finish());
   if (image) {
     const auto wanted = parse_image_id(*image);
@@ -183,12 +185,33 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     CKPT_CO_TRY(resting, parts_.finder.of_unknown(request.path[2]));
     wish.image = resting;
   }
+  if (wish.only_plan) co_return co_await dry_restore(id, std::move(wish));
   if (!known) {
     CKPT_CO_TRY(revival, co_await parts_.requests.begin_revival(std::move(wish)));
     co_return show(revival, 202);
   }
   CKPT_CO_TRY(task, co_await parts_.requests.begin_restore(id, std::move(wish)));
   co_return show(task, 202);
+}
+
+control::Task<ImageApi::Answer> ImageApi::dry_restore(JobId id, RestoreWish wish) {
+  const std::string verb = wish.verb;
+  const bool known = parts_.jobs.find(id) != nullptr;
+  const std::string job = job_text(known ? id : wish.image->job);
+  const std::string name = known ? parts_.jobs.find(id)->spec.name : name_in(*wish.image);
+  RestorePlan plan;
+  if (known) {
+    CKPT_CO_TRY(planned, co_await parts_.requests.dry_restore(id, std::move(wish)));
+    plan = std::move(planned);
+  } else {
+    CKPT_CO_TRY(planned, co_await parts_.requests.dry_revival(std::move(wish)));
+    plan = std::move(planned);
+  }
+  json out = restore_plan_json(plan);
+  out["verb"] = verb;
+  out["job"] = job;
+  out["job_name"] = name;
+  co_return to_response(200, out);
 }
 
 }  // namespace ckpt::coordinator

@@ -34,10 +34,11 @@ class ImageApi : public ApiSection {
   Answer list(const HttpRequest& request) const;
   control::Task<Answer> remove(HttpRequest request);
   control::Task<Answer> task(HttpRequest request);
-  Answer protect(const HttpRequest& request, JobId id);
+  control::Task<Answer> protect(HttpRequest request, JobId id);
   Answer unprotect(const HttpRequest& request, JobId id);
   control::Task<Answer> snapshot(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);
+  control::Task<Answer> dry_restore(JobId id, RestoreWish wish);
   [[nodiscard]] Answer show(TaskId id, unsigned status);
 
   Parts parts_;

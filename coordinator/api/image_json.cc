@@ -79,6 +79,17 @@ json task_json(const ImageTask& task) {
   return out;
 }
 
+json restore_plan_json(const RestorePlan& plan) {
+  return {{"dry_run", true},
+          {"image", image_text(plan.image)},
+          {"created", time_text(plan.image.barrier_ms)},
+          {"to", to_text(plan.place)},
+          {"runs", plan.runs},
+          {"lost_ms", plan.lost_ms},
+          {"possible", plan.obstacle.empty()},
+          {"reason", text_or_null(plan.obstacle)}};
+}
+
 json protection_json(const Job& job) {
   if (!job.protection) return json();
   const Protection& p = *job.protection;
@@ -114,7 +125,8 @@ json operation_json(const Job& job) {
           {"image", taking ? json() : json(image_text(o.image))},
           {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
           {"cancelled", text_or_null(o.cancelled)},
-          {"cancel", taking ? "stop, migrate, drain or restore --force" : "stop or restore --force"}};
+          {"cancel", taking ? "stop, migrate, drain or restore --force --accept-loss"
+                            : "stop or restore --force --accept-loss"}};
 }
 
 }  // namespace ckpt::coordinator

@@ -5,11 +5,14 @@
 #include "coordinator/api/api_json.h"
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_tasks.h"
+#include "coordinator/images/operations/restore_plans.h"
 
 namespace ckpt::coordinator {
 
 [[nodiscard]] json image_json(const ListedImage& listed, const Job* job, bool readable);
 [[nodiscard]] json task_json(const ImageTask& task);
+// A dry run of a restore or a resume.
+[[nodiscard]] json restore_plan_json(const RestorePlan& plan);
 // Of one job: null without protection.
 [[nodiscard]] json protection_json(const Job& job);
 // Its last good snapshot: null without one.

@@ -64,11 +64,13 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_submit(request, dry_run));
   if (dry_run) {
-    CKPT_CO_TRY(plan, parts_.planner.plan(wanted));
+    CKPT_CO_TRY(plan, parts_.service.plan(wanted));
     co_return to_response(200, run_plan_json(wanted, plan));
   }
-  CKPT_CO_TRY(job, co_await parts_.service.submit(std::move(wanted)));
-  co_return to_response(201, job_json(*job, parts_.states));
+  CKPT_CO_TRY(submitted, co_await parts_.service.submit(std::move(wanted)));
+  json out = job_json(*submitted.job, parts_.states);
+  out["displaced"] = displaced_json(submitted.displaced);
+  co_return to_response(201, out);
 }
 
 control::Task<JobSection::Answer> JobSection::adopt(HttpRequest request) {
@@ -122,8 +124,9 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (dry_run) {
+    CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted.to));
     const Job* job = parts_.jobs.find(id);
-    CKPT_CO_TRY(plan, parts_.planner.plan(*job, wanted.to));
+    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
   }
   CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));

@@ -100,10 +100,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                  migration_runner_, image_books_.catalog, image_books_.finder, executor_}),
       image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
                   images_.snapshots, images_.requests, images_.removals}),
-      overcommit_({states_, planner_, jobs_, images_.requests, events_, executor_}),
+      moves_({config_, nodes_, node_calls_, jobs_, migrations_, migration_runner_, states_, planner_,
+              images_.cancels, peer_token}),
+      overcommit_({states_, planner_, jobs_, images_.requests, moves_, migrations_, events_, executor_}),
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
-      moves_({config_, nodes_, jobs_, migrations_, migration_runner_, states_, planner_, images_.cancels,
-              peer_token}),
       service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, stops_, images_.cancels,
                 overcommit_}),
       logs_(nodes_, node_calls_, jobs_),
@@ -197,7 +197,7 @@ Result<void> Coordinator::listen() {
                                             wire::Hello hello) { sessions_.adopt(connection, hello); }));
   listener_ = listener;
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
-                                                 listener_->address(), wall_clock_ms()});
+                                                 planner_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
       &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,
       &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};

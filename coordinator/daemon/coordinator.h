@@ -95,9 +95,9 @@ class Coordinator {
   ImageActs images_;
   Recovery recovery_;
   ImageApi image_api_;
+  Moves moves_;
   Overcommit overcommit_;
   Resumes resumes_;
-  Moves moves_;
   Service service_;
   LogReader logs_;
   JobSection job_section_;

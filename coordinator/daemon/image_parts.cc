@@ -22,7 +22,7 @@ ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
           {around.calls, around.jobs, books.catalog, books.numbers, around.running, grants, around.executor}),
       snapshots({around.events, around.nodes, around.jobs, around.migrations, around.states, around.running,
                  books.reports, orders, books.tasks, around.executor}),
-      protections({around.events, around.nodes, around.jobs, snapshots, around.executor}),
+      protections({around.events, around.nodes, around.jobs, snapshots, orders, around.executor}),
       removals({around.config, around.events, around.nodes, around.calls, around.jobs, books.catalog,
                 around.executor}),
       open(around.config, books.tasks),
@@ -31,9 +31,10 @@ ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
       runner({around.config, around.nodes, around.calls, around.jobs, books.catalog, books.reports,
               books.tasks, orders, grants, open, records, around.executor}),
       cancels({around.nodes, around.jobs, orders, open, records}),
-      requests({around.nodes, around.calls, around.jobs, around.admission, around.migrations, around.states,
-                around.planner, books.catalog, books.finder, books.tasks, snapshots, open, runner, cancels}) {
-}
+      restores({around.nodes, around.calls, around.jobs, around.migrations, around.states, around.planner,
+                books.catalog, books.finder}),
+      requests({around.nodes, around.jobs, around.admission, restores, books.catalog, books.finder,
+                books.tasks, snapshots, orders, open, runner, cancels}) {}
 
 void ImageActs::start() {
   runner.start();

@@ -56,6 +56,7 @@ struct ImageActs {
   OperationRecords records;
   OperationRunner runner;
   OperationCancels cancels;
+  RestorePlans restores;
   ImageRequests requests;
 };
 

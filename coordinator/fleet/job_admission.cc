@@ -139,7 +139,7 @@ void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstan
   make_name_free(job->spec, id);
   job->state = JobState::kRunning;
   job->exit_code = -1;
-  job->ended_ms = job->parked_ms = 0;
+  job->ended_ms = job->parked_ms = job->rested_ms = 0;
   job->resumes_itself = job->unfenced = false;
   job->reason.clear();
   table_.save(*job);

@@ -139,6 +139,7 @@ Result<void> JobLifecycle::request_stop(Job& job, std::int64_t grace_ms) {
 
 void JobLifecycle::stop_parked(Job& job) {
   if (job.state != JobState::kParked || job.operation) return;
+  job.rested_ms = job.ended_ms;
   end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
 }
 

@@ -41,11 +41,15 @@ void Protections::start() {
   control::spawn(parts_.executor, "the schedule of snapshots", run());
 }
 
-Result<Protected> Protections::protect(JobId id, const ProtectRequest& wish) {
+Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (is_ended(job->state))
     return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
+  if (job->spec.way == MigrationMode::kAdopted)
+    return Error(
+        ErrorCode::kRefused,
+        "Job " + job->spec.name + " was adopted, and has no images: start it with `run` to protect it");
   CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
   Protected answer;
   answer.expected_pause_ms = pause_of_last(*job);
@@ -69,16 +73,32 @@ Result<Protected> Protections::protect(JobId id, const ProtectRequest& wish) {
   answer.protection.keep = wish.keep;
   answer.protection.failures = 0;
   answer.protection.error.clear();
-  if (wish.dry_run) return answer;
+  return answer;
+}
+
+control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest wish) {
+  CKPT_CO_TRY(before, plan(id, wish));
+  const Destination to = kept_at(before.protection);
+  const auto works = co_await parts_.orders.check(id, to);
+  const Job* job = parts_.jobs.find(id);
+  if (!works && job != nullptr)
+    co_return Error(
+        ErrorCode::kRefused,
+        fmt::format("Job {} is not protected{}: no image can be written there: {}{}", job->spec.name,
+                    wish.to.empty() ? "" : " at " + wish.to, works.assume_error().to_string(),
+                    job->protection ? "; its protection stays as it is" : ""));
+  CKPT_CO_TRY(answer, plan(id, wish));
+  if (wish.dry_run) co_return answer;
   Job changed = *job;
   changed.protection = answer.protection;
-  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
+  job = parts_.jobs.find(id);
   schedule_.protect(id, wish.every_ms, answer.protection.begun_ms, 0);
   parts_.events.add(
       "job-protected",
       fmt::format("job {} ({}) is protected every {} ms", job->spec.name, job_text(id), wish.every_ms),
       job->node(), id);
-  return answer;
+  co_return answer;
 }
 
 Result<void> Protections::unprotect(JobId id) {

@@ -36,16 +36,19 @@ class Protections {
     const NodeTable& nodes;
     JobTable& jobs;
     Snapshots& snapshots;
+    SnapshotOrders& orders;
     control::asio::any_io_executor executor;
   };
   explicit Protections(Parts parts) : parts_(std::move(parts)) {}
 
   // Once, after the jobs have been loaded.
   void start();
-  Result<Protected> protect(JobId id, const ProtectRequest& wish);
+  // Its destination is checked first: an earlier protection stays if it cannot be written there.
+  control::Task<Result<Protected>> protect(JobId id, ProtectRequest wish);
   Result<void> unprotect(JobId id);
 
  private:
+  [[nodiscard]] Result<Protected> plan(JobId id, const ProtectRequest& wish) const;
   control::Task<> run();
   control::Task<> take_one(JobId id);
   void note(JobId id, const Result<void>& taken);

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t kKeptWithoutProtection = 2;
 constexpr std::chrono::seconds kPeerListing{30};
 constexpr std::chrono::seconds kCancelAnswer{30};
+constexpr std::chrono::seconds kCheckAnswer{30};
 
 }  // namespace
 
@@ -31,6 +32,11 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)
     order.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
   order.end_after = end_after;
+  // One number for one image, wherever it lies.
+  for (const ListedImage& listed : parts_.catalog.list(job.id)) {
+    if (listed.image.vault_job == order.vault_job)
+      order.first_version = std::max(order.first_version, listed.image.version + 1);
+  }
   return order;
 }
 
@@ -85,6 +91,40 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
   if (auto listed = co_await parts_.calls.call(peer.node, std::move(look), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
   co_return taken;
+}
+
+control::Task<Result<void>> SnapshotOrders::check(JobId id, Destination to) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const std::string node = job->node();
+  const std::string vault_job = parts_.catalog.vault_job_of(*job);
+  if (to.folder.empty() && vault_node(*job, to) != node) {
+    wire::GrantVault request;
+    request.vault_job = vault_job;
+    request.writes = true;
+    CKPT_CO_TRY(peer, co_await parts_.grants.ask(to.node, node, std::move(request)));
+    co_await parts_.grants.give_back(std::move(peer));
+    co_return ok();
+  }
+  wire::VaultOrder order;
+  order.act = wire::VaultAct::kCheck;
+  order.folder = to.folder;
+  order.vault_job = vault_job;
+  order.of_job = true;
+  co_return co_await parts_.calls.call(node, std::move(order), kCheckAnswer);
+}
+
+control::Task<Destination> SnapshotOrders::working_destination(JobId id, std::string* why) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->protection) co_return Destination();
+  Destination wanted = kept_at(*job->protection);
+  *why = job->protection->error;
+  if (wanted.folder.empty() && wanted.node.empty()) why->clear();
+  if (!why->empty()) co_return Destination();
+  const auto works = co_await check(id, wanted);
+  if (works) co_return wanted;
+  *why = works.assume_error().to_string();
+  co_return Destination();
 }
 
 control::Task<Result<void>> SnapshotOrders::give_up(JobId id, std::string node, Incarnation incarnation) {

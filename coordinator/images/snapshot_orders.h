@@ -43,6 +43,11 @@ class SnapshotOrders {
   // Returns once its node has answered. Meanwhile it is one of the running snapshots, as `shown`.
   control::Task<Outcome> give(wire::TakeSnapshot order, RunningSnapshot shown,
                               std::chrono::milliseconds limit);
+  // Whether the job's node could write an image there; changes nothing.
+  control::Task<Result<void>> check(JobId id, Destination to);
+  // The destination of the job's protection; its own node's vault where that is failing or cannot be used.
+  // `why`: then the reason.
+  control::Task<Destination> working_destination(JobId id, std::string* why);
   // Returns once no snapshot has the job. kNotFound: none had it.
   control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
   // Waiters for the snapshot's answer get it by this.

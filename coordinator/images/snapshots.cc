@@ -11,7 +11,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
 constexpr std::chrono::minutes kLongestTurn{10};   // of what occupies a job: a migration, another snapshot
-constexpr std::chrono::seconds kLongestPause{10};  // of a job that nothing holds any more
+constexpr std::chrono::seconds kLongestPause{10};  // of a job that starts, or that nothing holds any more
 
 // Exit codes of the command that asked (docs/design.md §10).
 constexpr int kExitNoImage = 1;
@@ -34,15 +34,15 @@ std::string Snapshots::why_none(const Job& job) const {
 
 control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
   const auto deadline = steady_clock::now() + kLongestTurn;
-  auto paused_until = steady_clock::now() + kLongestPause;
+  auto soon_until = steady_clock::now() + kLongestPause;
   while (true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     const std::string state = parts_.states.of(*job);
     const bool held = parts_.running.contains(id) || parts_.migrations.open_of(id) != nullptr;
-    if (held || state != "paused") paused_until = steady_clock::now() + kLongestPause;
-    const bool passes =
-        held || state == "starting" || (state == "paused" && steady_clock::now() < paused_until);
+    const bool soon = state == "paused" || state == "starting";
+    if (held || !soon) soon_until = steady_clock::now() + kLongestPause;
+    const bool passes = held || (soon && steady_clock::now() < soon_until);
     const std::string obstacle = why_none(*job);
     if (obstacle.empty()) co_return ok();
     if (!passes || steady_clock::now() >= deadline)

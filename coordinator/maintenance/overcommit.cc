@@ -2,6 +2,7 @@
 #include "coordinator/maintenance/overcommit.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 namespace ckpt::coordinator {
 namespace {
@@ -12,6 +13,7 @@ constexpr std::chrono::seconds kForTheMemory{20};
 // moment later that it has ended.
 constexpr std::chrono::seconds kForAnEnd{3};
 constexpr std::chrono::seconds kLookAgain{1};
+constexpr std::int64_t kDisplacingMoveMs = 600'000;
 
 std::string name_of(const SubmitRequest& request) {
   return request.spec.name.empty() ? request.spec.argv.front() : request.spec.name;
@@ -19,10 +21,15 @@ std::string name_of(const SubmitRequest& request) {
 
 }  // namespace
 
-std::vector<Occupant> Overcommit::occupants() const {
+std::string to_text(const Displacement& displaced) {
+  return fmt::format("{} ({}) {}", displaced.name, job_text(displaced.job),
+                     displaced.to ? "moves to " + to_text(*displaced.to) : "is parked");
+}
+
+std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
   std::vector<Occupant> found;
   for (const Job& job : parts_.jobs.live()) {
-    if (!holds_gpu(job.state)) continue;
+    if (!holds_gpu(job.state) || job.spec.priority >= below) continue;
     Occupant& occupant = found.emplace_back();
     occupant.id = job.id;
     occupant.name = job.spec.name;
@@ -31,11 +38,49 @@ std::vector<Occupant> Overcommit::occupants() const {
     occupant.bytes = job.expected_bytes();
     occupant.started_ms = job.started_ms;
     occupant.obstacle = parts_.states.why_not_movable(job);
+    if (!occupant.obstacle.empty()) continue;
+    const auto elsewhere = parts_.planner.plan(job, "auto");
+    occupant.has_place = elsewhere && elsewhere.assume_value().to.has_value();
   }
   return found;
 }
 
-control::Task<Result<void>> Overcommit::preempt_for(SubmitRequest request) {
+Overcommit::Displaced Overcommit::displacements(const Preemption& preemption) const {
+  Displaced displaced;
+  PlanHints hints;
+  for (const Occupant& victim : preemption.victims) {
+    Displacement& going = displaced.emplace_back();
+    going.job = victim.id;
+    going.name = victim.name;
+    going.priority = victim.priority;
+    going.from = victim.place;
+    const auto elsewhere = parts_.planner.plan(*parts_.jobs.find(victim.id), "auto", hints);
+    if (!elsewhere || !elsewhere.assume_value().to) continue;
+    going.to = elsewhere.assume_value().to;
+    hints.promised.emplace_back(*going.to, victim.bytes);
+  }
+  return displaced;
+}
+
+Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
+  RunPlan plan;
+  CKPT_TRY(placing, parts_.planner.plan(request));
+  plan.placing = std::move(placing);
+  if (plan.placing.to) return plan;
+  const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),
+                                          request.spec.priority, occupants(request.spec.priority));
+  if (!preemption) {
+    plan.placing.reason +=
+        fmt::format("; moving or parking jobs of a priority below {} would not help", request.spec.priority);
+    return plan;
+  }
+  plan.placing.to = preemption->place;
+  plan.placing.reason.clear();
+  plan.displaced = displacements(*preemption);
+  return plan;
+}
+
+control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_for(SubmitRequest request) {
   while (busy_) co_await changed_.wait_until(std::chrono::steady_clock::now() + kLookAgain);
   busy_ = true;
   auto made = co_await preempt_alone(std::move(request));
@@ -44,24 +89,50 @@ control::Task<Result<void>> Overcommit::preempt_for(SubmitRequest request) {
   co_return made;
 }
 
-control::Task<Result<void>> Overcommit::preempt_alone(SubmitRequest request) {
-  CKPT_CO_TRY(plan, parts_.planner.plan(request));
-  if (plan.to) co_return ok();
-  const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),
-                                          request.spec.priority, occupants());
-  if (!preemption)
-    co_return Error(ErrorCode::kRefused,
-                    plan.reason + fmt::format("; parking jobs of a priority below {} would not help",
-                                              request.spec.priority));
+control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(SubmitRequest request) {
+  CKPT_CO_TRY(plan, plan_for(request));
+  if (!plan.placing.to) co_return Error(ErrorCode::kRefused, plan.placing.reason);
+  Displaced displaced = std::move(plan.displaced);
+  if (displaced.empty()) co_return displaced;
   const std::string why =
       fmt::format("makes room for {} (priority {})", name_of(request), request.spec.priority);
-  for (const Occupant& victim : preemption->victims) {
-    auto parked = co_await parts_.images.park(victim.id, true, why);
-    if (parked) continue;
-    if (co_await wait_for_room(request, kForAnEnd)) co_return ok();
-    co_return std::move(parked);
+  for (Displacement& going : displaced) {
+    auto gone = co_await displace(&going, why);
+    if (gone) continue;
+    if (co_await wait_for_room(request, kForAnEnd)) co_return displaced;
+    co_return std::move(gone).assume_error();
   }
-  co_return co_await wait_for_room(std::move(request), kForTheMemory);
+  CKPT_CO_TRYV(co_await wait_for_room(std::move(request), kForTheMemory));
+  co_return displaced;
+}
+
+control::Task<Result<void>> Overcommit::displace(Displacement* displaced, std::string why) {
+  if (displaced->to) {
+    const auto moved = co_await move(displaced->job, *displaced->to, why);
+    if (moved) co_return ok();
+    spdlog::warn("job {} is parked, since it could not be moved to {}: {}", job_text(displaced->job),
+                 to_text(*displaced->to), moved.assume_error().to_string());
+    displaced->to.reset();
+  }
+  co_return co_await parts_.images.park(displaced->job, true, std::move(why));
+}
+
+control::Task<Result<void>> Overcommit::move(JobId id, Place to, std::string why) {
+  MigrateRequest request;
+  request.to = to_text(to);
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
+  request.timeout_ms = kDisplacingMoveMs;
+  request.why = std::move(why);
+  CKPT_CO_TRY(begun, co_await parts_.moves.migrate(id, std::move(request)));
+  const MigrationId migration_id = begun->id;
+  while (true) {
+    const Migration* migration = parts_.migrations.find(migration_id);
+    if (migration == nullptr)
+      co_return Error(ErrorCode::kInternal, "Migration " + migration_text(migration_id) + " was removed");
+    if (!migration->open() && migration->result == MigrationResult::kDone) co_return ok();
+    if (!migration->open()) co_return Error(ErrorCode::kAborted, migration->error);
+    co_await parts_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kLookAgain);
+  }
 }
 
 control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std::chrono::seconds most) {
@@ -71,7 +142,7 @@ control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std
     if (plan.to) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
-                      "Jobs of lower priority were parked, but there is no room yet: " + plan.reason);
+                      "Jobs of lower priority made place, but there is no room yet: " + plan.reason);
     co_await parts_.jobs.changed().wait_until(
         std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
   }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --preempt`: parks jobs of lower priority so that one which does not fit does. They come back by
-// themselves when their memory is free again (Images::park). One request at a time, so that two do not count
-// on the same memory.
+// `run --preempt`: moves jobs of lower priority away so that one which does not fit does. A job without a
+// place elsewhere, or whose move fails, is parked, and comes back by itself when its memory is free again
+// (Images::park). One request at a time, so that two do not count on the same memory.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused:
-// parking all jobs that may be parked would not help, or one could not be parked (those before it are).
+// displacing all jobs that may go would not help, or one could not go (those before it have).
 // kTimedOut: their memory did not become free.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/images/images.h"
+#include "coordinator/operations/moves.h"
 #include "coordinator/operations/preemptor.h"
 #include "coordinator/placement/preemption.h"
 
@@ -21,18 +22,27 @@ class Overcommit : public Preemptor {
     const Planner& planner;
     JobTable& jobs;
     Images& images;
+    Moves& moves;
+    MigrationTable& migrations;
     EventLog& events;
     control::asio::any_io_executor executor;
   };
   explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
 
-  control::Task<Result<void>> preempt_for(SubmitRequest request) override;
+  [[nodiscard]] Result<RunPlan> plan_for(const SubmitRequest& request) const override;
+  control::Task<Result<std::vector<Displacement>>> preempt_for(SubmitRequest request) override;
   // Memory is being freed: no other job may take it (resumes.h).
   [[nodiscard]] bool busy() const noexcept { return busy_; }
 
  private:
-  [[nodiscard]] std::vector<Occupant> occupants() const;
-  control::Task<Result<void>> preempt_alone(SubmitRequest request);
+  using Displaced = std::vector<Displacement>;
+
+  [[nodiscard]] std::vector<Occupant> occupants(std::int32_t below) const;
+  [[nodiscard]] Displaced displacements(const Preemption& preemption) const;
+  control::Task<Result<Displaced>> preempt_alone(SubmitRequest request);
+  // Records in it how the job went.
+  control::Task<Result<void>> displace(Displacement* displaced, std::string why);
+  control::Task<Result<void>> move(JobId id, Place to, std::string why);
   control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds most);
 
   Parts parts_;

@@ -16,6 +16,7 @@ namespace {
 // Nodes send an inventory every five seconds, and at changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
+constexpr std::chrono::seconds kCheckAnswer{10};
 constexpr std::chrono::seconds kPlanAgain{1};  // whether it is still worth waiting depends on the time
 
 // The state of a node may be a moment old: one that is away may be connecting, and a driver that did not
@@ -101,6 +102,22 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
   return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
+}
+
+control::Task<Result<MigratePlan>> Moves::look(JobId id, std::string to) {
+  const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRY(plan, parts_.planner.plan(*job, to));
+  if (!plan.to) co_return plan;
+  const std::string name = job->spec.name;
+  wire::CheckMove request;
+  request.job = id;
+  request.incarnation = job->incarnation;
+  request.leaves_node = plan.to->node != job->node();
+  const auto checked = co_await parts_.calls.call(job->node(), std::move(request), kCheckAnswer);
+  if (checked) co_return plan;
+  plan.to.reset();
+  plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();
+  co_return plan;
 }
 
 control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest request) {

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
@@ -29,6 +30,7 @@ class Moves {
   struct Parts {
     const Config& config;
     NodeTable& nodes;
+    NodeCalls& calls;
     JobTable& jobs;
     const MigrationTable& migrations;
     MigrationRunner& migration_runner;
@@ -41,6 +43,8 @@ class Moves {
 
   // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
+  // A dry run: the plan, and whether the job's node would begin with it. Touches nothing.
+  control::Task<Result<MigratePlan>> look(JobId id, std::string to);
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
   // release the nodes have not reported yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);

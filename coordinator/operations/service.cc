@@ -16,21 +16,35 @@ constexpr std::chrono::seconds kStartAnswer{30};
 
 }  // namespace
 
-control::Task<Result<Job*>> Service::submit(SubmitRequest request) {
+Result<RunPlan> Service::plan(const SubmitRequest& request) const {
+  if (request.preempt) return parts_.preemptor.plan_for(request);
+  RunPlan plan;
+  CKPT_TRY(placing, parts_.planner.plan(request));
+  plan.placing = std::move(placing);
+  return plan;
+}
+
+control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
+  Submitted submitted;
   if (request.preempt) {
-    CKPT_CO_TRYV(co_await parts_.preemptor.preempt_for(request));
+    CKPT_CO_TRY(displaced, co_await parts_.preemptor.preempt_for(request));
+    submitted.displaced = std::move(displaced);
   }
   CKPT_CO_TRY(found, parts_.planner.plan(request));
   if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);
   const Candidate& best = found.candidates.front();
+  std::vector<std::string> reasons = best.reasons;
+  for (const Displacement& displaced : submitted.displaced) reasons.push_back(to_text(displaced));
   wire::RankSpec rank;
   rank.gpu_index = best.place.gpu;
   request.spec.ranks = {rank};
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
   CKPT_CO_TRY(job, parts_.admission.create(std::move(request.spec), best.place,
-                                           fmt::format("{}", fmt::join(best.reasons, ", "))));
-  co_return co_await start_or_explain(job->id);
+                                           fmt::format("{}", fmt::join(reasons, ", "))));
+  CKPT_CO_TRY(started, co_await start_or_explain(job->id));
+  submitted.job = started;
+  co_return submitted;
 }
 
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {

@@ -27,6 +27,13 @@ struct AdoptRequest {
   std::uint64_t start_ticks = 0;  // 0: whichever process has the id
 };
 
+// A job that was started, and those that made place for it.
+struct Submitted {
+  Submitted() = default;
+  Job* job = nullptr;
+  std::vector<Displacement> displaced;
+};
+
 class Service {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -43,7 +50,9 @@ class Service {
   };
   explicit Service(Parts parts) : parts_(parts) {}
 
-  control::Task<Result<Job*>> submit(SubmitRequest request);
+  // What submit() would do; changes nothing.
+  [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
+  control::Task<Result<Submitted>> submit(SubmitRequest request);
   // adopt.cc. Without a node every connected one is asked whose machine it is.
   control::Task<Result<Job*>> adopt(AdoptRequest request);
   // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).

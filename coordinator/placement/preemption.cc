@@ -19,7 +19,7 @@ bool fits(const GpuView& gpu, const PlacementRequest& request, const std::vector
   return gpu.free_bytes + sum_of(victims) >= wanted;
 }
 
-// The fewest and lowest of the jobs that may be parked, or nothing.
+// The fewest and lowest of the jobs that may go, or nothing.
 std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const PlacementRequest& request,
                                                 const std::vector<Occupant>& may_go) {
   std::vector<Occupant> victims;
@@ -41,7 +41,9 @@ bool milder(const Preemption& a, const Preemption& b) {
   const auto harm = [](const Preemption& p) {
     std::int32_t highest = INT32_MIN;
     for (const Occupant& victim : p.victims) highest = std::max(highest, victim.priority);
-    return std::tuple(highest, p.victims.size(), sum_of(p.victims), p.place.node, p.place.gpu);
+    const bool parks = std::any_of(p.victims.begin(), p.victims.end(),
+                                   [](const Occupant& victim) { return !victim.has_place; });
+    return std::tuple(parks, highest, p.victims.size(), sum_of(p.victims), p.place.node, p.place.gpu);
   };
   return harm(a) < harm(b);
 }
@@ -59,7 +61,8 @@ std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus, cons
         may_go.push_back(occupant);
     }
     std::sort(may_go.begin(), may_go.end(), [](const Occupant& a, const Occupant& b) {
-      return std::tie(a.priority, b.started_ms, b.id) < std::tie(b.priority, a.started_ms, a.id);
+      return std::tie(b.has_place, a.priority, b.started_ms, b.id) <
+             std::tie(a.has_place, b.priority, a.started_ms, a.id);
     });
     auto victims = victims_on(gpu, request, may_go);
     if (!victims) continue;

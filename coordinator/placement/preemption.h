@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom to park so that a job of higher priority fits (`run --preempt`). Pure.
+// Whom to move away or park so that a job of higher priority fits (`run --preempt`). Pure.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,10 @@ struct Occupant {
   std::string name;
   Place place;
   std::int32_t priority = 0;
-  std::uint64_t bytes = 0;      // that become free once it is parked
+  std::uint64_t bytes = 0;      // that become free once it is gone
   std::int64_t started_ms = 0;  // of equals the youngest goes first
-  std::string obstacle;         // why it cannot be parked; empty: it can
+  std::string obstacle;         // why it can be neither moved nor parked; empty: it can
+  bool has_place = false;       // another GPU has the memory: it can be moved live
 };
 
 struct Preemption {
@@ -28,8 +29,9 @@ struct Preemption {
   std::vector<Occupant> victims;  // the first to go first; none could be left out
 };
 
-// Nothing if no GPU would have the memory even then. Of several GPUs the one whose highest victim is the
-// lowest, then that with fewest victims.
+// Nothing if no GPU would have the memory even then. Jobs that can be moved go before those that must be
+// parked. Of several GPUs one where none must be parked, then the one whose highest victim is the lowest, then
+// that with fewest victims.
 [[nodiscard]] std::optional<Preemption> plan_preemption(const std::vector<GpuView>& gpus,
                                                         const PlacementRequest& request,
                                                         std::int32_t priority,

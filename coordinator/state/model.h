@@ -90,12 +90,15 @@ struct Job {
   Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
   bool resumes_itself = false;  // kParked: as soon as a GPU has the memory
   std::int64_t parked_ms = 0;   // kParked: since when
+  std::int64_t rested_ms = 0;   // ended while it was parked: its last work, Unix time; 0: it was not parked
   std::optional<Protection> protection;
   std::optional<SnapshotFacts> snapshot;    // the last good one
   std::optional<ImageOperation> operation;  // open: it judges the instances
   MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  // Of a job that runs no more, Unix time: an image that is older lacks some of its work.
+  [[nodiscard]] std::int64_t last_work_ms() const { return rested_ms != 0 ? rested_ms : ended_ms; }
   [[nodiscard]] std::uint64_t state_bytes() const;
   // Of its GPU's memory, as far as known.
   [[nodiscard]] std::uint64_t held_bytes() const;

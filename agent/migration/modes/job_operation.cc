@@ -56,6 +56,13 @@ JobOperation JobOperation::snapshot(const wire::JobSpec& spec, wire::Incarnation
   return made;
 }
 
+JobOperation JobOperation::checked(const wire::JobSpec& spec, wire::Incarnation incarnation,
+                                   bool leaves_node) {
+  JobOperation made = snapshot(spec, incarnation);
+  made.pause_kind_ = pause_kind_of(spec.way, !leaves_node);
+  return made;
+}
+
 JobOperation JobOperation::restore(const wire::JobSpec& spec) {
   JobOperation made(Kind::kRestore, next_restore_number(), spec.job, spec.incarnation - 1);
   made.pause_kind_ = pause_kind_of(spec.way, false);

@@ -32,6 +32,8 @@ class JobOperation {
   static JobOperation migration(const migration::SwitchInfo& info);
   // Of the running instance, as it was started, which runs as `incarnation` now.
   static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);
+  // A move that is only checked: it has no target, and no id.
+  static JobOperation checked(const wire::JobSpec& spec, wire::Incarnation incarnation, bool leaves_node);
   // Into a new instance; each call makes another operation.
   static JobOperation restore(const wire::JobSpec& spec);
 

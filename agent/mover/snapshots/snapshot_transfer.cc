@@ -303,6 +303,7 @@ Result<vault::OpenVault> SnapshotTransfer::open_vault() {
 Result<void> SnapshotTransfer::begin_version() {
   stored_.plan = final_plan_;
   vault::VersionInput input;
+  input.first_number = request_.first_version;
   if (last_->version == 0) input.parent = 0;
   input.chunk_bytes = gpu_.chunk_bytes;
   input.incarnation = stored_.spec.incarnation;

@@ -9,39 +9,25 @@
 #include <string>
 
 #include "coordinator/fleet/job_admission.h"
-#include "coordinator/images/image_finder.h"
 #include "coordinator/images/operations/operation_cancels.h"
 #include "coordinator/images/operations/operation_runner.h"
+#include "coordinator/images/operations/restore_plans.h"
 #include "coordinator/images/snapshots.h"
-#include "coordinator/operations/planner.h"
 
 namespace ckpt::coordinator {
-
-struct RestoreWish {
-  RestoreWish() = default;
-  std::string verb = "restore";
-  std::string why;
-  std::string to = "auto";
-  std::optional<Image> image;  // else the newest
-  bool force = false;          // the operator states that unreachable instances are dead
-  bool by_user = true;
-  PlanHints hints;  // with the claims of other jobs
-};
 
 class ImageRequests : public Images {
  public:
   struct Parts {
     NodeTable& nodes;
-    NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
-    const MigrationTable& migrations;
-    const JobStates& states;
-    const Planner& planner;
+    RestorePlans& restores;
     const ImageCatalog& catalog;
     const ImageFinder& finder;
     ImageTasks& tasks;
     Snapshots& snapshots;
+    SnapshotOrders& orders;
     const OpenOperations& open;
     OperationRunner& runner;
     OperationCancels& cancels;
@@ -58,14 +44,15 @@ class ImageRequests : public Images {
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
   // Of a job that is not known any more: it comes back as a new one, which takes its name. With `wish.image`.
   control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
+  // What these two would do; nothing changes.
+  control::Task<Result<RestorePlan>> dry_restore(JobId id, RestoreWish wish);
+  control::Task<Result<RestorePlan>> dry_revival(RestoreWish wish);
 
   // A parked job comes back by itself: returns once it runs, or rests again. `claims`: memory that is spoken
   // for.
   control::Task<Result<void>> resume(JobId id, PlanHints claims);
 
  private:
-  Result<void> may_restore(JobId id, const RestoreWish& wish) const;
-  control::Task<Result<Place>> choose_place(JobId id, Image image, RestoreWish wish);
   control::Task<Result<TaskId>> begin_parking(JobId id, Destination to, ImageOperation operation);
   Result<TaskId> begin_resting(JobId id, ImageOperation operation);
   control::Task<Result<ImageTask>> outcome_of(TaskId task, std::string what);

@@ -75,7 +75,8 @@ Result<void> OperationRecords::parked(Job job, const std::string& why) {
   job.phase = wire::JobPhase::kExited;
   job.reason = why;
   job.resumes_itself = !operation.by_user;
-  job.ended_ms = operation.ended_ms;
+  job.ended_ms = operation.image.barrier_ms;  // the loss since then, if any, is reported here
+  job.rested_ms = 0;
   job.parked_ms = wall_clock_ms();
   const std::string node = job.node();
   const std::string text = fmt::format(
@@ -150,7 +151,7 @@ Result<void> OperationRecords::runs(JobId id) {
   changed.phase = wire::JobPhase::kRunning;
   changed.resumes_itself = false;
   changed.ended_ms = 0;
-  changed.parked_ms = 0;
+  changed.parked_ms = changed.rested_ms = 0;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
   const Job* job = parts_.jobs.find(id);
   if (!restored.note.empty()) parts_.events.add("image-damaged", restored.note, operation.to_node, id);
@@ -188,6 +189,7 @@ Result<void> OperationRecords::not_started(JobId id, const Error& why) {
   changed.reason = "it could not be started from " + image_text(operation.image) + ": " + why.to_string();
   changed.fenced = changed.incarnation;
   changed.ended_ms = operation.ended_ms;
+  changed.rested_ms = 0;
   // A failed attempt costs no other job its turn.
   if (changed.parked_ms == 0) changed.parked_ms = wall_clock_ms();
   if (changed.segments.size() > 1) changed.segments.pop_back();  // there is no log of it

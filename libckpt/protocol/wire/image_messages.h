@@ -9,7 +9,7 @@
 //                                           (then JobChange as always)
 //     | RestoreReport   ------------->  |   before that Reply, and behind the agent's hello of every instance
 //                                           that lives: what it runs from
-//     | <------------- VaultOrder       |   list, remove, keep the newest; answered with Reply
+//     | <------------- VaultOrder       |   list, remove, check; answered with Reply
 //     | <------------- GrantVault       |   to the node whose vault another one is about to read or write;
 //                                           answered with VaultGrant
 //     | <------------- ReadImage        |   the record of a job in an image; answered with ImageFacts
@@ -45,7 +45,7 @@ struct VaultPeer {
 };
 
 struct TakeSnapshot {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
   TakeSnapshot() = default;
   std::uint64_t request_id = 0;
@@ -64,9 +64,12 @@ struct TakeSnapshot {
   // Gives up a snapshot that is under way (job and incarnation count, and nothing else); answered once the
   // job runs on without it. kNotFound: there is none. kRefused: too late, the job has left for its image.
   bool cancel = false;
+  // The image's number is at least this one: beyond those of the job's images elsewhere.
+  std::uint64_t first_version = 0;
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel);
+    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
+      first_version);
   }
 };
 
@@ -186,9 +189,15 @@ struct VaultContents {
   }
 };
 
-enum class VaultAct : std::uint8_t { kInvalid = 0, kList = 1, kRemoveVersion = 2, kRemoveJob = 3 };
+enum class VaultAct : std::uint8_t {
+  kInvalid = 0,
+  kList = 1,
+  kRemoveVersion = 2,
+  kRemoveJob = 3,
+  kCheck = 4,  // whether the node could write there; changes nothing
+};
 [[nodiscard]] constexpr bool is_known(VaultAct a) {
-  return a >= VaultAct::kList && a <= VaultAct::kRemoveJob;
+  return a >= VaultAct::kList && a <= VaultAct::kCheck;
 }
 
 // Answered with Reply; VaultContents, sent before it, has the contents after that.

@@ -125,6 +125,21 @@ struct SetLimits {
   }
 };
 
+// Whether the source would begin to prepare a move of the job. Nothing is touched. Answered with Reply.
+struct CheckMove {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kCheckMove;
+  CheckMove() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  bool leaves_node = false;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, leaves_node);
+  }
+};
+
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;

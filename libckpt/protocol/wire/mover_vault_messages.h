@@ -39,10 +39,11 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   bool full = false;                    // nothing is kept of the version before
   std::uint64_t record_bytes = 0;
   VaultWay way;
+  std::uint64_t first_version = 0;  // as TakeSnapshot
   template <class A>
   void fields(A& a) {
     a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
-      record_bytes, way);
+      record_bytes, way, first_version);
   }
 };
 

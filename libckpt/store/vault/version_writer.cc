@@ -52,7 +52,7 @@ Result<std::unique_ptr<VersionWriter>> VersionWriter::create(const std::shared_p
   }
   Version& version = writer->version_;
   version.job = store->job();
-  version.number = store->next_version();
+  version.number = std::max(store->next_version(), input.first_number);
   version.parent = writer->parent_ ? writer->parent_->number : 0;
   version.incarnation = input.incarnation;
   version.chunk_bytes = input.chunk_bytes;

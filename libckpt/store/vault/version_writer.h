@@ -47,6 +47,7 @@ struct VersionInput {
   std::optional<std::uint64_t> parent;  // the newest that can be read; 0: none, everything is put
   std::uint64_t chunk_bytes = 64 << 10;
   std::uint64_t incarnation = 0;
+  std::uint64_t first_number = 0;  // its number is at least this one
   std::vector<std::byte> job_record;
   bool compress = true;
 };

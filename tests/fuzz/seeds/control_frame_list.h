@@ -31,7 +31,7 @@ using ControlMessages =
                 wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
                 wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
                 wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
-                wire::DescribeSwitch, wire::SwitchFacts>;
+                wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

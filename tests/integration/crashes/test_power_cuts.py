@@ -87,7 +87,7 @@ class PowerCuts(CrashingTest):
             cluster.cut_power(seed)
             ordering.kill()
         cluster.up()
-        done = cluster.json("restore", "job", "--to", "node-b" if node == "node-a" else "node-a",
+        done = cluster.json("restore", "job", "--accept-loss", "--to", "node-b" if node == "node-a" else "node-a",
                             exits=(3,))["restored"]
         self.assertIsNone(done["note"], done)
         version = int(re.search(r"\.v(\d+)@", done["image"])[1])

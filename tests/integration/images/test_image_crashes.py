@@ -37,7 +37,7 @@ class CoordinatorDies(CrashingTest):
     def restore_through(self, number):
         self.start_training()
         self.cluster.call("snapshot", "job")
-        self.crash(number, "restore", "job", "--to", "node-a:1")
+        self.crash(number, "restore", "job", "--accept-loss", "--to", "node-a:1")
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         self.assertEqual(self.cluster.job("job")["incarnation"], 2)
         ran = self.cluster.json("describe", "job")["instances"]

@@ -46,7 +46,7 @@ class Resting(ClusterTest):
         self.assertEqual([i["id"] for i in self.cluster.json("images")], [first["image"], second["image"]])
         self.assertGreater(first["report"]["pause_ms"], 0)
         self.assertEqual(self.cluster.job("job")["state"], "running")
-        back = self.cluster.json("restore", first["image"], "--to", "node-a:1", exits=(3,))
+        back = self.cluster.json("restore", first["image"], "--accept-loss", "--to", "node-a:1", exits=(3,))
         self.assertEqual(back["restored"]["image"], first["image"])
         self.assertGreater(back["restored"]["lost_ms"], 0)
         job = self.cluster.job("job")
@@ -96,7 +96,7 @@ class Resting(ClusterTest):
         self.cluster.kill("nodes/node-a/")  # agent, mover, keeper; the ranks go with their keeper
         self.wait_for_event("node-lost")
         self.assertEqual(self.cluster.run("restore", "job").returncode, 5)  # it may live
-        back = self.cluster.json("restore", "job", "--force", exits=(3,))
+        back = self.cluster.json("restore", "job", "--force", "--accept-loss", exits=(3,))
         self.assertEqual(back["restored"]["at"].split(":")[0], "node-b")
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
 

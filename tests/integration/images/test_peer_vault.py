@@ -77,7 +77,7 @@ class PeerVault(Peers):
             self.assertEqual((image["node"], image["tier"], image["disk_bytes"]), ("node-b", "memory", 0),
                              image)
         self.lose_node("node-a")
-        back = self.cluster.json("restore", "job", "--force", exits=(3,))["restored"]
+        back = self.cluster.json("restore", "job", "--force", "--accept-loss", exits=(3,))["restored"]
         self.assertEqual(back["at"].split(":")[0], "node-b")
         self.end("node-b")
 
@@ -85,7 +85,7 @@ class PeerVault(Peers):
         self.begin("charlm", STEPS)
         self.protect()
         self.lose_node("node-a")
-        back = self.cluster.json("restore", "job", "--force", "--to", "node-c", exits=(3,))["restored"]
+        back = self.cluster.json("restore", "job", "--force", "--accept-loss", "--to", "node-c", exits=(3,))["restored"]
         self.assertRegex(back["image"], r"@node-b$")
         self.assertFalse((self.cluster.home / "nodes/node-c/vault").exists())
         self.end("node-c")
@@ -100,7 +100,7 @@ class PeerVault(Peers):
         self.cluster.kill("gpumigrate-vault")
         third = self.cluster.json("snapshot", "job", "--to", "node-b")["report"]
         self.assertEqual((third["version"], third["parent"]), (3, 2))
-        self.cluster.json("restore", "job", "--to", "node-c", exits=(3,))
+        self.cluster.json("restore", "job", "--accept-loss", "--to", "node-c", exits=(3,))
         self.end("node-c")
 
     def test_image_of_a_parked_job_is_on_a_disk(self):
@@ -118,7 +118,7 @@ class PeerVault(Peers):
         self.cluster.json("snapshot", "job", "--to", "node-b")
         self.cluster.kill("examples/charlm-plain")
         self.cluster.run("wait", "job")
-        self.cluster.json("restore", "job", "--to", "node-c", exits=(0, 3))
+        self.cluster.json("restore", "job", "--accept-loss", "--to", "node-c", exits=(0, 3))
         self.end("node-c")
 
 
@@ -152,6 +152,6 @@ class SmallMemory(Peers):
         memory = sum(f.stat().st_size for f in (pathlib.Path(self.tmpfs) / "node-b").rglob("*.pack"))
         self.assertLessEqual(memory, self.memory_mib << 20)
         # The oldest and the newest are whole, wherever their content lies.
-        self.cluster.json("restore", f"{images[min(images)]['id']}", "--to", "node-c", exits=(3,))
-        self.cluster.json("restore", f"{images[max(images)]['id']}", "--to", "node-b", exits=(3,))
+        self.cluster.json("restore", f"{images[min(images)]['id']}", "--accept-loss", "--to", "node-c", exits=(3,))
+        self.cluster.json("restore", f"{images[max(images)]['id']}", "--accept-loss", "--to", "node-b", exits=(3,))
         self.end("node-b")

@@ -37,7 +37,7 @@ class Protect(ClusterTest):
         self.assertGreater(report["pause_ms"], 0)
         cluster.wait_for_line("job", r"^step 60\b")
         self.kill_rank("job", program)
-        done = cluster.json("restore", "job", "--to", "node-b", exits=(0, 3))
+        done = cluster.json("restore", "job", "--accept-loss", "--to", "node-b", exits=(0, 3))
         self.assertEqual(done["restored"]["at"].split(":")[0], "node-b")
         self.assertEqual(cluster.finish("job")["digest"], expected)
 
@@ -61,7 +61,7 @@ class Protect(ClusterTest):
         self.kill_rank("job", "hotset")
         newest = max((self.vault / "jobs").glob("*/packs/*.pack"))
         newest.write_bytes(newest.read_bytes()[:100])
-        restored = cluster.json("restore", "job", "--to", "node-b", exits=(3,))["restored"]
+        restored = cluster.json("restore", "job", "--accept-loss", "--to", "node-b", exits=(3,))["restored"]
         older = next(image for image in cluster.json("images") if image["version"] == 1)
         self.assertEqual(restored["image"], older["id"])
         self.assertRegex(restored["note"], r"\.v2@\S+ is damaged, an older image was used: version 2: ")
@@ -84,7 +84,7 @@ class Protect(ClusterTest):
                    "there are three versions")
         self.kill_rank("job", "hotset")
         newest = max(cluster.json("images"), key=lambda image: image["version"])
-        restored = cluster.json("restore", "job", "--to", "node-b", exits=(0, 3))["restored"]
+        restored = cluster.json("restore", "job", "--accept-loss", "--to", "node-b", exits=(0, 3))["restored"]
         self.assertEqual((restored["image"], restored["note"]), (newest["id"], None))
         self.assertEqual(cluster.finish("job")["digest"], expected)
         lines = [(int(step), float(time))

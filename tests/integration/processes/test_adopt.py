@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`adopt`: a CUDA process that was started without gpumigrate becomes a job and is moved by stop-and-copy,
 between two GPUs of its node and between nodes. What needs root and CRIU is skipped without."""
+import os
 import socket
 import subprocess
 import unittest
@@ -64,6 +65,14 @@ class BetweenGpus(Adopting):
         self.assertNotEqual(training.process.wait(timeout=60), 0)
         self.assertEqual(self.cluster.job("job")["state"], "exited")
 
+    def test_adopted_job_is_not_protected(self):
+        self.start(100000)
+        self.adopt("--name", "job")
+        for options in ((), ("--dry-run",)):
+            refused = self.cluster.call("protect", "job", "--every", "10m", *options, exits=(5,))
+            self.assertIn("was adopted, and has no images", refused.stderr)
+        self.assertIsNone(self.cluster.job("job")["protection"])
+
     def test_restarted_agent_finds_the_adopted_process(self):
         training = self.start(1500)
         self.adopt("--name", "job")
@@ -113,6 +122,33 @@ class BetweenNodes(Adopting):
             self.assertEqual(self.cluster.job("job")["state"], "running")
         self.assertEqual(training.process.wait(), 0)
         training.check_end(self)
+
+
+class DryRuns(Adopting):
+    @classmethod
+    def setUpClass(cls):
+        needs_criu()
+
+    def test_dry_run_is_refused_for_what_the_move_is_refused_for(self):
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        self.addCleanup(os.close, writing)
+        self.start(100000, pass_fds=(writing,))
+        self.adopt("--name", "job")
+        dry = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
+        real = self.cluster.run("migrate", "job", "--to", "node-b")
+        self.assertEqual((dry.returncode, real.returncode), (5, 5), (dry, real))
+        reason = f"{writing} is a pipe to a process outside"
+        self.assertIn(reason, dry.stdout + dry.stderr)
+        self.assertIn(reason, real.stdout + real.stderr)
+        logs = self.cluster.call("logs", "job")
+        self.assertEqual(logs.stdout, "")
+        self.assertIn("was adopted: its output goes where it went before", logs.stderr)
+
+    def test_dry_run_names_the_mode_that_the_move_has(self):
+        self.start(100000)
+        self.adopt("--name", "job")
+        self.assertEqual(self.cluster.json("migrate", "job", "--to", "node-b", "--dry-run")["mode"], "stop-copy")
 
 
 class Refusals(Adopting):

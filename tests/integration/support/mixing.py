@@ -197,6 +197,8 @@ class Mix:
             arguments += ["--to", chance.choice([*NODES, str(self.cluster.home / "vault") + "/"])]
         elif verb == "stop":
             arguments += ["--grace", chance.choice(["0s", "1s", "5s"])]
+        if verb == "restore":
+            arguments.append("--accept-loss")
         with self.lock:
             if verb == "stop":
                 self.stopped.add(name)

@@ -116,7 +116,7 @@ class PeerCrashingTest(CrashingTest):
         after = self.snapshot()
         self.assertGreater(after, max(images))
         self.check_nothing_is_left_over()
-        done = cluster.json("restore", "job", "--to", "node-a", exits=(3,))["restored"]
+        done = cluster.json("restore", "job", "--accept-loss", "--to", "node-a", exits=(3,))["restored"]
         self.restores += 1
         self.assertIsNone(done["note"], done)
         self.assertIn(f".v{after}@node-b", done["image"])

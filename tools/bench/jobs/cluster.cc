@@ -283,7 +283,7 @@ Result<std::uint64_t> Cluster::newest_version(const std::string& job) {
 Result<double> Cluster::restore(const std::string& job) {
   constexpr int kRestored = 3;  // the work since the image is lost, as it must be here
   int& place = runs_at_[job];
-  const Arguments call = {"restore", job, "--to", places_[1 - place], "-o", "json"};
+  const Arguments call = {"restore", job, "--accept-loss", "--to", places_[1 - place], "-o", "json"};
   CKPT_TRY(output, run(call, false));
   const Json task = Json::parse(output.out, nullptr, false);
   if (output.exit_code != kRestored || !task.is_object() || !task.contains("restored"))

@@ -58,8 +58,9 @@ std::string memory_of(const Json& job, const Layout& layout, bool all) {
       short_bytes_of(memory, "now_bytes") + " now, " + short_bytes_of(memory, "peak_bytes") + " peak";
   if (all && has_value(memory, "peak_time")) out += " at " + clock_text_of(memory, "peak_time", layout);
   const Json& quota = member(job, "gpu_memory_bytes");
-  if (quota.is_number())
-    out += ", quota " + (quota.get<double>() > 0 ? short_bytes(quota.get<double>()) : std::string("none"));
+  const double limit = quota.is_number() ? quota.get<double>() : 0;
+  out += ", quota " + (limit > 0 ? short_bytes(limit) : std::string("none"));
+  if (limit > 0 && text_of(job, "way") != "transparent") out += " (for placement; not enforced)";
   return out + "; state " + short_bytes_of(job, "state_bytes") + "; priority " + text_of(job, "priority");
 }
 

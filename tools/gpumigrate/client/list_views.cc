@@ -155,7 +155,7 @@ std::string view_gpus(const Json& gpus, const Layout& layout) {
     const Cell health =
         flag_of(gpu, "healthy") ? Cell("ok", Tone::kGood) : Cell(text_of(gpu, "reason"), Tone::kBad);
     table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
-               short_bytes_of(gpu, "free_bytes"), short_bytes_of(gpu, "total_bytes"),
+               short_bytes_of(gpu, "available_bytes"), short_bytes_of(gpu, "total_bytes"),
                short_bytes_of(gpu, "expected_bytes"), health, joined(member(gpu, "jobs")), cordons_of(gpu),
                short_bytes_of(member(gpu, "memory"), "peak_bytes"), text_of(gpu, "uuid")});
   }

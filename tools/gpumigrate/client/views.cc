@@ -98,12 +98,24 @@ std::string view_plan(const Json& plan, const Layout& layout) {
   return out + view_candidates(plan, layout);
 }
 
+std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout) {
+  std::string out;
+  for (const Json& job : displaced) {
+    const std::string how =
+        has_value(job, "to") ? "moved live to " + text_of(job, "to") : "parked: no other GPU can take it";
+    out += paragraph(text_of(job, "name") + " (" + text_of(job, "job") + ", priority " +
+                         text_of(job, "priority") + ", at " + text_of(job, "from") + ") " + tense + how,
+                     layout);
+  }
+  return out;
+}
+
 std::string view_run_plan(const Json& plan, const Layout& layout) {
   const bool possible = has_value(plan, "to");
   return paragraph("dry run: the job would " + (possible ? "start at " + text_of(plan, "to")
                                                          : "not start: " + text_of(plan, "reason")),
                    layout) +
-         view_candidates(plan, layout);
+         view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, layout);
 }
 
 std::string view_event(const Json& event) {

@@ -14,6 +14,8 @@ namespace ckpt::cli {
 // history.
 std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout);
 std::string view_plan(const Json& plan, const Layout& layout);
+// The jobs that make place for another one, a line each.
+std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout);
 std::string view_run_plan(const Json& plan, const Layout& layout);  // `run --dry-run`
 std::string view_event(const Json& event);                          // one line
 

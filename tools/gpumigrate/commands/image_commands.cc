@@ -22,6 +22,7 @@ struct ImageOptions {
   std::string to;
   std::uint32_t keep = 0;
   bool force = false;
+  bool accept_loss = false;
   bool dry_run = false;
   bool detach = false;
   std::string reason;
@@ -208,6 +209,28 @@ bool is_image(const std::string& text) {
   return text.find('@') != std::string::npos;
 }
 
+int print_restore_plan(Context& context, const Json& plan) {
+  const bool possible = flag_of(plan, "possible");
+  if (context.json) {
+    context.print(plan);
+  } else {
+    const double lost = number_of(plan, "lost_ms");
+    std::string out = text_of(plan, "job_name") + " (" + text_of(plan, "job") + ") would go on at " +
+                      text_of(plan, "to") + " from " + text_of(plan, "image") + ", ";
+    out += lost > 0 ? format_milliseconds(lost) + " of work would be lost" : "nothing would be lost";
+    if (flag_of(plan, "runs")) out += "; it runs, and would be ended";
+    context.out << printable(out) << "\n" << std::flush;
+    if (!possible) context.note("refused as it stands: " + text_of(plan, "reason"));
+  }
+  return possible ? kDone : kRefused;
+}
+
+int dry_restore(Context& context, const std::string& path, Json body) {
+  body["dry_run"] = true;
+  auto plan = context.coordinator.post(path, body, 2, std::chrono::minutes(3));
+  return plan ? print_restore_plan(context, plan.assume_value()) : report(context, plan.assume_error());
+}
+
 int restore(Context& context, const char* verb, const ImageOptions& options) {
   Json body = Json::object();
   std::string job = options.job;
@@ -218,6 +241,8 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   if (!options.to.empty()) body["to"] = options.to;
   if (!options.reason.empty()) body["reason"] = options.reason;
   if (options.force) body["force"] = true;
+  if (options.accept_loss) body["accept_loss"] = true;
+  if (options.dry_run) return dry_restore(context, job_path(job) + "/" + verb, std::move(body));
   return order(context, verb, job, body, options);
 }
 
@@ -328,12 +353,15 @@ void add_rest(CommandTree& tree, const Shared& o) {
   back.add_flag("--force", o->force,
                 "Your word that an instance on a node that is not connected is dead for good; should it "
                 "turn up, it is ended");
+  back.add_flag("--accept-loss", o->accept_loss,
+                "Also if the job runs, or went further than the image: that work is lost");
+  back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");
   back.add_flag("--detach", o->detach, "Do not wait");
   add_timeout(back, o);
   back.set_footer(
       "Exit codes: 0 nothing was lost; 3 work since the image is lost (it says how much); 1 it did not start "
-      "and rests "
-      "in its image; 5 refused, nothing touched; 6 outcome not known.");
+      "and rests in its image; 5 refused, nothing touched: --accept-loss is needed where work would be lost; "
+      "6 outcome not known.");
 }
 
 }  // namespace

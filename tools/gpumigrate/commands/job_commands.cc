@@ -99,6 +99,9 @@ Result<Json> request_of(const RunOptions& options) {
   if (options.preempt) body["preempt"] = true;
   if (options.dry_run) body["dry_run"] = true;
   if (!options.gpu_memory.empty()) {
+    if (options.gpu_memory.find_first_not_of("0123456789") == std::string::npos)
+      return Error(ErrorCode::kInvalidArgument,
+                   "--gpu-memory: \"" + options.gpu_memory + "\" has no unit, like 12GiB");
     auto bytes = tools::parse_size(options.gpu_memory);
     if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.assume_error().message());
     body["gpu_memory_bytes"] = bytes.assume_value();
@@ -274,6 +277,8 @@ int run_job(Context& context, const RunOptions& options) {
     return report(context, job.assume_error(), plain ? code : kRunFailed);
   }
   const std::string id = text_of(job.assume_value(), "id");
+  context.err << view_displaced(member(job.assume_value(), "displaced"), "was ", context.layout())
+              << std::flush;
   if (options.detach) return print_job(context, job.assume_value());
   context.note("job " + id + " (" + text_of(job.assume_value(), "name") + ") runs at " +
                text_of(job.assume_value(), "node") + ":" + text_of(job.assume_value(), "gpu"));
@@ -319,6 +324,13 @@ int describe_job(Context& context, const std::string& name, bool all) {
   return kDone;
 }
 
+// Only of a job that never has one.
+static void explain_empty_log(Context& context, const std::string& job) {
+  auto shown = context.coordinator.get(job_path(job));
+  if (shown && text_of(shown.assume_value(), "way") == "adopted")
+    context.note("job " + job + " was adopted: its output goes where it went before, not into a log");
+}
+
 int show_logs(Context& context, const std::string& job, const LogOptions& options) {
   LogWish wish{.timestamps = options.timestamps};
   if (!options.since.empty()) {
@@ -336,10 +348,13 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
     if (!options.follow) return kDone;
   }
   if (!options.follow) {
+    bool empty = true;
     do {
       auto more = stream.next(std::chrono::milliseconds(0));
       if (!more) return report(context, more.assume_error());
+      empty = empty && !stream.copied();
     } while (stream.copied());
+    if (empty) explain_empty_log(context, job);
     return kDone;
   }
   // Refused at once if there is no such job; only what happens later is sat out.

@@ -25,7 +25,9 @@ void add_run(CommandTree& tree) {
   run.add_option("--name", o->name, "Name of the job");
   run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen").called("PLACE");
   run.add_option("--gpus", o->gpus, "GPUs (1; more: not yet)").in_range(1, 1024);
-  run.add_option("--gpu-memory", o->gpu_memory, "GPU memory to keep free for it, like 12GiB").called("SIZE");
+  run.add_option("--gpu-memory", o->gpu_memory,
+                 "GPU memory to keep free for it, like 12GiB; a transparent job gets no more")
+      .called("SIZE");
   run.add_option("--env", o->env, "A variable of its environment; may be repeated")
       .called("NAME=VALUE")
       .one_value_each();
@@ -36,7 +38,7 @@ void add_run(CommandTree& tree) {
       "--cooperative", o->cooperative,
       "The program uses ckpt.h; without it any CUDA program is made movable by a library that is preloaded");
   run.add_flag("--preempt", o->preempt,
-               "Jobs of lower priority may be parked for it; they come back when there is room");
+               "Jobs of lower priority make place: moved live, else parked until there is memory");
   run.add_flag("--detach", o->detach, "Do not follow its output");
   run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
   run.set_rest("-- PROGRAM [ARGUMENT...]");

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/inprocess/shim/memory/quota.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -23,6 +26,19 @@ bool Quota::take(int device, std::uint64_t bytes) {
 
 void Quota::give(int device, std::uint64_t bytes) {
   used_[slot(device)].fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void Quota::explain(int device, std::uint64_t bytes) {
+  if (explained_.exchange(true, std::memory_order_relaxed)) return;
+  constexpr double kMiB = 1024.0 * 1024.0;
+  char line[192];
+  const int length = std::snprintf(
+      line, sizeof line,
+      "gpumigrate: out of memory: the quota (run --gpu-memory) is %.1f MiB, %.1f MiB are used, %.1f MiB more "
+      "were requested\n",
+      static_cast<double>(limit_) / kMiB, static_cast<double>(used(device)) / kMiB,
+      static_cast<double>(bytes) / kMiB);
+  if (length > 0) (void)!::write(STDERR_FILENO, line, static_cast<std::size_t>(length));
 }
 
 std::uint64_t Quota::used(int device) const {

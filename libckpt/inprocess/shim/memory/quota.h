@@ -21,6 +21,8 @@ class Quota {
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
   [[nodiscard]] bool take(int device, std::uint64_t bytes);
   void give(int device, std::uint64_t bytes);
+  // Names the quota on standard error, once in a process: its program sees an error without a reason.
+  void explain(int device, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t used(int device) const;
 
  private:
@@ -28,6 +30,7 @@ class Quota {
     return static_cast<std::size_t>(device < 0 || device >= kDevices ? kDevices : device);
   }
   std::uint64_t limit_;
+  std::atomic<bool> explained_{false};
   std::array<std::atomic<std::uint64_t>, kDevices + 1> used_{};
 };
 

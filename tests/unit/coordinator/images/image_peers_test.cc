@@ -126,7 +126,7 @@ TEST_F(ImagePeers, ProtectionKeepsGoingThereAndSnapshotsFollowIt) {
 TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
   order("snapshot", R"({"to":"node-c"})");
   go_away(a_);
-  const json task = order("restore", R"({"force":true})");
+  const json task = order("restore", R"({"accept_loss":true,"force":true})");
   EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
   EXPECT_EQ(c_.vault->grants, 1U) << "what is there needs no grant";
   EXPECT_EQ(job()["state"], "running");
@@ -134,7 +134,7 @@ TEST_F(ImagePeers, TheJobGoesOnAtTheNodeThatHasItsImage) {
 
 TEST_F(ImagePeers, AThirdNodeReadsItByAGrant) {
   order("snapshot", R"({"to":"node-b"})");
-  const json task = order("restore", R"({"to":"node-c"})");
+  const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["restored"]["at"], "node-c:0") << task;
   EXPECT_EQ(task["restored"]["image"], "j1.v1@node-b");
   EXPECT_EQ(b_.vault->grants, 2U);
@@ -167,7 +167,7 @@ TEST_F(ImagePeers, JobThatNoNodeCanResumeStaysParkedWithTheReason) {
 TEST_F(ImagePeers, JobWhoseVaultIsNotServedStaysParked) {
   order("snapshot", R"({"to":"node-b"})");
   b_.vault->refuse_grants = true;
-  const json task = order("restore", R"({"to":"node-c"})");
+  const json task = order("restore", R"({"accept_loss":true,"to":"node-c"})");
   EXPECT_EQ(task["exit_code"], 1) << task;
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_NE(job()["reason"].get<std::string>().find("The vault of node-b cannot be read"), std::string::npos)

@@ -17,6 +17,8 @@ namespace {
 using nlohmann::json;
 using wire::JobPhase;
 
+constexpr auto kAccept = R"({"accept_loss":true})";
+
 class ImagesTest : public ::testing::Test {
  protected:
   struct TestNode {
@@ -220,10 +222,24 @@ TEST_F(ImagesTest, NoMoveBeginsOnceAJobIsBeingSuspended) {
   EXPECT_NE(plan["reason"].get<std::string>().find("suspending"), std::string::npos) << plan;
 }
 
+TEST_F(ImagesTest, DryRunOfAMoveAsksTheJobsNode) {
+  const std::string body = R"({"to":"node-b","dry_run":true})";
+  EXPECT_TRUE(cluster_.post("/v1/jobs/train/migrate", body).json()["possible"].get<bool>());
+  std::promise<void> refuses;
+  a_.agent->post([&] {
+    a_.agent->refuse_moves = true;
+    refuses.set_value();
+  });
+  refuses.get_future().wait();
+  const json plan = cluster_.post("/v1/jobs/train/migrate", body).json();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["reason"].get<std::string>().find("Descriptor 3 is a pipe"), std::string::npos) << plan;
+}
+
 TEST_F(ImagesTest, ARunningJobIsRolledBack) {
   a_.vault->age_ms = 5'000;
   order("snapshot", R"({"to":"/vault"})");
-  const json task = order("restore", R"({"to":"node-b"})");
+  const json task = order("restore", R"({"accept_loss":true,"to":"node-b"})");
   EXPECT_EQ(task["exit_code"], 3) << task;
   EXPECT_GE(task["restored"]["lost_ms"].get<std::int64_t>(), 5'000);
   EXPECT_EQ(task["restored"]["at"], "node-b:0");
@@ -238,13 +254,48 @@ TEST_F(ImagesTest, ARunningJobIsRolledBack) {
   EXPECT_EQ(job()["exit_code"], 0);
 }
 
+TEST_F(ImagesTest, RestoreOfARunningJobIsRefusedUnlessTheLossIsAccepted) {
+  a_.vault->age_ms = 5'000;
+  order("snapshot", R"({"to":"/vault"})");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})"), 409, "--accept-loss");
+  EXPECT_EQ(alive(a_), Incarnations{1});
+  const json dry = cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b","dry_run":true})").json();
+  EXPECT_GE(dry["lost_ms"].get<std::int64_t>(), 5'000) << dry;
+  EXPECT_TRUE(dry["runs"].get<bool>());
+  EXPECT_EQ(dry["to"], "node-b:0");
+  EXPECT_FALSE(dry["possible"].get<bool>());
+  EXPECT_EQ(alive(a_), Incarnations{1});
+}
+
+TEST_F(ImagesTest, RestoreFromAnImageThatIsOlderThanTheLastWorkIsRefusedUnlessTheLossIsAccepted) {
+  a_.vault->age_ms = 5'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("suspend");
+  const auto older = cluster_.post("/v1/jobs/train/restore", R"({"image":"j1.v1@node-a"})");
+  expect_refused(older, 409, "went further than j1.v1@node-a");
+  EXPECT_EQ(job()["state"], "parked");
+  EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
+}
+
+TEST_F(ImagesTest, RestoreOfAParkedJobThatWasStoppedLosesNothing) {
+  a_.vault->age_ms = 5'000;
+  order("suspend");
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  restart_coordinator();
+  cluster_.wait_for_event("node-ready", 4);
+  const json task = order("restore");
+  EXPECT_EQ(task["exit_code"], 0) << task;
+  EXPECT_EQ(task["restored"]["lost_ms"], 0);
+}
+
 TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   order("snapshot", R"({"to":"/vault"})");
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->rows["/vault"].clear();  // it was removed by hand
   }
-  expect_refused(cluster_.post("/v1/jobs/train/restore"), 503, "no whole image");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 503, "no whole image");
   EXPECT_EQ(alive(a_), Incarnations{1});
   EXPECT_EQ(job()["state"], "running");
 }
@@ -253,7 +304,7 @@ TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "--force");
-  const json task = order("restore", R"({"force":true})");
+  const json task = order("restore", R"({"accept_loss":true,"force":true})");
   EXPECT_EQ(task["restored"]["incarnation"], 2) << task;
   EXPECT_EQ(alive(b_), Incarnations{2});
   EXPECT_EQ(alive_of(a_), Incarnations{1});  // it lived on
@@ -269,7 +320,7 @@ TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
   b_.agent->post([this] { b_.agent->log = "at b\n"; });
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
-  order("restore", R"({"force":true})");
+  order("restore", R"({"accept_loss":true,"force":true})");
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at b\n");
 }
 
@@ -277,7 +328,7 @@ TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
   a_.agent->post([this] { a_.agent->log = "at a\n"; });
   b_.agent->post([this] { b_.agent->log = "at b\n"; });
   order("snapshot", R"({"to":"/vault"})");
-  order("restore", R"({"to":"node-b"})");
+  order("restore", R"({"accept_loss":true,"to":"node-b"})");
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at a\n");
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=5").body, "at b\n");
 }
@@ -288,7 +339,7 @@ TEST_F(ImagesTest, ALostJobComesBack) {
   a_.agent->inventory.jobs.clear();
   come_back(a_, "node-a");
   cluster_.wait_for_event("job-lost");
-  EXPECT_EQ(order("restore")["restored"]["incarnation"], 2);
+  EXPECT_EQ(order("restore", kAccept)["restored"]["incarnation"], 2);
   EXPECT_EQ(job()["state"], "running");
 }
 
@@ -307,7 +358,7 @@ TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsIt) {
   a_.vault->age_ms = 0;
   order("snapshot");
   a_.vault->finds_damage = true;
-  const json task = order("restore");
+  const json task = order("restore", kAccept);
   EXPECT_EQ(task["exit_code"], 3);
   expect_the_older(task["restored"]);
   cluster_.wait_for_event("image-damaged");
@@ -336,7 +387,7 @@ TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
   order("snapshot");
   a_.vault->finds_damage = true;
   a_.vault->lose_restored = true;
-  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore").status, 202U);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", kAccept).status, 202U);
   wait_for_restores(a_, 1);
   cluster_.stop();
   a_.vault->lose_restored = false;
@@ -350,7 +401,7 @@ TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
 TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
   order("snapshot");
   a_.vault->refuse_restores = true;
-  const json task = order("restore");
+  const json task = order("restore", kAccept);
   EXPECT_EQ(task["exit_code"], 1);
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_NE(job()["reason"].get<std::string>().find("lacks tensor w1"), std::string::npos);
@@ -561,7 +612,7 @@ TEST_F(ImagesTest, RestoreByForceCancelsASuspend) {
   const json suspend = cluster_.post("/v1/jobs/train/suspend").json();
   wait_for_snapshots(a_, 2);
   expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "suspending");
-  const json task = order("restore", R"({"force":true,"to":"node-b"})");
+  const json task = order("restore", R"({"accept_loss":true,"force":true,"to":"node-b"})");
   EXPECT_EQ(task["restored"]["at"], "node-b:0") << task;
   EXPECT_EQ(finished(suspend)["exit_code"], 2);
   EXPECT_TRUE(alive(a_).empty());
@@ -698,7 +749,7 @@ TEST_F(ImagesTest, TheNewestThatANodeCanRead) {
 TEST_F(ImagesTest, RestartWhileTheOldInstanceIsToEnd) {
   order("snapshot", R"({"to":"/vault"})");
   a_.agent->post([this] { a_.agent->ignore_stops = true; });
-  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})").status, 202U);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   restart_coordinator();
   cluster_.wait_for_event("node-ready", 4);
   EXPECT_EQ(job()["state"], "restoring");
@@ -712,7 +763,7 @@ TEST_F(ImagesTest, RestartWhileTheOldInstanceIsToEnd) {
 TEST_F(ImagesTest, RestartWhileTheNextInstanceStarts) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
-  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})").status, 202U);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
   b_.vault->hold_restores = false;
   restart_coordinator();
@@ -725,7 +776,7 @@ TEST_F(ImagesTest, RestartWhileTheNextInstanceStarts) {
 TEST_F(ImagesTest, RestartAfterTheNextInstanceStarted) {
   order("snapshot", R"({"to":"/vault"})");
   b_.vault->hold_restores = true;
-  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})").status, 202U);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
   wait_for_restores(b_, 1);
   cluster_.stop();
   std::promise<void> changed;
@@ -800,6 +851,29 @@ TEST_F(ImagesTest, FailingProtectionIsReported) {
   cluster_.wait_for_event("snapshot-failed");
   EXPECT_EQ(job()["protection"]["failures"], 1);
   EXPECT_NE(job()["protection"]["last_error"].get<std::string>().find("The disk is full"), std::string::npos);
+}
+
+TEST_F(ImagesTest, ProtectionThatWorksIsNotReplacedByOneThatCannotBeWritten) {
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"node-b"})").status, 200U);
+  const json before = job()["protection"];
+  a_.vault->refuse_checks = true;
+  for (const char* body : {R"({"every_ms":1000,"to":"/x"})", R"({"every_ms":1000,"to":"/x","dry_run":true})"})
+    expect_refused(cluster_.post("/v1/jobs/train/protect", body), 409, "its protection stays as it is");
+  const json after = job()["protection"];
+  EXPECT_EQ(after["to"], "node-b");
+  EXPECT_EQ(after["every_ms"], before["every_ms"]);
+  b_.vault->refuse_grants = true;
+  expect_refused(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-b"})"), 409,
+                 "not protected at node-b");
+}
+
+TEST_F(ImagesTest, SuspendLeavesAProtectionThatFailsForItsOwnNode) {
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/protect", R"({"every_ms":60000,"to":"/vault"})").status, 200U);
+  a_.vault->refuse_checks = true;
+  const json task = order("suspend");
+  EXPECT_EQ(task["exit_code"], 0) << task;
+  EXPECT_NE(task["image"].get<std::string>().find("@node-a"), std::string::npos) << task;
+  EXPECT_NE(job()["reason"].get<std::string>().find("protection fails: "), std::string::npos) << job();
 }
 
 TEST_F(ImagesTest, ATransparentJobIsProtectedEveryFiveMinutesAtMost) {

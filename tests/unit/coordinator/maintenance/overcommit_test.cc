@@ -76,6 +76,25 @@ TEST_F(OvercommitTest, JobOfLowerPriorityIsParkedForAHigherOne) {
   EXPECT_EQ(vault_->snapshots, 1U);
 }
 
+TEST_F(OvercommitTest, DryRunNamesTheJobThatWouldBeParked) {
+  ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
+  const json wish = {{"argv", {"./train"}}, {"cwd", "/tmp"},   {"priority", 5},
+                     {"preempt", true},     {"dry_run", true}, {"gpu_memory_bytes", 6 * kGiB}};
+  const json dry = cluster_.post("/v1/jobs", wish.dump()).json();
+  EXPECT_TRUE(dry["possible"].get<bool>()) << dry;
+  ASSERT_EQ(dry["displaced"].size(), 1U) << dry;
+  EXPECT_EQ(dry["displaced"][0]["name"], "low");
+  EXPECT_TRUE(dry["displaced"][0]["to"].is_null());
+  EXPECT_EQ(state("low"), "running");
+}
+
+TEST_F(OvercommitTest, AvailableMemoryIsWhatPlacementWouldGive) {
+  ASSERT_EQ(run("low", 0, 6 * kGiB, false).status, 201U);
+  const json gpu = cluster_.get("/v1/gpus").json()[0];
+  EXPECT_EQ(gpu["free_bytes"], 8 * kGiB) << "it holds nothing yet";
+  EXPECT_EQ(gpu["available_bytes"], 2 * kGiB) << gpu;
+}
+
 TEST_F(OvercommitTest, NoJobIsParkedForEqualPriority) {
   ASSERT_EQ(run("one", 3, 6 * kGiB, false).status, 201U);
   const HttpAnswer equal = run("two", 3, 6 * kGiB, true);
@@ -200,6 +219,25 @@ class TwoGpus : public OvercommitTest {
     parked->set_value();
   }
 };
+
+TEST_F(TwoGpus, DryRunMovesAJobOfLowerPriorityWhereAnotherGpuHasTheMemory) {
+  const HttpAnswer low = run("low", 0, 6 * kGiB, false);
+  ASSERT_EQ(low.status, 201U) << low.body;
+  const auto gpu = low.json()["gpu"].get<unsigned>();
+  json wish = {{"argv", {"./train"}}, {"cwd", "/tmp"},
+               {"name", "high"},      {"priority", 5},
+               {"node", "node-a"},    {"gpu", gpu},
+               {"preempt", true},     {"gpu_memory_bytes", gpu == 0 ? 6 * kGiB : 12 * kGiB},
+               {"dry_run", true}};
+  const json dry = cluster_.post("/v1/jobs", wish.dump()).json();
+  EXPECT_TRUE(dry["possible"].get<bool>()) << dry;
+  ASSERT_EQ(dry["displaced"].size(), 1U) << dry;
+  const std::string place = "node-a:" + std::to_string(1 - gpu);
+  EXPECT_EQ(dry["displaced"][0]["to"], place);
+  EXPECT_EQ(state("low"), "running");
+  EXPECT_EQ(cluster_.get("/v1/jobs/low").json()["gpu"], gpu);
+  EXPECT_EQ(vault_->snapshots, 0U);
+}
 
 TEST_F(TwoGpus, YoungerJobResumesInMemoryThatTheOlderDoesNotClaim) {
   ASSERT_EQ(run("oldest", 0, 7 * kGiB, false).status, 201U);

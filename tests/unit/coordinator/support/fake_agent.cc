@@ -127,6 +127,12 @@ Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<cons
     reply.request_id = wire::decode<wire::SetLimits>(body).value().request_id;
     (void)dialer_->send(reply);
   }
+  if (header.type == FrameType::kCheckMove) {
+    wire::Reply reply;
+    reply.request_id = wire::decode<wire::CheckMove>(body).value().request_id;
+    if (refuse_moves) reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
+    (void)dialer_->send(reply);
+  }
   if (on_other) on_other(header, body);
   return ok();
 }

@@ -50,6 +50,7 @@ class FakeAgent {
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // but for the answer
+  bool refuse_moves = false;  // that are only checked
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
   // On its thread.
   std::function<void()> on_hello;

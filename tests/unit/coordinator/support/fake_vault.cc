@@ -201,6 +201,8 @@ void FakeVault::perform(const wire::VaultOrder& order) {
     ++lists;
     return;
   }
+  if (order.act == wire::VaultAct::kCheck && refuse_checks)
+    return reply(order.request_id, ErrorCode::kIo, "The file system is read-only");
   if (order.act == wire::VaultAct::kRemoveVersion) {
     const std::lock_guard lock(shared_->mutex);
     std::erase_if(rows_of(order.folder), [&](const wire::ImageRow& row) {

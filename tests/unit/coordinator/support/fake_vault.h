@@ -34,8 +34,9 @@ class FakeVault {
   std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
   std::atomic<unsigned> snapshots{0};      // ordered
   std::atomic<unsigned> restores{0};
-  std::atomic<bool> hold_lists{false};  // asked for its list, it answers with release_lists()
-  std::atomic<unsigned> lists{0};       // asked
+  std::atomic<bool> hold_lists{false};     // asked for its list, it answers with release_lists()
+  std::atomic<unsigned> lists{0};          // asked
+  std::atomic<bool> refuse_checks{false};  // of a folder: nothing can be written there
   std::atomic<bool> refuse_grants{false};
   std::atomic<unsigned> grants{0};                // of this node's own vault to others
   std::atomic<unsigned> revoked{0};               // that were taken back

@@ -70,9 +70,9 @@ inline Json sample_nodes() {
 inline Json sample_gpus() {
   return Json::parse(R"json([
     {"node":"node-a","index":0,"uuid":"GPU-5d8b1f0e-1111-2222-3333-444455556666","model":"NVIDIA H200","total_bytes":150323855360,
-     "free_bytes":140323855360,"expected_bytes":1073741824,"healthy":true,"reason":null,"jobs":[],"memory":{"peak_bytes":1073741824},"cordons":null},
+     "available_bytes":140323855360,"expected_bytes":1073741824,"healthy":true,"reason":null,"jobs":[],"memory":{"peak_bytes":1073741824},"cordons":null},
     {"node":"node-b","index":0,"uuid":"GPU-6d8b1f0e-1111-2222-3333-444455556666","model":"NVIDIA H200","total_bytes":150323855360,
-     "free_bytes":75497472,"expected_bytes":150000000000,"healthy":false,"reason":"Xid 79: the GPU has fallen off the bus",
+     "available_bytes":75497472,"expected_bytes":150000000000,"healthy":false,"reason":"Xid 79: the GPU has fallen off the bus",
      "jobs":["j12-k3fa","j14-k3fa"],"memory":{"peak_bytes":150000000000},"cordons":[{"place":"node-b","owner":"operator","reason":"new driver"}]}])json");
 }
 

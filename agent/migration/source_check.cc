@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/source_check.h"
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+
+Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr<Job> job, wire::JobId id) {
+  if (job && job->unknown())
+    co_return Error(ErrorCode::kRefused, "It is not known whether job " + wire::job_text(id) +
+                                             " runs on this node: " + job->instance().reason);
+  if (!job || job->ended() || !job->keeper())
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(id) + " does not run on this node");
+  if (job->record().spec.ranks.size() != 1)
+    co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  auto description = co_await job->keeper()->describe();
+  if (!description) co_return std::move(description).assume_error();
+  const local::StateSummary summary = description.assume_value().summary;
+  if (!summary.movable)
+    co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
+  CKPT_CO_TRYV(co_await mode.check(job));
+  if (job->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  co_return summary;
+}
+
+Task<Result<void>> check_move(MigrationContext& context, wire::CheckMove request) {
+  const auto job = context.jobs.running_as(request.job, request.incarnation);
+  if (!job)
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + wire::job_text(request.job) + " does not run on this node");
+  const auto mode = make_source_mode(
+      context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
+  const auto checked = co_await check_source(*mode, job, request.job);
+  co_await mode->let_go();  // of the memory that a move would have begun with
+  if (!checked) co_return checked.assume_error();
+  co_return ok();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/images/operations/restore_plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::seconds kRequestListing{30};
+constexpr std::chrono::seconds kReading{30};
+constexpr std::size_t kMaxTargetsAsked = 4;
+
+std::string span_text(std::int64_t ms) {
+  constexpr std::int64_t kMinuteMs = 60'000;
+  if (ms < 2 * kMinuteMs) return fmt::format("{:.1f} s", static_cast<double>(ms) / 1000);
+  return fmt::format("{}m{:02}s", ms / kMinuteMs, ms % kMinuteMs / 1000);
+}
+
+// Why it is refused unless the loss is accepted; empty: nothing is lost.
+std::string loss_of(const RestorePlan& plan, const std::string& name) {
+  if (plan.lost_ms == 0 && !plan.runs) return {};
+  const std::string how = plan.runs ? "runs, and goes back to " : "went further than ";
+  return fmt::format("Job {} {}{}: {} of its work would be lost (--accept-loss: restore it nevertheless)",
+                     name, how, image_text(plan.image), span_text(plan.lost_ms));
+}
+
+}  // namespace
+
+Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const auto refused = [&](const std::string& why) {
+    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " cannot go on from an image: " + why);
+  };
+  if (const Migration* open = parts_.migrations.open_of(id))
+    return refused("migration " + migration_text(open->id) +
+                   " of it is open (`abort` or `resolve` it first)");
+  if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
+    return refused("it is " + parts_.states.of(*job) + ", not parked");
+  if (job->unfenced)
+    return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
+                   " --force --fenced` is your word that it does not");
+  const Job* same = parts_.jobs.find(job->spec.name);
+  if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
+    return refused("a live job has its name by now (" + job_text(same->id) + ")");
+  if (job->operation) {
+    const std::string& node = job->node();
+    if (!wish.force)
+      return refused("it is " + parts_.states.of(*job) + " already" +
+                     (parts_.nodes.connected(node) ? ""
+                                                   : ", and node " + node +
+                                                         " is not connected (--force is your word "
+                                                         "that it is dead for good)"));
+    return ok();
+  }
+  if (job->state == JobState::kStarting) return refused("it is starting");
+  if (holds_gpu(job->state) && !parts_.nodes.connected(job->node()) && !wish.force)
+    return refused("node " + job->node() +
+                   ", where it runs as far as anyone knows, is not connected. --force is your word "
+                   "that this instance is dead for good; should it turn up, it is ended");
+  return ok();
+}
+
+// A GPU whose node can read the image: asked before anything ends for it.
+control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, RestoreWish wish) {
+  CKPT_CO_TRY(plan, parts_.planner.plan_restore(job, image, wish.to, wish.hints));
+  if (!plan.to) co_return Error(ErrorCode::kUnavailable, plan.reason);
+  std::string obstacle;
+  std::set<std::string> asked;
+  for (const Candidate& candidate : plan.candidates) {
+    // A node's own vault belongs to that node, whichever node reads it.
+    const std::string node = image.folder.empty() ? image.node : candidate.place.node;
+    if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
+    if (!asked.insert(node).second) continue;
+    wire::VaultOrder order;
+    order.act = wire::VaultAct::kList;
+    order.folder = image.folder;
+    order.vault_job = image.vault_job;
+    order.of_job = true;
+    const auto listed = co_await parts_.calls.call(node, order, kRequestListing);
+    if (listed && parts_.catalog.is_whole_at(node, image)) co_return candidate.place;
+    obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
+                (listed ? "it has no whole image " + image_text(image) : listed.assume_error().to_string());
+  }
+  co_return Error(ErrorCode::kUnavailable,
+                  "No node with room can read " + image_text(image) + ": " + obstacle);
+}
+
+// The last work of the job that is known of: an image that is older lacks some.
+std::int64_t RestorePlans::last_work_ms(const Job& job, const RestoreWish& wish) const {
+  if (!holds_gpu(job.state)) return job.last_work_ms();
+  const Node* node = parts_.nodes.find(job.node());
+  const bool by_word = wish.force && node != nullptr && !node->connected();
+  return by_word ? node->row.last_seen_ms : wall_clock_ms();
+}
+
+RestorePlan RestorePlans::judge(const Job& job, const RestoreWish& wish, const Image& image,
+                                const Place& place) const {
+  RestorePlan plan;
+  plan.image = image;
+  plan.place = place;
+  plan.runs = holds_gpu(job.state);
+  plan.last_work_ms = last_work_ms(job, wish);
+  plan.lost_ms = std::max<std::int64_t>(0, plan.last_work_ms - image.barrier_ms);
+  if (wish.verb == "restore" && !wish.accept_loss) plan.obstacle = loss_of(plan, job.spec.name);
+  return plan;
+}
+
+control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish) {
+  CKPT_CO_TRYV(may_restore(id, wish));
+  const Job job = *parts_.jobs.find(id);
+  CKPT_CO_TRY(image, parts_.finder.for_order(job, wish.verb, wish.image));
+  // Refused before its nodes are asked anything.
+  if (RestorePlan plan = judge(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
+    co_return plan;
+  CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
+  co_return plan_at(id, wish, image, place);
+}
+
+Result<RestorePlan> RestorePlans::plan_at(JobId id, const RestoreWish& wish, const Image& image,
+                                          const Place& place) const {
+  CKPT_TRYV(may_restore(id, wish));
+  const Job* job = parts_.jobs.find(id);
+  CKPT_TRY(still, parts_.planner.plan_restore(*job, image, to_text(place), wish.hints));
+  if (!still.to) return Error(ErrorCode::kUnavailable, still.reason);
+  return judge(*job, wish, image, place);
+}
+
+control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) {
+  const Image image = *wish.image;
+  if (!parts_.finder.is_readable(image))
+    co_return Error(ErrorCode::kUnavailable,
+                    "Image " + image_text(image) + " is on " + image.node + ", which is not connected");
+  wire::ReadImage request;
+  request.folder = image.folder;
+  request.vault_job = image.vault_job;
+  request.version = image.version;
+  CKPT_CO_TRY(facts, co_await parts_.calls.read_image(image.node, std::move(request), kReading));
+  if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
+    co_return Error(ErrorCode::kCorrupt,
+                    "Image " + image_text(image) + " does not say how its job is started");
+  if (parts_.jobs.is_name_taken(facts.spec.name))
+    co_return Error(ErrorCode::kRefused, "A live job has the name " + facts.spec.name + " by now");
+  // Its work after its newest image is not known.
+  const auto newest = parts_.catalog.newest(image.job, [](const Image&) { return true; });
+  Job job;
+  job.spec = facts.spec;
+  job.state = JobState::kParked;
+  job.ended_ms = std::max(image.barrier_ms, newest ? newest->barrier_ms : 0);
+  RevivalPlan plan;
+  plan.restore = judge(job, wish, image, Place());
+  plan.spec = std::move(facts.spec);
+  if (!plan.restore.obstacle.empty() && !wish.only_plan) co_return plan;
+  CKPT_CO_TRY(place, co_await choose_place(std::move(job), image, wish));
+  plan.restore.place = place;
+  co_return plan;
+}
+
+}  // namespace ckpt::coordinator
