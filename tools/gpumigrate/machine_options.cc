@@ -13,6 +13,7 @@ void add_local(CommandTree& tree) {
   local.require_subcommand();
   Command up =
       tree.add(local, "up", "Start a coordinator and agents", [o](Context& c) { return local_up(c, *o); });
+  up.add_example("gpumigrate local up --nodes 2", "Start a cluster on this machine");
   up.add_option("--nodes", o->nodes, "Nodes (2)");
   up.add_option("--gpus", o->gpus, "GPUs of each node (1)");
   up.add_option("--gpu-memory", o->gpu_memory, "Memory of each software GPU (8GiB)").called("SIZE");

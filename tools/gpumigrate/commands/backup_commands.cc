@@ -125,6 +125,7 @@ void add_backup_commands(CommandTree& tree) {
   Command backup = tree.add(tree.app(), "backup",
                             "Copy what the coordinator knows to a file; show and put back such files",
                             [options](Context& c) { return options->action(c, *options); });
+  backup.add_example("gpumigrate backup cluster.backup", "Copy what the coordinator knows");
   backup.add_option("file", options->file, "Where to; it holds the cluster's tokens");
   Command show = backup.add_subcommand("show", "Say what is in a backup");
   show.on_given([options] { options->action = show_backup; });

@@ -288,11 +288,13 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU");
   added.add_flag("--detach", options->detach,
                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
+  added.add_example("gpumigrate drain node-a --dry-run", "See what would go where");
+  added.add_example("gpumigrate drain node-a --reason \"new driver\"", "Move every job away, let none come");
   added.set_footer(
       "Higher priorities go first, then smaller jobs. Run again it joins the one that runs, and does nothing "
       "on an "
       "empty node.\n"
-      "Exit codes: 0 empty; 1 something could not be moved (the table says what and why); 2 deadline or "
+      "Exit codes: 0 empty; 1 something could not be moved (the table shows what and why); 2 deadline or "
       "cancelled; 3 empty,\n"
       "but work was lost by a restore; 4 a job was lost; 5 refused, nothing touched; 6 outcome not known; 64 "
       "usage.");
@@ -325,7 +327,7 @@ void add_drain_commands(CommandTree& tree) {
                            [options](Context& c) { return cordon(c, *options); });
   close.add_option("place", options->place, "NODE or NODE:GPU").required();
   close.add_option("--reason", options->reason, "For the records");
-  tree.add(tree.app(), "uncordon", "Let jobs come again; says whose cordons it removed",
+  tree.add(tree.app(), "uncordon", "Let jobs come again; lists the cordons that it removed",
            [options](Context& c) { return uncordon(c, *options); })
       .add_option("place", options->place, "NODE or NODE:GPU")
       .required();

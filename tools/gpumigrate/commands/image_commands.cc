@@ -296,6 +296,7 @@ void add_protection(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
   Command on = tree.add(app, "protect", "Take an image of a job again and again",
                         [o](Context& c) { return protect(c, *o); });
+  on.add_example("gpumigrate protect train --every 10m --to node-b", "Take images again and again");
   on.add_option("job", o->job, "Name or id").required();
   on.add_option("--every", o->every, "Like 30s; of a transparent job at least 5m").called("TIME").required();
   on.add_option("--to", o->to,
@@ -314,6 +315,7 @@ void add_images(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
   Command take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
                           [o](Context& c) { return snapshot(c, "snapshot", *o); });
+  take.add_example("gpumigrate snapshot train", "Take an image; the job goes on");
   take.add_option("job", o->job, "Name or id").required();
   take.add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
       .called("NODE-OR-FOLDER");
@@ -323,6 +325,7 @@ void add_images(CommandTree& tree, const Shared& o) {
     return o->remove.empty() ? list_images(c) : remove_image(c, *o);
   });
   Command rm = images.add_subcommand("rm", "Remove an image");
+  rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
   rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
   rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
 }
@@ -331,6 +334,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
   Command suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
                              [o](Context& c) { return snapshot(c, "suspend", *o); });
+  suspend.add_example("gpumigrate suspend train", "Put a job into an image and free its GPU");
   suspend.add_option("job", o->job, "Name or id").required();
   suspend
       .add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
@@ -339,6 +343,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
   add_timeout(suspend, o);
   Command resume =
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
+  resume.add_example("gpumigrate resume train", "Let it go on");
   resume.add_option("job", o->job, "Name or id").required();
   resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
   resume.add_flag("--detach", o->detach, "Do not wait");
@@ -357,9 +362,11 @@ void add_rest(CommandTree& tree, const Shared& o) {
                 "Also if the job runs, or went further than the image: that work is lost");
   back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");
   back.add_flag("--detach", o->detach, "Do not wait");
+  back.add_example("gpumigrate restore train --to node-b", "Let a job go on from its newest image");
   add_timeout(back, o);
   back.set_footer(
-      "Exit codes: 0 nothing was lost; 3 work since the image is lost (it says how much); 1 it did not start "
+      "Exit codes: 0 nothing was lost; 3 work since the image is lost (it prints how much); 1 it did not "
+      "start "
       "and rests in its image; 5 refused, nothing touched: --accept-loss is needed where work would be lost; "
       "6 outcome not known.");
 }

@@ -41,6 +41,10 @@ void add_run(CommandTree& tree) {
                "Jobs of lower priority make place: moved live, else parked until there is memory");
   run.add_flag("--detach", o->detach, "Do not follow its output");
   run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  run.add_example("gpumigrate run --name train -- ./train --epochs 3", "Start a job and follow its output");
+  run.add_example("gpumigrate run --detach --gpu-memory 12GiB --node node-b -- ./train",
+                  "Start it on a node, with memory kept free, and return");
+  run.add_example("gpumigrate run --dry-run -- ./train", "See where it would start, and why");
   run.set_rest("-- PROGRAM [ARGUMENT...]");
   run.set_footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
@@ -76,13 +80,15 @@ void add_job_commands(CommandTree& tree) {
            {.all = "Also those that have ended",
             .node = "Only those on NODE, or NODE:GPU",
             .state = "Only those in this state, like running; several: running,parked",
-            .name = "Only these, like \"train*\""});
+            .name = "Only these, like \"train*\""})
+      .add_example("gpumigrate jobs -o json", "List jobs, for a script");
   Command describe = tree.add(tree.app(), "describe", "All about a job",
                               [o](Context& c) { return describe_job(c, o->id, o->all); });
   describe.add_option("job", o->id, "Name or id").required();
   describe.add_flag("-a,--all", o->all, "Also all moves, its instances and its memory by the minute");
   Command logs = tree.add(tree.app(), "logs", "A job's output, over all its moves",
                           [o](Context& c) { return show_logs(c, o->id, o->logs); });
+  logs.add_example("gpumigrate logs train -f", "Follow the output, over all moves");
   logs.add_option("job", o->id, "Name or id").required();
   logs.add_flag("-f,--follow", o->logs.follow, "Until the job ends");
   logs.add_option("--tail", o->logs.tail, "Begin with so many of its last lines")
@@ -99,6 +105,7 @@ void add_job_commands(CommandTree& tree) {
       "above.");
   Command stop = tree.add(tree.app(), "stop", "Stop a job",
                           [o](Context& c) { return stop_job(c, o->id, o->grace, o->timeout); });
+  stop.add_example("gpumigrate stop train --grace 30s", "Stop a job");
   stop.add_option("job", o->id, "Name or id").required();
   stop.add_option("--grace", o->grace, "Between SIGTERM and SIGKILL (10s)").called("TIME");
   stop.add_option("--timeout", o->timeout, "Wait no longer than this for its end; the order stands")
@@ -109,6 +116,7 @@ void add_job_commands(CommandTree& tree) {
       .required();
   Command wait = tree.add(tree.app(), "wait", "Wait for a job's end and return its exit code",
                           [o](Context& c) { return wait_for_job(c, o->id, o->timeout); });
+  wait.add_example("gpumigrate wait train", "Wait for its end; the exit code is its own");
   wait.add_option("job", o->id, "Name or id").required();
   wait.add_option("--timeout", o->timeout, "Give up after this time (exit code 124, as of timeout(1))")
       .called("TIME");

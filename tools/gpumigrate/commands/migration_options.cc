@@ -47,6 +47,10 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--reason", o->reason, "For the records");
   migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
+  migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
+  migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");
+  migrate.add_example("gpumigrate migrate train --to node-b:1 --max-downtime 50ms --if-not-converged abort",
+                      "Move it only if the pause is short");
   migrate.set_footer(
       "Exit codes: 0 moved; 1 failed, 2 timed out or interrupted: the job runs on at the source; 3 restored "
       "from an image;\n"
@@ -77,6 +81,7 @@ void add_migration_commands(CommandTree& tree) {
   })).add_option("--reason", o->reason, "For the records");
   Command set = with_id(tree.add(tree.app(), "set", "Change a limit of a running migration",
                                  [o](Context& c) { return set_limit(c, o->id, o->what, o->value); }));
+  set.add_example("gpumigrate set m7 bandwidth 2GiB/s", "Limit a move that is under way");
   set.add_option("limit", o->what, "max-downtime or bandwidth")
       .required()
       .one_of({"max-downtime", "bandwidth"});

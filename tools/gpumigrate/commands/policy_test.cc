@@ -149,6 +149,7 @@ void add_policy_test(CommandTree& tree) {
   auto options = std::make_shared<PolicyTestOptions>();
   Command test = tree.add(*policy, "test", "What would be done, and why; asks nobody and touches nothing",
                           [options](Context& c) { return test_policy(c, *options); });
+  test.add_example("gpumigrate policy test --xid 79", "See what would be done about an Xid");
   test.add_option("--xid", options->xids, "Number of an Xid; more than one: seen together")
       .in_range(1, 99999);
   test.add_option("--recovery", options->recovery,

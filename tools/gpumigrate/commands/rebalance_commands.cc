@@ -184,7 +184,7 @@ void add_rebalance_commands(CommandTree& tree) {
   apply.excludes(dry);
   command.add_option("--parallel", options->parallel, "Moves at a time (1)").in_range(1, 64);
   command.set_footer(
-      "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table says where; 5 "
+      "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table shows where; 5 "
       "refused; 6 outcome not known.");
 }
 
