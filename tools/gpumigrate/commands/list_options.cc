@@ -5,8 +5,8 @@
 
 namespace ckpt::cli {
 
-void add_list(CommandTree& tree, const std::string& command, const std::string& help,
-              AskList (*list)(const ListOptions&), const ListHelp& options) {
+Command add_list(CommandTree& tree, const std::string& command, const std::string& help,
+                 AskList (*list)(const ListOptions&), const ListHelp& options) {
   const auto o = std::make_shared<ListOptions>();
   Command added =
       tree.add(tree.app(), command, help, [o, list](Context& c) { return show_list(c, list(*o), o->watch); });
@@ -15,6 +15,7 @@ void add_list(CommandTree& tree, const std::string& command, const std::string& 
   if (!options.node.empty()) added.add_option("--node", o->node, options.node);
   if (!options.state.empty()) added.add_option("--state", o->state, options.state);
   if (!options.name.empty()) added.add_option("--name", o->name, options.name);
+  return added;
 }
 
 }  // namespace ckpt::cli

@@ -18,7 +18,7 @@ struct ListHelp {
   std::string name{};
 };
 
-void add_list(CommandTree& tree, const std::string& command, const std::string& help,
-              AskList (*list)(const ListOptions&), const ListHelp& options);
+Command add_list(CommandTree& tree, const std::string& command, const std::string& help,
+                 AskList (*list)(const ListOptions&), const ListHelp& options);
 
 }  // namespace ckpt::cli

@@ -69,10 +69,10 @@ std::string examples_block(const CommandDescription& command) {
 }
 
 std::string section(const CommandDescription& command) {
-  std::string out = "### " + command.path + "\n\n" + wrapped(command.about + ".", kColumns, 0) + "\n\n";
+  std::string out = "### " + command.path + "\n\n" + ckpt::wrapped(command.about + ".", kColumns, 0) + "\n\n";
   out += "`" + usage_line(command) + "`\n\n" + options_table(command) + examples_block(command);
   std::istringstream lines(command.footer);
-  for (std::string line; std::getline(lines, line);) out += wrapped(line, kColumns, 0) + "\n";
+  for (std::string line; std::getline(lines, line);) out += ckpt::wrapped(line, kColumns, 0) + "\n";
   return command.footer.empty() ? out : out + "\n";
 }
 
@@ -134,7 +134,7 @@ std::string cli_page(const CommandDescription& program) {
   std::string out =
       "# Commands\n\n"
       "`tools/write-cli-docs` makes this page from the program's own definition. Do not edit it by hand.\n"
-      "Exit codes are in [usage.md](usage.md). The [cheatsheet](cheatsheet.md) has one page.\n\n"
+      "Exit codes are in [usage.md](../usage.md). The [cheatsheet](cheatsheet.md) has one page.\n\n"
       "Every command takes these options:\n\n| option | meaning |\n|---|---|\n";
   for (const OptionDescription& option : program.options) {
     if (!option.hidden) out += "| `" + option_title(option) + "` | " + option_help(option) + " |\n";

@@ -36,7 +36,7 @@ std::vector<std::string> completed(const std::string& home, std::vector<std::str
 using Words = std::vector<std::string>;
 
 TEST(Manual, PagesOfTheTreeAreThoseOfTheProgram) {
-  const std::string docs = std::string(GPUMIGRATE_SOURCE) + "/docs/";
+  const std::string docs = std::string(GPUMIGRATE_SOURCE) + "/docs/command/";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cli"}).out, text_at(docs + "cli.md")) << "tools/write-cli-docs";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cheatsheet"}).out, text_at(docs + "cheatsheet.md"))
       << "tools/write-cli-docs";
