@@ -65,4 +65,4 @@ class Readme(unittest.TestCase):
                 output, _ = done.communicate(timeout=LIMIT_S)
                 self.assertEqual(done.returncode, 0, output)
                 if " migrate " in command:
-                    self.assertRegex(output, r"downtime")
+                    self.assertRegex(output, r"pause +[\d.]+ m?s")
