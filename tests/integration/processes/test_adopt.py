@@ -138,7 +138,7 @@ class DryRuns(Adopting):
         dry = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         real = self.cluster.run("migrate", "job", "--to", "node-b")
         self.assertEqual((dry.returncode, real.returncode), (5, 5), (dry, real))
-        reason = f"{writing} is a pipe to a process outside"
+        reason = "is a pipe to a process outside"
         self.assertIn(reason, dry.stdout + dry.stderr)
         self.assertIn(reason, real.stdout + real.stderr)
         logs = self.cluster.call("logs", "job")
