@@ -55,7 +55,7 @@ std::string upper(std::string text) {
 
 // "MEMORY" of --gpu-memory.
 std::string value_name(const CLI::Option& option) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   return upper(name.substr(name.rfind('-') + 1));
 }
 
