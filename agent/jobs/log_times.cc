@@ -41,7 +41,7 @@ std::uint64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
-// Writes what is new of one instance.
+// Writes what is new of one instance. It may be lost with the machine: no file is synced.
 class LogTimesWriter {
  public:
   explicit LogTimesWriter(std::string folder) : folder_(std::move(folder)), times_(read_log_times(folder_)) {}
@@ -54,10 +54,7 @@ class LogTimesWriter {
       thin_out();
       return true;
     }
-    const UniqueFd file(
-        ::open(path_in(folder_).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-    const std::string record = encode({&times_.back(), 1});
-    if (file) (void)write_all(file.get(), std::as_bytes(std::span(record.data(), record.size())));
+    write({&times_.back(), 1}, O_APPEND);
     return true;
   }
 
@@ -67,7 +64,13 @@ class LogTimesWriter {
     std::vector<LogTime> kept;
     for (std::size_t i = times_.size() % 2 == 0 ? 1 : 0; i < times_.size(); i += 2) kept.push_back(times_[i]);
     times_ = std::move(kept);
-    (void)write_file_durably(path_in(folder_), encode(times_));
+    write(times_, O_TRUNC);
+  }
+  void write(std::span<const LogTime> times, int how) const {
+    const UniqueFd file(
+        ::open(path_in(folder_).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0600));
+    const std::string records = encode(times);
+    if (file) (void)write_all(file.get(), std::as_bytes(std::span(records.data(), records.size())));
   }
 
   std::string folder_;
@@ -145,7 +148,8 @@ Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> inst
   const auto watch = environment.files.watch(log, &signal);  // without it the longest wait ends
   while (job) {
     const bool is_last = job->ended();  // read before the size: nothing is written after it
-    const bool is_new = writer.note(size_of(log));
+    const auto note = [&writer, &log] { return writer.note(size_of(log)); };
+    const bool is_new = co_await offload(environment.records, note);
     if (is_last) co_return;
     job->add_waiter(&signal);
     job.reset();

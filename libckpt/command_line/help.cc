@@ -12,8 +12,8 @@
 namespace ckpt {
 namespace {
 
-constexpr unsigned kUsualColumns = 80;
-constexpr unsigned kLeastColumns = 20;
+constexpr unsigned kDefaultColumns = 80;
+constexpr unsigned kMinColumns = 20;
 constexpr std::size_t kWidestTitle = 24;  // a longer one has its help on the next line
 
 using Row = std::pair<std::string, std::string>;
@@ -86,11 +86,11 @@ std::string paragraphs(const std::string& text, unsigned columns, unsigned inden
 
 unsigned terminal_columns(int descriptor) {
   winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col >= kLeastColumns) return size.ws_col;
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col >= kMinColumns) return size.ws_col;
   const char* given = std::getenv("COLUMNS");
   unsigned columns = 0;
   if (given != nullptr) std::from_chars(given, given + std::strlen(given), columns);
-  return columns >= kLeastColumns ? columns : kUsualColumns;
+  return columns >= kMinColumns ? columns : kDefaultColumns;
 }
 
 std::string wrapped(const std::string& text, unsigned columns, unsigned indent) {

@@ -51,7 +51,7 @@ class Waits(ClusterTest):
     def test_wait_with_a_limit_exits_124(self):
         result = self.cluster.run("wait", "job", "--timeout", "10ms")
         self.assertEqual(result.returncode, 124, result.stderr)
-        self.assertIn("Waited in vain for the end of job job", result.stderr)
+        self.assertIn("Timed out waiting for the end of job job", result.stderr)
         self.assertEqual(self.cluster.job("job")["state"], "running")
 
     def test_a_wait_shows_what_for_and_ends_at_the_first_signal(self):

@@ -15,6 +15,7 @@ constexpr milliseconds kLongestCall{30'000};
 constexpr milliseconds kBeforeRedial{500};
 constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; the next ones are larger
 constexpr std::uint64_t kGrowth = 8;
+constexpr std::uint64_t kMaxWindow = 256ull << 20;  // it is held in memory
 
 // The last `lines` of it.
 std::string_view tail_of(std::string_view text, std::uint64_t lines) {
@@ -77,7 +78,9 @@ Result<void> LogStream::copy_tail(std::uint64_t lines) {
     begins_line_ = true;
     CKPT_TRY(text, read_to_end(from));
     const auto seen = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
-    if (from != 0 && seen <= lines) continue;
+    const bool is_short = from != 0 && seen <= lines;
+    if (is_short && window < kMaxWindow) continue;
+    if (is_short) context_.note("the log's last " + std::to_string(seen) + " lines: more are not looked for");
     const std::string_view tail = tail_of(text, lines);
     context_.out.write(tail.data(), static_cast<std::streamsize>(tail.size())) << std::flush;
     return ok();

@@ -48,8 +48,8 @@ std::optional<Error> Wait::end() {
   if (!is_interrupted && !is_over_time()) return std::nullopt;
   clear();
   return Error(ErrorCode::kAborted,
-               (is_interrupted ? "Interrupted while waiting for " : "Waited in vain for ") + subject_.what +
-                   "; " + subject_.goes_on);
+               (is_interrupted ? "Interrupted while waiting for " : "Timed out waiting for ") +
+                   subject_.what + "; " + subject_.goes_on);
 }
 
 bool Wait::is_over_time() const {

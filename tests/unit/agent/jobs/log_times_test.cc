@@ -21,7 +21,7 @@ TEST(LogTimes, EachLineHasTheTimeOfItsFirstByte) {
   EXPECT_EQ(with_times("one\n", 0, true, {}, 1000, covers), "- one\n");
 }
 
-TEST(LogTimes, WhatDoesNotFitIsLeftForTheNextCall) {
+TEST(LogTimes, LineThatDoesNotFitIsLeftForTheNextCall) {
   std::uint64_t covers = 0;
   EXPECT_EQ(with_times("one\ntwo\n", 0, true, kTimes, 30, covers), kFirst + "one\n");
   EXPECT_EQ(covers, 4U);

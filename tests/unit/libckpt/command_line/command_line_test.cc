@@ -94,7 +94,7 @@ TEST(CommandLineTest, ValuesAreCheckedInPlainWords) {
   EXPECT_NE(Program().mistake({"migrate", "j", "--parallel", "99999999999999999999"}), "");
 }
 
-TEST(CommandLineTest, WhatIsRightIsTaken) {
+TEST(CommandLineTest, CorrectWordsAreAccepted) {
   Program program;
   EXPECT_EQ(program.mistake(
                 {"migrate", "--env", "A=1", "j1", "--env", "B=", "--to=b", "-ojson", "--xid", "3", "4"}),

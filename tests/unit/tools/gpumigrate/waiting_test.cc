@@ -141,7 +141,7 @@ TEST(WaitingWithALimit, EndsAtItAndSaysWhatGoesOn) {
   FakeCoordinator running([](const FakeRequest&) { return json(kRunning); });
   const Ended wait = run(running.home(), {"wait", "train", "--timeout", "1ms"});
   EXPECT_EQ(wait.code, 124);
-  EXPECT_TRUE(has(wait.err, "Waited in vain for the end of job train (running); it runs on")) << wait.err;
+  EXPECT_TRUE(has(wait.err, "Timed out waiting for the end of job train (running); it runs on")) << wait.err;
   EXPECT_EQ(run(running.home(), {"stop", "train", "--timeout", "0"}).code, 2);
 }
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Restores: what is refused, what is lost, and what goes on after a restart.
+#include "tests/unit/coordinator/images/images_fixture.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+TEST_F(ImagesTest, ARunningJobIsRolledBack) {
+  a_.vault->age_ms = 5'000;
+  order("snapshot", R"({"to":"/vault"})");
+  const json task = order("restore", R"({"accept_loss":true,"to":"node-b"})");
+  EXPECT_EQ(task["exit_code"], 3) << task;
+  EXPECT_GE(task["restored"]["lost_ms"].get<std::int64_t>(), 5'000);
+  EXPECT_EQ(task["restored"]["at"], "node-b:0");
+  EXPECT_EQ(task["restored"]["incarnation"], 2);
+  EXPECT_TRUE(alive(a_).empty());
+  EXPECT_EQ(alive(b_), Incarnations{2});
+  EXPECT_EQ(job()["state"], "running");
+  EXPECT_EQ(job()["node"], "node-b");
+  EXPECT_EQ(job()["incarnation"], 2);
+  b_.agent->end_job(1, 0);
+  cluster_.wait_for_event("job-ended");
+  EXPECT_EQ(job()["exit_code"], 0);
+}
+
+TEST_F(ImagesTest, RestoreOfARunningJobIsRefusedUnlessTheLossIsAccepted) {
+  a_.vault->age_ms = 5'000;
+  order("snapshot", R"({"to":"/vault"})");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b"})"), 409, "--accept-loss");
+  EXPECT_EQ(alive(a_), Incarnations{1});
+  const json dry = cluster_.post("/v1/jobs/train/restore", R"({"to":"node-b","dry_run":true})").json();
+  EXPECT_GE(dry["lost_ms"].get<std::int64_t>(), 5'000) << dry;
+  EXPECT_TRUE(dry["runs"].get<bool>());
+  EXPECT_EQ(dry["to"], "node-b:0");
+  EXPECT_FALSE(dry["possible"].get<bool>());
+  EXPECT_EQ(alive(a_), Incarnations{1});
+}
+
+TEST_F(ImagesTest, RestoreFromAnImageThatIsOlderThanTheLastWorkIsRefusedUnlessTheLossIsAccepted) {
+  a_.vault->age_ms = 5'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("suspend");
+  const auto older = cluster_.post("/v1/jobs/train/restore", R"({"image":"j1.v1@node-a"})");
+  expect_refused(older, 409, "went further than j1.v1@node-a");
+  EXPECT_EQ(job()["state"], "parked");
+  EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
+}
+
+TEST_F(ImagesTest, RestoreOfAParkedJobThatWasStoppedLosesNothing) {
+  a_.vault->age_ms = 5'000;
+  order("suspend");
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  restart_coordinator();
+  cluster_.wait_for_event("node-ready", 4);
+  const json task = order("restore");
+  EXPECT_EQ(task["exit_code"], 0) << task;
+  EXPECT_EQ(task["restored"]["lost_ms"], 0);
+}
+
+TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
+  order("snapshot", R"({"to":"/vault"})");
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->rows["/vault"].clear();  // it was removed by hand
+  }
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 503, "no whole image");
+  EXPECT_EQ(alive(a_), Incarnations{1});
+  EXPECT_EQ(job()["state"], "running");
+}
+
+TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  expect_refused(cluster_.post("/v1/jobs/train/restore"), 409, "--force");
+  const json task = order("restore", R"({"accept_loss":true,"force":true})");
+  EXPECT_EQ(task["restored"]["incarnation"], 2) << task;
+  EXPECT_EQ(alive(b_), Incarnations{2});
+  EXPECT_EQ(alive_of(a_), Incarnations{1});  // it lived on
+  come_back(a_, "node-a");
+  cluster_.wait_for_event("node-ready", 3);
+  wait_until_none(a_);
+  EXPECT_EQ(job()["node"], "node-b");
+  EXPECT_EQ(job()["state"], "running");
+}
+
+TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
+  a_.agent->post([this] { a_.agent->log = "at a\n"; });
+  b_.agent->post([this] { b_.agent->log = "at b\n"; });
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  order("restore", R"({"accept_loss":true,"force":true})");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at b\n");
+}
+
+TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
+  a_.agent->post([this] { a_.agent->log = "at a\n"; });
+  b_.agent->post([this] { b_.agent->log = "at b\n"; });
+  order("snapshot", R"({"to":"/vault"})");
+  order("restore", R"({"accept_loss":true,"to":"node-b"})");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at a\n");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=5").body, "at b\n");
+}
+
+TEST_F(ImagesTest, ALostJobComesBack) {
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  a_.agent->inventory.jobs.clear();
+  come_back(a_, "node-a");
+  cluster_.wait_for_event("job-lost");
+  EXPECT_EQ(order("restore", kAccept)["restored"]["incarnation"], 2);
+  EXPECT_EQ(job()["state"], "running");
+}
+
+// The image that was used, not the one that was asked for, and the work that is lost since that one.
+void expect_the_older(const json& restored) {
+  EXPECT_EQ(restored["image"], "j1.v1@node-a") << restored;
+  EXPECT_GE(restored["lost_ms"].get<std::int64_t>(), 60'000);
+  const auto note = restored["note"].get<std::string>();
+  EXPECT_NE(note.find("j1.v2@node-a is damaged"), std::string::npos) << note;
+  EXPECT_NE(note.find("half of a pack is gone"), std::string::npos) << note;
+}
+
+TEST_F(ImagesTest, RestoreOfADamagedImageFallsBackAndReportsIt) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("snapshot");
+  a_.vault->finds_damage = true;
+  const json task = order("restore", kAccept);
+  EXPECT_EQ(task["exit_code"], 3);
+  expect_the_older(task["restored"]);
+  cluster_.wait_for_event("image-damaged");
+  const std::string event = text_of("job-restored");
+  EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
+}
+
+// A parked job has lost nothing, until its last image turns out to be damaged.
+TEST_F(ImagesTest, ResumeFromADamagedImageReportsTheLoss) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("suspend");
+  a_.vault->finds_damage = true;
+  const json task = order("resume");
+  EXPECT_EQ(task["exit_code"], 3);
+  expect_the_older(task["restored"]);
+}
+
+// Neither the answer nor the report was received: asked again, the node reports the image of the instance and
+// starts nothing.
+TEST_F(ImagesTest, TheOlderImageIsKnownToACoordinatorThatWasStartedAgain) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot");
+  a_.vault->age_ms = 0;
+  order("snapshot");
+  a_.vault->finds_damage = true;
+  a_.vault->lose_restored = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", kAccept).status, 202U);
+  wait_for_restores(a_, 1);
+  cluster_.stop();
+  a_.vault->lose_restored = false;
+  cluster_.start();
+  cluster_.wait_for_event("job-restored");
+  EXPECT_EQ(a_.vault->restores, 1U);
+  const std::string event = text_of("job-restored");
+  EXPECT_NE(event.find("from j1.v1@node-a"), std::string::npos) << event;
+}
+
+TEST_F(ImagesTest, JobWhoseRestoreFailsStaysParked) {
+  order("snapshot");
+  a_.vault->refuse_restores = true;
+  const json task = order("restore", kAccept);
+  EXPECT_EQ(task["exit_code"], 1);
+  EXPECT_EQ(job()["state"], "parked");
+  EXPECT_NE(job()["reason"].get<std::string>().find("lacks tensor w1"), std::string::npos);
+  a_.vault->refuse_restores = false;
+  EXPECT_EQ(order("resume")["restored"]["incarnation"], 3);  // no incarnation twice
+  EXPECT_EQ(alive(a_), Incarnations{3});
+}
+
+TEST_F(ImagesTest, RestartWhileTheOldInstanceIsToEnd) {
+  order("snapshot", R"({"to":"/vault"})");
+  a_.agent->post([this] { a_.agent->ignore_stops = true; });
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  restart_coordinator();
+  cluster_.wait_for_event("node-ready", 4);
+  EXPECT_EQ(job()["state"], "restoring");
+  EXPECT_EQ(b_.vault->restores, 0U);
+  a_.agent->post([this] { a_.agent->ignore_stops = false; });
+  cluster_.wait_for_event("job-restored");
+  EXPECT_TRUE(alive(a_).empty());
+  EXPECT_EQ(alive(b_), Incarnations{2});
+}
+
+TEST_F(ImagesTest, RestartWhileTheNextInstanceStarts) {
+  order("snapshot", R"({"to":"/vault"})");
+  b_.vault->hold_restores = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  wait_for_restores(b_, 1);
+  b_.vault->hold_restores = false;
+  restart_coordinator();
+  cluster_.wait_for_event("job-restored");
+  EXPECT_TRUE(alive(a_).empty());
+  EXPECT_EQ(alive(b_), Incarnations{2});
+  EXPECT_EQ(job()["state"], "running");
+}
+
+TEST_F(ImagesTest, RestartAfterTheNextInstanceStarted) {
+  order("snapshot", R"({"to":"/vault"})");
+  b_.vault->hold_restores = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  wait_for_restores(b_, 1);
+  cluster_.stop();
+  std::promise<void> changed;
+  b_.agent->post([&] {
+    b_.agent->change(1, 2, JobPhase::kRunning);
+    changed.set_value();
+  });
+  changed.get_future().wait();
+  cluster_.start();
+  cluster_.wait_for_event("job-restored");
+  EXPECT_EQ(b_.vault->restores, 1U);  // not once more
+  EXPECT_EQ(alive(b_), Incarnations{2});
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test
