@@ -60,7 +60,8 @@ class Estimates(ClusterTest):
         job = self.wait_for_estimate(scope)
         self.assertEqual(job["expected_pause_from"][scope], "estimate", job)
         self.assertGreater(job["expected_pause_ms"][scope], 0, job)
-        self.assertIn("(estimated, it has not moved so yet)", self.cluster.call("describe", "job").stdout)
+        where = {"within_node": "within its node", "between_nodes": "to another node"}[scope]
+        self.assertRegex(self.cluster.call("describe", "job").stdout, rf"pause .*~\S+ \S+ {where}")
         plan = self.cluster.json("migrate", "job", "--to", to, "--dry-run")
         self.assertEqual(plan["expected_pause_from"], "estimate", plan)
         self.assertGreater(plan["expected_pause_ms"], 0, plan)
