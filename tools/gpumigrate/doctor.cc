@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "libckpt/base/fd.h"
+#include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/local/gpu_choice.h"
 #include "tools/gpumigrate/local/processes.h"
 
@@ -122,6 +125,9 @@ Json to_json(const Diagnosis& diagnosis) {
 }
 
 int doctor(Context& context, const std::string& agent_config) {
+  if (!agent_config.empty() && ::access(agent_config.c_str(), R_OK) != 0)
+    return report(context, Error(ErrorCode::kInvalidArgument,
+                                 "--agent-config: " + printable(agent_config) + ": " + std::strerror(errno)));
   const Result<std::string> programs = program_folder();
   if (!programs) return report(context, programs.assume_error());
   std::vector<std::string> additions;
