@@ -171,6 +171,12 @@ const Json& member(const Json& object, const char* field) {
   return found == object.end() ? kNull : *found;
 }
 
+bool has_id_form(std::string_view text, char kind) {
+  std::size_t end = 1;
+  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+  return text.starts_with(kind) && end > 1 && (end == text.size() || text[end] == '-');
+}
+
 std::string text_of(const Json& object, const char* field) {
   const Json& value = member(object, field);
   if (value.is_null()) return "-";

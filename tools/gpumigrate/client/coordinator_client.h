@@ -59,6 +59,8 @@ class CoordinatorClient {
 
 // A name or id as part of a path.
 std::string path_part(const std::string& text);
+// Whether it has the form of an id of that kind: "m7" or "m7-k3fa". A name may have it, too.
+[[nodiscard]] bool has_id_form(std::string_view text, char kind);
 
 // Fields of an answer, whatever they turn out to be: text for people ("-" for null or missing), a number or a
 // default.

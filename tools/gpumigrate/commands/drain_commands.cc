@@ -188,7 +188,7 @@ int drain(Context& context, const DrainOptions& options) {
   if (!answer) {
     const int code = report(context, answer.assume_error());
     if (code == kUnknown)
-      context.note("`gpumigrate drains` says whether " + options.place + " is being drained");
+      context.note("`gpumigrate drains` shows whether " + options.place + " is being drained");
     return code;
   }
   const Json& begun = answer.assume_value();
@@ -237,16 +237,9 @@ AskList drains_list(bool all) {
   };
 }
 
-// "d3" or "d3-k3fa"
-bool is_drain_id(const std::string& text) {
-  std::size_t end = 1;
-  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-  return text.starts_with('d') && end > 1 && (end == text.size() || text[end] == '-');
-}
-
 // The id of the drain that is meant: a place means its newest one.
 Result<std::string> drain_of(Context& context, const std::string& given) {
-  if (is_drain_id(given)) return given;
+  if (has_id_form(given, 'd') && context.coordinator.get(drain_path(given))) return given;
   CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
   for (const Json& drain : drains) {
     if (text_of(drain, "place") == given) return text_of(drain, "id");

@@ -254,7 +254,7 @@ Result<std::chrono::nanoseconds> duration_option(const char* option, const std::
 
 // Ctrl-C before the answer: a job that is to be followed is stopped once it is known.
 Result<Json> submit(Context& context, const Json& body, bool detach) {
-  Wait wait(context, {"a node to start the job", "`gpumigrate jobs` says whether it has started"});
+  Wait wait(context, {"a node to start the job", "`gpumigrate jobs` shows whether it has started"});
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
   wait.note_first_interrupt("interrupted: the job is stopped once it is known (once more: leave it alone)");
   return context.coordinator.post("/v1/jobs", body);
@@ -297,7 +297,7 @@ int adopt_process(Context& context, const AdoptOptions& options) {
     const std::uint64_t ticks = start_ticks_of(options.pid);
     if (ticks == 0)
       return report(context, Error(ErrorCode::kRefused, "There is no process " + std::to_string(options.pid) +
-                                                            " on this machine; --node says where else"));
+                                                            " on this machine; --node names another"));
     auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
     if (!boot) return report(context, boot.assume_error());
     std::string machine = std::move(boot).assume_value();
@@ -306,7 +306,7 @@ int adopt_process(Context& context, const AdoptOptions& options) {
     body["start_ticks"] = ticks;
   }
   const Wait wait(context, {"a node to take process " + std::to_string(options.pid) + " in",
-                            "`gpumigrate jobs` says whether it was taken in"});
+                            "`gpumigrate jobs` shows whether it was taken in"});
   auto job = context.coordinator.post("/v1/adopt", body, 1);
   return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
 }
@@ -411,7 +411,7 @@ int wait_for_job(Context& context, const std::string& name, const std::string& t
   auto job = EndFollower(context, name, *wait.assume_value()).follow(false);
   if (!job) {
     const int code = report(context, job.assume_error());
-    return code == kInterrupted && wait.assume_value()->is_over_time() ? kWaitedInVain : code;
+    return code == kInterrupted && wait.assume_value()->is_over_time() ? kTimedOutWaiting : code;
   }
   print_job(context, job.assume_value());
   return job_exit_code(context, job.assume_value());

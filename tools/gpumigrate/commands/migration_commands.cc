@@ -81,17 +81,14 @@ Result<Json> request_of(const MigrateOptions& options) {
   return body;
 }
 
-// "m7" or "m7-k3fa". Jobs have no such names.
-bool is_migration_id(const std::string& text) {
-  std::size_t end = 1;
-  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-  return text.starts_with('m') && end > 1 && (end == text.size() || text[end] == '-');
-}
-
 // The id of the migration that is meant: a job's name or id means its open one.
 Result<std::string> migration_of(Context& context, const std::string& given) {
-  if (is_migration_id(given)) return given;
-  CKPT_TRY(job, context.coordinator.get("/v1/jobs/" + path_part(given)));
+  auto known =
+      has_id_form(given, 'm') ? context.coordinator.get(migration_path(given)) : Result<Json>(Json());
+  if (known && known.assume_value().is_object()) return given;
+  auto named = context.coordinator.get("/v1/jobs/" + path_part(given));
+  if (!named) return known ? std::move(named).assume_error() : std::move(known).assume_error();
+  const Json job = std::move(named).assume_value();
   const Json& open = member(job, "open_migration");
   if (open.is_object()) return text_of(open, "id");
   std::string why = "job " + text_of(job, "name") + " (" + text_of(job, "id") + ") is not being moved";
@@ -112,7 +109,7 @@ int print_migration(Context& context, const Json& migration) {
 // Ctrl-C before the answer: a move that is to be followed is aborted once it is known.
 Result<Json> order_move(Context& context, const MigrateOptions& options, const Json& body) {
   Wait wait(context, {"the coordinator to begin the move of job " + options.job,
-                      "`gpumigrate migrations` says whether it has begun"});
+                      "`gpumigrate migrations` shows whether it has begun"});
   const bool is_followed = !options.detach && !options.dry_run;
   if (is_followed)
     wait.note_first_interrupt(
@@ -136,7 +133,7 @@ int migrate_job(Context& context, const MigrateOptions& options) {
   if (!answer) {
     const int code = report(context, answer.assume_error());
     if (code == kUnknown)
-      context.note("`gpumigrate migrations` says whether " + options.job + " is being moved");
+      context.note("`gpumigrate migrations` shows whether " + options.job + " is being moved");
     return code;
   }
   const Json& migration = answer.assume_value();

@@ -160,7 +160,7 @@ int rebalance(Context& context, const RebalanceOptions& options) {
   if (!plan) {
     const int code = report(context, plan.assume_error());
     if (options.apply && code == kUnknown)
-      context.note("`gpumigrate migrations` says whether jobs are being moved");
+      context.note("`gpumigrate migrations` shows whether jobs are being moved");
     return code;
   }
   if (!options.apply) return print_rebalance(context, plan.assume_value());

@@ -295,7 +295,7 @@ TEST(Commands, ControlCTwiceEndsACommandThatGetsNoAnswer) {
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find("`gpumigrate migrations` says whether train is being moved"), std::string::npos)
+  EXPECT_NE(ended.err.find("`gpumigrate migrations` shows whether train is being moved"), std::string::npos)
       << ended.err;
 }
 

@@ -64,10 +64,21 @@ TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
     EXPECT_EQ(request.method, "GET") << request.target;
 }
 
+TEST(ExitCodes, JobWhoseNameHasTheFormOfAnIdMeansItsOpenMigration) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (has(request.target, "/v1/migrations/m7")) return refusal(404, "not_found", "no such migration", 5);
+    if (has(request.target, "/v1/jobs/m7"))
+      return json(R"({"id":"j1","name":"m7","open_migration":{"id":"m9"},"migrations":["m9"]})");
+    return json(kMoved);
+  });
+  EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 0);
+  EXPECT_TRUE(has(coordinator.requests().back().target, "/v1/migrations/m9"));
+}
+
 TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedAtOnce) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "because", 5); });
   EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 5);
-  EXPECT_EQ(coordinator.requests().size(), 1u);
+  EXPECT_EQ(coordinator.requests().size(), 2u) << "a job may be called so, too";
   const Ended nobody = run("/nonexistent", {"watch", "m7"});
   EXPECT_EQ(nobody.code, 5);
   EXPECT_FALSE(has(nobody.err, "asking again")) << nobody.err;

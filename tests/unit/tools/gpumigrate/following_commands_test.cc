@@ -76,7 +76,7 @@ TEST(DrainCommands, OutOfContactTheOutcomeIsNotKnown) {
   FakeCoordinator at_once([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
   const Ended never = run(at_once.home(), {"drain", "node-a"});
   EXPECT_EQ(never.code, 6);
-  EXPECT_TRUE(has(never.err, "`gpumigrate drains` says whether node-a is being drained")) << never.err;
+  EXPECT_TRUE(has(never.err, "`gpumigrate drains` shows whether node-a is being drained")) << never.err;
 }
 
 TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToLookUp) {
@@ -86,7 +86,7 @@ TEST(DrainCommands, ControlCBeforeTheAnswerNamesTheCommandToLookUp) {
   });
   const Ended ended = run(coordinator.home(), {"drain", "node-a"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_TRUE(has(ended.err, "`gpumigrate drains` says whether")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "`gpumigrate drains` shows whether")) << ended.err;
 }
 
 TEST(DrainCommands, DrainsAreShownFollowedAndCancelled) {
