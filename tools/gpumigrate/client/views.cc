@@ -157,15 +157,13 @@ std::string view_breakdown(const Json& pieces) {
 }
 
 // "77.5 ms (limit 200 ms: kept; forecast 123 ms; bound 61 ms by link)"
-std::string pause_text(const Json& migration, const Json& report) {
+std::string pause_text(const Json& report) {
   std::string out = short_span_of(report, "downtime_ms");
   std::string notes;
   const auto add = [&notes](const std::string& text) { notes += (notes.empty() ? "" : "; ") + text; };
-  const Json& options = member(migration, "options");
-  if (has_value(options, "max_downtime_ms") && has_value(report, "downtime_ms")) {
-    const bool kept = number_of(report, "downtime_ms") <= number_of(options, "max_downtime_ms");
-    add("limit " + short_span_of(options, "max_downtime_ms") + ": " + (kept ? "kept" : "EXCEEDED"));
-  }
+  if (has_value(report, "limit_kept"))
+    add("limit " + short_span_of(report, "max_downtime_ms") + ": " +
+        (flag_of(report, "limit_kept") ? "kept" : "EXCEEDED"));
   if (has_value(report, "estimate_ms")) add("forecast " + short_span_of(report, "estimate_ms"));
   if (has_value(report, "bound_ms"))
     add("bound " + short_span_of(report, "bound_ms") + " by " + text_of(report, "bound_by"));
@@ -175,10 +173,8 @@ std::string pause_text(const Json& migration, const Json& report) {
 std::string view_report(const Json& migration, const Layout& layout) {
   const Json& report = member(migration, "report");
   const Json& options = member(migration, "options");
-  const bool exceeded = has_value(options, "max_downtime_ms") &&
-                        number_of(report, "downtime_ms") > number_of(options, "max_downtime_ms");
-  std::string out =
-      field_line("pause", pause_text(migration, report), layout, exceeded ? Tone::kWarning : Tone::kPlain);
+  const bool exceeded = has_value(report, "limit_kept") && !flag_of(report, "limit_kept");
+  std::string out = field_line("pause", pause_text(report), layout, exceeded ? Tone::kWarning : Tone::kPlain);
   std::string spent = view_breakdown(member(report, "downtime_breakdown_ms"));
   if (number_of(options, "bandwidth") > 0) spent += "; link capped at " + rate_of(options, "bandwidth");
   out += field_line("spent in", spent, layout);

@@ -27,7 +27,7 @@ const std::string kOpen = migration(
 const std::string kDoneMigration = migration(
     R"("revision":9,"state":"closed","open":false,"result":"done","exit_code":0,"error":null,"runs_at":"node-b:0",
     "options":{"max_downtime_ms":10,"bandwidth":1073741824},
-    "report":{"id":"m7","downtime_ms":12.5,"bound_ms":10,"bound_by":"scan","rounds":3,"verified":true,
+    "report":{"id":"m7","downtime_ms":12.5,"max_downtime_ms":10,"limit_kept":false,"bound_ms":10,"bound_by":"scan","rounds":3,"verified":true,
     "downtime_breakdown_ms":{"quiesce":1,"final":11.5,"context":0}})");
 
 std::string closed(const std::string& result, int code) {

@@ -48,7 +48,7 @@ inline Json sample_migrations() {
     {"id":"m42-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-c:1","to":"node-a:0","mode":"live",
      "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"reason":"[gpumigrate] drain d5-k3fa: new driver",
      "started":"2026-01-01T00:55:00.000Z","result":"done","exit_code":0,"error":null,"runs_at":"node-a:0",
-     "report":{"total_ms":7300,"downtime_ms":214.0,"estimate_ms":123.0,"bound_ms":61.2,"bound_by":"link","rounds":4,"sent_bytes":189792256,
+     "report":{"total_ms":7300,"downtime_ms":214.0,"max_downtime_ms":200,"limit_kept":false,"estimate_ms":123.0,"bound_ms":61.2,"bound_by":"link","rounds":4,"sent_bytes":189792256,
        "wire_bytes":138412032,"verified":true,"codec":"auto","link_bytes_per_second":1073741824,"scan_bytes_per_second":4294967296,
        "downtime_breakdown_ms":{"quiesce":0.4,"final":75.2,"verify":0,"commit":1.3,"context":90.0,"host":46.5,"fill":0,"restore":0.3,"resume":0.3}}},
     {"id":"m3-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-a:0","to":"node-b:0","mode":"stop-copy",
