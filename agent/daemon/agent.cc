@@ -91,6 +91,8 @@ Result<std::unique_ptr<Agent>> Agent::create(Config config) {
 Result<void> Agent::open() {
   CKPT_TRYV(find_programs());
   CKPT_TRYV(make_private_folder(config_.home));
+  CKPT_TRY(networks, resolve_networks(config_.networks));
+  networks_ = std::move(networks);
   CKPT_TRYV(open_jobs());
   CKPT_TRYV(open_peers());
   CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
@@ -195,7 +197,7 @@ void Agent::create_snapshot_service() {
   vault.folder = config_.vault_folder();
   vault.memory = config_.vault_memory_folder();
   vault.memory_limit_bytes = config_.vault_memory_limit_mib << 20;
-  vault.host = [this] { return peers_->address().substr(0, peers_->address().rfind(':')); };
+  vault.host = host_text(networks_.front().address);
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
@@ -379,6 +381,7 @@ Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
   settings.log_path = config_.home + "/mover-" + std::to_string(gpu) + ".log";
   settings.configure.node = config_.node;
   settings.configure.gpu = gpu;
+  settings.configure.networks = networks_;
   settings.configure.staging_bytes = std::uint64_t{config_.staging_mib} << 20;
   settings.first_backoff = config_.mover_restart;
   mover = MoverProcess::create(io_.get_executor(), std::move(settings));
@@ -395,6 +398,7 @@ wire::NodeInventory Agent::inventory() const {
   out.driver_version = inventory_.last().driver_version;
   out.rack = config_.rack;
   out.labels = config_.labels;
+  out.networks = networks_;
   const std::vector<wire::RankState> no_ranks;
   for (const auto& job : jobs_->all()) {
     if (jobs_->superseded(*job)) continue;

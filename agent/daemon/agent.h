@@ -77,6 +77,7 @@ class Agent : public AgentCommands {
   static constexpr std::size_t kImageThreads = 8;  // so many processes are packed and unpacked at once
 
   Config config_;
+  std::vector<wire::DataNetwork> networks_;  // with addresses of this machine
   asio::io_context io_{1};
   asio::thread_pool disk_{1};     // the journal's: a switch waits for it
   asio::thread_pool records_{2};  // jobs' records

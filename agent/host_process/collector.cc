@@ -23,10 +23,6 @@ constexpr std::uint64_t kMaxGhostBytes = 16u << 20;  // as Criu::dump lets unlin
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr unsigned kMemoryDevices = 1;  // null, zero, random, ...
 
-std::string proc(pid_t pid, const std::string& rest) {
-  return "/proc/" + std::to_string(pid) + rest;
-}
-
 std::string link_of(const std::string& path) {
   std::error_code gone;
   return std::filesystem::read_symlink(path, gone).string();
@@ -52,7 +48,7 @@ bool is_known_nameless(const std::string& link) {
 
 // The access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR.
 int access_of(pid_t pid, int number) {
-  const Result<std::string> info = read_file(proc(pid, "/fdinfo/") + std::to_string(number), 65536);
+  const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), 65536);
   if (!info.has_value()) return O_RDONLY;
   const std::size_t at = info.assume_value().find("flags:");
   if (at == std::string::npos) return O_RDONLY;
@@ -93,12 +89,12 @@ FileList Collector::take_list() {
 
 void Collector::read_surroundings(pid_t pid) {
   for (const char* space : {"mnt", "net", "ipc"}) {
-    if (link_of(proc(pid, "/ns/") + space) != link_of(std::string("/proc/self/ns/") + space))
+    if (link_of(proc_path(pid, "/ns/") + space) != link_of(std::string("/proc/self/ns/") + space))
       problem("process " + std::to_string(pid) + " is in a container (another " + space + " namespace)");
   }
-  if (link_of(proc(pid, "/root")) != "/")
+  if (link_of(proc_path(pid, "/root")) != "/")
     problem("process " + std::to_string(pid) + " has another root folder");
-  std::string folder = link_of(proc(pid, "/cwd"));
+  std::string folder = link_of(proc_path(pid, "/cwd"));
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
   FileFact fact;
   fact.use = FileUse::kFolder;
@@ -107,7 +103,7 @@ void Collector::read_surroundings(pid_t pid) {
 }
 
 void Collector::read_maps(pid_t pid) {
-  const Result<std::string> maps = read_file(proc(pid, "/maps"), kMaxMapsBytes);
+  const Result<std::string> maps = read_file(proc_path(pid, "/maps"), kMaxMapsBytes);
   if (!maps.has_value()) return;
   std::istringstream lines(maps.assume_value());
   for (std::string line; std::getline(lines, line);) {
@@ -129,7 +125,7 @@ void Collector::read_map(pid_t pid, const std::string& permissions, const std::s
 
 void Collector::read_descriptors(pid_t pid) {
   std::error_code gone;
-  for (const auto& item : std::filesystem::directory_iterator(proc(pid, "/fd"), gone)) {
+  for (const auto& item : std::filesystem::directory_iterator(proc_path(pid, "/fd"), gone)) {
     read_descriptor(pid, std::atoi(item.path().filename().c_str()), link_of(item.path().string()));
   }
 }
@@ -138,7 +134,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   const std::string where = descriptor_of(pid, number);
   if (const Inode socket = inode_of(link, "socket")) {
     sockets_.emplace(socket, where);
-    const std::string protocol = protocol_of(proc(pid, "/fd/") + std::to_string(number));
+    const std::string protocol = protocol_of(proc_path(pid, "/fd/") + std::to_string(number));
     if (is_internet(protocol)) internet_.emplace(socket, protocol);
   } else if (const Inode pipe = inode_of(link, "pipe")) {
     const int access = access_of(pid, number);
@@ -150,7 +146,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
     if (!is_known_nameless(link)) problem(where + " is " + link.substr(11) + ", which cannot be restored");
   } else if (link.starts_with('/') && !has_any_prefix(link, {"/memfd:", "/dev/nvidia"}) &&
              link != rules_.own_log) {
-    judge_file(pid, link, proc(pid, "/fd/") + std::to_string(number), access_of(pid, number) != O_RDONLY,
+    judge_file(pid, link, proc_path(pid, "/fd/") + std::to_string(number), access_of(pid, number) != O_RDONLY,
                false);
   }
 }

@@ -18,13 +18,9 @@ namespace {
 
 constexpr std::size_t kMaxProcText = 1u << 20;
 
-std::string proc(pid_t pid, const std::string& rest) {
-  return "/proc/" + std::to_string(pid) + rest;
-}
-
 void append_children(pid_t pid, std::vector<pid_t>& list) {
   std::error_code gone;
-  for (const auto& thread : std::filesystem::directory_iterator(proc(pid, "/task"), gone)) {
+  for (const auto& thread : std::filesystem::directory_iterator(proc_path(pid, "/task"), gone)) {
     const Result<std::string> children = read_file((thread.path() / "children").string(), kMaxProcText);
     if (!children.has_value()) continue;
     std::istringstream text(children.assume_value());
@@ -50,7 +46,7 @@ std::vector<std::uint64_t> status_numbers(const std::string& status, const std::
 }
 
 Result<std::string> status_of(pid_t pid) {
-  Result<std::string> text = read_file(proc(pid, "/status"), kMaxProcText);
+  Result<std::string> text = read_file(proc_path(pid, "/status"), kMaxProcText);
   if (text.has_value()) return text;
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
@@ -79,6 +75,10 @@ bool all_are(const std::vector<std::uint64_t>& numbers, std::uint64_t wanted) {
 
 }  // namespace
 
+std::string proc_path(pid_t pid, const std::string& rest) {
+  return "/proc/" + std::to_string(pid) + rest;
+}
+
 Result<std::vector<pid_t>> processes_of(pid_t root) {
   if (root <= 1 || ::kill(root, 0) != 0)
     return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");
@@ -94,7 +94,7 @@ Result<std::vector<pid_t>> processes_of(pid_t root) {
 
 std::uint64_t start_ticks_of(pid_t pid) {
   constexpr int kField = 22;
-  const Result<std::string> stat = read_file(proc(pid, "/stat"), 4096);
+  const Result<std::string> stat = read_file(proc_path(pid, "/stat"), 4096);
   const std::size_t name_end = stat.has_value() ? stat.assume_value().rfind(')') : std::string::npos;
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(stat.assume_value().substr(name_end + 1));
@@ -203,7 +203,7 @@ TreeSize size_of_tree(pid_t root) {
     size.private_bytes += (number("RssAnon") + number("VmSwap")) << 10;
     size.shared_bytes += number("RssShmem") << 10;
     std::error_code gone;
-    std::filesystem::directory_iterator file(proc(pid, "/fd"), gone);
+    std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);
     for (; !gone && file != std::filesystem::directory_iterator(); file.increment(gone)) ++size.descriptors;
   }
   return size;

@@ -72,6 +72,9 @@ struct TreeSize {
 };
 [[nodiscard]] TreeSize size_of_tree(pid_t root);
 
+// "/proc/PID" and `rest`, which begins with a slash.
+[[nodiscard]] std::string proc_path(pid_t pid, const std::string& rest);
+
 // Only the bytes.
 Result<std::uint64_t> dump_bytes(pid_t root);
 

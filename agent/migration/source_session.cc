@@ -138,6 +138,7 @@ Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::M
   request.incarnation = info_.base + 1;
   request.fingerprint_key = plan.fingerprint_key;
   request.session_token = plan.session_token;
+  request.network = plan.network;
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));

@@ -95,6 +95,19 @@ class Reader {
     return node->as_table();
   }
 
+  // An array of tables; none if it is absent.
+  Result<std::vector<const toml::table*>> sections(const char* key) {
+    std::vector<const toml::table*> tables;
+    seen_.insert(key);
+    const toml::node* node = table_.get(key);
+    if (!node) return tables;
+    const toml::array* list = node->as_array();
+    if (list == nullptr || !list->is_homogeneous<toml::table>())
+      return bad(source_, "\"" + prefix_ + key + "\" must be written as [[" + prefix_ + key + "]]");
+    for (const toml::node& entry : *list) tables.push_back(entry.as_table());
+    return tables;
+  }
+
   Result<void> refuse_unknown() const {
     for (const auto& [key, node] : table_) {
       if (!seen_.contains(std::string(key.str()))) {
@@ -111,6 +124,45 @@ class Reader {
   std::string prefix_;
   std::set<std::string> seen_;
 };
+
+Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
+  wire::DataNetwork network;
+  std::string device;
+  std::string transport;
+  CKPT_TRYV(r.text("name", &network.name, true));
+  CKPT_TRYV(r.text("address", &network.address, false));
+  CKPT_TRYV(r.text("device", &device, false));
+  CKPT_TRYV(r.text("transport", &transport, true));
+  CKPT_TRYV(r.refuse_unknown());
+  const std::string where = "[[network]] \"" + network.name + "\"";
+  if (!is_safe_name(network.name))
+    return bad(source, "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
+  if (network.address.empty() == device.empty())
+    return bad(source, where + ": either \"address\" or \"device\" is required");
+  const auto known = wire::parse_lane_transport(transport);
+  if (!known) return bad(source, where + ": \"transport\" must be tls or ucx-trusted");
+  network.transport = *known;
+  if (!network.address.empty() && !is_ip_address(network.address))
+    return bad(source, where + ": \"" + network.address + "\" is no IP address");
+  return NetworkSettings{std::move(network), std::move(device)};
+}
+
+Result<void> read_networks(Reader& top, Config& c, const std::string& source) {
+  constexpr std::size_t kMaxNetworks = 8;
+  CKPT_TRY(tables, top.sections("network"));
+  for (const toml::table* table : tables) {
+    Reader reader(*table, source, "network.");
+    CKPT_TRY(network, read_network(reader, source));
+    for (const NetworkSettings& other : c.networks)
+      if (other.network.name == network.network.name)
+        return bad(source, "two [[network]] have the name \"" + network.network.name + "\"");
+    c.networks.push_back(network);
+  }
+  if (c.networks.size() > kMaxNetworks) return bad(source, "[[network]]: at most 8 are possible");
+  if (c.networks.empty())
+    c.networks.push_back({wire::DataNetwork("local", "127.0.0.1", wire::LaneTransport::kTls), {}});
+  return ok();
+}
 
 Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("node", &c.node, true));
@@ -175,7 +227,8 @@ Result<void> read_sections(Reader& top, Config& c, const std::string& source) {
   CKPT_TRYV(mover.number("staging_mib", 16, 256,
                          [&c](std::int64_t v) { c.staging_mib = static_cast<std::uint32_t>(v); }));
   CKPT_TRYV(mover.milliseconds("restart_ms", &c.mover_restart));
-  return mover.refuse_unknown();
+  CKPT_TRYV(mover.refuse_unknown());
+  return read_networks(top, c, source);
 }
 
 bool is_label(std::string_view text) {

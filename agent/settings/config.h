@@ -63,6 +63,14 @@
 //                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks
 //                                        the target, too
 //                 nvml_ms = 5000         a call into the GPU library; later the GPUs count as not answering
+//   [[network]]                          a network that movers and the checkpoint store use; the first is
+//                                        preferred. None: "local", this machine's loopback
+//                 name = "data"          nodes that have one of the same name reach each other over it
+//                 address = "10.0.0.5"   of this node: listened on and dialled from
+//                 device = "eth1"        in place of address: the first address that this device has
+//                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration
+//                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. Whoever
+//                                        reaches a mover's port may write its memory
 //   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
 #pragma once
@@ -73,6 +81,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/settings/networks.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent {
@@ -125,6 +134,8 @@ struct Config {
   std::chrono::milliseconds nvml_timeout{5000};
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
+
+  std::vector<NetworkSettings> networks;  // at least one
 
   // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this
   // node, in its order; empty: all. The node counts its own GPUs from 0.

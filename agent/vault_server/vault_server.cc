@@ -31,7 +31,7 @@ Result<void> VaultServer::launch() {
   UniqueFd theirs(ends[1]);
   ProcessSpec spec;
   spec.argv = {settings_.program,       "--folder", settings_.folder, "--listen",
-               settings_.host() + ":0", "--node",   settings_.node};
+               settings_.host + ":0", "--node",   settings_.node};
   if (!settings_.memory.empty()) {
     for (const std::string& word : {std::string("--memory"), settings_.memory, std::string("--memory-limit"),
                                     std::to_string(settings_.memory_limit_bytes)})

@@ -26,7 +26,7 @@ struct VaultServerSettings {
   std::string folder;  // the vault
   std::string memory;  // its tier in memory; empty: none
   std::uint64_t memory_limit_bytes = 0;
-  std::function<std::string()> host;  // where other nodes reach this one
+  std::string host;  // where other nodes reach this one
   Milliseconds timeout{10000};
 };
 

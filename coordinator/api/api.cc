@@ -2,6 +2,7 @@
 #include "coordinator/api/api.h"
 
 #include "coordinator/requests/api_answers.h"
+#include "libckpt/net/control/connection.h"
 
 namespace ckpt::coordinator {
 

@@ -155,6 +155,15 @@ json cordons_or_null(const std::vector<Cordon>& cordons) {
   return list;
 }
 
+json networks_json(const DataNetworks& networks) {
+  json list = json::array();
+  for (const wire::DataNetwork& network : networks)
+    list.push_back({{"name", network.name},
+                    {"address", network.address},
+                    {"transport", to_string(network.transport)}});
+  return list;
+}
+
 json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                const PolicyTable& policy) {
   return {{"name", node.row.name},
@@ -167,6 +176,7 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
           {"driver", text_or_null(node.driver_version)},
           {"rack", text_or_null(node.rack)},
           {"labels", node.labels},
+          {"networks", networks_json(node.networks)},
           {"cordons", cordons_or_null(cordons.of_node(node.row.name))},
           {"evacuation", policy.evacuation_of(node.row.name)}};
 }
@@ -299,6 +309,8 @@ json report_json(const Migration& m) {
       {"to", to_text(m.to)},
       {"mode", mode_text(m.options.mode)},
       {"codec", codec_text(m.options.codec)},
+      {"network", text_or_null(m.network)},
+      {"transport", text_or_null(m.transport)},
       {"rounds", measured([](const Source& r) { return r.rounds; })},
       {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
       {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},

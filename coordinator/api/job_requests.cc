@@ -43,6 +43,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   MigrateRequest migrate;
   migrate.to = body.text("to").value_or("auto");
+  migrate.network = body.text("network").value_or("");
   migrate.options.mode = body.choice("mode", {"live", "stop-copy"}).value_or(0) == 0
                              ? wire::MigrateMode::kLive
                              : wire::MigrateMode::kStopCopy;

@@ -124,7 +124,7 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (dry_run) {
-    CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted.to));
+    CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted));
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));

@@ -12,6 +12,7 @@ void describe_gpu(GpuView& view, const Node& node, const wire::GpuInfo& gpu) {
   view.model = gpu.model;
   view.driver = node.driver_version;
   view.rack = node.rack;
+  view.networks = node.networks;
   view.mig = gpu.mig;
   view.remap_pending = gpu.remap_pending;
   view.remap_failed = gpu.remap_failed;

@@ -32,6 +32,7 @@ struct Node {
   std::string driver_version;
   std::string rack;
   std::vector<std::string> labels;
+  std::vector<wire::DataNetwork> networks;
   std::map<std::uint32_t, MemoryHistory>
       gpu_memory;                  // in use, by GPU, as far as reported since the coordinator started
   std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this

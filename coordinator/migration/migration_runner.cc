@@ -34,6 +34,7 @@ Migration described(const migration::SwitchInfo& info, const Result<wire::Migrat
   const wire::MigrationPlan& p = plan.assume_value();
   m.job_name = p.spec.name;
   m.options = p.options;
+  m.network = p.network;
   m.from = Place(p.source_node, p.spec.ranks.front().gpu_index);
   m.to = Place(p.target_node, p.target_ranks.front().gpu_index);
   return m;
@@ -103,6 +104,8 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   m.options = request.options;
   m.timeout_ms = request.timeout_ms;
   m.why = request.why;
+  m.network = plan.network;
+  m.transport = request.transport;
   m.base = job.incarnation;
   m.incarnation = job.incarnation;
   m.started_ms = wall_clock_ms();

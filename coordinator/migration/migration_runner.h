@@ -45,6 +45,7 @@ class MigrationRunner : private SwitchEffects {
     wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
     std::string why;
+    std::string transport;  // of the plan's network
   };
   // The caller has checked all that can be refused without asking the nodes. A journal without space closes
   // the migration as refused, later.

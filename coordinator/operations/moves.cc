@@ -38,6 +38,12 @@ Result<wire::Bytes> random_bytes(std::size_t count) {
   return bytes;
 }
 
+PlanHints hints_of(const MigrateRequest& request) {
+  PlanHints hints;
+  hints.network = request.network;
+  return hints;
+}
+
 }  // namespace
 
 Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
@@ -71,14 +77,26 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
   return plan;
 }
 
+Result<wire::DataNetwork> Moves::network_to(const Job& job, const std::string& to,
+                                            const std::string& asked) const {
+  const Node* source = parts_.nodes.find(job.node());
+  const Node* target = parts_.nodes.find(to);
+  if (source == nullptr || target == nullptr)
+    return Error(ErrorCode::kInternal, "A node of the move vanished");
+  return shared_network(source->networks, target->networks, asked);
+}
+
 Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
   if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
+  CKPT_TRY(network, network_to(job, plan.to->node, request.network));
   CKPT_TRY(full, make_plan(job, *plan.to, request.options));
+  full.network = network.name;
   MigrationRunner::Request begun;
   begun.to = *plan.to;
   begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
   begun.why = request.why;
+  if (network.transport != wire::LaneTransport::kInvalid) begun.transport = to_string(network.transport);
   return parts_.migration_runner.begin(job, begun, std::move(full));
 }
 
@@ -104,16 +122,16 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
 }
 
-control::Task<Result<MigratePlan>> Moves::look(JobId id, std::string to) {
+control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request) {
   const Job* job = parts_.jobs.find(id);
-  CKPT_CO_TRY(plan, parts_.planner.plan(*job, to));
+  CKPT_CO_TRY(plan, parts_.planner.plan(*job, request.to, hints_of(request)));
   if (!plan.to) co_return plan;
   const std::string name = job->spec.name;
-  wire::CheckMove request;
-  request.job = id;
-  request.incarnation = job->incarnation;
-  request.leaves_node = plan.to->node != job->node();
-  const auto checked = co_await parts_.calls.call(job->node(), std::move(request), kCheckAnswer);
+  wire::CheckMove check;
+  check.job = id;
+  check.incarnation = job->incarnation;
+  check.leaves_node = plan.to->node != job->node();
+  const auto checked = co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
   if (checked) co_return plan;
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();
@@ -126,7 +144,7 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
   for (bool waited = false;; waited = true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    const auto planned = parts_.planner.plan(*job, request.to);
+    const auto planned = parts_.planner.plan(*job, request.to, hints_of(request));
     if (planned && planned.assume_value().to) {
       CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));
       co_return co_await parts_.migration_runner.begun(migration->id);

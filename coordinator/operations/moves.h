@@ -20,6 +20,7 @@ inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
 struct MigrateRequest {
   MigrateRequest() = default;
   std::string to = "auto";  // NODE, NODE:GPU or auto
+  std::string network;      // over this one of the nodes' networks; empty: the first that both have
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   std::string why;
@@ -44,7 +45,7 @@ class Moves {
   // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
   // A dry run: the plan, and whether the job's node would begin with it. Touches nothing.
-  control::Task<Result<MigratePlan>> look(JobId id, std::string to);
+  control::Task<Result<MigratePlan>> look(JobId id, MigrateRequest request);
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
   // release the nodes have not reported yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
@@ -57,6 +58,9 @@ class Moves {
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
+  // Of the job's node and `to`.
+  [[nodiscard]] Result<wire::DataNetwork> network_to(const Job& job, const std::string& to,
+                                                     const std::string& asked) const;
 
   Parts parts_;
 };

@@ -145,6 +145,7 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
   const Place from = job.ranks.front().place;
   wanted.not_here = from;
   wanted.near = {from};
+  if (const Node* source = parts_.nodes.find(from.node)) wanted.networks = source->networks;
   wanted.memory_bytes = needed_bytes(job);
   wanted.memory_why = why_expected(job);
   wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
@@ -173,6 +174,7 @@ bool Planner::nodes_are_away() const {
 Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const PlanHints& hints) const {
   std::vector<GpuView> views = gpu_views(hints);
   PlacementRequest wanted = request_for(job, views);
+  wanted.network = hints.network;
   // It does not stand in its own way.
   for (GpuView& view : views) {
     if (view.place.node == job.node() && view.node_jobs > 0) --view.node_jobs;

@@ -34,6 +34,7 @@ struct PlanHints {
   PlanHints() = default;
   std::vector<std::pair<Scope, std::string>> closed;      // with the reason
   std::vector<std::pair<Place, std::uint64_t>> promised;  // a job each
+  std::string network;                                    // a move goes over this one; empty: any
 };
 
 struct MigratePlan {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/placement/networks.h"
 #include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {
@@ -47,6 +48,7 @@ struct GpuView {
   bool remap_failed = false;
   std::uint32_t recovery_action = 0;
   std::string rack;             // empty: not known
+  DataNetworks networks;        // of its node
   std::int32_t numa_node = -1;  // -1: not known
   std::string fabric;           // NVLink domain beyond its node; empty: none
   std::vector<PeerView> peers;  // of its node
@@ -70,6 +72,8 @@ struct PlacementRequest {
   bool same_model = false;
   std::string
       driver;  // with `same_model`: of another branch than this version's it will not do; empty: not known
+  DataNetworks networks;  // of the source's node, for a move to another one
+  std::string network;    // only over this one of them; empty: any
   bool host_process =
       false;  // not on the source's own node: its host process moves, too (docs/design.md §3, transparent)
 };

@@ -67,6 +67,12 @@ Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request
   return "its node cannot take over host processes: " + gpu.process_reason;
 }
 
+Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
+  if (!request.not_here || gpu.place.node == request.not_here->node) return std::nullopt;
+  const auto network = shared_network(request.networks, gpu.networks, request.network);
+  return network ? std::nullopt : Objection(network.assume_error().message());
+}
+
 Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
   if (gpu.available_bytes() >= needed) return std::nullopt;
@@ -82,7 +88,7 @@ struct NamedFilter {
   const char* cause;
 };
 
-constexpr std::array<NamedFilter, 11> kFilters{{{not_asked_for, "not asked for"},
+constexpr std::array<NamedFilter, 12> kFilters{{{not_asked_for, "not asked for"},
                                                 {away, "not connected"},
                                                 {there_already, "its own"},
                                                 {unhealthy, "unhealthy"},
@@ -92,7 +98,8 @@ constexpr std::array<NamedFilter, 11> kFilters{{{not_asked_for, "not asked for"}
                                                 {divided, "in MIG mode"},
                                                 {other_model, "of another model"},
                                                 {other_driver, "of another driver"},
-                                                {moves_no_processes, "without process moves"}}};
+                                                {moves_no_processes, "without process moves"},
+                                                {not_reached, "on another network"}}};
 
 }  // namespace
 

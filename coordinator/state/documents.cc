@@ -163,6 +163,8 @@ std::string migration_document(const Migration& m) {
                   {"slowdown_permille", m.options.slowdown_permille},
                   {"timeout_ms", m.timeout_ms},
                   {"why", m.why},
+                  {"network", m.network},
+                  {"transport", m.transport},
                   {"phase", number(m.phase)},
                   {"result", number(m.result)},
                   {"error", m.error},
@@ -196,6 +198,8 @@ Migration migration_from_document(const std::string& text) {
   m.options.slowdown_permille = j.value("slowdown_permille", std::uint32_t{0});
   m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
   m.why = j.at("why").get<std::string>();
+  m.network = j.value("network", "");
+  m.transport = j.value("transport", "");
   m.phase = enum_from<MigrationPhase>(j.at("phase"));
   m.result = enum_from<MigrationResult>(j.at("result"));
   m.error = j.at("error").get<std::string>();

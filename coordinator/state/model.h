@@ -142,6 +142,8 @@ struct Migration {
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   std::string why;  // the user's --reason
+  std::string network;  // over which it goes (wire::DataNetwork), and how; empty: not known
+  std::string transport;
   MigrationPhase phase = MigrationPhase::kPreparing;
   MigrationResult result = MigrationResult::kNone;
   std::string error;

@@ -277,7 +277,8 @@ Result<void> SourceTransfer::open_sender() {
   options.shadow_memory_bytes = allowed_shadow_memory(request_.options.shadow_memory_bytes);
   options.duty = duty_of(request_.options.slowdown_permille);
   options.observer = this;
-  CKPT_TRY(sender, engine::Sender::create(gpu_.device, *gpu_.staging, *gpu_.transport, options));
+  CKPT_TRY(network, gpu_.transport_of(network_));
+  CKPT_TRY(sender, engine::Sender::create(gpu_.device, *gpu_.staging, *network, options));
   {
     const std::lock_guard lock(order_mutex_);
     if (ending_) return Error(ErrorCode::kAborted, "The session was ended");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/mover/session/gpu.h"
 
+#include <spdlog/spdlog.h>
+
 #include <array>
 
 #include "libckpt/datapath/engine/source/sender.h"
@@ -10,6 +12,17 @@ namespace ckpt::mover {
 namespace {
 
 constexpr std::uint64_t kMaxStagingBytes = std::uint64_t{256} << 20;
+
+Result<std::unique_ptr<transport::Transport>> open_network(const wire::DataNetwork& network) {
+  if (network.transport == wire::LaneTransport::kTls) {
+    transport::TlsOptions options;
+    options.ip = network.address;
+    return transport::make_tls_transport(options);
+  }
+  transport::UcxOptions options;
+  options.ip = network.address;
+  return transport::make_ucx_transport(options);
+}
 
 }  // namespace
 
@@ -27,13 +40,25 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure
   gpu->chunk_bytes = chunk_bytes;
   CKPT_TRY(staging, engine::StagingPool::create(gpu->device, configure.staging_bytes));
   gpu->staging = std::move(staging);
-  transport::UcxOptions options;
-  options.ip = configure.listen_ip;
-  options.net_device = configure.net_device;
-  options.tls = configure.transports;
-  CKPT_TRY(transport, transport::make_ucx_transport(options));
-  gpu->transport = std::move(transport);
+  for (const wire::DataNetwork& network : configure.networks) {
+    Gpu::Network& opened = gpu->networks.emplace_back(Gpu::Network{network.name, open_network(network)});
+    if (!opened.transport)
+      spdlog::error("network cannot be used: name {} reason {}", network.name,
+                    opened.transport.assume_error().to_string());
+  }
+  if (configure.networks.empty())
+    gpu->networks.push_back(Gpu::Network{"local", transport::make_tls_transport({})});
   return gpu;
+}
+
+Result<transport::Transport*> Gpu::transport_of(const std::string& name) const {
+  for (const Network& network : networks) {
+    if (!name.empty() && network.name != name) continue;
+    if (network.transport) return network.transport.assume_value().get();
+    return Error(ErrorCode::kUnavailable, "Network " + network.name + " cannot be used here")
+        .caused_by(network.transport.assume_error());
+  }
+  return Error(ErrorCode::kNotFound, "This node has no network \"" + name + "\"");
 }
 
 Result<wire::mover::MoverReady> Gpu::describe() const {

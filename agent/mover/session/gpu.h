@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, transport. Made at
-// start, since a full or faulty GPU gives none later. Threads: immutable once made; the parts have their own
+// A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, a transport for
+// each network. Made at start, since a full or faulty GPU gives none later. A network that cannot be used
+// fails the sessions that ask for it, and no other. Threads: immutable once made; the parts have their own
 // rules.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "libckpt/cuda/driver.h"
 #include "libckpt/datapath/engine/shared/staging.h"
@@ -17,10 +20,16 @@ struct Gpu {
   explicit Gpu(Device d) : device(std::move(d)) {}
   static Result<std::unique_ptr<Gpu>> create(const wire::mover::Configure& configure);
   Result<wire::mover::MoverReady> describe() const;
+  // Of the network, or of the first one if `name` is empty. kNotFound, or why the network cannot be used.
+  Result<transport::Transport*> transport_of(const std::string& name) const;
 
   Device device;
   std::unique_ptr<engine::StagingPool> staging;
-  std::unique_ptr<transport::Transport> transport;
+  struct Network {
+    std::string name;
+    Result<std::unique_ptr<transport::Transport>> transport;  // or why it cannot be used
+  };
+  std::vector<Network> networks;
   std::uint64_t chunk_bytes = 0;
 };
 

@@ -42,6 +42,7 @@ class Session {
       : gpu_(gpu),
         agent_(agent),
         key_(open.session),
+        network_(open.network),
         secrets_(secrets),
         identity_{open.session.migration, open.incarnation, open.session.rank} {}
   virtual ~Session() = default;
@@ -74,6 +75,7 @@ class Session {
   Gpu& gpu_;
   AgentLink& agent_;
   const messages::SessionKey key_;
+  const std::string network_;  // whose lanes it uses
   const SessionSecrets secrets_;
   const engine::SessionIdentity identity_;
   std::mutex mutex_;  // regions_, tensors_, failed_

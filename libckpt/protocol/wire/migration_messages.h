@@ -56,7 +56,7 @@ struct MigrateOptions {
 // it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
 // incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   MigrationPlan() = default;
   JobSpec spec;
   std::vector<RankSpec> target_ranks;
@@ -72,10 +72,11 @@ struct MigrationPlan {
   std::int64_t switch_timeout_ns = 0;
   MigrateOptions options;
   std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
+  std::string network;                   // of both nodes (DataNetwork); empty: each side's first one
   template <class A>
   void fields(A& a) {
     a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
-      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause);
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network);
   }
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).

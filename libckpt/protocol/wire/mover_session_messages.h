@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/mover_values.h"
+#include "libckpt/protocol/wire/node_messages.h"
 #include "libckpt/protocol/wire/switch_messages.h"
 #include "libckpt/protocol/wire/tensor.h"
 
@@ -18,15 +19,13 @@ struct Configure {
   CKPT_MOVER_MESSAGE(Configure);
   std::string node;
   std::uint32_t gpu = 0;  // the driver's ordinal
-  std::string listen_ip = "127.0.0.1";
-  std::string net_device;          // UCX_NET_DEVICES; empty: the device that has listen_ip
-  std::string transports = "tcp";  // UCX_TLS
+  std::vector<DataNetwork> networks;  // the preferred one first; none: TLS over this machine's loopback
   std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
   std::uint64_t chunk_bytes =
       0;  // of new sessions at the source, a power of two, 64 KiB-2 MiB; 0 = the default
   template <class A>
   void fields(A& a) {
-    a(node, gpu, listen_ip, net_device, transports, staging_bytes, chunk_bytes);
+    a(node, gpu, networks, staging_bytes, chunk_bytes);
   }
 };
 
@@ -66,9 +65,10 @@ struct OpenSession {
   // source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
   Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
+  std::string network;               // whose lanes it uses; empty: the first one's
   template <class A>
   void fields(A& a) {
-    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose);
+    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network);
   }
 };
 

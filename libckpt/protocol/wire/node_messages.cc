@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/protocol/wire/node_messages.h"
 
+#include <array>
+#include <utility>
+
 namespace ckpt::wire {
 
 std::string_view to_string(JobPhase phase) noexcept {
@@ -21,6 +24,25 @@ std::string_view to_string(JobPhase phase) noexcept {
       return "moved";
   }
   return "unknown";
+}
+
+namespace {
+
+constexpr std::array<std::pair<LaneTransport, std::string_view>, 2> kLaneTransports{
+    {{LaneTransport::kTls, "tls"}, {LaneTransport::kUcxTrusted, "ucx-trusted"}}};
+
+}  // namespace
+
+std::string_view to_string(LaneTransport transport) noexcept {
+  for (const auto& [known, text] : kLaneTransports)
+    if (known == transport) return text;
+  return "unknown";
+}
+
+std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcept {
+  for (const auto& [known, its_text] : kLaneTransports)
+    if (its_text == text) return known;
+  return std::nullopt;
 }
 
 }  // namespace ckpt::wire

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -140,8 +141,35 @@ struct JobInstance {
   }
 };
 
+// How lanes of a network carry data. UCX neither encrypts nor authenticates: the operator has declared that
+// nobody else is on that network.
+enum class LaneTransport : std::uint8_t { kInvalid = 0, kTls = 1, kUcxTrusted = 2 };
+[[nodiscard]] constexpr bool is_known(LaneTransport t) {
+  return t >= LaneTransport::kTls && t <= LaneTransport::kUcxTrusted;
+}
+// As in agent.toml: tls, ucx-trusted.
+[[nodiscard]] std::string_view to_string(LaneTransport transport) noexcept;
+[[nodiscard]] std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcept;
+
+// A network that the node's movers and checkpoint store use. Nodes that give one the same name reach each
+// other over it.
+struct DataNetwork {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  DataNetwork() = default;
+  DataNetwork(std::string network_name, std::string ip, LaneTransport by)
+      : name(std::move(network_name)), address(std::move(ip)), transport(by) {}
+  std::string name;
+  std::string address;  // of this node, without a port
+  LaneTransport transport = LaneTransport::kInvalid;
+  template <class A>
+  void fields(A& a) {
+    a(name, address, transport);
+  }
+  friend bool operator==(const DataNetwork&, const DataNetwork&) = default;
+};
+
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
@@ -152,9 +180,11 @@ struct NodeInventory {
   std::string driver_version;    // of the GPU driver; empty: not known
   std::string rack;              // as in its agent.toml; empty: not given
   std::vector<std::string> labels;  // KEY=VALUE, likewise
+  std::vector<DataNetwork> networks;  // the preferred one first; empty: an older agent
   template <class A>
   void fields(A& a) {
-    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels);
+    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels,
+      networks);
   }
 };
 

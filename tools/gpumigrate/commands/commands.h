@@ -41,6 +41,7 @@ struct MigrateOptions {
   std::string max_downtime;
   std::string if_not_converged;
   std::string bandwidth;
+  std::string network;
   std::uint64_t max_rounds = 0;
   std::string codec;
   std::string shadow_memory;

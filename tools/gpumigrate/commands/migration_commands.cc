@@ -70,6 +70,7 @@ Result<Json> request_of(const MigrateOptions& options) {
     CKPT_TRY(value, option_value("--bandwidth", tools::parse_rate(options.bandwidth)));
     body["bandwidth"] = value;
   }
+  if (!options.network.empty()) body["network"] = options.network;
   if (options.max_rounds != 0) body["max_rounds"] = options.max_rounds;
   if (!options.timeout.empty()) {
     CKPT_TRY(value, milliseconds_option("--timeout", options.timeout));

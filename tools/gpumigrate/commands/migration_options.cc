@@ -32,6 +32,10 @@ void add_migrate(CommandTree& tree) {
       .called("WHAT")
       .one_of({"switch", "abort"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s").called("RATE");
+  migrate
+      .add_option("--network", o->network,
+                  "Over this network of both nodes (the first of the source's that the target has)")
+      .called("NAME");
   migrate.add_option("--max-rounds", o->max_rounds, "Rounds of copying at most").in_range(1, 1'000'000);
   migrate.add_option("--codec", o->codec, "auto, raw, planes or difference (auto)")
       .one_of({"auto", "raw", "planes", "difference"});

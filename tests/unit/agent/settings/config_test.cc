@@ -71,6 +71,51 @@ TEST(AgentConfig, RackAndLabelsAreRead) {
   EXPECT_NE(error_of(kMin + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
 }
 
+TEST(AgentConfig, NetworksAreReadInTheirOrder) {
+  const auto none = parse_config(kMin, "x").value();
+  ASSERT_EQ(none.networks.size(), 1U);
+  EXPECT_EQ(none.networks.front().network,
+            wire::DataNetwork("local", "127.0.0.1", wire::LaneTransport::kTls));
+  const auto config = parse_config(
+      kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
+          "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
+      "x");
+  ASSERT_TRUE(config) << config.assume_error().to_string();
+  const auto& networks = config.assume_value().networks;
+  ASSERT_EQ(networks.size(), 2U);
+  EXPECT_EQ(networks[0].device, "ib0");
+  EXPECT_EQ(networks[0].network.transport, wire::LaneTransport::kUcxTrusted);
+  EXPECT_EQ(networks[1].network, wire::DataNetwork("data", "fd77::2", wire::LaneTransport::kTls));
+}
+
+TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
+  const auto with = [](const std::string& lines) { return error_of(kMin + "[[network]]\n" + lines); };
+  const std::string data = "name = 'data'\ntransport = 'tls'\n";
+  EXPECT_NE(with(data).find("either \"address\" or \"device\""), std::string::npos);
+  EXPECT_NE(with(data + "address = '10.0.0.1'\ndevice = 'eth0'\n").find("either"), std::string::npos);
+  EXPECT_NE(with(data + "address = 'node-a'\n").find("no IP address"), std::string::npos);
+  EXPECT_NE(with("name = '../x'\naddress = '10.0.0.1'\ntransport = 'tls'\n").find("network.name"),
+            std::string::npos);
+  EXPECT_NE(with("name = 'data'\naddress = '10.0.0.1'\ntransport = 'ib'\n").find("tls or ucx-trusted"),
+            std::string::npos);
+  EXPECT_NE(with(data + "address = '10.0.0.1'\nport = 1\n").find("network.port"), std::string::npos);
+  EXPECT_NE(error_of(kMin + "network = 'data'\n").find("[[network]]"), std::string::npos);
+  const std::string one = "[[network]]\n" + data + "address = '10.0.0.1'\n";
+  EXPECT_NE(error_of(kMin + one + one).find("two [[network]]"), std::string::npos);
+}
+
+TEST(Networks, EachGetsAnAddressOfThisMachine) {
+  const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
+  const auto found = resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
+  ASSERT_TRUE(found) << found.assume_error().to_string();
+  EXPECT_EQ(found.assume_value()[0], by_address);
+  EXPECT_EQ(found.assume_value()[1].address, "127.0.0.1");
+  const auto missing = resolve_networks({{wire::DataNetwork("data", "192.0.2.1", by_address.transport), ""}});
+  EXPECT_NE(missing.assume_error().message().find("Network data: no device"), std::string::npos);
+  const auto no_device = resolve_networks({{wire::DataNetwork("data", "", by_address.transport), "nope0"}});
+  EXPECT_NE(no_device.assume_error().message().find("no device nope0"), std::string::npos);
+}
+
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");

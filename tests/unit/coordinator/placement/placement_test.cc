@@ -175,6 +175,28 @@ TEST(PlacementFilter, EachFilterHasItsReason) {
   expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "needed is branch 580");
   expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
   expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "needed are 9.00 GiB");
+  expect_filtered(
+      [](View& v, Request& r) {
+        v.networks = {{"lab", "10.0.1.2", wire::LaneTransport::kUcxTrusted}};
+        r.networks = {{"data", "10.0.0.1", wire::LaneTransport::kTls}};
+      },
+      "no network in common: it has lab (ucx-trusted), the source has data (tls)");
+}
+
+TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
+  using wire::LaneTransport;
+  const DataNetworks source = {{"fast", "10.0.2.1", LaneTransport::kUcxTrusted},
+                               {"data", "10.0.0.1", LaneTransport::kTls},
+                               {"old", "10.0.3.1", LaneTransport::kTls}};
+  const DataNetworks target = {{"old", "10.0.3.2", LaneTransport::kTls},
+                               {"data", "10.0.0.2", LaneTransport::kTls}};
+  EXPECT_EQ(shared_network(source, target, "").value().name, "data");
+  EXPECT_EQ(shared_network(source, target, "old").value().name, "old");
+  EXPECT_THAT(shared_network(source, target, "fast").assume_error().message(),
+              HasSubstr("network fast is not on both"));
+  const DataNetworks other_transport = {{"data", "10.0.0.2", LaneTransport::kUcxTrusted}};
+  EXPECT_FALSE(shared_network(source, other_transport, ""));
+  EXPECT_TRUE(shared_network({}, target, ""));  // an older agent names none
 }
 
 TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMoves) {

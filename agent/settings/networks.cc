@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/settings/networks.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace ckpt::agent {
+namespace {
+
+struct DeviceAddress {
+  std::string device;
+  std::string address;
+  bool ipv6 = false;
+};
+
+// Empty for what is no IP address, and for those that are of the link alone: they mean nothing elsewhere.
+std::string text_of(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address == nullptr) return {};
+  if (address->sa_family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, address, sizeof v4);
+    return ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size()) == nullptr ? "" : text.data();
+  }
+  if (address->sa_family != AF_INET6) return {};
+  sockaddr_in6 v6{};
+  std::memcpy(&v6, address, sizeof v6);
+  if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) return {};
+  return ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
+// IPv4 first.
+Result<std::vector<DeviceAddress>> addresses_of_this_machine() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
+  std::vector<DeviceAddress> found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const std::string text = text_of(entry->ifa_addr);
+    if (!text.empty()) found.push_back({entry->ifa_name, text, entry->ifa_addr->sa_family == AF_INET6});
+  }
+  ::freeifaddrs(list);
+  std::stable_partition(found.begin(), found.end(), [](const DeviceAddress& at) { return !at.ipv6; });
+  return found;
+}
+
+// One form for each address, whatever form it was written in.
+std::string normal_form(const std::string& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, address.c_str(), &v6) != 1) return address;
+  return ::inet_ntop(AF_INET6, &v6, text.data(), text.size()) == nullptr ? address : text.data();
+}
+
+}  // namespace
+
+bool is_ip_address(const std::string& text) {
+  in6_addr room{};
+  return ::inet_pton(AF_INET, text.c_str(), &room) == 1 || ::inet_pton(AF_INET6, text.c_str(), &room) == 1;
+}
+
+std::string host_text(const std::string& address) {
+  return address.find(':') == std::string::npos ? address : "[" + address + "]";
+}
+
+Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<NetworkSettings>& settings) {
+  CKPT_TRY(known, addresses_of_this_machine());
+  std::vector<wire::DataNetwork> networks;
+  for (const NetworkSettings& wanted : settings) {
+    const std::string address = normal_form(wanted.network.address);
+    const auto found = std::find_if(known.begin(), known.end(), [&](const DeviceAddress& at) {
+      return wanted.device.empty() ? at.address == address : at.device == wanted.device;
+    });
+    if (found == known.end())
+      return Error(ErrorCode::kInvalidArgument,
+                   "Network " + wanted.network.name + ": " +
+                       (wanted.device.empty() ? "no device of this machine has the address " + address
+                                              : "this machine has no device " + wanted.device +
+                                                    " with an address that others reach"));
+    networks.emplace_back(wanted.network.name, found->address, wanted.network.transport);
+  }
+  return networks;
+}
+
+}  // namespace ckpt::agent

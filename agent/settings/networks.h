@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks of agent.toml and the addresses that this machine has.
+// Threads: pure but for asking the kernel for its devices. Errors: kInvalidArgument for a device or an address
+// that this machine does not have, naming the network.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::agent {
+
+struct NetworkSettings {
+  wire::DataNetwork network;
+  std::string device;  // whose first address it has; empty: network.address is given
+};
+
+[[nodiscard]] bool is_ip_address(const std::string& text);
+// With brackets around an IPv6 address, as it stands before a port.
+[[nodiscard]] std::string host_text(const std::string& address);
+// Each with an address of this machine; a device's first IPv4 address, or its first IPv6 address that is not
+// of the link alone.
+Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<NetworkSettings>& settings);
+
+}  // namespace ckpt::agent

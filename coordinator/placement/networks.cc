@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/placement/networks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ckpt::coordinator {
+namespace {
+
+const wire::DataNetwork* find(const DataNetworks& networks, const std::string& name) {
+  const auto at = std::find_if(networks.begin(), networks.end(),
+                               [&](const wire::DataNetwork& network) { return network.name == name; });
+  return at == networks.end() ? nullptr : &*at;
+}
+
+// "data (tls), storage (ucx-trusted)".
+std::string list(const DataNetworks& networks) {
+  std::vector<std::string> names;
+  for (const wire::DataNetwork& network : networks)
+    names.push_back(fmt::format("{} ({})", network.name, wire::to_string(network.transport)));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Result<wire::DataNetwork> shared_network(const DataNetworks& source, const DataNetworks& target,
+                                         const std::string& asked) {
+  if (source.empty() || target.empty()) return wire::DataNetwork();
+  for (const wire::DataNetwork& network : source) {
+    if (!asked.empty() && network.name != asked) continue;
+    const wire::DataNetwork* other = find(target, network.name);
+    if (other != nullptr && other->transport == network.transport) return network;
+  }
+  if (asked.empty())
+    return Error(ErrorCode::kRefused, "no network in common: it has " + list(target) + ", the source has " +
+                                          list(source));
+  return Error(ErrorCode::kRefused, "network " + asked + " is not on both: it has " + list(target) +
+                                        ", the source has " + list(source));
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster over hosts (hosts.py): the coordinator and the command on host `control`, each node on a host of
+its own name. A host sees of the cluster's folder only what is its own: daemons talk over the network alone.
+It stands in for support/cluster.py's Cluster, so suites of tests/integration run over hosts as well
+(GPUMIGRATE_TEST_HOSTS=1)."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import cluster
+import hosts
+from waiting import eventually
+
+CONTROL = "control"
+API_PORT, AGENT_PORT, PEER_PORT = 7060, 7070, 7071
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class HostProcess(subprocess.Popen):
+    """A command on a host. Signals go to itself, not to the nsenter that waits for it."""
+
+    def send_signal(self, sig):
+        with contextlib.suppress(OSError, IndexError):
+            os.kill(hosts.first_child(self.pid), sig)
+            return
+        super().send_signal(sig)
+
+    def kill(self):
+        self.send_signal(9)
+
+
+class HostCluster(cluster.Cluster):
+    def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings="",
+                 transports=("tls",)):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-hosts-", dir="/var/tmp"))
+        self.home = self.folder / "cluster"
+        self.faults = self.home / "faults"
+        self.faults.mkdir(parents=True)
+        self.stopping = set()
+        self.nodes, self.gpus, self.memory = nodes, gpus, memory
+        self.agent_settings, self.coordinator_settings = agent_settings, coordinator_settings
+        self.transports = transports  # of the hosts' networks
+        self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
+                                GPUMIGRATE_SOFTWARE_GPU="1")
+        self.hosts = hosts.Hosts(self.folder / "hosts")
+        (self.home / "coordinator").mkdir()
+        for node in self.names():
+            (self.home / "nodes" / node / "gpu").mkdir(parents=True)
+        self.hosts.up([CONTROL, *self.names()], len(transports), [self.folder], self.shown)
+        self.up()
+
+    def names(self):
+        return [f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"[:self.nodes]]
+
+    def shown(self, host):
+        own = self.home / "coordinator" if host == CONTROL else self.home / "nodes" / host
+        return [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, own]
+
+    # Daemons
+
+    def up(self):
+        """Starts what does not run, and waits until all nodes are ready."""
+        if not self.daemon("gpumigrate-coordinator", CONTROL):
+            self.start_coordinator()
+        for node in self.names():
+            if not self.daemon("gpumigrate-agent", node):
+                self.start_agent(node)
+        eventually(self.all_ready, "all nodes are ready")
+
+    def all_ready(self):
+        result = self.run("nodes", "-o", "json")
+        if result.returncode != 0:
+            return False
+        ready = [node["name"] for node in cluster.json.loads(result.stdout) if node["state"] == "ready"]
+        return sorted(ready) == self.names()
+
+    def daemon(self, program, host):
+        config = str(self.config(host))
+        return any(command.startswith(str(cluster.BIN / program)) and config in command
+                   for command in self.processes().values())
+
+    def config(self, host):
+        if host == CONTROL:
+            return self.home / "coordinator" / "coordinator.toml"
+        return self.home / "nodes" / host / "agent.toml"
+
+    def start_coordinator(self):
+        address = self.hosts.address(CONTROL)
+        self.config(CONTROL).write_text(f'home = "{self.home}"\ninsecure = true\n'
+                                        f'api_address = "{address}:{API_PORT}"\n'
+                                        f'agent_address = "{address}:{AGENT_PORT}"\n'
+                                        + self.coordinator_settings)
+        self.start_daemon(CONTROL, "gpumigrate-coordinator", {})
+        token = self.home / "coordinator" / "agent-token"
+        eventually(token.exists, "the coordinator has written its token")
+        for node in self.names():
+            shutil.copy(token, self.home / "nodes" / node / "agent-token")
+
+    def restart_agent(self, node):
+        """With its settings as they are in its file now."""
+        for pid, command in self.processes().items():
+            if str(self.config(node)) in command:
+                end = os.pidfd_open(pid)
+                os.kill(pid, 9)
+                cluster.wait_for_end(end, cluster.COMMAND_LIMIT_S)
+                os.close(end)
+        self.launch_agent(node)
+        eventually(self.all_ready, f"all nodes are ready after {node} was started again")
+
+    def start_agent(self, node):
+        folder = self.home / "nodes" / node
+        (folder / "gpu" / "kernel.log").touch(0o600)
+        lines = ", ".join(f'"{name}={value}"' for name, value in self.gpu_environment(node).items())
+        rehearsal = "" if "rehearsal" in self.agent_settings else "rehearsal = false\n"
+        self.config(node).write_text(
+            f'node = "{node}"\nhome = "{folder}"\ninsecure = true\n'
+            f'coordinator = "{self.hosts.address(CONTROL)}:{AGENT_PORT}"\n'
+            f'token_file = "{folder}/agent-token"\n'
+            f'metrics_address = "127.0.0.1:0"\n'
+            f'driver_processes = ["cudasim-device"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
+            f'peer_listen = "{self.hosts.address(node)}:{PEER_PORT}"\n'
+            f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node))
+        self.launch_agent(node)
+
+    def launch_agent(self, node):
+        self.start_daemon(node, "gpumigrate-agent", self.gpu_environment(node))
+
+    def gpu_environment(self, node):
+        """Of the software driver, for the agent and for its jobs."""
+        return {"LD_LIBRARY_PATH": str(cluster.BUILD / "lib" / "cudasim"),
+                "CUDASIM_DIR": str(self.home / "nodes" / node / "gpu"), "CUDASIM_DEVICES": str(self.gpus),
+                "CUDASIM_MEMORY": self.memory}
+
+    def network_settings(self, node):
+        """Every network of the hosts, the first preferred."""
+        return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.hosts.address(node, network)}"\n'
+                       f'transport = "{self.transports[network]}"\n'
+                       for network in range(len(self.transports)))
+
+    def start_daemon(self, host, program, environment):
+        log = self.config(host).with_name(f"{program}.log")
+        # The host's init process is its parent: nothing of this process is left in it.
+        command = [*self.hosts.enter(host), "setsid", "--fork", cluster.BIN / program, "--config",
+                   self.config(host)]
+        with log.open("ab") as output:
+            subprocess.run(list(map(str, command)), env=self.environment | environment, check=True,
+                           stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def down(self):
+        self.hosts.down()
+        if not os.environ.get("GPUMIGRATE_KEEP"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # The command
+
+    def words(self, *arguments):
+        return [*self.hosts.enter(CONTROL, self.home), str(cluster.BIN / "gpumigrate"), *map(str, arguments)]
+
+    def run(self, *arguments, limit=cluster.COMMAND_LIMIT_S):
+        if arguments[:2] == ("local", "up"):
+            self.up()
+            return subprocess.CompletedProcess(arguments, 0, "", "")
+        return subprocess.run(self.words(*arguments), env=self.environment, capture_output=True, text=True,
+                              timeout=limit)
+
+    def popen(self, *arguments):
+        return HostProcess(self.words(*arguments), env=self.environment, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+
+    def processes(self):
+        return {pid: command for pid, command in super().processes().items()
+                if not command.startswith("nsenter ")}

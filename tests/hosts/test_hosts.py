@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that move between machines: every daemon on a host with a network, files and processes of its own."""
+import pathlib
+import re
+import unittest
+
+import cluster
+from cluster import run_unmoved
+from host_cluster import HostCluster
+
+TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
+LISTENS = "0A"  # as in /proc/net/tcp
+
+
+class HostsTest(cluster.ClusterTest):
+    transports = ("tls",)
+
+    def setUp(self):
+        self.cluster = HostCluster(self.nodes, self.gpus, self.memory, self.agent_settings,
+                                   self.coordinator_settings, self.transports)
+        self.addCleanup(self.cluster.down)
+        self.addCleanup(self.show_logs_of_a_failure)
+
+
+class MovesBetweenHosts(HostsTest):
+    def there_and_back(self, way, program, arguments):
+        expected = run_unmoved(program, *arguments)
+        self.cluster.start("job", program, *arguments, way=way)
+        self.cluster.wait_for_line("job", r"^step \d+")
+        for turn in range(10):
+            report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a", "--live")
+            self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+            self.assertEqual((report["network"], report["transport"]), ("net0", self.transports[0]))
+            self.assert_only_configured_addresses_listen()
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def assert_only_configured_addresses_listen(self):
+        for host in ("control", "node-a", "node-b"):
+            own = {self.cluster.hosts.address(host), "127.0.0.1"}
+            self.assertLessEqual(self.listening_on(host), own, host)
+
+    def listening_on(self, host):
+        """The addresses that anything of the host's listens on; all of IPv6 as one."""
+        found = set()
+        for line in pathlib.Path(f"/proc/{self.cluster.hosts.pid(host)}/net/tcp").read_text().split("\n")[1:]:
+            fields = line.split()
+            if len(fields) > 3 and fields[3] == LISTENS:
+                found.add(".".join(str(byte) for byte in bytes.fromhex(fields[1].split(":")[0])[::-1]))
+        sixes = pathlib.Path(f"/proc/{self.cluster.hosts.pid(host)}/net/tcp6").read_text().split("\n")[1:]
+        return found | {"IPv6" for line in sixes if line.split()[3:4] == [LISTENS]}
+
+    def test_cooperative_job_moves_ten_times(self):
+        self.there_and_back(("--cooperative",), "charlm", [*TRAINING[:4], "--print-every", "1", "--steps", "4000"])
+
+    def test_transparent_job_moves_ten_times(self):
+        self.there_and_back((), "charlm-plain", [*TRAINING, "--steps", "3000"])
+
+
+class Networks(HostsTest):
+    transports = ("ucx-trusted", "tls", "tls")
+
+    def start_job(self):
+        self.cluster.start("job", "charlm", *TRAINING[:4], "--steps", "100000", "--print-every", "1")
+        self.cluster.wait_for_line("job", r"^step \d+")
+
+    def without_network(self, node, *networks):
+        """The node's agent starts again without them."""
+        config = self.cluster.config(node)
+        parts = re.split(r"(?=\[\[network\]\])", config.read_text())
+        kept = [part for part in parts if not any(f'"net{network}"' in part for network in networks)]
+        config.write_text("".join(kept))
+        self.cluster.restart_agent(node)
+
+    def test_the_first_network_of_both_is_used(self):
+        self.start_job()
+        self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net0")
+        self.without_network("node-b", 0)
+        self.assertEqual(self.cluster.migrate("job", "node-a")["network"], "net1")
+        asked = self.cluster.migrate("job", "node-b", "--network", "net2")
+        self.assertEqual((asked["network"], asked["transport"]), ("net2", "tls"))
+
+    def test_a_missing_network_is_refused_by_name(self):
+        self.start_job()
+        self.without_network("node-b", 0, 1, 2)
+        before = self.cluster.log("job").count("step")
+        refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
+        self.assertIn("no network in common", refused.stderr)
+        self.assertIn("net0 (ucx-trusted)", refused.stderr)
+        self.without_network("node-b", 0)
+        refused = self.cluster.call("migrate", "job", "--to", "node-b", "--network", "net0", exits=(5,))
+        self.assertIn("network net0 is not on both", refused.stderr)
+        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
+        self.assertGreaterEqual(self.cluster.log("job").count("step"), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
