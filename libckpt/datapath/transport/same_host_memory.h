@@ -59,4 +59,11 @@ class SameHostReader {
   UniqueFd process_;  // a pidfd
 };
 
+// A payload that the peer sent by its address: where it lies in the mapping, or else read into the place that
+// the handler gives. kProtocol: the handler gave none.
+Result<std::span<const std::byte>> receive_same_host(const SameHostReader& reader,
+                                                     const SameHostMapping& mapping, std::uint64_t address,
+                                                     std::span<const std::byte> header, std::size_t bytes,
+                                                     LaneHandler& handler);
+
 }  // namespace ckpt::transport

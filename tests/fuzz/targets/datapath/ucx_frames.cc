@@ -2,8 +2,8 @@
 // What a UCX lane reads before anything else: {bytes of the payload u32, header}, and addresses of lanes,
 // which come from the other node's agent. A frame that is taken lies inside of its bytes; an address that is
 // taken is written the same way.
+#include "libckpt/datapath/transport/frames.h"
 #include "libckpt/datapath/transport/ucx_context.h"
-#include "libckpt/datapath/transport/ucx_windows.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

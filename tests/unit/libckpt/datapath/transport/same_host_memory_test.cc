@@ -229,7 +229,7 @@ class Room final : public LaneHandler {
 TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   Frame frame;
   frame.kind = FrameKind::kSameHost;
-  frame.payload_bytes = kRendezvousBytes;
+  frame.payload_bytes = kLargePayloadBytes;
   std::uint64_t address = offer_.address;
   EXPECT_FALSE(parse_frame(&frame, sizeof frame, frame.payload_bytes))
       << "the address must follow, no payload";
