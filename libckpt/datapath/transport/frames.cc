@@ -45,6 +45,11 @@ std::optional<Hello> parse_hello(const FrameView& view) noexcept {
   return hello;
 }
 
+PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer) noexcept {
+  const bool known = welcome.sequence <= static_cast<std::uint64_t>(PayloadAccess::kMaps);
+  return offer.pid != 0 && known ? static_cast<PayloadAccess>(welcome.sequence) : PayloadAccess::kSent;
+}
+
 Outgoing& OutgoingRing::prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
                                 std::uint64_t token, std::uint64_t delivered, bool near) noexcept {
   Outgoing& slot = at(end_);

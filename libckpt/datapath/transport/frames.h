@@ -62,6 +62,9 @@ std::size_t write_hello(const Hello& hello, std::span<std::byte, kMaxHelloBytes>
 // Empty: it is none.
 std::optional<Hello> parse_hello(const FrameView& view) noexcept;
 
+// What WELCOME reports of an offer: its sequence is the receiver's access.
+PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer) noexcept;
+
 // Payloads from this size on are read by a peer on this host. UCX sends them by rendezvous, straight to where
 // the receiver wants them.
 inline constexpr std::size_t kLargePayloadBytes = 32 * 1024;

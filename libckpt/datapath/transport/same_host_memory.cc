@@ -87,6 +87,18 @@ SameHostMapping map_same_host(LaneHandler& handler, UniqueFd file, std::uint64_t
   return here.size() == bytes ? SameHostMapping{here, there} : SameHostMapping{};
 }
 
+SameHostPeer SameHostPeer::open(const SameHostOffer& offer, const SessionToken& token, LaneHandler& handler) {
+  SameHostPeer peer;
+  peer.reader = SameHostReader::open(offer, token);
+  if (peer.reader) peer.mapping = peer.reader->map(offer, handler);
+  return peer;
+}
+
+PayloadAccess SameHostPeer::access() const noexcept {
+  if (!reader) return PayloadAccess::kSent;
+  return mapping.here.empty() ? PayloadAccess::kReads : PayloadAccess::kMaps;
+}
+
 Result<std::span<const std::byte>> receive_same_host(const SameHostReader& reader,
                                                      const SameHostMapping& mapping, std::uint64_t address,
                                                      std::span<const std::byte> header, std::size_t bytes,

@@ -109,7 +109,7 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
     Frame frame;
     frame.kind = kind;
     frame.delivered = receives_.count().tell();
-    if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(taken_offer());
+    if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(near_.access());
     std::memcpy(control_frame_.data(), &frame, sizeof frame);
   }
   ucp_request_param_t param{};
@@ -162,8 +162,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
-    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(PayloadAccess::kMaps))
-      payload_access_ = static_cast<PayloadAccess>(view.frame.sequence);
+    payload_access_ = access_of_welcome(view.frame, offer_);
     return open();  // here, as the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
@@ -177,8 +176,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (!credited.has_value()) return fail(credited.assume_error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, reader_ ? &*reader_ : nullptr,
-                                mapping_, handler_, outstanding_);
+  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, near_, handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).assume_error());
 }
 
@@ -193,14 +191,8 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
                                   [&stranger](const auto& entry) { return entry.get() == &stranger; });
   peer_ = std::move(*found);
   strangers_.erase(found);
-  reader_ = SameHostReader::open(hello->offer, token_);
-  if (reader_) mapping_ = reader_->map(hello->offer, handler_);
+  near_ = SameHostPeer::open(hello->offer, token_, handler_);
   greeted_ = true;
-}
-
-PayloadAccess UcxLane::taken_offer() const noexcept {
-  if (!reader_) return PayloadAccess::kSent;
-  return mapping_.here.empty() ? PayloadAccess::kReads : PayloadAccess::kMaps;
 }
 
 UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {

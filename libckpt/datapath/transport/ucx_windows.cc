@@ -44,8 +44,7 @@ void SendWindow::on_done(void* request, ucs_status_t status, void* of_message) {
 }
 
 Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                                   const SameHostReader* near, const SameHostMapping& mapping,
-                                   LaneHandler& handler, std::size_t& outstanding) {
+                                   const SameHostPeer& near, LaneHandler& handler, std::size_t& outstanding) {
   Slot& slot = (*slots_)[view.frame.sequence % kSlots];
   if (view.frame.sequence - count_.delivered() >= kSlots || slot.state != State::kEmpty)
     return Error(ErrorCode::kProtocol, "The peer sent a message out of order");
@@ -53,14 +52,14 @@ Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, v
   if (!view.header.empty()) std::memcpy(slot.header.data(), view.header.data(), view.header.size());
   slot.payload = {};
   slot.near = view.frame.kind == FrameKind::kSameHost;
-  if (slot.near && near == nullptr)
+  if (slot.near && !near.reader)
     return Error(ErrorCode::kProtocol, "The peer wants its memory to be read, which was not agreed on");
   const std::size_t bytes = view.frame.payload_bytes;
   if (slot.near) {
     std::uint64_t address = 0;
     std::memcpy(&address, data, sizeof address);
-    CKPT_TRY(payload, receive_same_host(*near, mapping, address, {slot.header.data(), slot.header_bytes},
-                                        bytes, handler));
+    CKPT_TRY(payload, receive_same_host(*near.reader, near.mapping, address,
+                                        {slot.header.data(), slot.header_bytes}, bytes, handler));
     slot.payload = payload;
   } else if (bytes > 0) {
     const std::span<std::byte> to = handler.on_payload_begin({slot.header.data(), slot.header_bytes}, bytes);

@@ -49,11 +49,10 @@ class ReceiveWindow {
 
   ReceiveWindow() : slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
-  // Takes the message in; payloads by rendezvous go on by themselves. `near`: null if the peer may not send
-  // near ones.
+  // Takes the message in; payloads by rendezvous go on by themselves. `near`: the peer's memory, without a
+  // reader if it may not send near ones.
   Result<void> accept(ucp_worker_h worker, const FrameView& view, void* data, bool rendezvous,
-                      const SameHostReader* near, const SameHostMapping& mapping, LaneHandler& handler,
-                      std::size_t& outstanding);
+                      const SameHostPeer& near, LaneHandler& handler, std::size_t& outstanding);
   struct Delivery {
     std::span<const std::byte> header;
     std::span<const std::byte> payload;

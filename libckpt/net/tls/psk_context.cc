@@ -140,8 +140,6 @@ Result<std::shared_ptr<const PskContext>> PskContext::create() {
   SSL_CTX_set_read_ahead(context, 1);  // a record with one recv()
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER,
-                     nullptr);  // no certificate is trusted: none stands for the PSK
   SSL_CTX_set_psk_use_session_callback(context, &use_session);
   SSL_CTX_set_psk_find_session_callback(context, &find_session);
   return std::shared_ptr<const PskContext>(new PskContext(std::move(made)));

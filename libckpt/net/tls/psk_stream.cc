@@ -108,6 +108,8 @@ Result<std::unique_ptr<PskStream>> PskStream::client(std::shared_ptr<const PskCo
     return Error(ErrorCode::kInvalidArgument, "The identity of a pre-shared key has 1 to 256 bytes");
   CKPT_TRY(stream, make(std::move(context), std::move(socket), {{}, std::move(identity), key}));
   SSL_set_connect_state(stream->ssl_.get());
+  // No certificate is trusted, so none is taken in the PSK's place.
+  SSL_set_verify(stream->ssl_.get(), SSL_VERIFY_PEER, nullptr);
   return std::move(stream);
 }
 

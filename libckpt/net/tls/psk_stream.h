@@ -6,13 +6,13 @@
 //   CKPT_TRY(taken, stream->write(bytes));     0: full; again when poll() reports events()
 //   CKPT_TRY(sent, stream->flush());           false: the rest when poll() reports events()
 //   CKPT_TRY(got, stream->read(span));         0: nothing there; poll() then
-// The socket may still be connecting. Every record is authenticated and has a number: what is changed,
+// The socket may still be connecting. Every record is authenticated and has a number. What is changed,
 // repeated, left out or exchanged on the way ends the stream, and none of it is handed out.
 //
 // Threads: one at a time. Ownership: the stream owns its socket; spans are the caller's and are not kept.
-// Errors, after which every call fails with the same error: kUnavailable when the connection has ended or the
-// peer refuses (wrong key, or no such identity: the peer's answer is one for both), kProtocol for what is not
-// TLS as agreed. No signal is raised by a connection that has ended.
+// Errors: kUnavailable when the connection has ended or the peer refuses. Its answer to a wrong key is that to
+// an unknown identity. kProtocol for what is not TLS as agreed. After an error every call fails with it. No
+// signal is raised by a connection that has ended.
 #pragma once
 
 #include <cstddef>

@@ -111,6 +111,7 @@ void add_ucx_frames(Corpus& corpus) {
   near.payload_bytes = transport::kLargePayloadBytes;
   corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(near) + header);
   corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
+  corpus.add("ucx_frames", "tls_address", "tls:[fd77::1]:4711");
 }
 
 }  // namespace ckpt::fuzz

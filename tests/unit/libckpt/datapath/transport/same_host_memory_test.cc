@@ -238,8 +238,7 @@ TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   ReceiveWindow window;
   Room handler;
   std::size_t outstanding = 0;
-  const auto taken =
-      window.accept(nullptr, view.assume_value(), &address, false, nullptr, {}, handler, outstanding);
+  const auto taken = window.accept(nullptr, view.assume_value(), &address, false, {}, handler, outstanding);
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.assume_error().code(), ErrorCode::kProtocol);
 }
