@@ -87,6 +87,30 @@ SameHostMapping map_same_host(LaneHandler& handler, UniqueFd file, std::uint64_t
   return here.size() == bytes ? SameHostMapping{here, there} : SameHostMapping{};
 }
 
+SameHostPeer SameHostPeer::open(const SameHostOffer& offer, const SessionToken& token, LaneHandler& handler) {
+  SameHostPeer peer;
+  peer.reader = SameHostReader::open(offer, token);
+  if (peer.reader) peer.mapping = peer.reader->map(offer, handler);
+  return peer;
+}
+
+PayloadAccess SameHostPeer::access() const noexcept {
+  if (!reader) return PayloadAccess::kSent;
+  return mapping.here.empty() ? PayloadAccess::kReads : PayloadAccess::kMaps;
+}
+
+Result<std::span<const std::byte>> receive_same_host(const SameHostReader& reader,
+                                                     const SameHostMapping& mapping, std::uint64_t address,
+                                                     std::span<const std::byte> header, std::size_t bytes,
+                                                     LaneHandler& handler) {
+  if (bytes == 0) return std::span<const std::byte>{};
+  if (const auto found = mapping.find(address, bytes); !found.empty()) return found;
+  const std::span<std::byte> to = handler.on_payload_begin(header, bytes);
+  if (to.size() != bytes) return refused_payload(bytes);
+  CKPT_TRYV(reader.read(address, to));
+  return std::span<const std::byte>(to);
+}
+
 std::span<const std::byte> SameHostMapping::find(std::uint64_t address, std::size_t bytes) const noexcept {
   const std::uint64_t offset = address - there;  // what lies before wraps around
   if (offset > here.size() || bytes > here.size() - offset) return {};

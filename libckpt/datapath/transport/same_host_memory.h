@@ -59,4 +59,20 @@ class SameHostReader {
   UniqueFd process_;  // a pidfd
 };
 
+// The receiver's side of a peer's offer.
+struct SameHostPeer {
+  std::optional<SameHostReader> reader;  // nothing: the offer was not taken
+  SameHostMapping mapping;
+  static SameHostPeer open(const SameHostOffer& offer, const SessionToken& token, LaneHandler& handler);
+  // What the peer is told.
+  [[nodiscard]] PayloadAccess access() const noexcept;
+};
+
+// A payload that the peer sent by its address: where it lies in the mapping, or else read into the place that
+// the handler gives. kProtocol: the handler gave none.
+Result<std::span<const std::byte>> receive_same_host(const SameHostReader& reader,
+                                                     const SameHostMapping& mapping, std::uint64_t address,
+                                                     std::span<const std::byte> header, std::size_t bytes,
+                                                     LaneHandler& handler);
+
 }  // namespace ckpt::transport

@@ -146,4 +146,15 @@ struct UcxOptions {
 };
 Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);
 
+struct TlsOptions {
+  std::string ip = "127.0.0.1";  // IPv4 or IPv6: listen on it, and connect from it
+  // From a connection's arrival to the end of its greeting; it is dropped then.
+  Nanos greeting_nanos = 10'000'000'000;
+  std::uint64_t rekey_bytes = std::uint64_t{64}
+                              << 30;  // of one direction of a lane; then the key is replaced
+};
+// Lanes over TCP with TLS 1.3, keyed by the session token (docs/adr/0027). kInvalidArgument: no IP address of
+// an interface; errno: this machine does not have it.
+Result<std::unique_ptr<Transport>> make_tls_transport(const TlsOptions& options);
+
 }  // namespace ckpt::transport

@@ -102,18 +102,16 @@ Result<std::unique_ptr<UcxLane::Connection>> UcxLane::make_connection(ucp_ep_par
 
 // HELLO, WELCOME, CREDIT or BYE: one at a time, so the frame has a place of its own.
 Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
-  Frame frame;
-  frame.kind = kind;
-  frame.delivered = told_delivered_ = receives_.delivered();
-  std::size_t bytes = sizeof frame;
+  std::size_t bytes = sizeof(Frame);
   if (kind == FrameKind::kHello) {
-    frame.header_bytes = sizeof token_ + (offer_.pid != 0 ? sizeof offer_ : 0);
-    std::memcpy(control_frame_.data() + bytes, token_.data(), sizeof token_);
-    std::memcpy(control_frame_.data() + bytes + sizeof token_, &offer_, sizeof offer_);
-    bytes += frame.header_bytes;
+    bytes = write_hello({token_, offer_}, control_frame_);
+  } else {
+    Frame frame;
+    frame.kind = kind;
+    frame.delivered = receives_.count().tell();
+    if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(near_.access());
+    std::memcpy(control_frame_.data(), &frame, sizeof frame);
   }
-  if (kind == FrameKind::kWelcome) frame.sequence = static_cast<std::uint64_t>(taken_offer());
-  std::memcpy(control_frame_.data(), &frame, sizeof frame);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.cb.send = [](void* request, ucs_status_t, void* lane) {
@@ -164,8 +162,7 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
     greeted_ = true;
-    if (offer_.pid != 0 && view.frame.sequence <= static_cast<std::uint64_t>(PayloadAccess::kMaps))
-      payload_access_ = static_cast<PayloadAccess>(view.frame.sequence);
+    payload_access_ = access_of_welcome(view.frame, offer_);
     return open();  // here, as the peer's first messages may follow in the same round
   }
   if (view.frame.kind == FrameKind::kBye && open_) {
@@ -179,20 +176,13 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if (!credited.has_value()) return fail(credited.assume_error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, reader_ ? &*reader_ : nullptr,
-                                mapping_, handler_, outstanding_);
+  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, near_, handler_, outstanding_);
   if (!taken.has_value()) fail(std::move(taken).assume_error());
 }
 
 void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
-  SessionToken token{};
-  SameHostOffer offer;
-  const bool offers = view.header.size() == sizeof token + sizeof offer;
-  const bool whole = offers || view.header.size() == sizeof token;
-  if (whole) std::memcpy(token.data(), view.header.data(), sizeof token);
-  if (offers) std::memcpy(&offer, view.header.data() + sizeof token, sizeof offer);
-  const bool right = whole && view.frame.kind == FrameKind::kHello && view.frame.payload_bytes == 0 &&
-                     tokens_equal(token, token_);
+  const std::optional<Hello> hello = parse_hello(view);
+  const bool right = hello && tokens_equal(hello->token, token_);
   if (!right || peer_ != nullptr) {
     stranger.unwanted = true;
     return;
@@ -201,14 +191,8 @@ void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
                                   [&stranger](const auto& entry) { return entry.get() == &stranger; });
   peer_ = std::move(*found);
   strangers_.erase(found);
-  reader_ = SameHostReader::open(offer, token_);
-  if (reader_) mapping_ = reader_->map(offer, handler_);
+  near_ = SameHostPeer::open(hello->offer, token_, handler_);
   greeted_ = true;
-}
-
-PayloadAccess UcxLane::taken_offer() const noexcept {
-  if (!reader_) return PayloadAccess::kSent;
-  return mapping_.here.empty() ? PayloadAccess::kReads : PayloadAccess::kMaps;
 }
 
 UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
@@ -258,8 +242,7 @@ Result<void> UcxLane::send(std::span<const std::byte> header, std::span<const st
   CKPT_TRYV(check_sizes(header.size(), payload.size()));
   if (!open_) return Error(ErrorCode::kRefused, "The lane is not open yet");
   if (sends_.full()) return Error(ErrorCode::kRefused, "The lane has no room for another message");
-  told_delivered_ = receives_.delivered();
-  return sends_.send(peer_->endpoint, header, payload, token, told_delivered_,
+  return sends_.send(peer_->endpoint, header, payload, token, receives_.count().tell(),
                      payload_access_ != PayloadAccess::kSent, outstanding_);
 }
 
@@ -310,9 +293,7 @@ bool UcxLane::deliver() {
 // Reports to the peer how many messages have been delivered, where no message goes back that would carry the
 // count: now and then, and at once for same-host messages.
 void UcxLane::give_credit() {
-  const bool due =
-      receives_.delivered() - told_delivered_ >= kMaxInFlight || told_delivered_ < receives_.awaited();
-  if (!open_ || failed_ || !due || control_busy_) return;
+  if (!open_ || failed_ || !receives_.count().due() || control_busy_) return;
   auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
   if (!sent.has_value()) fail(std::move(sent).assume_error());
 }

@@ -64,7 +64,6 @@ class UcxLane final : public Lane {
                                         std::size_t bytes, const ucp_am_recv_param_t* param);
   void take_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
   void take_hello(const FrameView& view, Connection& stranger);
-  [[nodiscard]] PayloadAccess taken_offer() const noexcept;
   Connection* find_stranger(ucp_ep_h endpoint);
 
   void admit_requests();
@@ -84,15 +83,13 @@ class UcxLane final : public Lane {
   LaneHandler& handler_;
   const bool listening_;
   std::string address_;
-  std::size_t outstanding_ = 0;       // requests UCX holds; above the windows, which count in it
-  std::uint64_t told_delivered_ = 0;  // the count that the peer received last
+  std::size_t outstanding_ = 0;  // requests UCX holds; above the windows, which count in it
   SendWindow sends_;
   ReceiveWindow receives_;
   SameHostOffer offer_;                                  // connecting lanes: this process's memory
   PayloadAccess payload_access_ = PayloadAccess::kSent;  // how the peer uses it
-  std::optional<SameHostReader> reader_;                 // listening lanes: of the peer's memory
-  SameHostMapping mapping_;                              // of its file
-  std::array<std::byte, sizeof(Frame) + sizeof(SessionToken) + sizeof(SameHostOffer)> control_frame_{};
+  SameHostPeer near_;                                    // listening lanes: the peer's memory
+  std::array<std::byte, kMaxHelloBytes> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
   UniqueFd wake_fd_;
   std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again

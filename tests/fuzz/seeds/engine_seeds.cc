@@ -2,7 +2,7 @@
 #include "libckpt/datapath/codec/blocks.h"
 #include "libckpt/datapath/codec/coder.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
-#include "libckpt/datapath/transport/ucx_windows.h"
+#include "libckpt/datapath/transport/frames.h"
 #include "tests/fuzz/seeds/seeds.h"
 
 namespace ckpt::fuzz {
@@ -108,9 +108,10 @@ void add_ucx_frames(Corpus& corpus) {
   transport::Frame near;  // only the payload's address travels
   near.kind = FrameKind::kSameHost;
   near.header_bytes = static_cast<std::uint16_t>(header.size());
-  near.payload_bytes = transport::kRendezvousBytes;
+  near.payload_bytes = transport::kLargePayloadBytes;
   corpus.add_numbered("ucx_frames", raw(std::uint32_t{sizeof(std::uint64_t)}) + raw(near) + header);
   corpus.add("ucx_frames", "address", "ucx:127.0.0.1:4000");
+  corpus.add("ucx_frames", "tls_address", "tls:[fd77::1]:4711");
 }
 
 }  // namespace ckpt::fuzz

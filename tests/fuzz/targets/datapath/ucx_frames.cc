@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a UCX lane reads before anything else: {bytes of the payload u32, header}, and addresses of lanes,
-// which come from the other node's agent. A frame that is taken lies inside of its bytes; an address that is
-// taken is written the same way.
+// What a lane reads before anything else: {bytes of the payload u32, header}, and addresses of lanes, which
+// come from the other node's agent. A frame that is taken lies inside of its bytes; an address that is taken is
+// written the same way.
+#include "libckpt/datapath/transport/frames.h"
+#include "libckpt/datapath/transport/tls_socket.h"
 #include "libckpt/datapath/transport/ucx_context.h"
-#include "libckpt/datapath/transport/ucx_windows.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -21,6 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(view.frame.payload_bytes <= transport::kMaxPayloadBytes);
   }
   const std::string text = fuzz::Input(data, size).text();
+  const auto tls_address = transport::parse_tls_address(text);
+  if (tls_address) FUZZ_CHECK(transport::format_tls_address(tls_address.assume_value()) == text);
   const auto address = transport::parse_ucx_address(text);
   if (!address) return 0;
   const auto again = transport::parse_ucx_address(transport::format_ucx_address(address.assume_value()));

@@ -34,14 +34,17 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { transport_ = make(); }
   static std::unique_ptr<Transport> make() {
-    if (std::string(GetParam()) == "loopback") return make_loopback_transport();
-    auto made = make_ucx_transport({});
+    const std::string name = GetParam();
+    if (name == "loopback") return make_loopback_transport();
+    auto made = name.starts_with("tls") ? make_tls_transport({.ip = name == "tls6" ? "::1" : "127.0.0.1"})
+                                        : make_ucx_transport({});
     EXPECT_TRUE(made.has_value()) << made.assume_error().to_string();
     return std::move(made).assume_value();
   }
-  // Of "near", the source's.
+  // UCX's lanes and TLS lanes within a machine.
+  static bool is_near() { return std::string(GetParam()).ends_with("near"); }
   static void offer_memory(Peer& source) {
-    if (std::string(GetParam()) == "near") source.same_host_room.resize(64);
+    if (is_near()) source.same_host_room.resize(64);
   }
   // Starts both; the address goes the way the control plane would take it.
   void connect(Peer& target, Peer& source) {
@@ -88,8 +91,7 @@ TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
   std::promise<PayloadAccess> of_source, of_target;
   source.run([&](Lane& lane) { of_source.set_value(lane.payload_access()); });
   target.run([&](Lane& lane) { of_target.set_value(lane.payload_access()); });
-  EXPECT_EQ(of_source.get_future().get(),
-            std::string(GetParam()) == "near" ? PayloadAccess::kReads : PayloadAccess::kSent);
+  EXPECT_EQ(of_source.get_future().get(), is_near() ? PayloadAccess::kReads : PayloadAccess::kSent);
   EXPECT_EQ(of_target.get_future().get(), PayloadAccess::kSent);
 }
 
@@ -109,7 +111,7 @@ struct MappedFile {
 
 TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
   const std::string transport = GetParam();
-  const bool offered = transport != "ucx";  // as between machines
+  const bool offered = is_near() || transport == "loopback";  // else as between machines
   constexpr std::size_t kLargest = kMaxPayloadBytes;
   for (const bool taken : {true, false}) {
     MappedFile file(2 * kLargest);
@@ -146,13 +148,13 @@ TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
       EXPECT_TRUE(std::equal(payloads[i].begin(), payloads[i].end(), state.received[i].payload.begin(),
                              state.received[i].payload.end()))
           << i;
-    // A thousand bytes travel in the message with UCX.
+    // A thousand bytes travel in the message, but for the loopback.
     const std::size_t there = transport == "loopback" ? 4 : 3;
     EXPECT_EQ(state.in_place, taken && offered ? there : 0);
     std::promise<PayloadAccess> payload_access;
     source.run([&](Lane& lane) { payload_access.set_value(lane.payload_access()); });
     const PayloadAccess expected = taken ? PayloadAccess::kMaps : PayloadAccess::kReads;
-    EXPECT_EQ(payload_access.get_future().get(), transport == "near" ? expected : PayloadAccess::kSent);
+    EXPECT_EQ(payload_access.get_future().get(), is_near() ? expected : PayloadAccess::kSent);
     target.stop();
     if (!mapped.empty()) ::munmap(mapped.data(), mapped.size());
   }
@@ -358,9 +360,38 @@ TEST_P(TransportTest, ConnectWithoutAListenerFails) {
 
 TEST_P(TransportTest, ForeignAddressesAreRefused) {
   Peer source;
-  for (const char* bad :
-       {"", "ucx", "ucx:", "ucx:1.2.3.4", "ucx:1.2.3.4:", "ucx:1.2.3.4:99999", "ucx:1.2.3.4:0",
-        "ucx:1.2.3.4:1x", "ucx:1.2.3:5", "ucx:localhost:5", "tcp:1.2.3.4:5", "loopbac:1"}) {
+  for (const char* bad : {"",
+                          "ucx",
+                          "ucx:",
+                          "ucx:1.2.3.4",
+                          "ucx:1.2.3.4:",
+                          "ucx:1.2.3.4:99999",
+                          "ucx:1.2.3.4:0",
+                          "ucx:1.2.3.4:1x",
+                          "ucx:1.2.3:5",
+                          "ucx:localhost:5",
+                          "tcp:1.2.3.4:5",
+                          "loopbac:1",
+                          "tls:",
+                          "tls:1.2.3.4",
+                          "tls:1.2.3.4:0",
+                          "tls:1.2.3.4:05",
+                          "tls:1.2.3.4:65536",
+                          "tls:1.2.3.4:5 ",
+                          "tls:[1.2.3.4]:5",
+                          "tls:::1:5",
+                          "tls:[::1]",
+                          "tls:[::1]:0",
+                          "tls:[::0001]:5",
+                          "tls:[FD77::1]:5",
+                          "tls:[fe80::1%lo]:5",
+                          "tls:[::ffff:1.2.3.4]:5",
+                          "tls:0.0.0.0:5",
+                          "tls:[::]:5",
+                          "tls:224.0.0.1:5",
+                          "tls:[ff02::1]:5",
+                          "tls:localhost:5",
+                          "TLS:1.2.3.4:5"}) {
     const auto lane = transport_->connect(bad, kToken, source);
     ASSERT_FALSE(lane.has_value()) << bad;
     EXPECT_EQ(lane.assume_error().code(), ErrorCode::kInvalidArgument) << bad;
@@ -460,7 +491,8 @@ TEST_P(TransportTest, WakeEndsAWait) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, TransportTest, ::testing::Values("loopback", "ucx", "near"),
+INSTANTIATE_TEST_SUITE_P(Transports, TransportTest,
+                         ::testing::Values("loopback", "ucx", "near", "tls", "tls6", "tls_near"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -229,7 +229,7 @@ class Room final : public LaneHandler {
 TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   Frame frame;
   frame.kind = FrameKind::kSameHost;
-  frame.payload_bytes = kRendezvousBytes;
+  frame.payload_bytes = kLargePayloadBytes;
   std::uint64_t address = offer_.address;
   EXPECT_FALSE(parse_frame(&frame, sizeof frame, frame.payload_bytes))
       << "the address must follow, no payload";
@@ -238,8 +238,7 @@ TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   ReceiveWindow window;
   Room handler;
   std::size_t outstanding = 0;
-  const auto taken =
-      window.accept(nullptr, view.assume_value(), &address, false, nullptr, {}, handler, outstanding);
+  const auto taken = window.accept(nullptr, view.assume_value(), &address, false, {}, handler, outstanding);
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.assume_error().code(), ErrorCode::kProtocol);
 }

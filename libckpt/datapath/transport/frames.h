@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lanes over a network have in common: the frame before each message, and the count of what was sent and
+// delivered. Threads: the lane's. Errors: kProtocol for frames that break the rules.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "libckpt/datapath/transport/same_host_memory.h"
+#include "libckpt/datapath/transport/transport.h"
+
+namespace ckpt::transport {
+
+enum class FrameKind : std::uint16_t {
+  kHello = 1,
+  kWelcome = 2,
+  kMessage = 3,
+  kCredit = 4,
+  kBye = 5,
+  kSameHost = 6
+};
+
+// Before each header on the wire, little-endian as both ends are x86-64 or AArch64 hosts of GPUs.
+struct Frame {
+  static constexpr std::uint32_t kMagic = 0x31544b43;  // "CKT1"
+  std::uint32_t magic = kMagic;
+  FrameKind kind = FrameKind::kMessage;
+  std::uint16_t header_bytes = 0;
+  std::uint64_t sequence = 0;
+  // Of kSameHost the payload stays in the sender's memory, and its address follows in its place.
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t delivered = 0;  // messages of the other side that this side has delivered
+  // What follows the header on the wire.
+  [[nodiscard]] std::uint64_t bytes_behind() const noexcept {
+    return kind == FrameKind::kSameHost ? sizeof(std::uint64_t) : payload_bytes;
+  }
+};
+static_assert(sizeof(Frame) == 32);
+inline constexpr std::size_t kMaxFrameBytes = sizeof(Frame) + kMaxHeaderBytes;
+
+// A frame that came, checked against the limits; `header` lies where it came.
+struct FrameView {
+  Frame frame;
+  std::span<const std::byte> header;
+};
+Result<FrameView> parse_frame(const void* header, std::size_t header_bytes, std::size_t payload_bytes);
+// A frame's own bytes, of which at least sizeof(Frame) are at `bytes`: its lengths are within the limits.
+Result<Frame> parse_frame_start(const void* bytes);
+
+// HELLO: the connecting end's first frame.
+struct Hello {
+  SessionToken token{};
+  SameHostOffer offer;
+};
+inline constexpr std::size_t kMaxHelloBytes = sizeof(Frame) + sizeof(SessionToken) + sizeof(SameHostOffer);
+// Its length. The offer is left out where there is none.
+std::size_t write_hello(const Hello& hello, std::span<std::byte, kMaxHelloBytes> to) noexcept;
+// Empty: it is none.
+std::optional<Hello> parse_hello(const FrameView& view) noexcept;
+
+// What WELCOME reports of an offer: its sequence is the receiver's access.
+PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer) noexcept;
+
+// Payloads from this size on are read by a peer on this host. UCX sends them by rendezvous, straight to where
+// the receiver wants them.
+inline constexpr std::size_t kLargePayloadBytes = 32 * 1024;
+
+// A small message leaves as soon as a socket has it, so a sender alone would never be held back: a message is
+// reported as sent at most this far ahead of the messages that the peer has delivered.
+inline constexpr std::uint64_t kMaxAhead = 2 * kMaxInFlight;
+
+// A message between send() and on_sent.
+struct Outgoing {
+  std::array<std::byte, kMaxFrameBytes> head{};  // frame and header
+  std::size_t head_bytes = 0;
+  std::span<const std::byte> payload;  // what follows them on the wire
+  std::uint64_t token = 0;
+  std::uint64_t address = 0;  // of a near payload
+  bool done = false;          // the transport does not need the payload any more
+  bool near = false;
+  bool large = false;
+};
+
+// The messages in flight, in the order of send(): a ring that is made once. Its messages stay in place.
+class OutgoingRing {
+ public:
+  OutgoingRing() : slots_(std::make_unique<std::array<Outgoing, kMaxInFlight>>()) {}
+
+  [[nodiscard]] bool full() const noexcept { return end_ - first_ == kMaxInFlight; }
+  [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
+  [[nodiscard]] Outgoing& at(std::uint64_t sequence) noexcept { return (*slots_)[sequence % kMaxInFlight]; }
+  // The message at end(), not yet in flight. `near`: the peer reads large payloads itself.
+  Outgoing& prepare(std::span<const std::byte> header, std::span<const std::byte> payload,
+                    std::uint64_t token, std::uint64_t delivered, bool near) noexcept;
+  void commit() noexcept { ++end_; }
+  // The peer reports how many messages it has delivered to its handler.
+  Result<void> take_credit(std::uint64_t delivered);
+  // The token of the oldest message, once it is done, the peer has read it and keeps up.
+  std::optional<std::uint64_t> pop_sent() noexcept;
+
+ private:
+  std::unique_ptr<std::array<Outgoing, kMaxInFlight>> slots_;
+  std::uint64_t first_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t credited_ = 0;
+};
+
+// What this side has delivered to its handler, and when the peer must be told.
+class DeliveryCount {
+ public:
+  void add(bool near) noexcept {
+    ++delivered_;
+    if (near) awaited_ = delivered_;
+  }
+  [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
+  // The count for a frame to the peer.
+  std::uint64_t tell() noexcept { return told_ = delivered_; }
+  // No frame has carried the count for long, or the sender of a same-host message waits for it.
+  [[nodiscard]] bool due() const noexcept { return delivered_ - told_ >= kMaxInFlight || told_ < awaited_; }
+
+ private:
+  std::uint64_t delivered_ = 0;
+  std::uint64_t awaited_ = 0;  // behind the last same-host message
+  std::uint64_t told_ = 0;
+};
+
+}  // namespace ckpt::transport

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/datapath/transport/tls_gate.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "libckpt/datapath/transport/session.h"
+
+namespace ckpt::transport {
+namespace {
+
+constexpr std::string_view kKeyLabel = "gpumigrate lane psk 1";
+// Connections that are taken in at one progress().
+constexpr int kMaxAccepts = 16;
+constexpr Nanos kAcceptPause = 100 * kNanosPerMs;
+
+}  // namespace
+
+Result<tls::PskKey> lane_psk(const SessionToken& token) {
+  return tls::derive_psk(token, kKeyLabel);
+}
+
+Result<std::optional<FrameView>> FrameReader::read(tls::PskStream& stream) {
+  if (std::exchange(taken_, false)) have_ = 0;
+  while (true) {
+    std::size_t needed = sizeof(Frame);
+    std::size_t behind = 0;
+    if (have_ >= sizeof(Frame)) {
+      CKPT_TRY(frame, parse_frame_start(bytes_.data()));
+      needed += frame.header_bytes;
+      behind = frame.bytes_behind();
+      if (have_ == needed) {
+        CKPT_TRY(view, parse_frame(bytes_.data(), have_, behind));
+        taken_ = true;
+        return std::optional(view);
+      }
+    }
+    CKPT_TRY(got, stream.read(std::span(bytes_).subspan(have_, needed - have_)));
+    if (got == 0) return std::optional<FrameView>{};
+    have_ += got;
+  }
+}
+
+Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskContext> context,
+                                                 const TlsAddress& local, const SessionToken& token,
+                                                 Nanos greeting_nanos) {
+  CKPT_TRY(key, lane_psk(token));
+  std::unique_ptr<TlsGate> gate(new TlsGate(std::move(context), token, key, greeting_nanos));
+  CKPT_TRY(listener, listen_tls(local));
+  gate->listener_ = std::move(listener);
+  CKPT_TRY(bound, local_address_of(gate->listener_.get()));
+  gate->address_ = format_tls_address(bound);
+  gate->strangers_.reserve(kMaxStrangers);
+  return gate;
+}
+
+std::optional<TlsGate::Arrival> TlsGate::progress() {
+  const Nanos now = now_ns();
+  admit(now);
+  std::optional<Arrival> arrival;
+  for (const auto& stranger : strangers_) {
+    if (now >= stranger->deadline) stranger->unwanted = true;
+    if (!stranger->unwanted) arrival = step(*stranger);
+    if (arrival) return arrival;
+  }
+  std::erase_if(strangers_, [](const auto& stranger) { return stranger->unwanted; });
+  return std::nullopt;
+}
+
+void TlsGate::admit(Nanos now) {
+  for (int i = 0; i < kMaxAccepts && now >= no_accept_before_; ++i) {
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) {
+      admit_one(std::move(socket), now);
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      no_accept_before_ = now + kAcceptPause;
+    }
+  }
+}
+
+void TlsGate::admit_one(UniqueFd socket, Nanos now) {
+  if (strangers_.size() >= kMaxStrangers) {
+    const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
+                                     [](const auto& stranger) { return !stranger->knows_key; });
+    if (oldest == strangers_.end()) return;
+    strangers_.erase(oldest);
+  }
+  if (!set_up_tls_socket(socket.get()).has_value()) return;
+  auto stream = tls::PskStream::server(context_, std::move(socket), tls::only_psk(address_, key_));
+  if (!stream.has_value()) return;
+  auto stranger = std::make_unique<Stranger>();
+  stranger->stream = std::move(stream).assume_value();
+  stranger->deadline = now + greeting_nanos_;
+  strangers_.push_back(std::move(stranger));
+}
+
+std::optional<TlsGate::Arrival> TlsGate::step(Stranger& stranger) {
+  const auto ready = stranger.stream->handshake();
+  if (!ready.has_value()) stranger.unwanted = true;
+  if (!ready.has_value() || !ready.assume_value()) return std::nullopt;
+  stranger.knows_key = true;
+  const auto view = stranger.frames.read(*stranger.stream);
+  if (!view.has_value()) stranger.unwanted = true;
+  if (!view.has_value() || !view.assume_value()) return std::nullopt;
+  const std::optional<Hello> hello = parse_hello(*view.assume_value());
+  if (!hello || !tokens_equal(hello->token, token_)) {
+    stranger.unwanted = true;
+    return std::nullopt;
+  }
+  return Arrival{std::move(stranger.stream), hello->offer};
+}
+
+std::size_t TlsGate::watch(std::span<pollfd> to) const {
+  std::size_t count = 0;
+  for (const auto& stranger : strangers_)
+    to[count++] = {stranger->stream->fd(), stranger->stream->events(), 0};
+  if (now_ns() >= no_accept_before_) to[count++] = {listener_.get(), POLLIN, 0};
+  return count;
+}
+
+std::optional<Nanos> TlsGate::next_deadline() const {
+  std::optional<Nanos> next;
+  if (now_ns() < no_accept_before_) next = no_accept_before_;
+  for (const auto& stranger : strangers_)
+    next = std::min(next.value_or(stranger->deadline), stranger->deadline);
+  return next;
+}
+
+}  // namespace ckpt::transport

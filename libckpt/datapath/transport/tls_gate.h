@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The listening side of a TLS lane until its peer is there. A connection is a stranger until the handshake is
+// done and its HELLO has come. Strangers are few, and each has one deadline for both. When there are too many,
+// the oldest goes that has not shown the key. So neither silent connections nor slow ones keep the peer out.
+// Nothing but the handshake is read of who has not shown the key.
+// Threads: the lane's. Ownership: the gate owns its listener and strangers. Errors: only of listen().
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/datapath/transport/frames.h"
+#include "libckpt/datapath/transport/tls_socket.h"
+#include "libckpt/net/tls/psk_stream.h"
+
+namespace ckpt::transport {
+
+// The key of a session's lanes.
+Result<tls::PskKey> lane_psk(const SessionToken& token);
+
+// Takes frames with their headers from a stream.
+class FrameReader {
+ public:
+  // Nothing: the next frame has not come entirely. The view lasts until the next call.
+  Result<std::optional<FrameView>> read(tls::PskStream& stream);
+
+ private:
+  std::array<std::byte, kMaxFrameBytes> bytes_{};
+  std::size_t have_ = 0;
+  bool taken_ = false;
+};
+
+class TlsGate {
+ public:
+  static constexpr std::size_t kMaxStrangers = 16;
+  static constexpr std::size_t kMaxWatched = kMaxStrangers + 1;
+
+  static Result<std::unique_ptr<TlsGate>> listen(std::shared_ptr<const tls::PskContext> context,
+                                                 const TlsAddress& local, const SessionToken& token,
+                                                 Nanos greeting_nanos);
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+
+  struct Arrival {
+    std::unique_ptr<tls::PskStream> stream;
+    SameHostOffer offer;
+  };
+  // The peer, once it is there.
+  std::optional<Arrival> progress();
+  // What to poll; how many of them.
+  std::size_t watch(std::span<pollfd> to) const;
+  // When progress() has something to do without an event; nothing: never.
+  [[nodiscard]] std::optional<Nanos> next_deadline() const;
+
+ private:
+  struct Stranger {
+    std::unique_ptr<tls::PskStream> stream;
+    FrameReader frames;
+    Nanos deadline = 0;
+    bool knows_key = false;
+    bool unwanted = false;
+  };
+  TlsGate(std::shared_ptr<const tls::PskContext> context, const SessionToken& token, tls::PskKey key,
+          Nanos greeting_nanos)
+      : context_(std::move(context)), token_(token), key_(key), greeting_nanos_(greeting_nanos) {}
+  void admit(Nanos now);
+  void admit_one(UniqueFd socket, Nanos now);
+  std::optional<Arrival> step(Stranger& stranger);
+
+  std::shared_ptr<const tls::PskContext> context_;
+  const SessionToken token_;
+  const tls::PskKey key_;
+  const Nanos greeting_nanos_;
+  std::string address_;
+  UniqueFd listener_;
+  Nanos no_accept_before_ = 0;                        // after a failed accept(2), as without descriptors
+  std::vector<std::unique_ptr<Stranger>> strangers_;  // the oldest first
+};
+
+}  // namespace ckpt::transport

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lane over one TCP connection with TLS 1.3 (libckpt/net/tls). Both ends derive the connection's key from the
+// session token, and its identity is the listening address: so it is this session's, and this lane's. Frames
+// are those of UCX's lane (frames.h), one behind the other in the stream, each followed by its payload.
+// Payloads are decrypted into the caller's memory.
+//
+// Each progress() reads and writes up to a bound, so that neither direction waits for the other.
+// Threads, ownership and errors: transport.h.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/datapath/transport/frames.h"
+#include "libckpt/datapath/transport/tls_gate.h"
+
+namespace ckpt::transport {
+
+class TlsLane final : public Lane {
+ public:
+  static Result<std::unique_ptr<TlsLane>> listen(std::shared_ptr<const tls::PskContext> context,
+                                                 const TlsAddress& local, const TlsOptions& options,
+                                                 const SessionToken& token, LaneHandler& handler);
+  static Result<std::unique_ptr<TlsLane>> connect(std::shared_ptr<const tls::PskContext> context,
+                                                  const TlsAddress& local, const TlsOptions& options,
+                                                  const std::string& address, const SessionToken& token,
+                                                  LaneHandler& handler);
+  ~TlsLane() override;
+
+  [[nodiscard]] std::string address() const override { return address_; }
+  Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
+                    std::uint64_t token) override;
+  [[nodiscard]] PayloadAccess payload_access() const noexcept override { return payload_access_; }
+  bool progress() override;
+  void wait(Nanos timeout) override;
+  void wake() noexcept override;
+  void close() override;
+  [[nodiscard]] bool closed() const noexcept override { return closed_reason_.has_value(); }
+
+ private:
+  TlsLane(const TlsOptions& options, const SessionToken& token, LaneHandler& handler)
+      : rekey_bytes_(options.rekey_bytes), token_(token), handler_(handler) {}
+  Result<void> make_wake_fd();
+
+  bool approach();
+  bool greet();
+  void take_peer(TlsGate::Arrival arrival);
+  void open();
+
+  bool receive();
+  Result<std::size_t> receive_some();
+  Result<void> take_frame(const FrameView& view);
+  Result<void> begin_message(const FrameView& view);
+  Result<void> end_payload();
+  void deliver(std::span<const std::byte> payload);
+
+  bool report_sent();
+  bool transmit();
+  Result<std::size_t> transmit_some(std::size_t most);
+  Result<bool> start_frame();
+  Result<bool> send_control(FrameKind kind);
+  [[nodiscard]] bool can_transmit() const noexcept;
+
+  void fail(Error error);
+  void shut_down();
+  void finish(Error reason);
+
+  const std::uint64_t rekey_bytes_;
+  const SessionToken token_;
+  LaneHandler& handler_;
+  std::string address_;
+  UniqueFd wake_fd_;
+  std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again
+  std::unique_ptr<TlsGate> gate_;   // listening lanes, until the peer is there
+  std::unique_ptr<tls::PskStream> stream_;
+
+  SameHostOffer offer_;                                  // connecting lanes: this process's memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // how the peer uses it
+  SameHostPeer near_;                                    // listening lanes: the peer's memory
+
+  FrameReader frames_;
+  FrameView message_;               // the one that is arriving; its header lies in frames_
+  std::span<std::byte> payload_;    // where its payload goes
+  std::size_t arrived_ = 0;         // of payload_
+  std::uint64_t near_address_ = 0;  // payload_ of a near message
+  bool drained_ = true;             // the stream had nothing more
+  DeliveryCount count_;
+
+  OutgoingRing sends_;
+  std::uint64_t next_ = 0;              // the message to transmit
+  std::span<const std::byte> leaving_;  // the rest of its payload
+  bool in_message_ = false;
+  bool welcome_due_ = false;
+
+  bool hello_sent_ = false;
+  bool open_ = false;
+  bool peer_left_ = false;  // its BYE has arrived
+  bool in_callback_ = false;
+  bool close_requested_ = false;
+  std::optional<Error> failed_;
+  std::optional<Error> closed_reason_;
+};
+
+}  // namespace ckpt::transport

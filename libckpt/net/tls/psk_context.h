@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of a TLS connection whose two ends share a secret: TLS 1.3 only, and an external PSK with (EC)DHE.
+// There are no certificates, tickets, resumption or early data. The cipher suite is TLS_AES_128_GCM_SHA256:
+// the secrets have 128 bits, so a longer key would add nothing.
+// Threads: a context is immutable and may be shared. Ownership: streams keep their context alive.
+// Errors: kInternal with OpenSSL's text.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/handle.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::tls {
+
+inline constexpr std::size_t kMaxIdentityBytes = 256;
+
+// A pre-shared key. Its memory is cleared when it goes.
+class PskKey {
+ public:
+  PskKey() = default;
+  PskKey(const PskKey&) = default;
+  PskKey& operator=(const PskKey&) = default;
+  ~PskKey();
+  [[nodiscard]] std::span<unsigned char, 32> bytes() noexcept { return bytes_; }
+  [[nodiscard]] std::span<const unsigned char, 32> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::array<unsigned char, 32> bytes_{};
+};
+
+// HKDF-SHA256 of a random secret. The label names the use, so that no two uses have one key.
+Result<PskKey> derive_psk(std::span<const std::byte> secret, std::string_view label);
+
+// The key of an identity that a client names; false: there is none. It is asked during the handshake, on the
+// stream's thread. Whether there is one must not show in the time that it takes.
+using FindPsk = std::function<bool(std::string_view identity, PskKey& key)>;
+// One identity only, compared in constant time.
+FindPsk only_psk(std::string identity, const PskKey& key);
+
+struct SslTraits {
+  using Value = SSL*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value ssl) noexcept { SSL_free(ssl); }
+};
+struct SslContextTraits {
+  using Value = SSL_CTX*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value context) noexcept { SSL_CTX_free(context); }
+};
+using UniqueSsl = UniqueHandle<SslTraits>;
+using UniqueSslContext = UniqueHandle<SslContextTraits>;
+
+class PskContext {
+ public:
+  static Result<std::shared_ptr<const PskContext>> create();
+  // For psk_stream.cc, which sets what the two callbacks below find.
+  [[nodiscard]] Result<UniqueSsl> make_ssl() const;
+
+ private:
+  explicit PskContext(UniqueSslContext context) : context_(std::move(context)) {}
+  UniqueSslContext context_;
+};
+
+// What a stream knows during the handshake: SSL_get_app_data() of its SSL.
+struct PskRole {
+  FindPsk find;          // a server's
+  std::string identity;  // a client's, with its key
+  PskKey key;
+};
+
+// The oldest error of OpenSSL in this thread, as text; the others are dropped.
+std::string take_openssl_error();
+
+}  // namespace ckpt::tls
