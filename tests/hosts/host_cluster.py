@@ -16,6 +16,7 @@ from waiting import eventually
 
 CONTROL = "control"
 API_PORT, AGENT_PORT, PEER_PORT = 7060, 7070, 7071
+DEVICES = pathlib.Path("/tmp/gpu")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -57,7 +58,9 @@ class HostCluster(cluster.Cluster):
 
     def shown(self, host):
         own = self.home / "coordinator" if host == CONTROL else self.home / "nodes" / host
-        return [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, own]
+        all_have = [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, own]
+        # As a real driver's devices, the software driver's have the same names everywhere.
+        return all_have if host == CONTROL else [*all_have, (own / "gpu", DEVICES)]
 
     # Daemons
 
@@ -99,18 +102,17 @@ class HostCluster(cluster.Cluster):
         for node in self.names():
             shutil.copy(token, self.home / "nodes" / node / "agent-token")
 
-    def restart_agent(self, node):
-        """With its settings as they are in its file now."""
+    def restart_agent(self, node, without=()):
+        """`without`: numbers of networks that it no longer has."""
         for pid, command in self.processes().items():
             if str(self.config(node)) in command:
                 end = os.pidfd_open(pid)
                 os.kill(pid, 9)
                 cluster.wait_for_end(end, cluster.COMMAND_LIMIT_S)
                 os.close(end)
-        self.launch_agent(node)
-        eventually(self.all_ready, f"all nodes are ready after {node} was started again")
+        self.start_agent(node, without)
 
-    def start_agent(self, node):
+    def start_agent(self, node, without=()):
         folder = self.home / "nodes" / node
         (folder / "gpu" / "kernel.log").touch(0o600)
         lines = ", ".join(f'"{name}={value}"' for name, value in self.gpu_environment(node).items())
@@ -122,23 +124,20 @@ class HostCluster(cluster.Cluster):
             f'metrics_address = "127.0.0.1:0"\n'
             f'driver_processes = ["cudasim-device"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
             f'peer_listen = "{self.hosts.address(node)}:{PEER_PORT}"\n'
-            f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node))
-        self.launch_agent(node)
-
-    def launch_agent(self, node):
+            f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node, without))
         self.start_daemon(node, "gpumigrate-agent", self.gpu_environment(node))
 
     def gpu_environment(self, node):
         """Of the software driver, for the agent and for its jobs."""
         return {"LD_LIBRARY_PATH": str(cluster.BUILD / "lib" / "cudasim"),
-                "CUDASIM_DIR": str(self.home / "nodes" / node / "gpu"), "CUDASIM_DEVICES": str(self.gpus),
+                "CUDASIM_DIR": str(DEVICES), "CUDASIM_DEVICES": str(self.gpus),
                 "CUDASIM_MEMORY": self.memory}
 
-    def network_settings(self, node):
+    def network_settings(self, node, without):
         """Every network of the hosts, the first preferred."""
         return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.hosts.address(node, network)}"\n'
                        f'transport = "{self.transports[network]}"\n'
-                       for network in range(len(self.transports)))
+                       for network in range(len(self.transports)) if network not in without)
 
     def start_daemon(self, host, program, environment):
         log = self.config(host).with_name(f"{program}.log")

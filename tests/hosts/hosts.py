@@ -101,8 +101,8 @@ class Hosts:
     # Making them
 
     def up(self, names, networks=1, hidden=(), shown=()):
-        """`hidden`: folders that are empty on every host. `shown(name)` of what stays visible, whatever is
-        hidden or private: folders and files of the machine."""
+        """`hidden`: folders that are empty on every host. `shown`, or `shown(name)`: folders of the machine that
+        stay visible whatever is hidden or private; a pair is a folder and its place on the host."""
         if self.state["hosts"]:
             raise HostsError(f"hosts are up already in {self.folder}: end them with `tools/hosts down`")
         if os.geteuid() != 0:
@@ -132,8 +132,10 @@ class Hosts:
         private = self.folder / name
         for folder in ("tmp", "home", "etc"):
             (private / folder).mkdir(parents=True, exist_ok=True)
+        pairs = [entry if isinstance(entry, tuple) else (entry, entry) for entry in shown]
         order = {"name": name, "private": str(private), "home": os.path.expanduser("~"),
-                 "hidden": [str(path) for path in hidden], "shown": [str(path) for path in shown]}
+                 "hidden": [str(path) for path in hidden],
+                 "shown": [[str(path), str(at)] for path, at in pairs]}
         flags = ["--net", "--mount", "--uts", "--ipc", "--pid", "--mount-proc"]
         started = self.start(["unshare", *flags, "--fork", "--kill-child", sys.executable, __file__, "init",
                               json.dumps(order)])
@@ -269,15 +271,11 @@ def make_place(order):
               ("/etc/gpumigrate", private / "etc")]
     hidden = [(path, private / "hidden" / str(index)) for index, path in enumerate(order["hidden"])]
     # What stays visible is bound into the covers first: afterwards its own place is covered.
-    for path in map(pathlib.Path, order["shown"]):
+    for path, at in order["shown"]:
         for place, cover in [*covers, *hidden]:
-            if path.is_relative_to(place):
-                inside = pathlib.Path(cover) / path.relative_to(place)
-                if path.is_dir():
-                    inside.mkdir(parents=True, exist_ok=True)
-                else:
-                    inside.parent.mkdir(parents=True, exist_ok=True)
-                    inside.touch()
+            if pathlib.Path(at).is_relative_to(place):
+                inside = pathlib.Path(cover) / pathlib.Path(at).relative_to(place)
+                inside.mkdir(parents=True, exist_ok=True)
                 mount("--bind", path, inside)
     for place, cover in [*covers, *hidden]:
         pathlib.Path(cover).mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that move between machines: every daemon on a host with a network, files and processes of its own."""
 import pathlib
-import re
 import unittest
 
 import cluster
 from cluster import run_unmoved
 from host_cluster import HostCluster
+from waiting import eventually
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 LISTENS = "0A"  # as in /proc/net/tcp
@@ -65,12 +65,14 @@ class Networks(HostsTest):
         self.cluster.wait_for_line("job", r"^step \d+")
 
     def without_network(self, node, *networks):
-        """The node's agent starts again without them."""
-        config = self.cluster.config(node)
-        parts = re.split(r"(?=\[\[network\]\])", config.read_text())
-        kept = [part for part in parts if not any(f'"net{network}"' in part for network in networks)]
-        config.write_text("".join(kept))
-        self.cluster.restart_agent(node)
+        """The node's agent starts again without these, and with the others."""
+        self.cluster.restart_agent(node, networks)
+        left = [f"net{network}" for network in range(3) if network not in networks] or ["local"]
+        eventually(lambda: self.networks_of(node) == left, f"{node} has connected with {left}")
+
+    def networks_of(self, node):
+        known = next(entry for entry in self.cluster.json("nodes") if entry["name"] == node)
+        return [network["name"] for network in known["networks"]]
 
     def test_the_first_network_of_both_is_used(self):
         self.start_job()
