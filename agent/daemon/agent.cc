@@ -124,6 +124,7 @@ Result<void> Agent::open() {
   create_snapshot_service();
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
   move_checks_.emplace(*coordinator_, *context_);
+  network_checks_.emplace(*coordinator_, *context_);
   return ok();
 }
 

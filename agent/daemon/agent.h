@@ -13,6 +13,7 @@
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/coordinator_link/descriptions.h"
 #include "agent/coordinator_link/move_checks.h"
+#include "agent/coordinator_link/network_checks.h"
 #include "agent/daemon/metrics.h"
 #include "agent/daemon/metrics_server.h"
 #include "agent/gpus/inventory.h"
@@ -102,6 +103,7 @@ class Agent : public AgentCommands {
   std::unique_ptr<protect::Protection> protection_;
   std::optional<Descriptions> descriptions_;
   std::optional<MoveChecks> move_checks_;
+  std::optional<NetworkChecks> network_checks_;
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;

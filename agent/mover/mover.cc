@@ -6,6 +6,7 @@
 #include "agent/mover/heap.h"
 #include "agent/mover/migration/source_transfer.h"
 #include "agent/mover/migration/target_transfer.h"
+#include "agent/mover/session/network_check.h"
 #include "agent/mover/snapshots/restore_transfer.h"
 #include "agent/mover/snapshots/snapshot_transfer.h"
 #include "libckpt/base/fault.h"
@@ -110,6 +111,8 @@ void Mover::open_session(const messages::OpenSession& request) {
 
 std::unique_ptr<Session> Mover::make_session(const messages::OpenSession& request,
                                              const SessionSecrets& secrets) {
+  if (request.purpose == messages::Purpose::kCheck)
+    return std::make_unique<NetworkCheck>(*gpu_, agent_, request, secrets);
   if (request.purpose == messages::Purpose::kSnapshot)
     return std::make_unique<SnapshotTransfer>(*gpu_, agent_, request, secrets, last_snapshots_);
   if (request.purpose == messages::Purpose::kRestore)

@@ -65,12 +65,17 @@ class NodeCalls {
   control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
                                                      std::chrono::milliseconds timeout);
 
+  control::Task<Result<wire::ListensForCheck>> listen_for_check(std::string node,
+                                                                wire::ListenForCheck request);
+  control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request);
+
   // The connection of the node has ended: its requests get no answer.
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:
   using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
-                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts>;
+                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
+                              wire::NodeReached>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

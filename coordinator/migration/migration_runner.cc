@@ -4,10 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/migration/network_check.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
 namespace {
+
+constexpr std::chrono::seconds kLook{1};  // a notification ends the waiting before
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
   std::vector<wire::RankPlace> places;
@@ -46,7 +50,8 @@ MigrationRunner::MigrationRunner(Parts parts, migration::Journal journal, migrat
                                  std::function<void(const Error&)> fatal)
     : parts_(std::move(parts)),
       outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.lifecycle, parts_.executor}),
-      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {
+      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)),
+      checked_(parts_.executor) {
   take_frames();
 }
 
@@ -118,19 +123,47 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
                     fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
                                 to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
                     kept.from.node, kept.job, kept.id);
-  const bool source_connected = parts_.nodes.connected(kept.from.node);
-  const bool target_connected = parts_.nodes.connected(kept.to.node);
-  if (auto begun = driver_.begin(std::move(info), source_connected, target_connected); !begun) {
-    outcomes_.decide(kept, MigrationResult::kRefused, begun.assume_error().to_string(), owner_of(kept.id));
-    return begun.assume_error();
+  if (kept.network.empty() || kept.from.node == kept.to.node) {
+    CKPT_TRYV(start_switch(kept, std::move(info)));
+    return &kept;
   }
+  checking_.emplace(kept.id, std::nullopt);
+  control::spawn(parts_.executor, "begin of migration " + migration_text(kept.id),
+                 start(kept.id, std::move(info)));
   return &kept;
 }
 
+control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info) {
+  const Migration asked = *parts_.table.find(id);
+  const auto reached = co_await check_network(parts_.calls, asked.from, asked.to, asked.network);
+  const std::optional<std::string> aborted = checking_.extract(id).mapped();
+  Migration* m = parts_.table.find(id);
+  if (m != nullptr && m->open()) {
+    if (aborted)
+      outcomes_.decide(*m, MigrationResult::kInterrupted, *aborted, owner_of(id));
+    else if (!reached)
+      outcomes_.decide(*m, MigrationResult::kRefused, reached.assume_error().to_string(), owner_of(id));
+    else
+      (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
+  }
+  checked_.notify();
+}
+
+Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo info) {
+  const bool source_connected = parts_.nodes.connected(m.from.node);
+  const bool target_connected = parts_.nodes.connected(m.to.node);
+  auto begun = driver_.begin(std::move(info), source_connected, target_connected);
+  if (begun) return ok();
+  outcomes_.decide(m, MigrationResult::kRefused, begun.assume_error().to_string(), owner_of(m.id));
+  return begun.assume_error();
+}
+
 control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
+  while (checking_.contains(id)) co_await checked_.wait_until(std::chrono::steady_clock::now() + kLook);
   co_await driver_.caught_up(id);
   Migration* m = parts_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
+  if (m->result == MigrationResult::kInterrupted) co_return m;
   if (driver_.switches().find(id) == nullptr) co_return Error(ErrorCode::kRefused, m->error);
   co_return m;
 }
@@ -163,6 +196,10 @@ Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
   if (m->phase >= MigrationPhase::kClosing)
     return Error(ErrorCode::kRefused,
                  "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
+  if (const auto at = checking_.find(id); at != checking_.end()) {
+    at->second = why.empty() ? "Asked to abort" : why;
+    return ok();
+  }
   const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
   driver_.on_event(id, migration::AbortRequested(false, reason));
   return ok();

@@ -11,12 +11,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/migration/switch_driver.h"
+#include "coordinator/state/signal.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -47,10 +49,10 @@ class MigrationRunner : private SwitchEffects {
     std::string why;
     std::string transport;  // of the plan's network
   };
-  // The caller has checked all that can be refused without asking the nodes. A journal without space closes
-  // the migration as refused, later.
+  // The caller has checked all that can be refused without asking the nodes. A network over which the target
+  // is not reached, and a journal without space, close the migration as refused, later.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
-  // Returns when the begin is durable, or with the journal's refusal.
+  // Returns when the begin is durable, or with the refusal of network or journal.
   control::Task<Result<Migration*>> begun(MigrationId id);
   // A switch that `node` has open and that no record here has. Its sides are asked, and their records decide.
   // kInvalidArgument if it is no switch of that node.
@@ -80,6 +82,10 @@ class MigrationRunner : private SwitchEffects {
                                                    const migration::ArmTimer& timer) const override;
   control::Task<Result<Forget>> forgettable() override;
 
+  // The network first, then the switch.
+  control::Task<> start(MigrationId id, migration::SwitchInfo info);
+  Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
+
   void take_frames();
   void on_switch(const Node& node, const wire::SwitchMessage& message);
   void on_progress(const Node& node, const wire::MigrationProgress& progress);
@@ -96,6 +102,8 @@ class MigrationRunner : private SwitchEffects {
   Parts parts_;
   MigrationOutcomes outcomes_;
   SwitchDriver driver_;
+  std::map<MigrationId, std::optional<std::string>> checking_;  // networks; with why it was aborted meanwhile
+  Signal checked_;
 };
 
 }  // namespace ckpt::coordinator

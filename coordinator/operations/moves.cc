@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "coordinator/migration/network_check.h"
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/random.h"
@@ -131,7 +132,10 @@ control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request)
   check.job = id;
   check.incarnation = job->incarnation;
   check.leaves_node = plan.to->node != job->node();
-  const auto checked = co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
+  const Place from = job->ranks.front().place;
+  CKPT_CO_TRY(network, network_to(*job, plan.to->node, request.network));
+  auto checked = co_await parts_.calls.call(from.node, std::move(check), kCheckAnswer);
+  if (checked) checked = co_await check_network(parts_.calls, from, *plan.to, network.name);
   if (checked) co_return plan;
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();

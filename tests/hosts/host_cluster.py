@@ -134,10 +134,11 @@ class HostCluster(cluster.Cluster):
                 "CUDASIM_MEMORY": self.memory}
 
     def network_settings(self, node, without):
-        """Every network of the hosts, the first preferred."""
+        """Every network of the hosts that has a transport, the first preferred."""
         return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.hosts.address(node, network)}"\n'
                        f'transport = "{self.transports[network]}"\n'
-                       for network in range(len(self.transports)) if network not in without)
+                       for network in range(len(self.transports))
+                       if network not in without and self.transports[network])
 
     def start_daemon(self, host, program, environment):
         log = self.config(host).with_name(f"{program}.log")

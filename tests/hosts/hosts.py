@@ -4,8 +4,8 @@
   tools/hosts up --hosts 3 [--networks 2]     makes host-1 to host-3, joined by bridges
   tools/hosts exec HOST -- CMD...             runs a command there and exits with its status
   tools/hosts list                            addresses of the hosts, and what is cut or limited
-  tools/hosts cut HOST [HOST2]                drops all packets of HOST, or those between the two
-  tools/hosts mend HOST [HOST2]               takes `cut` back
+  tools/hosts cut HOST [HOST2] [--network K]  drops all packets of HOST, or those between the two
+  tools/hosts mend HOST [HOST2] [--network K] takes the same `cut` back
   tools/hosts limit HOST RATE                 1gbit, 100mbit ...; `none` takes it back
   tools/hosts lose HOST PERCENT               drops so many of its packets; 0 takes it back
   tools/hosts down                            ends every process of the hosts and removes them
@@ -176,17 +176,19 @@ class Hosts:
     def run(self, host, *command, folder="/", **options):
         return subprocess.run([*self.enter(host, folder), *map(str, command)], check=False, **options)
 
-    def cut(self, host, other=None):
+    def cut(self, host, other=None, network=None):
+        """All packets of the host, or those between the two; of all networks, or of one."""
         self.pid(host)
         if other is not None:
             self.pid(other)
-        pair = sorted([host, other or ""])
-        if pair not in self.state["cuts"]:
-            self.state["cuts"].append(pair)
+        cut = [*sorted([host, other or ""]), network]
+        if cut not in self.state["cuts"]:
+            self.state["cuts"].append(cut)
         self.write_rules()
 
-    def mend(self, host, other=None):
-        self.state["cuts"] = [pair for pair in self.state["cuts"] if pair != sorted([host, other or ""])]
+    def mend(self, host, other=None, network=None):
+        gone = [*sorted([host, other or ""]), network]
+        self.state["cuts"] = [cut for cut in self.state["cuts"] if cut != gone]
         self.write_rules()
 
     def lose(self, host, percent):
@@ -209,25 +211,28 @@ class Hosts:
                     at("tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "1mb",
                        "latency", "50ms")
 
+    def ports(self, host, network=None):
+        """In nftables' words."""
+        networks = range(self.state["networks"]) if network is None else [network]
+        return "{ " + ", ".join(f'"{self.port(host, number)}"' for number in networks) + " }"
+
     def write_rules(self):
         """All rules anew, in one step."""
         self.save()
-        ports = {host: [self.port(host, network) for network in range(self.state["networks"])]
-                 for host in self.state["hosts"]}
-        words = lambda names: "{ " + ", ".join(f'"{name}"' for name in names) + " }"
         rules = []
-        for one, other in self.state["cuts"]:
+        for one, other, network in self.state["cuts"]:
+            ends = self.ports(other, network)
             if one == "":
-                rules += [f"iifname {words(ports[other])} drop", f"oifname {words(ports[other])} drop"]
+                rules += [f"iifname {ends} drop", f"oifname {ends} drop"]
             else:
-                rules += [f"iifname {words(ports[a])} oifname {words(ports[b])} drop"
-                          for a, b in ((one, other), (other, one))]
+                others = self.ports(one, network)
+                rules += [f"iifname {a} oifname {b} drop" for a, b in ((ends, others), (others, ends))]
         for host, percent in self.state["losses"].items():
             if percent > 0:
-                rules += [f"{side} {words(ports[host])} numgen random mod 1000 < {round(percent * 10)} drop"
+                rules += [f"{side} {self.ports(host)} numgen random mod 1000 < {round(percent * 10)} drop"
                           for side in ("iifname", "oifname")]
         lines = ["add table bridge hosts", "delete table bridge hosts", "table bridge hosts {",
-                 "chain through { type filter hook forward priority 0; policy accept;", *rules, "} }"]
+                 "chain through { type filter hook forward priority 0; policy accept;", *rules, "}", "}"]
         self.switch("nft", "-f", "-", text="\n".join(lines) + "\n")
 
     def down(self):
@@ -314,8 +319,11 @@ def listing(hosts):
                      for text in (hosts.address(host, network), hosts.address6(host, network))]
         notes = [f"limit {hosts.state['limits'][host]}" if host in hosts.state["limits"] else "",
                  f"loses {hosts.state['losses'][host]} %" if hosts.state["losses"].get(host) else ""]
-        notes += ["cut" + (f" from {''.join(set(pair) - {host, ''})}" if "" not in pair else "")
-                  for pair in hosts.state["cuts"] if host in pair]
+        for one, other, network in hosts.state["cuts"]:
+            if host in (one, other):
+                partner = one if host == other else other
+                notes.append("cut" + (f" from {partner}" if partner else "")
+                             + ("" if network is None else f" on network {network}"))
         print("  ".join([host, *addresses, *filter(None, notes)]))
 
 
@@ -334,6 +342,7 @@ def arguments():
         command = verbs.add_parser(verb)
         command.add_argument("host")
         command.add_argument("other", nargs="?")
+        command.add_argument("--network", type=int)
     limit = verbs.add_parser("limit")
     limit.add_argument("host")
     limit.add_argument("rate")
@@ -375,7 +384,7 @@ def main():
         elif options.verb == "lose":
             hosts.lose(options.host, options.percent)
         else:
-            getattr(hosts, options.verb)(options.host, options.other)
+            getattr(hosts, options.verb)(options.host, options.other, options.network)
 
 
 if __name__ == "__main__":

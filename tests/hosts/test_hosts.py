@@ -82,6 +82,26 @@ class Networks(HostsTest):
         asked = self.cluster.migrate("job", "node-b", "--network", "net2")
         self.assertEqual((asked["network"], asked["transport"]), ("net2", "tls"))
 
+    def test_a_network_that_is_cut_is_refused_before_the_target_is_touched(self):
+        self.start_job()
+        self.cluster.hosts.cut("node-a", "node-b", 0)
+        planned = self.cluster.call("migrate", "job", "--to", "node-b", "--dry-run", exits=(5,))
+        refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
+        for result in (planned, refused):
+            self.assertIn("node-a does not reach node-b over network net0", result.stdout + result.stderr)
+        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
+        self.assertEqual(self.cluster.job("job")["state"], "running")
+        self.assertEqual(self.cluster.migrate("job", "node-b", "--network", "net1")["network"], "net1")
+
+    def test_an_abort_while_the_network_is_checked_ends_the_move(self):
+        self.start_job()
+        self.cluster.hosts.cut("node-a", "node-b", 0)
+        with self.cluster.popen("migrate", "job", "--to", "node-b") as moving:
+            eventually(lambda: self.cluster.json("migrations"), "the move is known")
+            self.cluster.call("abort", "job")
+            self.assertEqual(moving.wait(60), 2, moving.stderr.read())
+        self.assertEqual(self.cluster.job("job")["state"], "running")
+
     def test_a_missing_network_is_refused_by_name(self):
         self.start_job()
         self.without_network("node-b", 0, 1, 2)

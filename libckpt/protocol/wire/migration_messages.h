@@ -141,6 +141,59 @@ struct CheckMove {
   }
 };
 
+// Before the target is touched: whether the source's mover reaches the target's over a network of both, by a
+// lane of its own that carries nothing. The target is asked to listen, then the source to connect. Each is
+// answered with the message below it, or with a Reply that gives the reason.
+struct ListenForCheck {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kListenForCheck;
+  ListenForCheck() = default;
+  std::uint64_t request_id = 0;
+  std::uint32_t gpu = 0;  // whose mover
+  std::string network;
+  Bytes session_token;  // kSessionTokenBytes
+  template <class A>
+  void fields(A& a) {
+    a(request_id, gpu, network, session_token);
+  }
+};
+struct ListensForCheck {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kListensForCheck;
+  ListensForCheck() = default;
+  std::uint64_t request_id = 0;
+  std::string address;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, address);
+  }
+};
+struct ReachNode {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kReachNode;
+  ReachNode() = default;
+  std::uint64_t request_id = 0;
+  std::uint32_t gpu = 0;
+  std::string network;
+  Bytes session_token;
+  std::string address;  // of ListensForCheck
+  template <class A>
+  void fields(A& a) {
+    a(request_id, gpu, network, session_token, address);
+  }
+};
+struct NodeReached {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kNodeReached;
+  NodeReached() = default;
+  std::uint64_t request_id = 0;
+  std::int64_t connect_ns = 0;  // from the first packet until the lane was open
+  template <class A>
+  void fields(A& a) {
+    a(request_id, connect_ns);
+  }
+};
+
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;

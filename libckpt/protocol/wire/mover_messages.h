@@ -52,6 +52,11 @@
 //                                          was begun), as above
 //                                          T>A RestoreDone +host state fd: memory has its content, by
 //                                          fingerprints of what was written
+//
+// A check has no memory at all: whether one mover reaches another. One lane, which carries nothing.
+//   A>T   StartTarget                      T>A Listening{one address}
+//   A>S   ReachPeer{address}               S>A PeerReached
+//
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also
 //                                          after SessionFailed
 //   S,T>A SessionFailed                    the session does nothing more; EndSession must still follow. S
@@ -89,7 +94,7 @@ using Message =
                  FinalSent, FinalDone, Verified, Mismatch, Dropped, SessionFailed, SessionEnded, MadeRegions,
                  RegionsLetGo, FillRegions, DroppedRegions, Filled, FillFailed, StartSnapshot, SnapshotHost,
                  StartRestore, SnapshotReady, SnapshotStaged, SnapshotDone, RestoreDone, HostStateFile,
-                 HostGrew, JobLeft>;
+                 HostGrew, JobLeft, ReachPeer, PeerReached>;
 [[nodiscard]] std::string_view name_of(const Message& message) noexcept;
 
 // One packet. kInvalidArgument if it would be longer than kMaxPacketBytes, or has more regions or tensors

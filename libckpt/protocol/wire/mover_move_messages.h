@@ -34,6 +34,27 @@ struct Listening {
   }
 };
 
+// Of a session for a check: connects one lane there. Answered with PeerReached or SessionFailed.
+struct ReachPeer {
+  CKPT_MOVER_MESSAGE(ReachPeer);
+  SessionKey session;
+  std::string address;  // of Listening
+  template <class A>
+  void fields(A& a) {
+    a(session, address);
+  }
+};
+
+struct PeerReached {
+  CKPT_MOVER_MESSAGE(PeerReached);
+  SessionKey session;
+  std::int64_t connect_ns = 0;
+  template <class A>
+  void fields(A& a) {
+    a(session, connect_ns);
+  }
+};
+
 struct StartSource {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "StartSource";

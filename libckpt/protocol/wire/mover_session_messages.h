@@ -49,9 +49,9 @@ struct MoverFailed {
   }
 };
 
-enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRestore = 3 };
+enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRestore = 3, kCheck = 4 };
 [[nodiscard]] constexpr bool is_known(Purpose p) {
-  return p >= Purpose::kMove && p <= Purpose::kRestore;
+  return p >= Purpose::kMove && p <= Purpose::kCheck;
 }
 
 struct OpenSession {

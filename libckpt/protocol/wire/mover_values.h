@@ -24,6 +24,8 @@ inline constexpr std::size_t kMaxFillRegions = 32;  // of one FillRegions: two d
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 // The key of a snapshot's or restore's session has this in place of a rank, and a number of the agent's own.
 inline constexpr std::uint32_t kVaultRank = 0xffff'fffe;
+// Likewise of a check.
+inline constexpr std::uint32_t kCheckRank = 0xffff'fffd;
 inline constexpr std::size_t kMaxTensors = 96;  // of one AttachTensors
 inline constexpr std::size_t kMaxLanes = 8;
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/coordinator_link/network_checks.h"
+
+#include "libckpt/net/control/spawn.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::agent {
+namespace {
+
+// How long a target listens, and a source tries.
+constexpr Milliseconds kCheckLife{8000};
+
+}  // namespace
+
+// Of one request; its coroutine's.
+struct NetworkChecks::Check {
+  explicit Check(const asio::any_io_executor& executor) : changed(executor) {}
+  Signal changed;
+  std::optional<std::int64_t> connect_ns;
+  std::optional<Error> failed;
+  std::shared_ptr<MoverSession> session;
+};
+
+NetworkChecks::NetworkChecks(CoordinatorLink& link, MigrationContext& context)
+    : link_(link), context_(context) {
+  link.take(wire::FrameType::kListenForCheck, [this](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::ListenForCheck>(body));
+    control::spawn(context_.executor, "listen for a check", listen(std::move(request)));
+    return ok();
+  });
+  link.take(wire::FrameType::kReachNode, [this](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::ReachNode>(body));
+    control::spawn(context_.executor, "reach a node", reach(std::move(request)));
+    return ok();
+  });
+}
+
+Task<> NetworkChecks::listen(wire::ListenForCheck request) {
+  wire::ListensForCheck answer;
+  answer.request_id = request.request_id;
+  Check check(context_.executor);
+  auto address = co_await begin_listening(check, std::move(request));
+  if (address) {
+    answer.address = std::move(address).assume_value();
+    link_.tell(answer);
+    // The peer's leaving, too, ends the session.
+    const auto until = std::chrono::steady_clock::now() + kCheckLife;
+    while (!check.failed && co_await check.changed.wait(until)) {
+    }
+  } else {
+    link_.reply(answer.request_id, address.assume_error());
+  }
+  if (check.session) co_await check.session->end();
+}
+
+Task<Result<std::string>> NetworkChecks::begin_listening(Check& check, wire::ListenForCheck request) {
+  CKPT_CO_TRYV(co_await open(check, request.gpu, wire::Side::kTarget, std::move(request.network),
+                             std::move(request.session_token)));
+  CKPT_CO_TRY(addresses, co_await check.session->listen());
+  if (addresses.size() != 1)
+    co_return Error(ErrorCode::kInternal,
+                    "The mover listens on " + std::to_string(addresses.size()) + " addresses");
+  co_return addresses.front();
+}
+
+Task<> NetworkChecks::reach(wire::ReachNode request) {
+  wire::NodeReached answer;
+  answer.request_id = request.request_id;
+  Check check(context_.executor);
+  auto connected = co_await connect(check, std::move(request));
+  if (connected) {
+    answer.connect_ns = connected.assume_value();
+    link_.tell(answer);
+  } else {
+    link_.reply(answer.request_id, connected.assume_error());
+  }
+  if (check.session) co_await check.session->end();
+}
+
+Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode request) {
+  mover::ReachPeer peer;
+  peer.address = request.address;
+  CKPT_CO_TRYV(co_await open(check, request.gpu, wire::Side::kSource, std::move(request.network),
+                             std::move(request.session_token)));
+  CKPT_CO_TRYV(check.session->send(peer));
+  const auto until = std::chrono::steady_clock::now() + kCheckLife;
+  while (!check.connect_ns && !check.failed && co_await check.changed.wait(until)) {
+  }
+  if (check.connect_ns) co_return *check.connect_ns;
+  if (check.failed) co_return *check.failed;
+  co_return Error(ErrorCode::kTimedOut, "No answer from " + peer.address + " within " +
+                                            std::to_string(kCheckLife.count()) + " ms");
+}
+
+Task<Result<void>> NetworkChecks::open(Check& check, std::uint32_t gpu, wire::Side side, std::string network,
+                                       wire::Bytes token) {
+  CKPT_CO_TRY(process, context_.mover_of(gpu));
+  CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
+  mover::OpenSession order;
+  order.session = mover::SessionKey(++checks_, mover::kCheckRank);
+  order.side = side;
+  order.purpose = mover::Purpose::kCheck;
+  order.fingerprint_key.resize(wire::kFingerprintKeyBytes);
+  order.session_token = std::move(token);
+  order.network = std::move(network);
+  MoverSession::Handlers handlers;
+  // The session, and with it these, ends before the check.
+  handlers.event = [&check](mover::Packet packet) {
+    if (const auto* reached = std::get_if<mover::PeerReached>(&packet.message))
+      check.connect_ns = reached->connect_ns;
+    check.changed.notify();
+  };
+  handlers.failed = [&check](Error error) {
+    check.failed = std::move(error);
+    check.changed.notify();
+  };
+  CKPT_CO_TRY(session, MoverSession::open(context_.executor, process, std::move(order),
+                                          context_.config.mover_timeout, std::move(handlers)));
+  check.session = session;
+  co_return ok();
+}
+
+}  // namespace ckpt::agent

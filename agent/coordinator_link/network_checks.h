@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the coordinator's ListenForCheck and ReachNode: before a move touches its target, the mover of the
+// source's GPU connects a lane to that of the target's, over the network of the move.
+// Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it. Each check ends by
+// itself within kCheckLife. Errors: go to the coordinator.
+#pragma once
+
+#include <memory>
+
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/migration/modes/migration_context.h"
+#include "agent/mover_client/mover_session.h"
+
+namespace ckpt::agent {
+
+class NetworkChecks {
+ public:
+  // Takes its frames from `link`, which must not have been started.
+  NetworkChecks(CoordinatorLink& link, MigrationContext& context);
+  NetworkChecks(const NetworkChecks&) = delete;
+  NetworkChecks& operator=(const NetworkChecks&) = delete;
+
+ private:
+  struct Check;
+  Task<> listen(wire::ListenForCheck request);
+  Task<> reach(wire::ReachNode request);
+  Task<Result<std::string>> begin_listening(Check& check, wire::ListenForCheck request);
+  Task<Result<std::int64_t>> connect(Check& check, wire::ReachNode request);
+  // A session without memory on the mover of that GPU.
+  Task<Result<void>> open(Check& check, std::uint32_t gpu, wire::Side side, std::string network,
+                          wire::Bytes token);
+
+  CoordinatorLink& link_;
+  MigrationContext& context_;
+  std::uint64_t checks_ = 0;
+};
+
+}  // namespace ckpt::agent

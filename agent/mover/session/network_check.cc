@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/mover/session/network_check.h"
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::mover {
+namespace {
+
+constexpr Nanos kMaxLife = 30'000'000'000;
+constexpr Nanos kLook = 1'000'000'000;  // wake() ends a wait before
+
+}  // namespace
+
+class NetworkCheck::End : public transport::LaneHandler {
+ public:
+  explicit End(NetworkCheck& check) : check_(check) {}
+  void on_open() override {
+    messages::PeerReached reached;
+    reached.session = check_.key_;
+    reached.connect_ns = now_ns() - began_;
+    check_.agent_.send(reached);
+  }
+  std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
+  void on_message(std::span<const std::byte>, std::span<const std::byte>) override {
+    check_.fail(Error(ErrorCode::kProtocol, "A lane for a check carried a message"));
+  }
+  void on_sent(std::uint64_t) override {}
+  void on_closed(const Error& error) override { check_.fail(error); }
+
+ private:
+  NetworkCheck& check_;
+  const Nanos began_ = now_ns();
+};
+
+NetworkCheck::NetworkCheck(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
+                           const SessionSecrets& secrets)
+    : Session(gpu, agent, open, secrets) {}
+
+NetworkCheck::~NetworkCheck() {
+  ending_.store(true);
+  if (lane_) lane_->wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool NetworkCheck::handle(messages::Packet& packet) {
+  if (std::holds_alternative<messages::StartTarget>(packet.message)) {
+    if (auto listening = listen(); !listening) fail(listening.assume_error());
+    return true;
+  }
+  const auto* request = std::get_if<messages::ReachPeer>(&packet.message);
+  if (request == nullptr) return false;
+  if (auto reaching = reach(*request); !reaching) fail(reaching.assume_error());
+  return true;
+}
+
+Result<transport::Transport*> NetworkCheck::begin() {
+  if (lane_) return Error(ErrorCode::kInvalidArgument, "The check has begun already");
+  end_ = std::make_unique<End>(*this);
+  return gpu_.transport_of(network_);
+}
+
+Result<void> NetworkCheck::listen() {
+  CKPT_TRY(network, begin());
+  CKPT_TRY(lane, network->listen(secrets_.token, *end_));
+  lane_ = std::move(lane);
+  messages::Listening listening;
+  listening.session = key_;
+  listening.addresses = {lane_->address()};
+  agent_.send(listening);
+  thread_ = std::thread([this] { drive(); });
+  return ok();
+}
+
+Result<void> NetworkCheck::reach(const messages::ReachPeer& request) {
+  CKPT_TRY(network, begin());
+  CKPT_TRY(lane, network->connect(request.address, secrets_.token, *end_));
+  lane_ = std::move(lane);
+  thread_ = std::thread([this] { drive(); });
+  return ok();
+}
+
+void NetworkCheck::drive() {
+  const Nanos deadline = now_ns() + kMaxLife;
+  while (!ending_.load() && !lane_->closed() && now_ns() < deadline) {
+    if (!lane_->progress()) lane_->wait(kLook);
+  }
+}
+
+}  // namespace ckpt::mover

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session without memory: whether this mover and another reach each other over a network. One lane with the
+// session's token, on a thread of its own; it carries nothing. The target's session fails when its peer has
+// left, the source's when it reaches nobody. A thread ends with its session, or after kMaxLife.
+// Threads: the mover's for all calls. Errors: SessionFailed with the lane's.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "agent/mover/session/session.h"
+
+namespace ckpt::mover {
+
+class NetworkCheck final : public Session {
+ public:
+  NetworkCheck(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets);
+  ~NetworkCheck() override;
+
+  bool handle(messages::Packet& packet) override;
+
+ private:
+  class End;
+  void let_go(std::uint64_t /*region*/) override {}
+  void attached() override {}
+  Result<void> listen();
+  Result<void> reach(const messages::ReachPeer& request);
+  Result<transport::Transport*> begin();
+  void drive();
+
+  std::unique_ptr<End> end_;
+  std::unique_ptr<transport::Lane> lane_;  // of the thread, once that runs
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+}  // namespace ckpt::mover

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the movers of two GPUs on different nodes reach each other over a network. It is asked before a
+// move touches its target, by a lane of the kind that the move will use.
+// Threads: one io_context on one thread. Ownership: borrows `calls`. Errors: kRefused, naming the network, the
+// nodes and the reason; nothing was touched.
+#pragma once
+
+#include <string>
+
+#include "coordinator/fleet/node_calls.h"
+#include "coordinator/state/model.h"
+
+namespace ckpt::coordinator {
+
+// `network` empty: a node's agent is of a version that names none and answers no checks.
+control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, std::string network);
+
+}  // namespace ckpt::coordinator

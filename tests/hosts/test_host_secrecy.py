@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody on the data network can read of a job that moves. The control network is another one here."""
+import re
+import secrets
+import unittest
+import zlib
+
+import cluster
+from capture import Capture
+from host_cluster import HostCluster
+
+WINDOW_BYTES = 48
+WINDOWS = 200
+WEIGHTS = ["--weights", "6MiB", "--cache", "2MiB", "--seed", "5", "--requests", "100000", "--request-ms", "5"]
+
+
+def incompressible_windows(payload):
+    """Parts of what was captured that occur by chance nowhere else."""
+    windows = []
+    for index in range(WINDOWS * 4):
+        at = index * max(1, len(payload) // (WINDOWS * 4))
+        window = payload[at:at + WINDOW_BYTES]
+        if len(set(window)) > WINDOW_BYTES // 2 and len(zlib.compress(window)) >= WINDOW_BYTES:
+            windows.append(window)
+    return windows[:WINDOWS]
+
+
+class DataNetworkIsRead(unittest.TestCase):
+    """Each test has its hosts: networks 0 (control) and 1 (data)."""
+
+    def capture_of_a_move(self, transport, program, arguments, way, secret="none"):
+        hosts = HostCluster(transports=(None, transport))
+        self.addCleanup(hosts.down)
+        hosts.call("run", *way, "--detach", "--name", "job", "--node", "node-a", "--env", f"SECRET={secret}",
+                   "--", cluster.EXAMPLES / program, *arguments)
+        hosts.wait_for_line("job", r"^(step|request) \d+")
+        with Capture(hosts.hosts, "node-a", 1) as capture:
+            report = hosts.migrate("job", "node-b", "--codec", "raw")
+        self.assertEqual((report["network"], report["transport"]), ("net1", transport))
+        self.assertGreater(len(capture.payload), report["wire_bytes"] // 2)  # it was read
+        hosts.down()
+        return capture.payload
+
+    def test_device_memory_is_read_without_tls_and_not_with_it(self):
+        job = ("serve", WEIGHTS, ("--cooperative",))
+        canaries = incompressible_windows(self.capture_of_a_move("ucx-trusted", *job))
+        self.assertGreater(len(canaries), WINDOWS // 4)
+        again = self.capture_of_a_move("ucx-trusted", *job)  # the same weights, so the same bytes
+        seen = sum(canary in again for canary in canaries)
+        self.assertGreater(seen, len(canaries) // 2)
+        hidden = self.capture_of_a_move("tls", *job)
+        self.assertEqual(sum(canary in hidden for canary in canaries), 0)
+
+    def test_host_memory_and_environment_are_read_without_tls_and_not_with_it(self):
+        secret = secrets.token_hex(32)
+        job = ("charlm-plain", ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5",
+                                "--steps", "100000"], ())
+        self.assertTrue(re.search(secret.encode(), self.capture_of_a_move("ucx-trusted", *job, secret)))
+        self.assertFalse(re.search(secret.encode(), self.capture_of_a_move("tls", *job, secret)))
+
+
+if __name__ == "__main__":
+    unittest.main()
