@@ -50,4 +50,10 @@ class CommandTree {
   std::vector<std::string> program_;
 };
 
+// A limit of the waiting alone. `what`: what goes on without the command.
+inline Option add_wait_limit(Command command, std::string& limit, const std::string& what) {
+  return command.add_option("--timeout", limit, "Wait no longer than this, like 10m (exit code 124); " + what)
+      .called("TIME");
+}
+
 }  // namespace ckpt::cli

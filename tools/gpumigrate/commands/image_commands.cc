@@ -161,20 +161,25 @@ int protect(Context& context, const ImageOptions& options) {
   Json body = {{"every_ms", every.assume_value() / 1'000'000}, {"force", options.force}};
   if (!options.to.empty()) body["to"] = destination(options.to);
   if (options.keep != 0) body["keep"] = options.keep;
-  const Wait wait(context, {"the coordinator to protect job " + options.job,
-                            "`gpumigrate describe " + options.job + "` shows whether it did"});
+  auto wait = Wait::begin(context,
+                          {"the coordinator to protect job " + options.job,
+                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   // What it costs is said before it begins to.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-  if (!plan) return report(context, plan.assume_error());
+  if (!plan) return report_wait(context, *wait.assume_value(), plan.assume_error());
+  wait.assume_value()->clear();
   if (has_value(plan.assume_value(), "note")) context.note(text_of(plan.assume_value(), "note"));
   Json done = std::move(plan).assume_value();
   if (!options.dry_run) {
     body["dry_run"] = false;
     auto answer = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-    if (!answer) return report(context, answer.assume_error());
+    if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
     done = std::move(answer).assume_value();
   }
+  wait.assume_value()->clear();
   if (context.json) {
     context.print(done);
   } else {
@@ -186,9 +191,15 @@ int protect(Context& context, const ImageOptions& options) {
   return kDone;
 }
 
-int unprotect(Context& context, const std::string& job) {
-  auto answer = context.coordinator.post(job_path(job) + "/unprotect", Json::object());
-  if (!answer) return report(context, answer.assume_error());
+int unprotect(Context& context, const ImageOptions& options) {
+  auto wait = Wait::begin(context,
+                          {"the coordinator to end the protection of job " + options.job,
+                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto answer = context.coordinator.post(job_path(options.job) + "/unprotect", Json::object(), 1);
+  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
+  wait.assume_value()->clear();
   if (context.json)
     context.print(answer.assume_value());
   else
@@ -275,11 +286,14 @@ int list_images(Context& context) {
 }
 
 int remove_image(Context& context, const ImageOptions& options) {
-  const Wait wait(context,
-                  {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"});
+  auto wait = Wait::begin(
+      context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
+      options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   auto answer = context.coordinator.post("/v1/images/" + path_part(options.remove) + "/remove",
                                          {{"force", options.force}}, 1, std::chrono::minutes(3));
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
+  wait.assume_value()->clear();
   if (context.json)
     context.print(answer.assume_value());
   else
@@ -305,10 +319,12 @@ void add_protection(CommandTree& tree, const Shared& o) {
   on.add_option("--keep", o->keep, "Images that stay (2)").in_range(1, 1000);
   on.add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
   on.add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
-  tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
-           [o](Context& c) { return unprotect(c, o->job); })
-      .add_option("job", o->job, "Name or id")
-      .required();
+  add_wait_limit(on, o->timeout, "it may still begin");
+  Command off =
+      tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
+               [o](Context& c) { return unprotect(c, *o); });
+  off.add_option("job", o->job, "Name or id").required();
+  add_wait_limit(off, o->timeout, "it may still end");
 }
 
 void add_images(CommandTree& tree, const Shared& o) {
@@ -328,6 +344,7 @@ void add_images(CommandTree& tree, const Shared& o) {
   rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
   rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
   rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
+  add_wait_limit(rm, o->timeout, "it may still be removed");
 }
 
 void add_rest(CommandTree& tree, const Shared& o) {

@@ -123,11 +123,11 @@ class EndFollower {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (job) wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       if (auto end = wait_.end()) return *std::move(end);
       if (job) {
         known = true;
         lost_since_.reset();
-        wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       } else {
         if (!known) return std::move(job).assume_error();
         CKPT_TRYV(survive(std::move(job).assume_error()));
@@ -205,9 +205,10 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
-int print_run_plan(Context& context, const Json& body) {
+int print_run_plan(Context& context, const Json& body, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
-  if (!plan) return report(context, plan.assume_error());
+  if (!plan) return report_wait(context, wait, plan.assume_error());
+  wait.clear();
   if (context.json) {
     context.print(plan.assume_value());
   } else {
@@ -252,9 +253,14 @@ Result<std::chrono::nanoseconds> duration_option(const char* option, const std::
   return std::chrono::nanoseconds(value.assume_value());
 }
 
+Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions& options) {
+  WaitSubject subject{"a node to start the job", "`gpumigrate jobs` shows whether it has started"};
+  if (options.dry_run) subject = {"the coordinator to choose a GPU", "nothing is started"};
+  return Wait::begin(context, subject, options.timeout, WaitKind::kAnswer);
+}
+
 // Ctrl-C before the answer: a job that is to be followed is stopped once it is known.
-Result<Json> submit(Context& context, const Json& body, bool detach) {
-  Wait wait(context, {"a node to start the job", "`gpumigrate jobs` shows whether it has started"});
+Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait) {
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
   wait.note_first_interrupt("interrupted: the job is stopped once it is known (once more: leave it alone)");
   return context.coordinator.post("/v1/jobs", body);
@@ -269,8 +275,13 @@ int run_job(Context& context, const RunOptions& options) {
   }
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
-  if (options.dry_run) return print_run_plan(context, body.assume_value());
-  auto job = submit(context, body.assume_value(), options.detach);
+  auto begun = wait_for_start(context, options);
+  if (!begun) return report(context, begun.assume_error());
+  std::unique_ptr<Wait> wait = std::move(begun).assume_value();
+  if (options.dry_run) return print_run_plan(context, body.assume_value(), *wait);
+  auto job = submit(context, body.assume_value(), options.detach, *wait);
+  if (!job && wait->is_limit(job.assume_error())) return report_wait(context, *wait, job.assume_error());
+  wait.reset();
   if (!job) {
     const int code = exit_code_of(job.assume_error());
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
@@ -288,6 +299,11 @@ int run_job(Context& context, const RunOptions& options) {
 }
 
 int adopt_process(Context& context, const AdoptOptions& options) {
+  auto wait = Wait::begin(context,
+                          {"a node to take process " + std::to_string(options.pid) + " in",
+                           "`gpumigrate jobs` shows whether it was taken in"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   Json body = {{"pid", options.pid}};
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.node.empty()) {
@@ -305,10 +321,10 @@ int adopt_process(Context& context, const AdoptOptions& options) {
     body["machine"] = machine;
     body["start_ticks"] = ticks;
   }
-  const Wait wait(context, {"a node to take process " + std::to_string(options.pid) + " in",
-                            "`gpumigrate jobs` shows whether it was taken in"});
   auto job = context.coordinator.post("/v1/adopt", body, 1);
-  return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
+  if (!job) return report_wait(context, *wait.assume_value(), job.assume_error());
+  wait.assume_value()->clear();
+  return print_job(context, job.assume_value());
 }
 
 int describe_job(Context& context, const std::string& name, bool all) {
