@@ -127,5 +127,28 @@ class Streams(ClusterTest):
         self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
 
 
+class Refusals(ClusterTest):
+    nodes = 3
+
+    def test_a_refusal_counts_the_causes(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        for node in ("node-b", "node-c"):
+            cluster.call("cordon", node, "--reason", "fan")
+        causes = "1 its own, 2 cordoned"
+        refused = cluster.call("migrate", "job", exits=(5,)).stderr
+        self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
+        dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
+        self.assertIn(f"  GPUs        {causes} (-v: each)\n", dry)
+        self.assertNotIn("fan", dry)
+        for arguments in (("-v",), ("-o", "wide")):
+            self.assertIn("node-c:0  no        -      cordoned by operator: fan",
+                          cluster.call("migrate", "job", "--dry-run", *arguments, exits=(5,)).stdout)
+        plan = cluster.json("migrate", "job", "--dry-run", exits=(5,))
+        self.assertEqual(sorted(candidate["cause"] for candidate in plan["candidates"]),
+                         ["cordoned", "cordoned", "its own"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -25,6 +25,7 @@ struct RunOptions {
   int priority = 0;
   bool preempt = false;
   bool dry_run = false;
+  bool each = false;  // of a dry run: the reasons of each GPU
   bool detach = false;
   std::string timeout;  // of the waiting until it has started
 };
@@ -50,6 +51,7 @@ struct MigrateOptions {
   std::string timeout;
   std::string reason;
   bool dry_run = false;
+  bool each = false;  // of a dry run: the reasons of each GPU
   bool detach = false;
 };
 

@@ -22,6 +22,8 @@ struct DrainOptions {
   std::string fallback;
   std::string reason;
   std::string timeout;
+  std::string node;   // of `drains`
+  std::string state;  // of `drains`
   std::string id;
   bool dry_run = false;
   bool detach = false;
@@ -176,11 +178,18 @@ bool is_open_drain(const Json& drain) {
   return flag_of(drain, "open");
 }
 
-AskList drains_list(bool all) {
-  return [all](Context& context) -> Result<ListAnswer> {
-    CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
+AskList drains_list(const DrainOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(all, context.coordinator.get("/v1/drains"));
+    Json drains = Json::array();
+    for (const Json& drain : all) {
+      const std::string state = is_open_drain(drain) ? "running" : text_of(drain, "result");
+      if (is_place_wanted(text_of(drain, "place"), options.node) && is_state_wanted(state, options.state))
+        drains.push_back(drain);
+    }
     ListAnswer answer{.list = drains};
-    if (!all) answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
+    if (!options.all)
+      answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
     answer.view = [shown = std::move(drains)](const Layout& layout) { return view_drains(shown, layout); };
     return answer;
   };
@@ -197,7 +206,7 @@ Result<std::string> drain_of(Context& context, const std::string& given) {
 }
 
 int drains_command(Context& context, DrainOptions options) {
-  if (options.id.empty()) return show_list(context, drains_list(options.all), options.watch);
+  if (options.id.empty()) return show_list(context, drains_list(options), options.watch);
   auto wait = begin_following_drain(context, options.id, options.timeout);
   if (!wait) return report(context, wait.assume_error());
   auto id = drain_of(context, options.id);
@@ -285,6 +294,11 @@ void add_drain_commands(CommandTree& tree) {
   Option follow = drains.add_flag("-w,--watch", options->watch,
                                   "Show them until Ctrl-C; with an id follow it to its end");
   drains.add_flag("-a,--all", options->all, "Also older ones").excludes(id);
+  drains.add_option("--node", options->node, "Only those of NODE and its GPUs, or of NODE:GPU").excludes(id);
+  drains
+      .add_option("--state", options->state,
+                  "running, empty, incomplete, deadline or cancelled; several: a,b")
+      .excludes(id);
   drains.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU")
       .needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,

@@ -8,6 +8,7 @@
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/list_options.h"
 
 namespace ckpt::cli {
 namespace {
@@ -257,34 +258,6 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   return order(context, verb, job, body, options);
 }
 
-int list_images(Context& context) {
-  auto images = context.coordinator.get_all("/v1/images", "images");
-  if (!images) return report(context, images.assume_error());
-  if (context.json) {
-    context.print(images.assume_value());
-    return kDone;
-  }
-  Table table({{"IMAGE", {.least = 12}},
-               {"JOB", {.least = 8}},
-               {"AGE", {.right = true}},
-               {"SIZE", {.rank = 2, .right = true}},
-               {"NEW", {.rank = 3, .right = true}},
-               {"PAUSE", {.rank = 4, .right = true}},
-               {"IN", {.rank = 1}},
-               "STATE"});
-  for (const Json& image : images.assume_value()) {
-    const char* state = flag_of(image, "damaged")    ? "damaged"
-                        : flag_of(image, "readable") ? "whole"
-                                                     : "out of reach";
-    table.add({text_of(image, "id"), text_of(image, "job_name"), span_of(image, "age_ms"),
-               bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"),
-               number_of(image, "pause_ms") > 0 ? span_of(image, "pause_ms") : "-", text_of(image, "tier"),
-               state});
-  }
-  context.out << table.text(context.layout()) << std::flush;
-  return kDone;
-}
-
 int remove_image(Context& context, const ImageOptions& options) {
   auto wait = Wait::begin(
       context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
@@ -337,10 +310,10 @@ void add_images(CommandTree& tree, const Shared& o) {
       .called("NODE-OR-FOLDER");
   take.add_flag("--detach", o->detach, "Do not wait");
   add_timeout(take, o);
-  Command images = tree.add(app, "images", "List images", [o](Context& c) {
-    return o->remove.empty() ? list_images(c) : remove_image(c, *o);
-  });
-  Command rm = images.add_subcommand("rm", "Remove an image");
+  Command images =
+      add_list(tree, "images", "List images", images_list,
+               {.node = "Only those that this node wrote", .name = "Only of these jobs, like \"train*\""});
+  Command rm = tree.add(images, "rm", "Remove an image", [o](Context& c) { return remove_image(c, *o); });
   rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
   rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
   rm.add_flag("--force", o->force, "Also the one that a parked job rests in");

@@ -205,14 +205,14 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
-int print_run_plan(Context& context, const Json& body, Wait& wait) {
+int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
   if (!plan) return report_wait(context, wait, plan.assume_error());
   wait.clear();
   if (context.json) {
     context.print(plan.assume_value());
   } else {
-    context.out << view_run_plan(plan.assume_value(), context.layout()) << std::flush;
+    context.out << view_run_plan(plan.assume_value(), each, context.layout()) << std::flush;
   }
   return flag_of(plan.assume_value(), "possible") ? kDone : kRefused;
 }
@@ -278,7 +278,7 @@ int run_job(Context& context, const RunOptions& options) {
   auto begun = wait_for_start(context, options);
   if (!begun) return report(context, begun.assume_error());
   std::unique_ptr<Wait> wait = std::move(begun).assume_value();
-  if (options.dry_run) return print_run_plan(context, body.assume_value(), *wait);
+  if (options.dry_run) return print_run_plan(context, body.assume_value(), options.each, *wait);
   auto job = submit(context, body.assume_value(), options.detach, *wait);
   if (!job && wait->is_limit(job.assume_error())) return report_wait(context, *wait, job.assume_error());
   wait.reset();

@@ -40,7 +40,8 @@ void add_run(CommandTree& tree) {
   run.add_flag("--preempt", o->preempt,
                "Jobs of lower priority make place: moved live, else parked until there is memory");
   run.add_flag("--detach", o->detach, "Do not follow its output");
-  run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  Option dry = run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  run.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
   run.add_option("--timeout", o->timeout,
                  "Wait no longer than this until it has started (exit code 124); the order stands")
       .called("TIME");

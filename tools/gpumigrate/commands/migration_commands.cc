@@ -153,7 +153,7 @@ int migrate_job(Context& context, const MigrateOptions& options) {
     if (context.json) {
       context.print(migration);
     } else {
-      context.out << view_plan(migration, context.layout()) << std::flush;
+      context.out << view_plan(migration, options.each, context.layout()) << std::flush;
     }
     return flag_of(migration, "possible") ? kDone : kRefused;
   }

@@ -46,7 +46,8 @@ void add_migrate(CommandTree& tree) {
       .called("PERCENT");
   migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m").called("TIME");
   migrate.add_option("--reason", o->reason, "For the records");
-  migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
+  Option dry = migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
+  migrate.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
   migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
   migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "tools/common/units.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
 
@@ -21,45 +21,11 @@ struct RebalanceOptions {
 
 using Clock = std::chrono::steady_clock;
 
-std::string list_of(const Json& texts) {
-  std::string out;
-  for (const Json& text : texts)
-    out += (out.empty() ? "" : ", ") + printable(text.is_string() ? text.get<std::string>() : text.dump());
-  return out;
-}
-
-std::string summary(const Json& plan) {
-  const std::size_t moves = member(plan, "moves").size();
-  if (moves == 0) return "nothing to move: no GPU would become free\n";
-  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") +
-         list_of(member(plan, "freed")) + " (" + text_of(plan, "free_before") +
-         " GPUs without a job before, " + text_of(plan, "free_after") + " after)" +
-         (flag_of(plan, "exhaustive") ? "" : "; there may be better plans: too many to try all") + "\n";
-}
-
-std::string view_rebalance(const Json& plan) {
-  const bool run = has_value(plan, "state");
-  std::string out = run ? "rebalance " + printable(text_of(plan, "state")) + ": " : "dry run: ";
-  out += summary(plan);
-  Table table({"JOB", "FROM", "TO", "NEEDS", "REASON", "STATE"});
-  for (const Json& move : member(plan, "moves")) {
-    std::string state = run ? text_of(move, "state") : "planned";
-    if (has_value(move, "migration")) state += " (" + text_of(move, "migration") + ")";
-    if (has_value(move, "error")) state += ": " + text_of(move, "error");
-    table.add({text_of(move, "name"), text_of(move, "from"), text_of(move, "to"),
-               tools::format_bytes(number_of(move, "needed_bytes")), text_of(move, "reason"), state});
-  }
-  if (!member(plan, "moves").empty()) out += table.text();
-  for (const Json& job : member(plan, "fixed"))
-    out += "stays: " + printable(text_of(job, "name")) + " (" + printable(text_of(job, "reason")) + ")\n";
-  return out;
-}
-
 int print_rebalance(Context& context, const Json& plan) {
   if (context.json) {
     context.print(plan);
   } else {
-    context.out << view_rebalance(plan) << std::flush;
+    context.out << view_rebalance(plan, context.layout()) << std::flush;
   }
   const std::string state = text_of(plan, "state");
   return state == "failed" ? kFailed : state == "stopped" ? kInterrupted : kDone;

@@ -126,12 +126,12 @@ int local_status(Context& context) {
                    {"processes", list}});
     return all ? kDone : kRefused;
   }
-  Table table({"PROCESS", "PID", "STATE", "METRICS"});
+  Table table({{"PROCESS", {.least = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});
   for (const Json& process : list) {
     table.add({text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended",
                text_of(process, "metrics")});
   }
-  context.out << table.text() << std::flush;
+  context.out << table.text(context.layout()) << std::flush;
   if (!all) context.note("`gpumigrate local up` starts what has ended");
   return all ? kDone : kRefused;
 }

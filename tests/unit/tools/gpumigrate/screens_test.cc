@@ -9,11 +9,13 @@
 #include <sstream>
 
 #include "tests/unit/tools/gpumigrate/screen_samples.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/drain_views.h"
+#include "tools/gpumigrate/doctor.h"
 #include "tools/gpumigrate/screens/frame.h"
 #include "tools/gpumigrate/screens/lists.h"
 #include "tools/gpumigrate/screens/top_view.h"
@@ -34,6 +36,17 @@ const std::map<std::string, View>& views() {
       {"outcome", [](const Layout& l) { return view_outcome(sample_migrations()[1], l); }},
       {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
       {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
+      {"images", [](const Layout& l) { return view_images(sample_images(), l); }},
+      {"health", [](const Layout& l) { return view_health(sample_health(), l); }},
+      {"rebalance", [](const Layout& l) { return view_rebalance(sample_rebalance(), l); }},
+      {"recovery", [](const Layout& l) { return view_recovery(sample_recovery(), l); }},
+      {"doctor",
+       [](const Layout& l) {
+         return to_text(diagnose({{"node", {{"name", "host"}}}}), l);
+       }},
+      {"plan", [](const Layout& l) { return view_plan(sample_plan(true), false, l); }},
+      {"plan-refused", [](const Layout& l) { return view_plan(sample_plan(false), false, l); }},
+      {"plan-each", [](const Layout& l) { return view_run_plan(sample_plan(false), true, l); }},
       {"top",
        [](const Layout& l) {
          Progress progress;
