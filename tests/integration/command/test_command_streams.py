@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command shows of jobs: their output, events, and the names that it takes."""
+import os
 import re
 import unittest
 
-from cluster import ClusterTest
+from cluster import BIN, ClusterTest
+from terminal import screen_lines, typed
 from waiting import eventually, eventually_equal, next_line
 
 ARGUMENTS = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
@@ -125,6 +127,23 @@ class Streams(ClusterTest):
         text = self.cluster.call("run", "--help").stdout
         self.assertIn("standard input is empty", " ".join(text.split()))
         self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
+
+    def test_a_drain_on_a_terminal_has_a_bar_that_never_runs_backwards(self):
+        cluster = self.cluster
+        for name in ("one", "two", "three"):
+            cluster.start(name, "hotset", *ARGUMENTS)
+            cluster.wait_for_line(name, r"^step 3\b")
+        environment = dict(cluster.environment, PATH=f"{BIN}:{os.environ['PATH']}", TERM="xterm")
+        shown, code = typed("gpumigrate drain node-a --parallel 1", environment, cluster.home, 60)
+        self.assertEqual(code, 0, shown)
+        percents = [int(percent) for percent in re.findall(r"(\d+)%  \d of 3 gone, \d moving", shown)]
+        self.assertTrue(percents, shown)
+        self.assertEqual(percents, sorted(percents))
+        self.assertEqual([line for line in screen_lines(shown) if len(line) > 60], [])
+        cluster.call("uncordon", "node-a")
+        pipe = cluster.call("drain", "node-b").stderr
+        self.assertNotIn("%", pipe)
+        self.assertRegex(pipe, r"d\S+ one \(j\S+\) moved  node-b:0 -> node-a:0  downtime")
 
 
 class Refusals(ClusterTest):

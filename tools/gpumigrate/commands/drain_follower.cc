@@ -5,16 +5,59 @@
 
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/commands/drain_views.h"
+#include "tools/gpumigrate/screens/drain_screen.h"
+#include "tools/gpumigrate/screens/frame.h"
 
 namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kRedraw{1000};
+
+// On a terminal: the screen, redrawn in place and taken away at the end.
+class DrainTerminal {
+ public:
+  explicit DrainTerminal(Context& context) : context_(context) {}
+  ~DrainTerminal() { clear(); }
+  DrainTerminal(const DrainTerminal&) = delete;
+  DrainTerminal& operator=(const DrainTerminal&) = delete;
+
+  void show(const Json& drain) {
+    const ScreenSize size = context_.screen.size();
+    // Lines that a narrower window has wrapped cannot be counted: it is drawn from the top.
+    if (size.columns < columns_) {
+      context_.err << "\x1b[H\x1b[2J";
+      frame_.clear();
+    }
+    columns_ = size.columns;
+    Frame next = frame_of(screen_.view(drain, moves(), std::max<std::size_t>(columns_, 2) - 1), size);
+    context_.err << redraw(frame_, next) << std::flush;
+    frame_ = std::move(next);
+  }
+  void clear() {
+    context_.err << redraw(frame_, {}) << std::flush;
+    frame_.clear();
+  }
+
+ private:
+  // Open ones are the newest. None while the coordinator does not answer: the next frame has them again.
+  Json moves() {
+    auto answer = context_.coordinator.get("/v1/migrations?limit=100");
+    if (!answer) return Json::array();
+    return answer.assume_value().is_array() ? answer.assume_value()
+                                            : member(answer.assume_value(), "migrations");
+  }
+
+  Context& context_;
+  DrainScreen screen_;
+  Frame frame_;
+  std::size_t columns_ = 0;
+};
 
 class DrainFollower {
  public:
   DrainFollower(Context& context, std::string id, const Wait& wait)
-      : context_(context), id_(std::move(id)), wait_(wait) {}
+      : context_(context), id_(std::move(id)), wait_(wait), terminal_(context) {}
 
   Result<Json> follow() {
     context_.coordinator.http().catch_interrupts();
@@ -23,7 +66,7 @@ class DrainFollower {
       if (context_.coordinator.http().take_interrupts() > 0) return left_alone();
       if (wait_.is_over_time()) return wait_.timed_out();
       auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
-                                             "&timeout_ms=" + std::to_string(wait_.next_call().count()));
+                                             "&timeout_ms=" + std::to_string(next_call().count()));
       if (!answer) {
         CKPT_TRYV(survive(answer.assume_error()));
         continue;
@@ -37,8 +80,18 @@ class DrainFollower {
   }
 
  private:
+  [[nodiscard]] bool has_screen() const { return context_.terminal && !context_.json; }
+  // How far its moves are changes without a change of the drain.
+  [[nodiscard]] std::chrono::milliseconds next_call() const {
+    return has_screen() ? std::min(wait_.next_call(), kRedraw) : wait_.next_call();
+  }
+
   void show(const Json& drain) {
     if (context_.json) return;
+    if (has_screen()) {
+      if (flag_of(drain, "open")) terminal_.show(drain);
+      return;
+    }
     for (const Json& job : member(drain, "jobs")) {
       const std::string state = text_of(job, "state");
       // While it moves its reason is the migration's phase, for which there is `watch`.
@@ -59,6 +112,7 @@ class DrainFollower {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
     if (!lost_since_) {
+      terminal_.clear();
       context_.note(error.message() + "; the drain goes on when it is back, asking again");
       lost_since_ = Clock::now();
     }
@@ -72,6 +126,7 @@ class DrainFollower {
   Context& context_;
   std::string id_;
   const Wait& wait_;
+  DrainTerminal terminal_;
   std::map<std::string, std::string> shown_;
   std::optional<Clock::time_point> lost_since_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a drain to its end: a line whenever a job's state changes. Ctrl-C leaves the drain running.
+// Follows a drain to its end. A terminal has a screen with a bar, redrawn in place; a pipe gets a line whenever
+// a job's state changes. Ctrl-C leaves the drain running.
 // Threads: one. Errors: kAborted: left alone at the user's wish or at the wait's limit. kTimedOut: contact lost
 // for longer than the context's patience.
 #pragma once

@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
+#include "tests/unit/tools/gpumigrate/screen_samples.h"
 
 namespace ckpt::cli {
 namespace {
@@ -53,6 +54,31 @@ TEST(DrainCommands, ADrainIsFollowedAndItsResultIsTheExitCode) {
             R"({"place":"node-a","deadline_ms":2,"parallel":3,"fallback":"restore","reason":"driver"})"));
     EXPECT_EQ(coordinator.requests().at(1).target, "/v1/drains/d3/watch?since=0&timeout_ms=30000");
   }
+}
+
+TEST(DrainCommands, ATerminalHasAScreenThatIsRedrawnAndTakenAway) {
+  std::atomic<int> asked{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
+    Json drain = sample_open_drain();
+    drain["exit_code"] = 1;
+    if (has(request.target, "/watch") && ++asked == 2) drain["jobs"][1]["state"] = "moved";
+    if (asked == 3) drain["open"] = false;
+    return json(drain.dump());
+  });
+  const Ended ended = run(coordinator.home(), {"drain", "node-b"}, {.terminal = true});
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_TRUE(has(ended.err, "] 40%  1 of 4 gone, 2 moving, 1 blocked")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "m15-k3fa  big > node-c:1  62%")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "\x1b[3A\rd5-k3fa node-b")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "] 50%  2 of 4 gone, 1 moving, 1 blocked")) << ended.err;
+  EXPECT_TRUE(ended.err.ends_with("\x1b[2A\x1b[J")) << ended.err;
+  EXPECT_TRUE(has(ended.out, "d5-k3fa: node-b is not empty")) << ended.out;
+  EXPECT_TRUE(has(coordinator.requests().at(1).target, "&timeout_ms=1000"));
+  asked = 0;
+  const Ended pipe = run(coordinator.home(), {"drain", "node-b"});
+  EXPECT_TRUE(has(pipe.err, "d5-k3fa big (j12-k3fa) moving  node-b:0 -> node-c:1\n")) << pipe.err;
+  EXPECT_FALSE(has(pipe.err, "\x1b")) << pipe.err;
 }
 
 TEST(DrainCommands, ControlCLeavesTheDrainAlone) {

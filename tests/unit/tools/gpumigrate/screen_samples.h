@@ -143,6 +143,14 @@ inline Json sample_plan(bool possible) {
   return plan;
 }
 
+inline Json sample_open_drain() {
+  return Json::parse(R"json({"id":"d5-k3fa","place":"node-b","open":true,"result":null,"jobs":[
+    {"job":"j13-k3fa","name":"low","state":"moved","from":"node-b:1","to":"node-a:1","migration":"m14-k3fa"},
+    {"job":"j12-k3fa","name":"big","state":"moving","from":"node-b:0","to":"node-c:1","migration":"m15-k3fa"},
+    {"job":"j2-k3fa","name":"a-training-with-a-name-that-goes-on-and-on-2026","state":"restoring","from":"node-b:1","to":"node-a:0","migration":null},
+    {"job":"j6-k3fa","name":"plain","state":"blocked","from":"node-b:1","to":null,"migration":null}]})json");
+}
+
 inline ClusterNow sample_cluster() {
   return {.jobs = sample_jobs(), .gpus = sample_gpus(), .migrations = sample_migrations()};
 }
