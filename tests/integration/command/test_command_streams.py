@@ -128,6 +128,29 @@ class Streams(ClusterTest):
         self.assertIn("standard input is empty", " ".join(text.split()))
         self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
 
+    def test_an_end_is_a_line_and_describe_ends_with_events(self):
+        cluster = self.cluster
+        cluster.call("run", "--detach", "--name", "ending", "--", "/bin/sh", "-c", "exit 3")
+        line = cluster.call("wait", "ending", exits=(3,)).stdout
+        self.assertRegex(line, r"^ending \(j\S+\) exited 3, was at node-a:0\n$")
+        self.assertEqual(cluster.json("wait", "ending", exits=(3,))["exit_code"], 3)
+        shown = cluster.call("describe", "ending").stdout.split("\n")
+        events = shown[shown.index("  events      the newest:") + 1:-1]
+        self.assertLessEqual(len(events), 5)
+        self.assertRegex(events[-1], r"^    \d+s ago  job-ended  ")
+
+    def test_an_image_is_meant_by_the_name_of_its_job(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        first, second = (cluster.json("snapshot", "job")["image"] for _ in range(2))
+        number = re.search(r"\.v(\d+)@", first).group(1)
+        self.assertEqual(cluster.json("restore", f"job#{number}", "--dry-run", exits=(5,))["image"], first)
+        self.assertEqual(cluster.call("images", "rm", "job").stdout, f"image {second} is removed\n")
+        self.assertEqual(cluster.call("images", "rm", f"job#{number}").stdout, f"image {first} is removed\n")
+        self.refused("images", "rm", "job", contains='There is no image "job"')
+        self.assertEqual(cluster.json("images", "--name", "job"), [])
+
     def test_a_drain_on_a_terminal_has_a_bar_that_never_runs_backwards(self):
         cluster = self.cluster
         for name in ("one", "two", "three"):

@@ -10,9 +10,10 @@
 
 namespace ckpt::cli {
 
-// `describe`. `moves`: the migrations to show, oldest first; `all`: also its instances and its memory's
-// history.
-std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout);
+// `describe`. `moves`, `events`: the migrations and events to show, oldest first; `all`: also its instances
+// and its memory's history.
+std::string view_job(const Json& job, const Json& moves, const Json& events, bool all, const Layout& layout);
+std::string view_job_state(const Json& job);  // "train (j3) exited 0, was at node-a:0"
 // Dry runs. `each`: every GPU with its reasons; otherwise the chosen one's, and the causes counted.
 std::string view_plan(const Json& plan, bool each, const Layout& layout);
 // The jobs that make place for another one, a line each.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/image_names.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
@@ -216,11 +217,6 @@ int snapshot(Context& context, const char* verb, const ImageOptions& options) {
   return order(context, verb, options.job, body, options);
 }
 
-// "j3.v12@node-a"; a job's name has no '@'.
-bool is_image(const std::string& text) {
-  return text.find('@') != std::string::npos;
-}
-
 int print_restore_plan(Context& context, const Json& plan) {
   const bool possible = flag_of(plan, "possible");
   if (context.json) {
@@ -247,8 +243,10 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   Json body = Json::object();
   std::string job = options.job;
   if (is_image(job)) {
-    body["image"] = job;
-    job = job.substr(0, job.find('.'));
+    auto image = find_image(context.coordinator, job);
+    if (!image) return report(context, image.assume_error());
+    body["image"] = image.assume_value();
+    job = image.assume_value().substr(0, image.assume_value().find('.'));
   }
   if (!options.to.empty()) body["to"] = options.to;
   if (!options.reason.empty()) body["reason"] = options.reason;
@@ -263,14 +261,16 @@ int remove_image(Context& context, const ImageOptions& options) {
       context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
       options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.assume_error());
-  auto answer = context.coordinator.post("/v1/images/" + path_part(options.remove) + "/remove",
+  auto image = find_image(context.coordinator, options.remove);
+  if (!image) return report_wait(context, *wait.assume_value(), image.assume_error());
+  auto answer = context.coordinator.post("/v1/images/" + path_part(image.assume_value()) + "/remove",
                                          {{"force", options.force}}, 1, std::chrono::minutes(3));
   if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
   wait.assume_value()->clear();
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << "image " << printable(options.remove) << " is removed\n" << std::flush;
+    context.out << "image " << printable(image.assume_value()) << " is removed\n" << std::flush;
   return kDone;
 }
 
@@ -315,7 +315,8 @@ void add_images(CommandTree& tree, const Shared& o) {
                {.node = "Only those that this node wrote", .name = "Only of these jobs, like \"train*\""});
   Command rm = tree.add(images, "rm", "Remove an image", [o](Context& c) { return remove_image(c, *o); });
   rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
-  rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
+  rm.add_example("gpumigrate images rm train#12", "Remove version 12 of a job's images");
+  rm.add_option("image", o->remove, "Like j3.v12@node-a; of a job NAME#12, or NAME: its newest").required();
   rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
   add_wait_limit(rm, o->timeout, "it may still be removed");
 }
@@ -340,7 +341,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
   add_timeout(resume, o);
   Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
                           [o](Context& c) { return restore(c, "restore", *o); });
-  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")
+  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a or NAME#12")
       .called("JOB-OR-IMAGE")
       .required();
   back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");

@@ -157,6 +157,7 @@ class EndFollower {
 };
 
 constexpr std::size_t kMovesShown = 3;  // of a job that is described
+constexpr std::size_t kEventsShown = 5;
 
 WaitSubject end_of(const std::string& job, const std::string& goes_on) {
   return {"the end of job " + job, goes_on + "; `gpumigrate wait " + job + "` waits again"};
@@ -205,6 +206,13 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
+// A line about its end.
+int print_end(Context& context, const Json& job) {
+  if (context.json) return print_job(context, job);
+  context.out << view_job_state(job) << std::flush;
+  return kDone;
+}
+
 int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
   if (!plan) return report_wait(context, wait, plan.assume_error());
@@ -244,6 +252,23 @@ Result<Json> newest_moves(Context& context, const Json& job, std::size_t count) 
       return std::move(migration).assume_error();
   }
   return moves;
+}
+
+// Its newest events, oldest first.
+Result<Json> newest_events(Context& context, const std::string& id) {
+  Json newest = Json::array();
+  std::uint64_t since = 0;
+  for (;;) {
+    auto asked = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
+                                         "&limit=1000&follow_ms=0&job=" + path_part(id));
+    if (!asked && asked.assume_error().code() == ErrorCode::kNotFound) return newest;
+    CKPT_TRY(answer, std::move(asked));
+    const Json& events = member(answer, "events");
+    if (events.empty()) return newest;
+    for (const Json& event : events) newest.push_back(event);
+    while (newest.size() > kEventsShown) newest.erase(newest.begin());
+    since = static_cast<std::uint64_t>(number_of(answer, "next", static_cast<double>(since)));
+  }
 }
 
 Result<std::chrono::nanoseconds> duration_option(const char* option, const std::string& text) {
@@ -336,7 +361,11 @@ int describe_job(Context& context, const std::string& name, bool all) {
   }
   auto moves = newest_moves(context, job.assume_value(), all ? kUnlimited : kMovesShown);
   if (!moves) return report(context, moves.assume_error());
-  context.out << view_job(job.assume_value(), moves.assume_value(), all, context.layout()) << std::flush;
+  auto events = newest_events(context, text_of(job.assume_value(), "id"));
+  if (!events) return report(context, events.assume_error());
+  context.out << view_job(job.assume_value(), moves.assume_value(), events.assume_value(), all,
+                          context.layout())
+              << std::flush;
   return kDone;
 }
 
@@ -418,7 +447,8 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   wait.assume_value()->now_for("the end of job " + name + " (stopping)");
   auto ended = EndFollower(context, text_of(job.assume_value(), "id"), *wait.assume_value()).follow(true);
   if (!ended) return report(context, ended.assume_error());
-  return print_job(context, ended.assume_value());
+  wait.assume_value()->clear();
+  return print_end(context, ended.assume_value());
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
@@ -429,7 +459,8 @@ int wait_for_job(Context& context, const std::string& name, const std::string& t
     const int code = report(context, job.assume_error());
     return code == kInterrupted && wait.assume_value()->is_over_time() ? kTimedOutWaiting : code;
   }
-  print_job(context, job.assume_value());
+  wait.assume_value()->clear();
+  print_end(context, job.assume_value());
   return job_exit_code(context, job.assume_value());
 }
 

@@ -357,6 +357,34 @@ TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
   EXPECT_EQ(coordinator.requests().back().body, R"({"force":true})");
 }
 
+TEST(ImageCommands, AnImageIsMeantByTheNameOfItsJob) {
+  const std::string images =
+      R"([{"id":"j3.v1@node-a","job":"j3","job_name":"train","version":1,"sequence":1},
+          {"id":"j3.v2@node-a","job":"j3","job_name":"train","version":2,"sequence":2},
+          {"id":"j3.v2@node-b","job":"j3","job_name":"train","version":2,"sequence":2},
+          {"id":"j3.v3@/mnt","job":"j3","job_name":"train","version":3,"sequence":3},
+          {"id":"j1.v1@node-a","job":"j1","job_name":"old","version":1,"sequence":4},
+          {"id":"j2.v1@node-a","job":"j2","job_name":"old","version":1,"sequence":5}])";
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.method == "GET") return json(images);
+    return json(R"({"verb":"restore","job":"j3","job_name":"train","open":false,"exit_code":0})");
+  });
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "train"}).out, "image j3.v3@/mnt is removed\n");
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "j3#1"}).out, "image j3.v1@node-a is removed\n");
+  EXPECT_EQ(coordinator.requests().back().target, "/v1/images/j3.v1%40node-a/remove");
+  EXPECT_EQ(run(coordinator.home(), {"restore", "train#1"}).code, 0);
+  EXPECT_EQ(coordinator.requests().back().target, "/v1/jobs/j3/restore");
+  EXPECT_EQ(Json::parse(coordinator.requests().back().body)["image"], "j3.v1@node-a");
+  const std::size_t asked = coordinator.requests().size();
+  const Ended copies = run(coordinator.home(), {"restore", "train#2"});
+  EXPECT_EQ(copies.code, 5);
+  EXPECT_EQ(copies.err, "gpumigrate: \"train#2\" means several images: j3.v2@node-a, j3.v2@node-b\n");
+  EXPECT_TRUE(has(run(coordinator.home(), {"images", "rm", "old"}).err, "j1.v1@node-a, j2.v1@node-a"));
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "train#9"}).code, 5);
+  for (std::size_t i = asked; i < coordinator.requests().size(); i++)
+    EXPECT_EQ(coordinator.requests()[i].method, "GET");
+}
+
 // ---- others
 
 TEST(Following, AnAbortThatIsLeftAloneIsAnUnknownOutcome) {

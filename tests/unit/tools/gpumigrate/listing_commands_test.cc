@@ -152,12 +152,42 @@ TEST(Listing, DescribeShowsTheLastMovesAndAllOfThemIfAsked) {
   });
   const Ended ended = run(coordinator.home(), {"describe", "plain"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(asked.exchange(0), 3);
+  EXPECT_EQ(asked.exchange(0), 3 + 1);  // the moves, the events
   EXPECT_TRUE(has(ended.out, "moves       5, the last (-a: all):")) << ended.out;
   EXPECT_TRUE(has(ended.out, "m42-k3fa  node-c:1 -> node-a:0  214 ms")) << ended.out;
   EXPECT_FALSE(has(ended.out, "runs at")) << ended.out;
   run(coordinator.home(), {"describe", "plain", "-a"});
-  EXPECT_EQ(asked, 5);
+  EXPECT_EQ(asked, 5 + 1);
+}
+
+TEST(Listing, DescribeEndsWithTheNewestEventsOfTheJob) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target == "/v1/jobs/low") return json(sample_jobs()[2].dump());
+    if (!request.target.ends_with("&job=j13-k3fa")) return refusal(404, "not_found", "there is none", 5);
+    const auto since = static_cast<unsigned>(request.target[std::string("/v1/events?since=").size()] - '0');
+    Json events = Json::array();
+    for (unsigned id = since + 1; id <= std::min(since + 4, 8U); id++)
+      events.push_back({{"id", id},
+                        {"time", "2026-01-01T00:00:00.000Z"},
+                        {"kind", "job-parked"},
+                        {"text", "no " + std::to_string(id)}});
+    return json(Json{{"events", events}, {"next", std::min(since + 4, 8U)}}.dump());
+  });
+  const Ended ended = run(coordinator.home(), {"describe", "low"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_FALSE(has(ended.out, "no 3\n")) << ended.out;
+  EXPECT_TRUE(has(ended.out, " ago  job-parked  no 4\n")) << ended.out;
+  EXPECT_TRUE(ended.out.ends_with("no 8\n")) << ended.out;
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"describe", "low", "-o", "json"}).out), sample_jobs()[2]);
+}
+
+TEST(Listing, StopAndWaitPrintALine) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_jobs()[3].dump()); });
+  const std::string line =
+      "a-training-with-a-name-that-goes-on-and-on-2026 (j2-k3fa) exited 143, was at node-a:0\n";
+  EXPECT_EQ(run(coordinator.home(), {"stop", "j2"}).out, line);
+  EXPECT_EQ(run(coordinator.home(), {"wait", "j2"}).out, line);
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"stop", "j2", "-o", "json"}).out), sample_jobs()[3]);
 }
 
 TEST(Listing, DescribeOfAnEndedJobDoesNotClaimThatItRuns) {

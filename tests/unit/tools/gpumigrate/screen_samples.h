@@ -88,6 +88,13 @@ inline Json sample_drain() {
       "node-c:1: the job is there already, node-c is cordoned by operator"]}]})json");
 }
 
+inline Json sample_events() {
+  return Json::parse(R"json([
+    {"id":7,"time":"2026-01-01T00:29:31.000Z","kind":"job-started","job":"j6-k3fa","migration":null,"node":"node-c","text":"plain runs at node-c:1"},
+    {"id":9,"time":"2026-01-01T01:17:39.000Z","kind":"snapshot-failed","job":"j6-k3fa","migration":null,"node":"node-c",
+     "text":"the checkpoint store of node-b has no space left: 1.00 GiB are needed and 12.0 MiB are free"}])json");
+}
+
 inline Json sample_images() {
   return Json::parse(R"json([
     {"id":"j6-k3fa.v1@node-b","job":"j6-k3fa","job_name":"plain","version":1,"sequence":4,"node":"node-b","created":"2026-01-01T01:17:39.000Z",

@@ -33,7 +33,10 @@ const std::map<std::string, View>& views() {
       {"nodes", [](const Layout& l) { return view_nodes(sample_nodes(), l); }},
       {"gpus", [](const Layout& l) { return view_gpus(sample_gpus(), l); }},
       {"migrations", [](const Layout& l) { return view_migrations(sample_migrations(), l); }},
-      {"describe", [](const Layout& l) { return view_job(sample_job(), sample_migrations(), false, l); }},
+      {"describe",
+       [](const Layout& l) {
+         return view_job(sample_job(), sample_migrations(), sample_events(), false, l);
+       }},
       {"outcome", [](const Layout& l) { return view_outcome(sample_migrations()[1], l); }},
       {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
       {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
