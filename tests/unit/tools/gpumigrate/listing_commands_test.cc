@@ -86,6 +86,7 @@ TEST(Listing, WatchedListIsRedrawnUntilControlC) {
   EXPECT_EQ(pipe.code, 0) << pipe.err;
   // Of the second answer nothing is new.
   EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
+  EXPECT_GE(asked, 2);
 }
 
 TEST(Listing, WatchedImagesEndAtControlC) {
@@ -97,6 +98,7 @@ TEST(Listing, WatchedImagesEndAtControlC) {
   const Ended pipe = run(coordinator.home(), {"images", "-w"});
   EXPECT_EQ(pipe.code, 0) << pipe.err;
   EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
+  EXPECT_GE(asked, 2);
 }
 
 TEST(Listing, ScreensFitATerminalsWidth) {
