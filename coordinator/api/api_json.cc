@@ -373,6 +373,7 @@ json candidates_json(const std::vector<Candidate>& list) {
                           {"gpu", candidate.place.gpu},
                           {"suitable", candidate.suitable},
                           {"score", candidate.suitable ? json(candidate.score) : json()},
+                          {"cause", candidate.suitable ? json() : json(candidate.cause)},
                           {"reasons", candidate.reasons}});
   return candidates;
 }

@@ -57,15 +57,15 @@ std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus, const P
 }
 
 std::string why_none(const std::vector<Candidate>& candidates, const PlacementRequest& request) {
-  std::string text;
-  for (const Candidate& candidate : candidates) {
-    const bool asked = !request.node || (candidate.place.node == *request.node &&
-                                         (!request.gpu || candidate.place.gpu == *request.gpu));
-    if (!asked) continue;
-    if (!text.empty()) text += "; ";
-    text += to_text(candidate.place) + ": " + fmt::format("{}", fmt::join(candidate.reasons, ", "));
-  }
-  return text.empty() ? "there is no GPU" : text;
+  constexpr std::size_t kListed = 2;
+  std::vector<Candidate> asked;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(asked), [&](const Candidate& one) {
+    return !request.node ||
+           (one.place.node == *request.node && (!request.gpu || one.place.gpu == *request.gpu));
+  });
+  if (asked.empty()) return "there is no GPU";
+  if (asked.size() > kListed) return causes_text(asked, [](const Place&) { return std::string(); });
+  return fmt::format("{}", fmt::join(obstacles_of(asked), "; "));
 }
 
 std::string causes_text(const std::vector<Candidate>& candidates,

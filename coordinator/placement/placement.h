@@ -110,7 +110,7 @@ struct ScoreTerm {
 [[nodiscard]] std::vector<ScoreTerm> score_terms(const GpuView& gpu, const PlacementRequest& request,
                                                  const std::vector<GpuView>& gpus);
 
-// One line: why none of them will do.
+// One line: why none of them will do. Up to two GPUs each with its reasons; of more the causes are counted.
 [[nodiscard]] std::string why_none(const std::vector<Candidate>& candidates, const PlacementRequest& request);
 
 // "2 cordoned, 1 full": how many GPUs each cause rules out, in the order of the candidates. `other`: the

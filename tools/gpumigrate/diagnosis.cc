@@ -4,6 +4,7 @@
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/doctor.h"
 
 namespace ckpt::cli {
@@ -440,6 +441,23 @@ Ability judge(const Need& need, const std::vector<Finding>& findings) {
   return ability;
 }
 
+Cell cell_of(Answer answer) {
+  return {name_of(answer), answer == Answer::kYes  ? Tone::kGood
+                           : answer == Answer::kNo ? Tone::kWarning
+                                                   : Tone::kFaint};
+}
+
+// Two blanks before its first line, four before the others.
+std::string advice_of(const Finding& finding, const Layout& layout) {
+  constexpr std::size_t kIndent = 4;
+  std::string out;
+  const std::size_t width =
+      layout.width == kUnlimited ? kUnlimited : std::max(layout.width, 2 * kIndent) - kIndent;
+  for (const std::string& line : wrapped(printable(finding.what + ": " + finding.to_do), width))
+    out += (out.empty() ? "  " : "    ") + line + "\n";
+  return out;
+}
+
 }  // namespace
 
 const char* name_of(Answer answer) noexcept {
@@ -455,19 +473,21 @@ Diagnosis diagnose(const Json& facts) {
   return diagnosis;
 }
 
-std::string to_text(const Diagnosis& diagnosis) {
-  Table abilities({"CAN", "WHAT", "MISSING"});
+std::string to_text(const Diagnosis& diagnosis, const Layout& layout) {
+  Table abilities({"CAN", {"WHAT", {.least = 44}}, {"MISSING", {.rank = 1, .least = 24}}});
   for (const Ability& ability : diagnosis.abilities)
-    abilities.add({name_of(ability.answer), ability.what, joined(ability.missing)});
-  Table findings({"HAS", "WHAT", "NEEDED FOR", "VALUE"});
+    abilities.add({cell_of(ability.answer), ability.what, joined(ability.missing)});
+  Table findings({"HAS",
+                  {"WHAT", {.least = 16}},
+                  {"NEEDED FOR", {.rank = 2, .least = 20}},
+                  {"VALUE", {.rank = 1, .least = 16}}});
   std::string advice;
   for (const Finding& finding : diagnosis.findings) {
-    findings.add({name_of(finding.answer), finding.what, finding.needed_for, finding.value});
-    if (finding.answer != Answer::kYes)
-      advice += "  " + finding.what + ": " + printable(finding.to_do) + "\n";
+    findings.add({cell_of(finding.answer), finding.what, finding.needed_for, finding.value});
+    if (finding.answer != Answer::kYes) advice += advice_of(finding, layout);
   }
-  return "This node: " + printable(diagnosis.node) + "\n\n" + abilities.text() + "\n" + findings.text() +
-         (advice.empty() ? "" : "\nWhat to do:\n" + advice);
+  return paragraph("This node: " + diagnosis.node, layout) + "\n" + abilities.text(layout) + "\n" +
+         findings.text(layout) + (advice.empty() ? "" : "\nWhat to do:\n" + advice);
 }
 
 }  // namespace ckpt::cli

@@ -148,7 +148,7 @@ int doctor(Context& context, const std::string& agent_config) {
   if (context.json) {
     context.print(to_json(diagnosis));
   } else {
-    context.out << to_text(diagnosis) << std::flush;
+    context.out << to_text(diagnosis, context.layout()) << std::flush;
   }
   return kDone;
 }

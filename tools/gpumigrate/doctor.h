@@ -40,7 +40,8 @@ struct Diagnosis {
 // Pure.
 [[nodiscard]] Diagnosis diagnose(const Json& facts);
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
-[[nodiscard]] std::string to_text(const Diagnosis& diagnosis);
+// Tables that fit the layout, and what to do, wrapped.
+[[nodiscard]] std::string to_text(const Diagnosis& diagnosis, const Layout& layout = {});
 
 // The facts that the command prints, in the caller's environment with `additions`.
 Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::vector<std::string>& additions,

@@ -17,7 +17,10 @@ void add_local(CommandTree& tree) {
   up.add_option("--nodes", o->nodes, "Nodes (2)");
   up.add_option("--gpus", o->gpus, "GPUs of each node (1)");
   up.add_option("--gpu-memory", o->gpu_memory, "Memory of each software GPU (8GiB)").called("SIZE");
-  tree.add(local, "down", "Stop jobs, agents and coordinator", local_down);
+  add_wait_limit(up, o->timeout, "what was started goes on");
+  Command down = tree.add(local, "down", "Stop jobs, agents and coordinator",
+                          [o](Context& c) { return local_down(c, o->timeout); });
+  add_wait_limit(down, o->timeout, "what was told to end goes on ending");
   tree.add(local, "status", "What runs", local_status);
 }
 

@@ -5,7 +5,8 @@ printed."""
 
 # Typed in narrower and wider terminals, too.
 SCREENS = tuple(f"gpumigrate {screen}" for screen in (
-    "jobs", "jobs -a -o wide", "describe plain", "nodes", "gpus", "migrations", "drains", "help", "help migrate"))
+    "jobs", "jobs -a -o wide", "describe plain", "nodes", "gpus", "migrations", "drains", "images", "health", "rebalance",
+    "cluster recover", "doctor", "help", "help migrate"))
 COMMANDS = (
     # The first minute.
     ("gpumigrate", (0, 64)),

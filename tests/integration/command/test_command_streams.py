@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the command shows of jobs: their output, events, and the names that it takes."""
+import os
 import re
 import unittest
 
-from cluster import ClusterTest
+from cluster import BIN, ClusterTest
+from terminal import screen_lines, typed
 from waiting import eventually, eventually_equal, next_line
 
 ARGUMENTS = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
@@ -125,6 +127,69 @@ class Streams(ClusterTest):
         text = self.cluster.call("run", "--help").stdout
         self.assertIn("standard input is empty", " ".join(text.split()))
         self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
+
+    def test_an_end_is_a_line_and_describe_ends_with_events(self):
+        cluster = self.cluster
+        cluster.call("run", "--detach", "--name", "ending", "--", "/bin/sh", "-c", "exit 3")
+        line = cluster.call("wait", "ending", exits=(3,)).stdout
+        self.assertRegex(line, r"^ending \(j\S+\) exited 3, was at node-a:0\n$")
+        self.assertEqual(cluster.json("wait", "ending", exits=(3,))["exit_code"], 3)
+        shown = cluster.call("describe", "ending").stdout.split("\n")
+        events = shown[shown.index("  events      the newest:") + 1:-1]
+        self.assertLessEqual(len(events), 5)
+        self.assertRegex(events[-1], r"^    \d+s ago  job-ended  ")
+
+    def test_an_image_is_meant_by_the_name_of_its_job(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        first, second = (cluster.json("snapshot", "job")["image"] for _ in range(2))
+        number = re.search(r"\.v(\d+)@", first).group(1)
+        self.assertEqual(cluster.json("restore", f"job#{number}", "--dry-run", exits=(5,))["image"], first)
+        self.assertEqual(cluster.call("images", "rm", "job").stdout, f"image {second} is removed\n")
+        self.assertEqual(cluster.call("images", "rm", f"job#{number}").stdout, f"image {first} is removed\n")
+        self.refused("images", "rm", "job", contains='There is no image "job"')
+        self.assertEqual(cluster.json("images", "--name", "job"), [])
+
+    def test_a_drain_on_a_terminal_has_a_bar_that_never_runs_backwards(self):
+        cluster = self.cluster
+        for name in ("one", "two", "three"):
+            cluster.start(name, "hotset", *ARGUMENTS)
+            cluster.wait_for_line(name, r"^step 3\b")
+        environment = dict(cluster.environment, PATH=f"{BIN}:{os.environ['PATH']}", TERM="xterm")
+        shown, code = typed("gpumigrate drain node-a --parallel 1", environment, cluster.home, 60)
+        self.assertEqual(code, 0, shown)
+        percents = [int(percent) for percent in re.findall(r"(\d+)%  \d of 3 gone, \d moving", shown)]
+        self.assertTrue(percents, shown)
+        self.assertEqual(percents, sorted(percents))
+        self.assertEqual([line for line in screen_lines(shown) if len(line) > 60], [])
+        cluster.call("uncordon", "node-a")
+        pipe = cluster.call("drain", "node-b").stderr
+        self.assertNotIn("%", pipe)
+        self.assertRegex(pipe, r"d\S+ one \(j\S+\) moved  node-b:0 -> node-a:0  downtime")
+
+
+class Refusals(ClusterTest):
+    nodes = 3
+
+    def test_a_refusal_counts_the_causes(self):
+        cluster = self.cluster
+        cluster.start("job", "hotset", *ARGUMENTS)
+        cluster.wait_for_line("job", r"^step 3\b")
+        for node in ("node-b", "node-c"):
+            cluster.call("cordon", node, "--reason", "fan")
+        causes = "1 its own, 2 cordoned"
+        refused = cluster.call("migrate", "job", exits=(5,)).stderr
+        self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
+        dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
+        self.assertIn(f"  GPUs        {causes} (-v: each)\n", dry)
+        self.assertNotIn("fan", dry)
+        for arguments in (("-v",), ("-o", "wide")):
+            self.assertIn("node-c:0  no        -      cordoned by operator: fan",
+                          cluster.call("migrate", "job", "--dry-run", *arguments, exits=(5,)).stdout)
+        plan = cluster.json("migrate", "job", "--dry-run", exits=(5,))
+        self.assertEqual(sorted(candidate["cause"] for candidate in plan["candidates"]),
+                         ["cordoned", "cordoned", "its own"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import signal
 import unittest
 
 from cluster import ClusterTest
-from waiting import next_line
+from waiting import eventually, next_line
 
 ARGUMENTS = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1", "--pattern", "stride",
              "--steps", "1000000", "--print-every", "1"]
@@ -77,6 +77,31 @@ class Waits(ClusterTest):
                 self.assertIn(end, rest)
         finally:
             self.cluster.kill("gpumigrate-coordinator", signal.SIGCONT)
+
+    def test_a_limit_ends_each_verb_with_124_and_what_was_ordered_goes_on(self):
+        cluster = self.cluster
+        limited = (("adopt", os.getpid()), ("protect", "job", "--every", "10m"), ("unprotect", "job"),
+                   ("images", "rm", "j1.v1@node-a"), ("node", "rm", "node-z"), ("drain", "node-a"),
+                   ("drains", "node-a", "--watch"), ("rebalance", "--apply"), ("abort", "job"),
+                   ("watch", "job"), ("backup", cluster.home / "copy"), ("run", "--", "/bin/true"))
+        cluster.kill("gpumigrate-coordinator", signal.SIGSTOP)
+        try:
+            for verb, *others in limited:
+                end = others.index("--") if "--" in others else len(others)
+                result = cluster.run(verb, *others[:end], "--timeout", "50ms", *others[end:])
+                self.assertEqual(result.returncode, 124, (verb, result.stderr))
+                self.assertIn("Timed out waiting for ", result.stderr.strip().split("\n")[-1], verb)
+        finally:
+            cluster.kill("gpumigrate-coordinator", signal.SIGCONT)
+        self.assertEqual(cluster.job("job")["state"], "running")
+
+    def test_a_drain_that_is_left_at_its_limit_goes_on(self):
+        cluster = self.cluster
+        result = cluster.run("drain", "node-a", "--timeout", "0")  # of a job that has nowhere to go
+        self.assertEqual(result.returncode, 124, result.stderr)
+        drains = eventually(lambda: [drain for drain in cluster.json("drains") if not drain["open"]],
+                            "the drain ends by itself")
+        self.assertEqual((drains[0]["place"], drains[0]["result"]), ("node-a", "incomplete"))
 
     def test_followed_streams_end_at_the_first_signal(self):
         for arguments, end in ((("logs", "job", "-f"), "job job goes on"),

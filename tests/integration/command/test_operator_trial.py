@@ -1,65 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """An operator's commands on three nodes, typed into a terminal of 80 columns. Each exits as it should, and
 prints no line that the terminal would wrap. TRIAL_TRANSCRIPT=FILE keeps what the terminal showed."""
-import contextlib
-import fcntl
 import itertools
 import os
 import pathlib
-import pty
-import re
-import select
-import signal
-import struct
-import subprocess
-import termios
-import time
 import unittest
 
 from cluster import BIN, EXAMPLES, ClusterTest
 from operator_commands import COMMANDS, SCREENS
+from terminal import screen_lines, typed
 
-COLUMNS, ROWS = 80, 24
+COLUMNS = 80
 OTHER_COLUMNS = (60, 200)
 # A line an event, errors and confirmations are one line each; docs/limitations.md names the others.
 ONE_LINE = ("gpumigrate: ", "removed: ", "image ", "plain (", "low (")
-NOT_FITTED = ("events", "doctor", "-o json")
-ENDS_WITHIN_S = 120
-INTERRUPT = " ^C"
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def typed(line, environment, folder, columns=COLUMNS):
-    """What the terminal showed, and the exit code."""
-    interrupted = line.endswith(INTERRUPT)
-    command = line.removesuffix(INTERRUPT).format(examples=EXAMPLES)
-    parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
-    process = subprocess.Popen(["bash", "-c", f"exec {command}"], stdin=child, stdout=child, stderr=child,
-                               env=environment, cwd=folder, start_new_session=True)
-    os.close(child)
-    shown, deadline = b"", time.monotonic() + ENDS_WITHIN_S
-    with contextlib.suppress(OSError):  # the terminal has no writer any more
-        while time.monotonic() < deadline:
-            if select.select([parent], [], [], 1)[0]:
-                shown += os.read(parent, 65536)
-                if interrupted:
-                    process.send_signal(signal.SIGINT)
-                    interrupted = False
-    os.close(parent)
-    try:
-        return shown.decode(errors="replace"), process.wait(max(1, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise AssertionError(f"{line} did not end within {ENDS_WITHIN_S} s: {shown[-500:]}") from None
-
-
-def screen_lines(shown):
-    """The lines as they stand at last: a progress line is drawn over itself."""
-    lines = []
-    for line in CONTROL.sub("", shown).replace("\r\n", "\n").split("\n"):
-        lines.append(line.rstrip("\r").split("\r")[-1].rstrip())
-    return lines[:-1] if lines and not lines[-1] else lines
+NOT_FITTED = ("events", "-o json")
 
 
 def too_wide(line, lines, columns):

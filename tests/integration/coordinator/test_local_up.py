@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from waiting import eventually
+from waiting import eventually, next_line
 
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 LIMIT_S = 60
@@ -145,6 +145,38 @@ class LocalUp(unittest.TestCase):
         out, errors = second.communicate(timeout=LIMIT_S)
         self.assertEqual(second.returncode, 0, errors)
         self.assertEqual(json.loads(out)["started"], 1)
+
+    def left(self, *arguments, waits_for, goes_on):
+        """A command that waits shows what for, ends at the first signal, and at its limit with 124."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([self.bin / "gpumigrate", *arguments], env=self.environment,
+                                  stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+                line = next_line(process.stderr, f"{arguments} shows what it waits for")
+                self.assertEqual(line, f"gpumigrate: waiting for {waits_for}\n")
+                process.send_signal(number)
+                _, errors = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 2, errors)
+            self.assertIn(f"gpumigrate: Interrupted while waiting for {waits_for}; {goes_on}", errors)
+        limited = self.call(*arguments, "--timeout", "10ms")
+        self.assertEqual(limited.returncode, 124, limited.stderr)
+        self.assertRegex(limited.stderr, f"^gpumigrate: Timed out waiting for .*; {goes_on}\n$")
+
+    def test_up_that_is_left_says_what_goes_on(self):
+        (self.home / "hold").touch()
+        goes_on = "what was started goes on; `gpumigrate local up` waits again"
+        self.left("local", "up", waits_for="the coordinator to listen", goes_on=goes_on)
+        (self.home / "hold").unlink()
+        self.assertEqual(self.up()["started"], 2)
+
+    def test_down_that_is_left_says_what_goes_on(self):
+        self.up("--nodes", "1")
+        agent = self.processes()["node-a"]["pid"]
+        os.kill(agent, signal.SIGSTOP)
+        goes_on = "what was told to end goes on ending; `gpumigrate local down` ends the rest"
+        self.left("local", "down", waits_for="the agents to end", goes_on=goes_on)
+        self.assertTrue(self.processes()["coordinator"]["runs"])
+        os.kill(agent, signal.SIGCONT)
+        self.assertEqual(self.call("local", "down").returncode, 0)
 
     def test_cluster_of_which_nothing_is_left_comes_back_as_it_was(self):
         self.up("--nodes", "3", "--gpus", "2", "--gpu-memory", "1GiB")

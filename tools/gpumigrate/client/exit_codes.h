@@ -16,7 +16,7 @@ enum ExitCode : int {
   kRefused = 5,      // nothing was touched
   kUnknown = 6,      // contact lost, the outcome is not known
   kUsage = 64,
-  kTimedOutWaiting = 124,  // `wait --timeout`, as of timeout(1)
+  kTimedOutWaiting = 124,  // the limit of a --timeout, as of timeout(1)
   kRunFailed = 125,  // `run`: not the job failed, but gpumigrate; 126 and 127: libckpt/base/program_error.h
 };
 

@@ -3,11 +3,13 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <csignal>
+#include <list>
 
 namespace ckpt::cli {
 
@@ -115,6 +117,22 @@ void HttpClient::pause(std::chrono::milliseconds time) {
   loop_->cancel = nullptr;
 }
 
+void HttpClient::wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds time) {
+  if (loop_->interrupts > 0 || loop_->is_over_time) return;
+  // Shared: a descriptor may become readable just when the time is over.
+  const auto timer = std::make_shared<asio::steady_timer>(loop_->io, time);
+  std::list<asio::posix::stream_descriptor> watched;
+  for (const int descriptor : descriptors) {
+    watched.emplace_back(loop_->io, descriptor);
+    watched.back().async_wait(asio::posix::stream_descriptor::wait_read,
+                              [timer](const boost::system::error_code&) { timer->cancel(); });
+  }
+  loop_->cancel = [timer] { timer->cancel(); };
+  loop_->wait([&](auto handler) { timer->async_wait(handler); });
+  loop_->cancel = nullptr;
+  for (auto& descriptor : watched) descriptor.release();  // the caller's
+}
+
 namespace {
 
 http::request<http::string_body> encode(const HttpRequest& request) {
@@ -160,8 +178,9 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   stream.expires_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  // What begins after it fails, too.
   loop.cancel = [&] {
-    if (interrupted()) stream.cancel();
+    if (interrupted()) stream.close();
   };
   struct ForgetCancel {
     Loop& loop;

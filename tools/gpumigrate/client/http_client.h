@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "libckpt/base/result.h"
 
@@ -70,6 +71,8 @@ class HttpClient {
   static constexpr std::chrono::milliseconds kRedialInterval{250};
   // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt or the deadline.
   void pause(std::chrono::milliseconds time);
+  // As pause(), and ends once one of the descriptors is readable. Each is one that can be polled.
+  void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds time);
 
  private:
   struct Loop;

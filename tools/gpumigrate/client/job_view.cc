@@ -150,9 +150,25 @@ std::string moves_of(const Json& job, const Json& moves, const Layout& layout) {
   return out;
 }
 
+std::string events_of(const Json& events, const Layout& layout) {
+  std::string out = events.empty() ? "" : field_line("events", "the newest:", layout);
+  for (const Json& event : events) {
+    const std::string line = "    " + age_of(event, "time", layout) + " ago  " + text_of(event, "kind") +
+                             "  " + text_of(event, "text");
+    out += shortened(printable(line), layout.width) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout) {
+std::string view_job_state(const Json& job) {
+  std::string out = text_of(job, "name") + " (" + text_of(job, "id") + ") " + state_of_job(job, {}).text;
+  if (has_value(job, "node")) out += (has_ended(job) ? ", was at " : " at ") + place_of(job);
+  return printable(out) + "\n";
+}
+
+std::string view_job(const Json& job, const Json& moves, const Json& events, bool all, const Layout& layout) {
   std::string out = head_of(job, layout);
   out += field_line("mode", mode_of(job), layout);
   out += field_line("memory", memory_of(job, layout, all), layout);
@@ -167,7 +183,7 @@ std::string view_job(const Json& job, const Json& moves, bool all, const Layout&
                           (options.empty() ? "" : ", " + options) + ")",
                       layout);
   }
-  return out + moves_of(job, moves, layout);
+  return out + moves_of(job, moves, layout) + events_of(events, layout);
 }
 
 }  // namespace ckpt::cli

@@ -22,12 +22,6 @@ bool has_estimate(const Json& progress) {
   return has_value(progress, "dirty_bytes_per_second") && number_of(progress, "estimate_ms") > 0;
 }
 
-std::string bar_of(int percent) {
-  const int full = percent * kBarColumns / 100;
-  return "[" + std::string(static_cast<std::size_t>(full), '#') +
-         std::string(static_cast<std::size_t>(kBarColumns - full), ' ') + "]";
-}
-
 // Parts of a line in their order. Those of the least weight leave until the rest fits.
 class Parts {
  public:
@@ -63,6 +57,12 @@ int copied_percent(const Json& migration) {
   if (state <= 0 || number_of(progress, "round") < 1) return 0;
   const double held = state - std::min(state, number_of(progress, "remaining_bytes"));
   return std::clamp(static_cast<int>(std::floor(held * 100 / state)), 0, 99);
+}
+
+std::string bar_of(int percent) {
+  const int full = std::clamp(percent, 0, 100) * kBarColumns / 100;
+  return "[" + std::string(static_cast<std::size_t>(full), '#') +
+         std::string(static_cast<std::size_t>(kBarColumns - full), ' ') + "]";
 }
 
 std::string wire_rate_of(const Json& migration) {

@@ -16,6 +16,8 @@ namespace ckpt::cli {
 // end; -1: nothing is copied (yet, or any more).
 int copied_percent(const Json& migration);
 
+// "[####                ]"
+std::string bar_of(int percent);
 // "wire 12/40 MiB/s", empty while there is no rate.
 std::string wire_rate_of(const Json& migration);
 // "pause <=200 ms", "pause ~123 ms", or "paused".

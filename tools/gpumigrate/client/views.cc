@@ -31,26 +31,62 @@ std::string time_of(const Json& object, const char* field) {
   return point == std::string::npos ? text : text.substr(0, point) + "Z";
 }
 
-std::string view_candidates(const Json& plan, const Layout& layout) {
+std::string score_of(const Json& candidate) {
+  char score[32] = "-";
+  if (has_value(candidate, "score"))
+    std::snprintf(score, sizeof score, "%+.2f", number_of(candidate, "score"));
+  return score;
+}
+
+// Every GPU with its reasons.
+std::string view_each_candidate(const Json& candidates, const Layout& layout) {
   Table table({{"GPU", {.least = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.least = 20}}});
-  for (const Json& candidate : member(plan, "candidates")) {
-    char score[32] = "-";
-    if (has_value(candidate, "score"))
-      std::snprintf(score, sizeof score, "%+.2f", number_of(candidate, "score"));
-    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no", score,
+  for (const Json& candidate : candidates) {
+    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no", score_of(candidate),
                listed(member(candidate, "reasons"))});
   }
   return table.text(layout);
 }
 
-// A paragraph within the layout.
+// The chosen one's reasons, and how many GPUs each cause rules out.
+std::string sum_up_candidates(const Json& candidates, const Layout& layout) {
+  std::vector<std::pair<std::string, unsigned>> counts;
+  std::string chosen;
+  for (const Json& candidate : candidates) {
+    const bool suitable = flag_of(candidate, "suitable");
+    if (suitable && chosen.empty())
+      chosen = place_of(candidate) + ", score " + score_of(candidate) + ": " +
+               listed(member(candidate, "reasons"));
+    const std::string cause = suitable                        ? "suitable"
+                              : has_value(candidate, "cause") ? text_of(candidate, "cause")
+                                                              : "unsuitable";
+    const auto same =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == cause; });
+    if (same == counts.end())
+      counts.emplace_back(cause, 1);
+    else
+      ++same->second;
+  }
+  std::string sum;
+  for (const auto& [cause, count] : counts)
+    sum += (sum.empty() ? "" : ", ") + std::to_string(count) + " " + cause;
+  std::string out = chosen.empty() ? "" : field_line("chosen", chosen, layout);
+  return sum.empty() ? out : out + field_line("GPUs", sum + " (-v: each)", layout);
+}
+
+std::string view_candidates(const Json& plan, bool each, const Layout& layout) {
+  const Json& candidates = member(plan, "candidates");
+  return each || layout.wide ? view_each_candidate(candidates, layout)
+                             : sum_up_candidates(candidates, layout);
+}
+
+}  // namespace
+
 std::string paragraph(const std::string& text, const Layout& layout) {
   std::string out;
   for (const std::string& line : wrapped(printable(text), layout.width)) out += line + "\n";
   return out;
 }
-
-}  // namespace
 
 std::string field_line(const char* name, const std::string& value, const Layout& layout, Tone tone) {
   std::string head = std::string("  ") + name;
@@ -79,7 +115,7 @@ std::string options_text(const Json& options) {
   return out;
 }
 
-std::string view_plan(const Json& plan, const Layout& layout) {
+std::string view_plan(const Json& plan, bool each, const Layout& layout) {
   std::string out = "dry run: job " + text_of(plan, "job") + " at " + text_of(plan, "from");
   if (has_value(plan, "to")) {
     const std::string options = options_text(member(plan, "options"));
@@ -95,7 +131,7 @@ std::string view_plan(const Json& plan, const Layout& layout) {
   } else {
     out = paragraph(out + " cannot move: " + text_of(plan, "reason"), layout);
   }
-  return out + view_candidates(plan, layout);
+  return out + view_candidates(plan, each, layout);
 }
 
 std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout) {
@@ -110,12 +146,12 @@ std::string view_displaced(const Json& displaced, const std::string& tense, cons
   return out;
 }
 
-std::string view_run_plan(const Json& plan, const Layout& layout) {
+std::string view_run_plan(const Json& plan, bool each, const Layout& layout) {
   const bool possible = has_value(plan, "to");
   return paragraph("dry run: the job would " + (possible ? "start at " + text_of(plan, "to")
                                                          : "not start: " + text_of(plan, "reason")),
                    layout) +
-         view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, layout);
+         view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, each, layout);
 }
 
 std::string view_event(const Json& event) {

@@ -10,14 +10,16 @@
 
 namespace ckpt::cli {
 
-// `describe`. `moves`: the migrations to show, oldest first; `all`: also its instances and its memory's
-// history.
-std::string view_job(const Json& job, const Json& moves, bool all, const Layout& layout);
-std::string view_plan(const Json& plan, const Layout& layout);
+// `describe`. `moves`, `events`: the migrations and events to show, oldest first; `all`: also its instances
+// and its memory's history.
+std::string view_job(const Json& job, const Json& moves, const Json& events, bool all, const Layout& layout);
+std::string view_job_state(const Json& job);  // "train (j3) exited 0, was at node-a:0"
+// Dry runs. `each`: every GPU with its reasons; otherwise the chosen one's, and the causes counted.
+std::string view_plan(const Json& plan, bool each, const Layout& layout);
 // The jobs that make place for another one, a line each.
 std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout);
-std::string view_run_plan(const Json& plan, const Layout& layout);  // `run --dry-run`
-std::string view_event(const Json& event);                          // one line
+std::string view_run_plan(const Json& plan, bool each, const Layout& layout);
+std::string view_event(const Json& event);  // one line
 
 // The end of a migration: its report, or why there is none, and where the job runs.
 std::string view_outcome(const Json& migration, const Layout& layout);
@@ -25,6 +27,8 @@ std::string view_outcome(const Json& migration, const Layout& layout);
 // What `set` has changed: "m15 big: bandwidth 12 → 40 MiB/s". `limit`: bandwidth or max-downtime.
 std::string view_change(const Json& before, const Json& after, const std::string& limit);
 
+// Within the layout, broken at blanks.
+std::string paragraph(const std::string& text, const Layout& layout);
 // "  name        value", wrapped where the layout has a width.
 std::string field_line(const char* name, const std::string& value, const Layout& layout,
                        Tone tone = Tone::kPlain);

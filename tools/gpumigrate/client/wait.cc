@@ -19,21 +19,24 @@ constexpr std::size_t kShownColumns = 59;  // a line that wraps could not be rew
 
 }  // namespace
 
-Result<std::unique_ptr<Wait>> Wait::begin(Context& context, WaitSubject subject, const std::string& limit) {
-  if (limit.empty()) return std::make_unique<Wait>(context, std::move(subject));
+Result<std::unique_ptr<Wait>> Wait::begin(Context& context, WaitSubject subject, const std::string& limit,
+                                          WaitKind kind) {
+  if (limit.empty()) return std::make_unique<Wait>(context, std::move(subject), std::nullopt, kind);
   auto time = tools::parse_duration_ns(limit);
   if (!time) return Error(ErrorCode::kInvalidArgument, "--timeout: " + time.assume_error().message());
-  return std::make_unique<Wait>(context, std::move(subject), std::chrono::nanoseconds(time.assume_value()));
+  return std::make_unique<Wait>(context, std::move(subject), std::chrono::nanoseconds(time.assume_value()),
+                                kind);
 }
 
-Wait::Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit)
+Wait::Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit,
+           WaitKind kind)
     : context_(context), subject_(std::move(subject)) {
   HttpClient& http = context_.coordinator.http();
   http.catch_interrupts();
-  http.set_ticker(context_.shown_after, [this] { show(); });
+  if (kind != WaitKind::kFollow) http.set_ticker(context_.shown_after, [this] { show(); });
   if (!limit) return;
   limit_ = since_ + std::min<std::chrono::nanoseconds>(*limit, kLongestLimit);
-  http.set_deadline(*limit_ + kAnswerGrace);
+  http.set_deadline(kind == WaitKind::kAnswer ? *limit_ : *limit_ + kAnswerGrace);
 }
 
 Wait::~Wait() {
@@ -47,9 +50,17 @@ std::optional<Error> Wait::end() {
   const bool is_interrupted = context_.coordinator.http().take_interrupts() > 0;
   if (!is_interrupted && !is_over_time()) return std::nullopt;
   clear();
+  if (!is_interrupted) return timed_out();
   return Error(ErrorCode::kAborted,
-               (is_interrupted ? "Interrupted while waiting for " : "Timed out waiting for ") +
-                   subject_.what + "; " + subject_.goes_on);
+               "Interrupted while waiting for " + subject_.what + "; " + subject_.goes_on);
+}
+
+Error Wait::timed_out() const {
+  return {ErrorCode::kAborted, "Timed out waiting for " + subject_.what + "; " + subject_.goes_on};
+}
+
+bool Wait::is_limit(const Error& error) const {
+  return is_over_time() && (error.code() == ErrorCode::kAborted || error.code() == ErrorCode::kTimedOut);
 }
 
 bool Wait::is_over_time() const {
@@ -86,6 +97,11 @@ void Wait::show() {
 void Wait::clear() {
   if (is_shown_) context_.err << "\r\x1b[K" << std::flush;
   is_shown_ = false;
+}
+
+int report_wait(Context& context, Wait& wait, const Error& error) {
+  wait.clear();
+  return wait.is_limit(error) ? report(context, wait.timed_out(), kTimedOutWaiting) : report(context, error);
 }
 
 }  // namespace ckpt::cli

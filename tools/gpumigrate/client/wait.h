@@ -14,6 +14,12 @@
 
 namespace ckpt::cli {
 
+enum class WaitKind {
+  kPolls,   // calls that may be left unanswered for next_call(); an answer that has left at the limit arrives
+  kAnswer,  // one call, which ends at the limit
+  kFollow,  // as kPolls, by something that shows how far it is and takes the signals by itself
+};
+
 struct WaitSubject {
   std::string what;     // behind "waiting for", like "job train to end"
   std::string goes_on;  // like "it runs on; `gpumigrate wait train` waits again"
@@ -22,8 +28,10 @@ struct WaitSubject {
 class Wait {
  public:
   // `limit`: a duration as given to --timeout; empty: none.
-  static Result<std::unique_ptr<Wait>> begin(Context& context, WaitSubject subject, const std::string& limit);
-  Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit = std::nullopt);
+  static Result<std::unique_ptr<Wait>> begin(Context& context, WaitSubject subject, const std::string& limit,
+                                             WaitKind kind = WaitKind::kPolls);
+  Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit = std::nullopt,
+       WaitKind kind = WaitKind::kPolls);
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
@@ -31,6 +39,9 @@ class Wait {
   // Why the waiting is over, if it is. To be asked before each call to the coordinator.
   [[nodiscard]] std::optional<Error> end();
   [[nodiscard]] bool is_over_time() const;
+  // The error at the limit, and whether an error that came is one of a call that the limit ended.
+  [[nodiscard]] Error timed_out() const;
+  [[nodiscard]] bool is_limit(const Error& error) const;
   // For how long the next call may be left unanswered: 30 s, or less where less is left.
   [[nodiscard]] std::chrono::milliseconds next_call() const;
   // Of a call that the first SIGINT or SIGTERM does not end: shown at once when it comes.
@@ -51,5 +62,8 @@ class Wait {
   bool is_shown_ = false;  // on the terminal
   std::string last_line_;  // elsewhere
 };
+
+// As report(); at the limit it tells what goes on, and the exit code is 124.
+int report_wait(Context& context, Wait& wait, const Error& error);
 
 }  // namespace ckpt::cli

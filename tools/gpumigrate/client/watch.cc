@@ -49,8 +49,8 @@ class ProgressLine {
 
 class Follower {
  public:
-  Follower(Context& context, std::string id, OnInterrupt on_interrupt)
-      : context_(context), id_(std::move(id)), on_interrupt_(on_interrupt), line_(context) {}
+  Follower(Context& context, std::string id, OnInterrupt on_interrupt, const Wait& wait)
+      : context_(context), id_(std::move(id)), on_interrupt_(on_interrupt), wait_(wait), line_(context) {}
 
   Result<Json> follow() {
     context_.coordinator.http().catch_interrupts();
@@ -59,8 +59,10 @@ class Follower {
       if (context_.coordinator.http().take_interrupts() > 0) {
         CKPT_TRYV(interrupted());
       }
-      auto answer = context_.coordinator.get("/v1/migrations/" + path_part(id_) + "/watch?since=" +
-                                             std::to_string(revision) + "&timeout_ms=30000");
+      if (wait_.is_over_time()) return wait_.timed_out();
+      auto answer = context_.coordinator.get("/v1/migrations/" + path_part(id_) +
+                                             "/watch?since=" + std::to_string(revision) +
+                                             "&timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (!answer) {
         CKPT_TRYV(survive(std::move(answer).assume_error()));
         continue;
@@ -119,6 +121,7 @@ class Follower {
   Context& context_;
   std::string id_;
   OnInterrupt on_interrupt_;
+  const Wait& wait_;
   ProgressLine line_;
   int interrupts_ = 0;
   Clock::time_point lost_since_;
@@ -126,8 +129,9 @@ class Follower {
 
 }  // namespace
 
-Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt) {
-  return Follower(context, id, on_interrupt).follow();
+Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt,
+                              const Wait& wait) {
+  return Follower(context, id, on_interrupt, wait).follow();
 }
 
 int print_outcome(Context& context, const Json& migration) {

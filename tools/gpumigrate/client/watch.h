@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "tools/gpumigrate/client/context.h"
+#include "tools/gpumigrate/client/wait.h"
 
 namespace ckpt::cli {
 
@@ -15,8 +15,9 @@ enum class OnInterrupt {
   kLeave,
 };
 
-// The migration once it is over. kAborted: left alone at the user's wish; it goes on.
-Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt);
+// The migration once it is over. kAborted: left alone at the user's wish or at the wait's limit; it goes on.
+Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt,
+                              const Wait& wait);
 
 // Prints the outcome and returns its exit code.
 int print_outcome(Context& context, const Json& migration);

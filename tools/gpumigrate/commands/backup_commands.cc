@@ -22,6 +22,7 @@ constexpr std::chrono::minutes kPatience{10};  // for the coordinator's copy
 struct BackupOptions {
   std::string file;
   std::string into;
+  std::string timeout;
   bool replace = false;
   int (*action)(Context&, const BackupOptions&) = nullptr;
 };
@@ -65,10 +66,13 @@ void print_contents(Context& context, const std::string& file, const backup::Con
 int make_backup(Context& context, const BackupOptions& options) {
   if (options.file.empty())
     return report(context, Error(ErrorCode::kInvalidArgument, "backup: say to which file"));
-  const Wait wait(context,
-                  {"the coordinator's copy of its store", "the next backup replaces what it writes"});
+  auto wait =
+      Wait::begin(context, {"the coordinator's copy of its store", "the next backup replaces what it writes"},
+                  options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   auto made = context.coordinator.get("/v1/backup", kPatience);
-  if (!made) return report(context, made.assume_error());
+  if (!made) return report_wait(context, *wait.assume_value(), made.assume_error());
+  wait.assume_value()->clear();
   const std::string copy = text_of(made.assume_value(), "file");
   auto file = backup::BackupFile::open(copy);
   if (!file.has_value())
@@ -127,6 +131,7 @@ void add_backup_commands(CommandTree& tree) {
                             [options](Context& c) { return options->action(c, *options); });
   backup.add_example("gpumigrate backup cluster.backup", "Copy what the coordinator knows");
   backup.add_option("file", options->file, "Where to; it holds the cluster's tokens");
+  add_wait_limit(backup, options->timeout, "the coordinator may still write its copy");
   Command show = backup.add_subcommand("show", "Say what is in a backup");
   show.on_given([options] { options->action = show_backup; });
   show.add_option("file", options->file, "The backup").required();

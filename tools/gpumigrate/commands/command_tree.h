@@ -32,11 +32,14 @@ class CommandTree {
     added.set_family(family_);
     return added;
   }
-  // `action` runs after parsing if this command was given.
+  // `action` runs after parsing if this command was given, and none below it.
   Command add(Command& parent, const std::string& name, const std::string& help, Action action) {
     Command added = parent.add_subcommand(name, help);
     added.set_family(&parent == &app_ ? family_ : "");
-    added.on_given([this, action = std::move(action)] { chosen_ = action; });
+    // Commands below it are told first.
+    added.on_given([this, action = std::move(action)] {
+      if (!chosen_) chosen_ = action;
+    });
     return added;
   }
   // The program after `--` and its arguments.
@@ -49,5 +52,11 @@ class CommandTree {
   std::string family_;
   std::vector<std::string> program_;
 };
+
+// A limit of the waiting alone. `what`: what goes on without the command.
+inline Option add_wait_limit(Command command, std::string& limit, const std::string& what) {
+  return command.add_option("--timeout", limit, "Wait no longer than this, like 10m (exit code 124); " + what)
+      .called("TIME");
+}
 
 }  // namespace ckpt::cli

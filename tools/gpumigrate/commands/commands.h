@@ -25,13 +25,16 @@ struct RunOptions {
   int priority = 0;
   bool preempt = false;
   bool dry_run = false;
+  bool each = false;  // of a dry run: the reasons of each GPU
   bool detach = false;
+  std::string timeout;  // of the waiting until it has started
 };
 
 struct AdoptOptions {
   int pid = 0;
   std::string name;
   std::string node;  // then `pid` is as it counts
+  std::string timeout;
 };
 
 struct MigrateOptions {
@@ -49,6 +52,7 @@ struct MigrateOptions {
   std::string timeout;
   std::string reason;
   bool dry_run = false;
+  bool each = false;  // of a dry run: the reasons of each GPU
   bool detach = false;
 };
 
@@ -77,10 +81,12 @@ int wait_for_job(Context& context, const std::string& job, const std::string& ti
 
 // Migrations.
 int migrate_job(Context& context, const MigrateOptions& options);
-int watch_migration(Context& context, const std::string& id);
-int abort_migration(Context& context, const std::string& id, const std::string& reason);
+int watch_migration(Context& context, const std::string& id, const std::string& timeout);
+int abort_migration(Context& context, const std::string& id, const std::string& reason,
+                    const std::string& timeout);
 int set_limit(Context& context, const std::string& id, const std::string& what, const std::string& value);
-int resolve_migration(Context& context, const std::string& id, const std::string& at);
+int resolve_migration(Context& context, const std::string& id, const std::string& at,
+                      const std::string& timeout);
 
 // The cluster.
 int show_events(Context& context, const EventOptions& options);

@@ -8,13 +8,12 @@
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/drain_follower.h"
 #include "tools/gpumigrate/commands/drain_views.h"
 #include "tools/gpumigrate/screens/lists.h"
 
 namespace ckpt::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct DrainOptions {
   std::string place;
@@ -22,6 +21,9 @@ struct DrainOptions {
   int parallel = 0;
   std::string fallback;
   std::string reason;
+  std::string timeout;
+  std::string node;   // of `drains`
+  std::string state;  // of `drains`
   std::string id;
   bool dry_run = false;
   bool detach = false;
@@ -29,73 +31,6 @@ struct DrainOptions {
   bool cancel = false;
   bool each = false;  // -v
   bool all = false;
-};
-
-std::string drain_path(const std::string& id) {
-  return "/v1/drains/" + path_part(id);
-}
-
-// Follows a drain to its end: a line whenever a job's state changes. Ctrl-C leaves it running.
-class DrainFollower {
- public:
-  DrainFollower(Context& context, std::string id) : context_(context), id_(std::move(id)) {}
-
-  Result<Json> follow() {
-    context_.coordinator.http().catch_interrupts();
-    std::uint64_t revision = 0;
-    while (true) {
-      if (context_.coordinator.http().take_interrupts() > 0) return left_alone();
-      auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
-                                             "&timeout_ms=30000");
-      if (!answer) {
-        CKPT_TRYV(survive(answer.assume_error()));
-        continue;
-      }
-      lost_since_.reset();
-      Json& drain = answer.assume_value();
-      show(drain);
-      if (!flag_of(drain, "open")) return std::move(drain);
-      revision = static_cast<std::uint64_t>(number_of(drain, "revision"));
-    }
-  }
-
- private:
-  void show(const Json& drain) {
-    if (context_.json) return;
-    for (const Json& job : member(drain, "jobs")) {
-      const std::string state = text_of(job, "state");
-      // While it moves its reason is the migration's phase, for which there is `watch`.
-      const std::string key =
-          state == "moving" ? state + text_of(job, "migration") : state + text_of(job, "reason");
-      std::string& shown = shown_[text_of(job, "job")];
-      if (std::exchange(shown, key) == key) continue;
-      context_.err << printable(id_) << " " << view_drain_job(job) << "\n" << std::flush;
-    }
-  }
-
-  [[nodiscard]] Error left_alone() const {
-    return {ErrorCode::kAborted, "drain " + id_ + " goes on; `gpumigrate drains " + id_ +
-                                     " --watch` shows it, `gpumigrate drains " + id_ + " --cancel` ends it"};
-  }
-
-  Result<void> survive(const Error& error) {
-    if (error.code() == ErrorCode::kAborted) return ok();
-    if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
-    if (!lost_since_) {
-      context_.note(error.message() + "; the drain goes on when it is back, asking again");
-      lost_since_ = Clock::now();
-    }
-    if (Clock::now() - *lost_since_ >= context_.patience)
-      return Error(ErrorCode::kTimedOut, "The outcome of " + id_ + " is not known; `gpumigrate drains " +
-                                             id_ + " --watch` asks again");
-    context_.coordinator.http().pause(HttpClient::kRedialInterval);
-    return ok();
-  }
-
-  Context& context_;
-  std::string id_;
-  std::map<std::string, std::string> shown_;
-  std::optional<Clock::time_point> lost_since_;
 };
 
 template <typename View>
@@ -117,8 +52,9 @@ auto drain_view(const Context& context, bool each) {
   return [layout = context.layout(), each](const Json& drain) { return view_drain(drain, each, layout); };
 }
 
-int follow_drain(Context& context, const std::string& id, bool each) {
-  auto drain = DrainFollower(context, id).follow();
+int follow_drain(Context& context, const std::string& id, bool each, Wait& wait) {
+  auto drain = follow_to_its_end(context, id, wait);
+  if (!drain && wait.is_limit(drain.assume_error())) return report_wait(context, wait, drain.assume_error());
   if (!drain) return report_unfollowed(context, drain.assume_error());
   print(context, drain.assume_value(), drain_view(context, each));
   return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
@@ -130,6 +66,7 @@ struct RemovalOptions {
   std::string node;
   bool force = false;
   bool fenced = false;
+  std::string timeout;
 };
 
 std::string view_removal(const Json& removal) {
@@ -145,13 +82,16 @@ std::string view_removal(const Json& removal) {
 }
 
 int remove_node(Context& context, const RemovalOptions& options) {
-  const Wait wait(context,
-                  {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether it was"});
-  return ask_and_print(
-      context,
+  auto wait = Wait::begin(
+      context, {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether it was"},
+      options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto removal =
       context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
-                               {{"force", options.force}, {"fenced", options.fenced}}, 1, kRemovalAnswer),
-      view_removal);
+                               {{"force", options.force}, {"fenced", options.fenced}}, 1, kRemovalAnswer);
+  if (!removal) return report_wait(context, *wait.assume_value(), removal.assume_error());
+  wait.assume_value()->clear();
+  return print(context, removal.assume_value(), view_removal);
 }
 
 std::string view_addition(const Json& added) {
@@ -180,13 +120,24 @@ Result<Json> request_of(const DrainOptions& options) {
   return body;
 }
 
+// Of a drain that is followed.
+Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std::string& drain,
+                                                    const std::string& timeout) {
+  return Wait::begin(context,
+                     {"the end of the drain of " + drain, "it goes on; `gpumigrate drains " + drain +
+                                                              " --watch` shows it, `gpumigrate drains " +
+                                                              drain + " --cancel` ends it"},
+                     timeout, WaitKind::kFollow);
+}
+
 int drain(Context& context, const DrainOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
-  if (!options.detach && !options.dry_run) context.coordinator.http().catch_interrupts();
+  auto wait = begin_following_drain(context, options.place, options.timeout);
+  if (!wait) return report(context, wait.assume_error());
   auto answer = context.coordinator.post("/v1/drains", body.assume_value(), 1);
   if (!answer) {
-    const int code = report(context, answer.assume_error());
+    const int code = report_wait(context, *wait.assume_value(), answer.assume_error());
     if (code == kUnknown)
       context.note("`gpumigrate drains` shows whether " + options.place + " is being drained");
     return code;
@@ -201,7 +152,7 @@ int drain(Context& context, const DrainOptions& options) {
   if (flag_of(begun, "joined"))
     context.note(options.place + " is being drained already: following " + id + " with its own settings");
   if (options.detach) return print(context, begun, drain_view(context, options.each));
-  return follow_drain(context, id, options.each);
+  return follow_drain(context, id, options.each, *wait.assume_value());
 }
 
 int cordon(Context& context, const DrainOptions& options) {
@@ -227,11 +178,18 @@ bool is_open_drain(const Json& drain) {
   return flag_of(drain, "open");
 }
 
-AskList drains_list(bool all) {
-  return [all](Context& context) -> Result<ListAnswer> {
-    CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
+AskList drains_list(const DrainOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(all, context.coordinator.get("/v1/drains"));
+    Json drains = Json::array();
+    for (const Json& drain : all) {
+      const std::string state = is_open_drain(drain) ? "running" : text_of(drain, "result");
+      if (is_place_wanted(text_of(drain, "place"), options.node) && is_state_wanted(state, options.state))
+        drains.push_back(drain);
+    }
     ListAnswer answer{.list = drains};
-    if (!all) answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
+    if (!options.all)
+      answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
     answer.view = [shown = std::move(drains)](const Layout& layout) { return view_drains(shown, layout); };
     return answer;
   };
@@ -248,14 +206,16 @@ Result<std::string> drain_of(Context& context, const std::string& given) {
 }
 
 int drains_command(Context& context, DrainOptions options) {
-  if (options.id.empty()) return show_list(context, drains_list(options.all), options.watch);
+  if (options.id.empty()) return show_list(context, drains_list(options), options.watch);
+  auto wait = begin_following_drain(context, options.id, options.timeout);
+  if (!wait) return report(context, wait.assume_error());
   auto id = drain_of(context, options.id);
-  if (!id) return report(context, id.assume_error());
+  if (!id) return report_wait(context, *wait.assume_value(), id.assume_error());
   options.id = std::move(id).assume_value();
   if (options.cancel) return cancel(context, options);
   // Refused at once if there is no such drain; only contact that is lost later is sat out.
   auto known = context.coordinator.get(drain_path(options.id));
-  if (known && options.watch) return follow_drain(context, options.id, options.each);
+  if (known && options.watch) return follow_drain(context, options.id, options.each, *wait.assume_value());
   return ask_and_print(context, std::move(known), drain_view(context, options.each));
 }
 
@@ -281,6 +241,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU");
   added.add_flag("--detach", options->detach,
                  "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
+  add_wait_limit(added, options->timeout, "the drain goes on");
   added.add_example("gpumigrate drain node-a --dry-run", "See what would go where");
   added.add_example("gpumigrate drain node-a --reason \"new driver\"", "Move every job away, let none come");
   added.set_footer(
@@ -304,6 +265,7 @@ void add_removal(CommandTree& tree) {
   rm.add_flag("--fenced", options->fenced,
               "Nothing runs there any more: its jobs may go on from their images")
       .needs(force);
+  add_wait_limit(rm, options->timeout, "it may still be removed");
   tree.add(node, "add", "Let a node that was removed come back under its name",
            [options](Context& c) { return add_node(c, *options); })
       .add_option("node", options->node, "Its name")
@@ -332,12 +294,18 @@ void add_drain_commands(CommandTree& tree) {
   Option follow = drains.add_flag("-w,--watch", options->watch,
                                   "Show them until Ctrl-C; with an id follow it to its end");
   drains.add_flag("-a,--all", options->all, "Also older ones").excludes(id);
+  drains.add_option("--node", options->node, "Only those of NODE and its GPUs, or of NODE:GPU").excludes(id);
+  drains
+      .add_option("--state", options->state,
+                  "running, empty, incomplete, deadline or cancelled; several: a,b")
+      .excludes(id);
   drains.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU")
       .needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Move nothing further; what moves goes on, the cordon stays");
   cancel.needs(id).excludes(follow);
   drains.add_option("--reason", options->reason, "Why it is cancelled, for the records").needs(cancel);
+  add_wait_limit(drains, options->timeout, "the drain goes on").needs(follow).needs(id);
 }
 
 }  // namespace ckpt::cli

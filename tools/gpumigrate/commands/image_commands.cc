@@ -4,10 +4,12 @@
 #include <memory>
 
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/image_names.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
+#include "tools/gpumigrate/commands/list_options.h"
 
 namespace ckpt::cli {
 namespace {
@@ -161,20 +163,25 @@ int protect(Context& context, const ImageOptions& options) {
   Json body = {{"every_ms", every.assume_value() / 1'000'000}, {"force", options.force}};
   if (!options.to.empty()) body["to"] = destination(options.to);
   if (options.keep != 0) body["keep"] = options.keep;
-  const Wait wait(context, {"the coordinator to protect job " + options.job,
-                            "`gpumigrate describe " + options.job + "` shows whether it did"});
+  auto wait = Wait::begin(context,
+                          {"the coordinator to protect job " + options.job,
+                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   // What it costs is said before it begins to.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-  if (!plan) return report(context, plan.assume_error());
+  if (!plan) return report_wait(context, *wait.assume_value(), plan.assume_error());
+  wait.assume_value()->clear();
   if (has_value(plan.assume_value(), "note")) context.note(text_of(plan.assume_value(), "note"));
   Json done = std::move(plan).assume_value();
   if (!options.dry_run) {
     body["dry_run"] = false;
     auto answer = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-    if (!answer) return report(context, answer.assume_error());
+    if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
     done = std::move(answer).assume_value();
   }
+  wait.assume_value()->clear();
   if (context.json) {
     context.print(done);
   } else {
@@ -186,9 +193,15 @@ int protect(Context& context, const ImageOptions& options) {
   return kDone;
 }
 
-int unprotect(Context& context, const std::string& job) {
-  auto answer = context.coordinator.post(job_path(job) + "/unprotect", Json::object());
-  if (!answer) return report(context, answer.assume_error());
+int unprotect(Context& context, const ImageOptions& options) {
+  auto wait = Wait::begin(context,
+                          {"the coordinator to end the protection of job " + options.job,
+                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto answer = context.coordinator.post(job_path(options.job) + "/unprotect", Json::object(), 1);
+  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
+  wait.assume_value()->clear();
   if (context.json)
     context.print(answer.assume_value());
   else
@@ -202,11 +215,6 @@ int snapshot(Context& context, const char* verb, const ImageOptions& options) {
   Json body = Json::object();
   if (!options.to.empty()) body["to"] = destination(options.to);
   return order(context, verb, options.job, body, options);
-}
-
-// "j3.v12@node-a"; a job's name has no '@'.
-bool is_image(const std::string& text) {
-  return text.find('@') != std::string::npos;
 }
 
 int print_restore_plan(Context& context, const Json& plan) {
@@ -235,8 +243,10 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   Json body = Json::object();
   std::string job = options.job;
   if (is_image(job)) {
-    body["image"] = job;
-    job = job.substr(0, job.find('.'));
+    auto image = find_image(context.coordinator, job);
+    if (!image) return report(context, image.assume_error());
+    body["image"] = image.assume_value();
+    job = image.assume_value().substr(0, image.assume_value().find('.'));
   }
   if (!options.to.empty()) body["to"] = options.to;
   if (!options.reason.empty()) body["reason"] = options.reason;
@@ -246,44 +256,21 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   return order(context, verb, job, body, options);
 }
 
-int list_images(Context& context) {
-  auto images = context.coordinator.get_all("/v1/images", "images");
-  if (!images) return report(context, images.assume_error());
-  if (context.json) {
-    context.print(images.assume_value());
-    return kDone;
-  }
-  Table table({{"IMAGE", {.least = 12}},
-               {"JOB", {.least = 8}},
-               {"AGE", {.right = true}},
-               {"SIZE", {.rank = 2, .right = true}},
-               {"NEW", {.rank = 3, .right = true}},
-               {"PAUSE", {.rank = 4, .right = true}},
-               {"IN", {.rank = 1}},
-               "STATE"});
-  for (const Json& image : images.assume_value()) {
-    const char* state = flag_of(image, "damaged")    ? "damaged"
-                        : flag_of(image, "readable") ? "whole"
-                                                     : "out of reach";
-    table.add({text_of(image, "id"), text_of(image, "job_name"), span_of(image, "age_ms"),
-               bytes_of(image, "state_bytes"), bytes_of(image, "new_bytes"),
-               number_of(image, "pause_ms") > 0 ? span_of(image, "pause_ms") : "-", text_of(image, "tier"),
-               state});
-  }
-  context.out << table.text(context.layout()) << std::flush;
-  return kDone;
-}
-
 int remove_image(Context& context, const ImageOptions& options) {
-  const Wait wait(context,
-                  {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"});
-  auto answer = context.coordinator.post("/v1/images/" + path_part(options.remove) + "/remove",
+  auto wait = Wait::begin(
+      context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
+      options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto image = find_image(context.coordinator, options.remove);
+  if (!image) return report_wait(context, *wait.assume_value(), image.assume_error());
+  auto answer = context.coordinator.post("/v1/images/" + path_part(image.assume_value()) + "/remove",
                                          {{"force", options.force}}, 1, std::chrono::minutes(3));
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
+  wait.assume_value()->clear();
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << "image " << printable(options.remove) << " is removed\n" << std::flush;
+    context.out << "image " << printable(image.assume_value()) << " is removed\n" << std::flush;
   return kDone;
 }
 
@@ -305,10 +292,12 @@ void add_protection(CommandTree& tree, const Shared& o) {
   on.add_option("--keep", o->keep, "Images that stay (2)").in_range(1, 1000);
   on.add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
   on.add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
-  tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
-           [o](Context& c) { return unprotect(c, o->job); })
-      .add_option("job", o->job, "Name or id")
-      .required();
+  add_wait_limit(on, o->timeout, "it may still begin");
+  Command off =
+      tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
+               [o](Context& c) { return unprotect(c, *o); });
+  off.add_option("job", o->job, "Name or id").required();
+  add_wait_limit(off, o->timeout, "it may still end");
 }
 
 void add_images(CommandTree& tree, const Shared& o) {
@@ -321,13 +310,15 @@ void add_images(CommandTree& tree, const Shared& o) {
       .called("NODE-OR-FOLDER");
   take.add_flag("--detach", o->detach, "Do not wait");
   add_timeout(take, o);
-  Command images = tree.add(app, "images", "List images", [o](Context& c) {
-    return o->remove.empty() ? list_images(c) : remove_image(c, *o);
-  });
-  Command rm = images.add_subcommand("rm", "Remove an image");
+  Command images =
+      add_list(tree, "images", "List images", images_list,
+               {.node = "Only those that this node wrote", .name = "Only of these jobs, like \"train*\""});
+  Command rm = tree.add(images, "rm", "Remove an image", [o](Context& c) { return remove_image(c, *o); });
   rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
-  rm.add_option("image", o->remove, "Like j3.v12@node-a").required();
+  rm.add_example("gpumigrate images rm train#12", "Remove version 12 of a job's images");
+  rm.add_option("image", o->remove, "Like j3.v12@node-a; of a job NAME#12, or NAME: its newest").required();
   rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
+  add_wait_limit(rm, o->timeout, "it may still be removed");
 }
 
 void add_rest(CommandTree& tree, const Shared& o) {
@@ -350,7 +341,7 @@ void add_rest(CommandTree& tree, const Shared& o) {
   add_timeout(resume, o);
   Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
                           [o](Context& c) { return restore(c, "restore", *o); });
-  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a")
+  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a or NAME#12")
       .called("JOB-OR-IMAGE")
       .required();
   back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");

@@ -123,11 +123,11 @@ class EndFollower {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (job) wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       if (auto end = wait_.end()) return *std::move(end);
       if (job) {
         known = true;
         lost_since_.reset();
-        wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       } else {
         if (!known) return std::move(job).assume_error();
         CKPT_TRYV(survive(std::move(job).assume_error()));
@@ -157,6 +157,7 @@ class EndFollower {
 };
 
 constexpr std::size_t kMovesShown = 3;  // of a job that is described
+constexpr std::size_t kEventsShown = 5;
 
 WaitSubject end_of(const std::string& job, const std::string& goes_on) {
   return {"the end of job " + job, goes_on + "; `gpumigrate wait " + job + "` waits again"};
@@ -205,13 +206,21 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
-int print_run_plan(Context& context, const Json& body) {
+// A line about its end.
+int print_end(Context& context, const Json& job) {
+  if (context.json) return print_job(context, job);
+  context.out << view_job_state(job) << std::flush;
+  return kDone;
+}
+
+int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
-  if (!plan) return report(context, plan.assume_error());
+  if (!plan) return report_wait(context, wait, plan.assume_error());
+  wait.clear();
   if (context.json) {
     context.print(plan.assume_value());
   } else {
-    context.out << view_run_plan(plan.assume_value(), context.layout()) << std::flush;
+    context.out << view_run_plan(plan.assume_value(), each, context.layout()) << std::flush;
   }
   return flag_of(plan.assume_value(), "possible") ? kDone : kRefused;
 }
@@ -245,6 +254,23 @@ Result<Json> newest_moves(Context& context, const Json& job, std::size_t count) 
   return moves;
 }
 
+// Its newest events, oldest first.
+Result<Json> newest_events(Context& context, const std::string& id) {
+  Json newest = Json::array();
+  std::uint64_t since = 0;
+  for (;;) {
+    auto asked = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
+                                         "&limit=1000&follow_ms=0&job=" + path_part(id));
+    if (!asked && asked.assume_error().code() == ErrorCode::kNotFound) return newest;
+    CKPT_TRY(answer, std::move(asked));
+    const Json& events = member(answer, "events");
+    if (events.empty()) return newest;
+    for (const Json& event : events) newest.push_back(event);
+    while (newest.size() > kEventsShown) newest.erase(newest.begin());
+    since = static_cast<std::uint64_t>(number_of(answer, "next", static_cast<double>(since)));
+  }
+}
+
 Result<std::chrono::nanoseconds> duration_option(const char* option, const std::string& text) {
   auto value = tools::parse_duration_ns(text);
   if (!value)
@@ -252,9 +278,14 @@ Result<std::chrono::nanoseconds> duration_option(const char* option, const std::
   return std::chrono::nanoseconds(value.assume_value());
 }
 
+Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions& options) {
+  WaitSubject subject{"a node to start the job", "`gpumigrate jobs` shows whether it has started"};
+  if (options.dry_run) subject = {"the coordinator to choose a GPU", "nothing is started"};
+  return Wait::begin(context, subject, options.timeout, WaitKind::kAnswer);
+}
+
 // Ctrl-C before the answer: a job that is to be followed is stopped once it is known.
-Result<Json> submit(Context& context, const Json& body, bool detach) {
-  Wait wait(context, {"a node to start the job", "`gpumigrate jobs` shows whether it has started"});
+Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait) {
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
   wait.note_first_interrupt("interrupted: the job is stopped once it is known (once more: leave it alone)");
   return context.coordinator.post("/v1/jobs", body);
@@ -269,8 +300,13 @@ int run_job(Context& context, const RunOptions& options) {
   }
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
-  if (options.dry_run) return print_run_plan(context, body.assume_value());
-  auto job = submit(context, body.assume_value(), options.detach);
+  auto begun = wait_for_start(context, options);
+  if (!begun) return report(context, begun.assume_error());
+  std::unique_ptr<Wait> wait = std::move(begun).assume_value();
+  if (options.dry_run) return print_run_plan(context, body.assume_value(), options.each, *wait);
+  auto job = submit(context, body.assume_value(), options.detach, *wait);
+  if (!job && wait->is_limit(job.assume_error())) return report_wait(context, *wait, job.assume_error());
+  wait.reset();
   if (!job) {
     const int code = exit_code_of(job.assume_error());
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
@@ -288,6 +324,11 @@ int run_job(Context& context, const RunOptions& options) {
 }
 
 int adopt_process(Context& context, const AdoptOptions& options) {
+  auto wait = Wait::begin(context,
+                          {"a node to take process " + std::to_string(options.pid) + " in",
+                           "`gpumigrate jobs` shows whether it was taken in"},
+                          options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
   Json body = {{"pid", options.pid}};
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.node.empty()) {
@@ -305,10 +346,10 @@ int adopt_process(Context& context, const AdoptOptions& options) {
     body["machine"] = machine;
     body["start_ticks"] = ticks;
   }
-  const Wait wait(context, {"a node to take process " + std::to_string(options.pid) + " in",
-                            "`gpumigrate jobs` shows whether it was taken in"});
   auto job = context.coordinator.post("/v1/adopt", body, 1);
-  return job ? print_job(context, job.assume_value()) : report(context, job.assume_error());
+  if (!job) return report_wait(context, *wait.assume_value(), job.assume_error());
+  wait.assume_value()->clear();
+  return print_job(context, job.assume_value());
 }
 
 int describe_job(Context& context, const std::string& name, bool all) {
@@ -320,7 +361,11 @@ int describe_job(Context& context, const std::string& name, bool all) {
   }
   auto moves = newest_moves(context, job.assume_value(), all ? kUnlimited : kMovesShown);
   if (!moves) return report(context, moves.assume_error());
-  context.out << view_job(job.assume_value(), moves.assume_value(), all, context.layout()) << std::flush;
+  auto events = newest_events(context, text_of(job.assume_value(), "id"));
+  if (!events) return report(context, events.assume_error());
+  context.out << view_job(job.assume_value(), moves.assume_value(), events.assume_value(), all,
+                          context.layout())
+              << std::flush;
   return kDone;
 }
 
@@ -402,7 +447,8 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   wait.assume_value()->now_for("the end of job " + name + " (stopping)");
   auto ended = EndFollower(context, text_of(job.assume_value(), "id"), *wait.assume_value()).follow(true);
   if (!ended) return report(context, ended.assume_error());
-  return print_job(context, ended.assume_value());
+  wait.assume_value()->clear();
+  return print_end(context, ended.assume_value());
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
@@ -413,7 +459,8 @@ int wait_for_job(Context& context, const std::string& name, const std::string& t
     const int code = report(context, job.assume_error());
     return code == kInterrupted && wait.assume_value()->is_over_time() ? kTimedOutWaiting : code;
   }
-  print_job(context, job.assume_value());
+  wait.assume_value()->clear();
+  print_end(context, job.assume_value());
   return job_exit_code(context, job.assume_value());
 }
 

@@ -40,7 +40,11 @@ void add_run(CommandTree& tree) {
   run.add_flag("--preempt", o->preempt,
                "Jobs of lower priority make place: moved live, else parked until there is memory");
   run.add_flag("--detach", o->detach, "Do not follow its output");
-  run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  Option dry = run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
+  run.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
+  run.add_option("--timeout", o->timeout,
+                 "Wait no longer than this until it has started (exit code 124); the order stands")
+      .called("TIME");
   run.add_example("gpumigrate run --name train -- ./train --epochs 3", "Start a job and follow its output");
   run.add_example("gpumigrate run --detach --gpu-memory 12GiB --node node-b -- ./train",
                   "Start it on a node, with memory kept free, and return");
@@ -63,6 +67,7 @@ void add_adopt(CommandTree& tree) {
   adopt.add_option("pid", o->pid, "Its process id").required().in_range(2, 1 << 30);
   adopt.add_option("--name", o->name, "Name of the job");
   adopt.add_option("--node", o->node, "Where it runs; otherwise it is looked for on this machine");
+  add_wait_limit(adopt, o->timeout, "it may still be taken in");
   adopt.set_footer(
       "It runs on as before. It has none of our libraries in it, so `migrate` stops it for the whole copy: "
       "the driver saves its "

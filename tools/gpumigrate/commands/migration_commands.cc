@@ -119,10 +119,22 @@ Result<Json> order_move(Context& context, const MigrateOptions& options, const J
                                   is_followed ? 2 : 1);
 }
 
-int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt) {
-  auto migration = follow_migration(context, id, on_interrupt);
+// Begins to follow the migration that a command names.
+Result<std::unique_ptr<Wait>> begin_following(Context& context, const std::string& given,
+                                              const std::string& timeout) {
+  return Wait::begin(
+      context, {"the end of migration " + given, "`gpumigrate watch " + given + "` shows whether it goes on"},
+      timeout, WaitKind::kFollow);
+}
+
+int report_end_of_following(Context& context, Wait& wait, const Error& error) {
+  return wait.is_limit(error) ? report_wait(context, wait, error) : report_unfollowed(context, error);
+}
+
+int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt, Wait& wait) {
+  auto migration = follow_migration(context, id, on_interrupt, wait);
   if (migration) return print_outcome(context, migration.assume_value());
-  return report_unfollowed(context, migration.assume_error());
+  return report_end_of_following(context, wait, migration.assume_error());
 }
 
 }  // namespace
@@ -142,33 +154,41 @@ int migrate_job(Context& context, const MigrateOptions& options) {
     if (context.json) {
       context.print(migration);
     } else {
-      context.out << view_plan(migration, context.layout()) << std::flush;
+      context.out << view_plan(migration, options.each, context.layout()) << std::flush;
     }
     return flag_of(migration, "possible") ? kDone : kRefused;
   }
   if (options.detach) return print_migration(context, migration);
-  return follow_and_print(context, text_of(migration, "id"), OnInterrupt::kAbort);
+  Wait wait(context, {}, std::nullopt, WaitKind::kFollow);
+  return follow_and_print(context, text_of(migration, "id"), OnInterrupt::kAbort, wait);
 }
 
-int watch_migration(Context& context, const std::string& given) {
+int watch_migration(Context& context, const std::string& given, const std::string& timeout) {
+  auto begun = begin_following(context, given, timeout);
+  if (!begun) return report(context, begun.assume_error());
+  Wait& wait = *begun.assume_value();
   auto id = migration_of(context, given);
-  if (!id) return report(context, id.assume_error());
+  if (!id) return report_wait(context, wait, id.assume_error());
   // Refused at once if there is no such migration; only contact that is lost later is sat out.
   auto known = context.coordinator.get(migration_path(id.assume_value()));
-  if (!known) return report(context, known.assume_error());
-  return follow_and_print(context, id.assume_value(), OnInterrupt::kLeave);
+  if (!known) return report_wait(context, wait, known.assume_error());
+  return follow_and_print(context, id.assume_value(), OnInterrupt::kLeave, wait);
 }
 
-int abort_migration(Context& context, const std::string& given, const std::string& reason) {
+int abort_migration(Context& context, const std::string& given, const std::string& reason,
+                    const std::string& timeout) {
   Json body = Json::object();
   if (!reason.empty()) body["reason"] = reason;
+  auto begun = begin_following(context, given, timeout);
+  if (!begun) return report(context, begun.assume_error());
+  Wait& wait = *begun.assume_value();
   auto meant = migration_of(context, given);
-  if (!meant) return report(context, meant.assume_error());
+  if (!meant) return report_wait(context, wait, meant.assume_error());
   const std::string& id = meant.assume_value();
   auto answer = context.coordinator.post(migration_path(id) + "/abort", body);
-  if (!answer) return report(context, answer.assume_error());
-  auto migration = follow_migration(context, id, OnInterrupt::kLeave);
-  if (!migration) return report_unfollowed(context, migration.assume_error());
+  if (!answer) return report_wait(context, wait, answer.assume_error());
+  auto migration = follow_migration(context, id, OnInterrupt::kLeave, wait);
+  if (!migration) return report_end_of_following(context, wait, migration.assume_error());
   const int outcome = print_outcome(context, migration.assume_value());
   // It had been asked for in time and came too late: the job was moved.
   if (outcome == kDone) return kRefused;
@@ -198,13 +218,17 @@ int set_limit(Context& context, const std::string& given, const std::string& wha
   return kDone;
 }
 
-int resolve_migration(Context& context, const std::string& given, const std::string& at) {
+int resolve_migration(Context& context, const std::string& given, const std::string& at,
+                      const std::string& timeout) {
+  auto begun = begin_following(context, given, timeout);
+  if (!begun) return report(context, begun.assume_error());
+  Wait& wait = *begun.assume_value();
   auto meant = migration_of(context, given);
-  if (!meant) return report(context, meant.assume_error());
+  if (!meant) return report_wait(context, wait, meant.assume_error());
   const std::string& id = meant.assume_value();
   auto answer = context.coordinator.post(migration_path(id) + "/resolve", {{"at", at}});
-  if (!answer) return report(context, answer.assume_error());
-  return follow_and_print(context, id, OnInterrupt::kLeave);
+  if (!answer) return report_wait(context, wait, answer.assume_error());
+  return follow_and_print(context, id, OnInterrupt::kLeave, wait);
 }
 
 }  // namespace ckpt::cli

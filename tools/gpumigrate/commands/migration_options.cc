@@ -13,6 +13,7 @@ struct MigrationOptions {
   std::string what;
   std::string value;
   std::string at;
+  std::string timeout;
 };
 
 void add_migrate(CommandTree& tree) {
@@ -49,7 +50,8 @@ void add_migrate(CommandTree& tree) {
       .called("PERCENT");
   migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m").called("TIME");
   migrate.add_option("--reason", o->reason, "For the records");
-  migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
+  Option dry = migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
+  migrate.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
   migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
   migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");
@@ -78,11 +80,15 @@ void add_migration_commands(CommandTree& tree) {
             .node = "Only from or to NODE, or NODE:GPU",
             .state = "open, done, failed, timed-out, interrupted, restored, lost or refused; several: a,b",
             .name = "Only of these jobs, like \"train*\""});
-  with_id(tree.add(tree.app(), "watch", "Follow a migration",
-                   [o](Context& c) { return watch_migration(c, o->id); }));
-  with_id(tree.add(tree.app(), "abort", "Abort a migration; the job runs on where it was", [o](Context& c) {
-    return abort_migration(c, o->id, o->reason);
-  })).add_option("--reason", o->reason, "For the records");
+  const auto with_limit = [&](Command added) {
+    add_wait_limit(added, o->timeout, "the migration goes on");
+    return added;
+  };
+  with_limit(with_id(tree.add(tree.app(), "watch", "Follow a migration",
+                              [o](Context& c) { return watch_migration(c, o->id, o->timeout); })));
+  with_limit(with_id(tree.add(tree.app(), "abort", "Abort a migration; the job runs on where it was",
+                              [o](Context& c) { return abort_migration(c, o->id, o->reason, o->timeout); })))
+      .add_option("--reason", o->reason, "For the records");
   Command set = with_id(tree.add(tree.app(), "set", "Change a limit of a running migration",
                                  [o](Context& c) { return set_limit(c, o->id, o->what, o->value); }));
   set.add_example("gpumigrate set m7 bandwidth 2GiB/s", "Limit a move that is under way");
@@ -90,8 +96,9 @@ void add_migration_commands(CommandTree& tree) {
       .required()
       .one_of({"max-downtime", "bandwidth"});
   set.add_option("value", o->value, "Like 200ms or 10GiB/s").required();
-  with_id(tree.add(tree.app(), "resolve", "Your word that the other side of a migration is dead for good",
-                   [o](Context& c) { return resolve_migration(c, o->id, o->at); }))
+  with_limit(
+      with_id(tree.add(tree.app(), "resolve", "Your word that the other side of a migration is dead for good",
+                       [o](Context& c) { return resolve_migration(c, o->id, o->at, o->timeout); })))
       .add_option("--at", o->at, "Where the job shall run: source or target")
       .called("SIDE")
       .required()

@@ -2,52 +2,12 @@
 // health, policy pause|resume|reset-breaker.
 #include <memory>
 
-#include "tools/common/units.h"
-#include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 
 namespace ckpt::cli {
 namespace {
-
-std::string view_policy(const Json& policy) {
-  const Json& breaker = member(policy, "breaker");
-  std::string out = "automatic moves: ";
-  if (flag_of(breaker, "open"))
-    out += "STOPPED since " + text_of(breaker, "since") + ": " + text_of(breaker, "reason") +
-           " (`gpumigrate policy reset-breaker`)";
-  else
-    out += "on, " + text_of(breaker, "recent") + " of at most " + text_of(breaker, "limit") + " within " +
-           tools::format_milliseconds(number_of(breaker, "window_ms"));
-  out = printable(out) + "\n";
-  for (const Json& node : member(policy, "paused"))
-    out += printable("paused: " + node.get<std::string>() + " (`gpumigrate policy resume " +
-                     node.get<std::string>() + "`)") +
-           "\n";
-  return out;
-}
-
-std::string view_evacuations(const Json& evacuations) {
-  if (evacuations.empty()) return "no evacuations\n";
-  Table table({"ID", "JOB", "STATE", "FROM", "TO", "WHAT", "LOST", "CREATED", "REASON", "NOTE"});
-  for (const Json& e : evacuations) {
-    table.add({text_of(e, "id"), text_of(e, "job_name"), text_of(e, "state"), text_of(e, "from"),
-               text_of(e, "to"), text_of(e, "outcome") + (flag_of(e, "urgent") ? "" : ", in time"),
-               has_value(e, "lost_ms") ? tools::format_milliseconds(number_of(e, "lost_ms")) : "-",
-               text_of(e, "created"), text_of(e, "reason"), text_of(e, "note")});
-  }
-  return table.text();
-}
-
-std::string view_findings(const Json& findings) {
-  if (findings.empty()) return "no findings\n";
-  Table table({"GPU", "TIME", "XID", "SOURCE", "CORDON", "REASON"});
-  for (const Json& f : findings) {
-    table.add({text_of(f, "node") + ":" + text_of(f, "gpu"), text_of(f, "time"), text_of(f, "xid"),
-               text_of(f, "source"), flag_of(f, "cordon") ? "yes" : "no", text_of(f, "reason")});
-  }
-  return table.text();
-}
 
 int show_health(Context& context) {
   auto answer = context.coordinator.get("/v1/health");
@@ -57,9 +17,7 @@ int show_health(Context& context) {
     context.print(health);
     return kDone;
   }
-  context.out << view_policy(member(health, "policy")) << "\n"
-              << view_evacuations(member(health, "evacuations")) << "\n"
-              << view_findings(member(health, "findings")) << std::flush;
+  context.out << view_health(health, context.layout()) << std::flush;
   return kDone;
 }
 
@@ -69,7 +27,7 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << view_policy(answer.assume_value()) << std::flush;
+    context.out << view_policy(answer.assume_value(), context.layout()) << std::flush;
   return kDone;
 }
 

@@ -4,8 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "tools/common/units.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/wait.h"
 
 namespace ckpt::cli {
 namespace {
@@ -15,49 +16,16 @@ struct RebalanceOptions {
   bool apply = false;
   bool stop = false;
   int parallel = 1;
+  std::string timeout;
 };
 
 using Clock = std::chrono::steady_clock;
-
-std::string list_of(const Json& texts) {
-  std::string out;
-  for (const Json& text : texts)
-    out += (out.empty() ? "" : ", ") + printable(text.is_string() ? text.get<std::string>() : text.dump());
-  return out;
-}
-
-std::string summary(const Json& plan) {
-  const std::size_t moves = member(plan, "moves").size();
-  if (moves == 0) return "nothing to move: no GPU would become free\n";
-  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") +
-         list_of(member(plan, "freed")) + " (" + text_of(plan, "free_before") +
-         " GPUs without a job before, " + text_of(plan, "free_after") + " after)" +
-         (flag_of(plan, "exhaustive") ? "" : "; there may be better plans: too many to try all") + "\n";
-}
-
-std::string view_rebalance(const Json& plan) {
-  const bool run = has_value(plan, "state");
-  std::string out = run ? "rebalance " + printable(text_of(plan, "state")) + ": " : "dry run: ";
-  out += summary(plan);
-  Table table({"JOB", "FROM", "TO", "NEEDS", "REASON", "STATE"});
-  for (const Json& move : member(plan, "moves")) {
-    std::string state = run ? text_of(move, "state") : "planned";
-    if (has_value(move, "migration")) state += " (" + text_of(move, "migration") + ")";
-    if (has_value(move, "error")) state += ": " + text_of(move, "error");
-    table.add({text_of(move, "name"), text_of(move, "from"), text_of(move, "to"),
-               tools::format_bytes(number_of(move, "needed_bytes")), text_of(move, "reason"), state});
-  }
-  if (!member(plan, "moves").empty()) out += table.text();
-  for (const Json& job : member(plan, "fixed"))
-    out += "stays: " + printable(text_of(job, "name")) + " (" + printable(text_of(job, "reason")) + ")\n";
-  return out;
-}
 
 int print_rebalance(Context& context, const Json& plan) {
   if (context.json) {
     context.print(plan);
   } else {
-    context.out << view_rebalance(plan) << std::flush;
+    context.out << view_rebalance(plan, context.layout()) << std::flush;
   }
   const std::string state = text_of(plan, "state");
   return state == "failed" ? kFailed : state == "stopped" ? kInterrupted : kDone;
@@ -66,7 +34,7 @@ int print_rebalance(Context& context, const Json& plan) {
 // Follows a run to its end. Ctrl-C: no further move begins; once more: leave it alone.
 class RebalanceFollower {
  public:
-  explicit RebalanceFollower(Context& context) : context_(context) {}
+  RebalanceFollower(Context& context, const Wait& wait) : context_(context), wait_(wait) {}
 
   Result<Json> follow(Json run) {
     while (text_of(run, "state") == "running") {
@@ -74,8 +42,9 @@ class RebalanceFollower {
       if (context_.coordinator.http().take_interrupts() > 0) {
         CKPT_TRYV(interrupted());
       }
+      if (wait_.is_over_time()) return wait_.timed_out();
       auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + text_of(run, "revision") +
-                                             "&timeout_ms=30000");
+                                             "&timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (answer) {
         run = std::move(answer).assume_value();
         lost_since_.reset();
@@ -142,6 +111,7 @@ class RebalanceFollower {
   }
 
   Context& context_;
+  const Wait& wait_;
   int interrupts_ = 0;
   std::string shown_;
   std::optional<Clock::time_point> lost_since_;
@@ -154,19 +124,27 @@ int rebalance(Context& context, const RebalanceOptions& options) {
     print_rebalance(context, run.assume_value());
     return kDone;
   }
-  if (options.apply) context.coordinator.http().catch_interrupts();
-  auto plan =
-      context.coordinator.post("/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}});
+  auto wait =
+      Wait::begin(context,
+                  {"the end of the rebalance",
+                   "it goes on; `gpumigrate migrations` shows its moves, `gpumigrate rebalance --stop` "
+                   "lets no further one begin"},
+                  options.timeout, WaitKind::kFollow);
+  if (!wait) return report(context, wait.assume_error());
+  auto plan = context.coordinator.post(
+      "/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}}, options.apply ? 2 : 1);
   if (!plan) {
-    const int code = report(context, plan.assume_error());
+    const int code = report_wait(context, *wait.assume_value(), plan.assume_error());
     if (options.apply && code == kUnknown)
       context.note("`gpumigrate migrations` shows whether jobs are being moved");
     return code;
   }
   if (!options.apply) return print_rebalance(context, plan.assume_value());
-  auto done = RebalanceFollower(context).follow(std::move(plan).assume_value());
-  return done ? print_rebalance(context, done.assume_value())
-              : report_unfollowed(context, done.assume_error());
+  auto done = RebalanceFollower(context, *wait.assume_value()).follow(std::move(plan).assume_value());
+  if (done) return print_rebalance(context, done.assume_value());
+  return wait.assume_value()->is_limit(done.assume_error())
+             ? report_wait(context, *wait.assume_value(), done.assume_error())
+             : report_unfollowed(context, done.assume_error());
 }
 
 }  // namespace
@@ -183,6 +161,7 @@ void add_rebalance_commands(CommandTree& tree) {
       .excludes(apply);
   apply.excludes(dry);
   command.add_option("--parallel", options->parallel, "Moves at a time (1)").in_range(1, 64);
+  add_wait_limit(command, options->timeout, "the rebalance goes on").needs(apply);
   command.set_footer(
       "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table shows where; 5 "
       "refused; 6 outcome not known.");

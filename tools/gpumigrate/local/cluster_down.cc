@@ -4,6 +4,7 @@
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/state.h"
+#include "tools/gpumigrate/local/waiting.h"
 
 namespace ckpt::cli {
 namespace {
@@ -16,8 +17,10 @@ bool is_live(const Json& job) {
 }
 
 // Asks all jobs to stop, then waits for each. What does not stop this way is ended with its keeper below.
-int stop_jobs(Context& context) {
+Result<int> stop_jobs(Context& context, Wait& wait) {
+  wait.now_for("the jobs to end");
   auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
+  if (auto end = wait.end()) return *std::move(end);
   if (!jobs) return 0;
   std::vector<std::string> stopping;
   for (const Json& job : jobs.assume_value()) {
@@ -28,28 +31,41 @@ int stop_jobs(Context& context) {
   }
   for (const std::string& path : stopping) {
     (void)context.coordinator.get(path + "/wait?timeout_ms=" + std::to_string(kGrace.count()));
+    if (auto end = wait.end()) return *std::move(end);
   }
   return static_cast<int>(stopping.size());
 }
 
-Result<int> down(Context& context) {
+// In the order in which each needs the next, and whatever outlives them by design (keepers, their jobs) or by
+// a crash.
+Result<void> end_processes(Context& context, const LocalState& state, Wait& wait) {
+  const auto by = [&](int descriptor, std::chrono::milliseconds time) {
+    return wait_readable(context, wait, {descriptor}, time);
+  };
+  std::vector<ProcessId> agents;
+  for (const LocalNode& node : state.nodes) agents.push_back(node.process);
+  wait.now_for("the agents to end");
+  CKPT_TRYV(end_all(agents, SIGTERM, kGrace, by));
+  wait.now_for("the coordinator to end");
+  CKPT_TRYV(end_all({state.coordinator}, SIGTERM, kGrace, by));
+  wait.now_for("what is left of the jobs to end");
+  CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGTERM, kGrace / 2, by));
+  return end_all(find_by_environment(cluster_marker(context.home())), SIGKILL, kGrace / 2, by);
+}
+
+Result<int> down(Context& context, Wait& wait) {
   CKPT_TRY(known, load_local(context.home()));
   const std::vector<ProcessId> marked = find_by_environment(cluster_marker(context.home()));
   if ((!known || known->coordinator.pid == 0) && marked.empty()) {
     context.note("no local cluster at " + context.home());
     return static_cast<int>(kDone);
   }
-  CKPT_TRY(lock, LocalLock::take(context.home()));
+  CKPT_TRY(lock, take_lock(context, wait));
   (void)lock;  // held to the end
   const LocalState state = known.value_or(LocalState{});
-  const int jobs = is_alive(state.coordinator) ? stop_jobs(context) : 0;
-  std::vector<ProcessId> agents;
-  for (const LocalNode& node : state.nodes) agents.push_back(node.process);
-  CKPT_TRYV(end_all(agents, SIGTERM, kGrace));
-  CKPT_TRYV(end_all({state.coordinator}, SIGTERM, kGrace));
-  // Whatever outlives them by design (keepers, their jobs) or by a crash.
-  CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGTERM, kGrace / 2));
-  CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGKILL, kGrace / 2));
+  CKPT_TRY(jobs, is_alive(state.coordinator) ? stop_jobs(context, wait) : Result<int>(0));
+  CKPT_TRYV(end_processes(context, state, wait));
+  wait.clear();
   LocalState stopped = state;
   stopped.coordinator = {};
   stopped.nodes.clear();
@@ -80,9 +96,14 @@ Json status_of(const std::string& home, const LocalState& state) {
 
 }  // namespace
 
-int local_down(Context& context) {
-  auto result = down(context);
-  return result ? result.assume_value() : report(context, result.assume_error());
+int local_down(Context& context, const std::string& timeout) {
+  auto wait = Wait::begin(
+      context,
+      {"the cluster to end", "what was told to end goes on ending; `gpumigrate local down` ends the rest"},
+      timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto result = down(context, *wait.assume_value());
+  return result ? result.assume_value() : report_wait(context, *wait.assume_value(), result.assume_error());
 }
 
 int local_status(Context& context) {
@@ -105,12 +126,12 @@ int local_status(Context& context) {
                    {"processes", list}});
     return all ? kDone : kRefused;
   }
-  Table table({"PROCESS", "PID", "STATE", "METRICS"});
+  Table table({{"PROCESS", {.least = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});
   for (const Json& process : list) {
     table.add({text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended",
                text_of(process, "metrics")});
   }
-  context.out << table.text() << std::flush;
+  context.out << table.text(context.layout()) << std::flush;
   if (!all) context.note("`gpumigrate local up` starts what has ended");
   return all ? kDone : kRefused;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/gpu_choice.h"
 #include "tools/gpumigrate/local/state.h"
+#include "tools/gpumigrate/local/waiting.h"
 
 namespace ckpt::cli {
 namespace {
@@ -49,8 +49,12 @@ Result<std::string> extra_settings(const std::string& home, const char* file) {
 
 class ClusterStarter {
  public:
-  ClusterStarter(Context& context, std::string programs, GpuChoice gpu, LocalState state)
-      : context_(context), programs_(std::move(programs)), gpu_(std::move(gpu)), state_(std::move(state)) {}
+  ClusterStarter(Context& context, Wait& wait, std::string programs, GpuChoice gpu, LocalState state)
+      : context_(context),
+        wait_(wait),
+        programs_(std::move(programs)),
+        gpu_(std::move(gpu)),
+        state_(std::move(state)) {}
 
   Result<void> start() {
     if (!is_alive(state_.coordinator)) {
@@ -75,10 +79,12 @@ class ClusterStarter {
   Result<void> write_agent_config(const std::string& folder, const std::string& name,
                                   const std::vector<std::string>& environment);
   Result<void> wait_until_ready();
+  Result<Json> ask(const std::string& path);
   Result<void> check_coordinator();
   Result<void> check_alive();
 
   Context& context_;
+  Wait& wait_;
   std::string programs_;
   GpuChoice gpu_;
   LocalState state_;
@@ -114,17 +120,17 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
     return Error::from_errno("Watching " + folder);
   }
   CKPT_TRY(end, watch_end(state_.coordinator));
+  wait_.now_for("the coordinator to listen");
   const Clock::time_point deadline = Clock::now() + kStartPatience;
   for (;;) {
     CKPT_TRY(ready, take_addresses());
     if (ready) return ok();
     CKPT_TRYV(check_coordinator());
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0)
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0)
       return Error(ErrorCode::kTimedOut,
                    "The coordinator does not listen; see " + folder + "/coordinator.log");
-    pollfd fds[] = {{changes.get(), POLLIN, 0}, {end.get(), POLLIN, 0}};
-    ::poll(fds, 2, static_cast<int>(left));
+    CKPT_TRYV(wait_readable(context_, wait_, {changes.get(), end.get()}, left));
     char events[4096];
     while (::read(changes.get(), events, sizeof events) > 0) {
     }
@@ -208,26 +214,38 @@ Result<void> ClusterStarter::check_alive() {
   return ok();
 }
 
+// A signal and the limit end it.
+Result<Json> ClusterStarter::ask(const std::string& path) {
+  auto answer = context_.coordinator.get(path);
+  if (auto end = wait_.end()) return *std::move(end);
+  return answer;
+}
+
 // Every event of the cluster is a reason to look again; nothing is polled.
 Result<void> ClusterStarter::wait_until_ready() {
   const Clock::time_point deadline = Clock::now() + kStartPatience;
   std::uint64_t since = 0;
+  wait_.now_for("the nodes to be ready");
   for (;;) {
-    CKPT_TRY(nodes, context_.coordinator.get("/v1/nodes"));
+    CKPT_TRY(nodes, ask("/v1/nodes"));
     std::size_t ready = 0;
+    std::string missing;
     for (const LocalNode& ours : state_.nodes) {
-      for (const Json& node : nodes)
-        ready += text_of(node, "name") == ours.name && text_of(node, "state") == "ready";
+      const bool is_ready = std::any_of(nodes.begin(), nodes.end(), [&](const Json& node) {
+        return text_of(node, "name") == ours.name && text_of(node, "state") == "ready";
+      });
+      ready += is_ready ? 1 : 0;
+      if (!is_ready) missing += (missing.empty() ? "" : ", ") + ours.name;
     }
-    if (ready == state_.nodes.size()) return ok();
+    if (missing.empty()) return ok();
+    wait_.now_for(missing + " to be ready");
     CKPT_TRYV(check_alive());
     if (Clock::now() >= deadline) {
       return Error(ErrorCode::kTimedOut, "Only " + std::to_string(ready) + " of " +
                                              std::to_string(state_.nodes.size()) + " nodes are ready; see " +
                                              home() + "/nodes/*/agent.log");
     }
-    CKPT_TRY(events, context_.coordinator.get("/v1/events?since=" + std::to_string(since) +
-                                              "&limit=1000&follow_ms=1000"));
+    CKPT_TRY(events, ask("/v1/events?since=" + std::to_string(since) + "&limit=1000&follow_ms=1000"));
     since = static_cast<std::uint64_t>(number_of(events, "next", static_cast<double>(since)));
   }
 }
@@ -296,17 +314,18 @@ void say_what_runs(Context& context, const ClusterStarter& starter, const GpuCho
       << std::flush;
 }
 
-Result<int> up(Context& context, const LocalOptions& options) {
+Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
   CKPT_TRYV(check_options(options));
   CKPT_TRYV(make_folder(context.home()));
   std::filesystem::permissions(context.home(), std::filesystem::perms::owner_all);
-  CKPT_TRY(lock, LocalLock::take(context.home()));
+  CKPT_TRY(lock, take_lock(context, wait));
   (void)lock;  // held to the end
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
   CKPT_TRY(state, wanted_state(context.home(), options, gpu));
-  ClusterStarter starter(context, programs, gpu, std::move(state));
+  ClusterStarter starter(context, wait, programs, gpu, std::move(state));
   CKPT_TRYV(starter.start());
+  wait.clear();
   say_what_runs(context, starter, gpu);
   return static_cast<int>(kDone);
 }
@@ -314,10 +333,18 @@ Result<int> up(Context& context, const LocalOptions& options) {
 }  // namespace
 
 int local_up(Context& context, const LocalOptions& options) {
-  auto result = up(context, options);
+  auto wait = Wait::begin(
+      context, {"the cluster to start", "what was started goes on; `gpumigrate local up` waits again"},
+      options.timeout, WaitKind::kAnswer);
+  if (!wait) return report(context, wait.assume_error());
+  auto result = up(context, options, *wait.assume_value());
   if (result) return result.assume_value();
-  report(context, result.assume_error());
-  return result.assume_error().code() == ErrorCode::kInvalidArgument ? kUsage : kRefused;
+  const Error& error = result.assume_error();
+  if (error.code() == ErrorCode::kAborted) return report_wait(context, *wait.assume_value(), error);
+  wait.assume_value()->clear();
+  const bool is_usage = error.code() == ErrorCode::kInvalidArgument;
+  report(context, error);
+  return is_usage ? kUsage : kRefused;
 }
 
 }  // namespace ckpt::cli

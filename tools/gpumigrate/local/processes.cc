@@ -105,19 +105,23 @@ Result<UniqueFd> watch_end(const ProcessId& process) {
 
 namespace {
 
+Result<void> wait_by_poll(int descriptor, std::chrono::milliseconds time) {
+  pollfd poll{descriptor, POLLIN, 0};
+  while (::poll(&poll, 1, static_cast<int>(time.count())) < 0 && errno == EINTR) {
+  }
+  return ok();
+}
+
 // Waits until all have ended or time is up; returns those left.
-std::vector<ProcessId> wait_for_ends(const std::vector<ProcessId>& processes,
-                                     std::chrono::milliseconds patience) {
+Result<std::vector<ProcessId>> wait_for_ends(const std::vector<ProcessId>& processes,
+                                             std::chrono::milliseconds patience, const WaitReadable& wait) {
   const Clock::time_point deadline = Clock::now() + patience;
   std::vector<ProcessId> left;
   for (const ProcessId& process : processes) {
     auto fd = watch_end(process);
     if (fd && is_alive(process)) {
-      const auto time =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd poll{fd.assume_value().get(), POLLIN, 0};
-      while (::poll(&poll, 1, static_cast<int>(std::max<std::int64_t>(0, time))) < 0 && errno == EINTR) {
-      }
+      const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      CKPT_TRYV(wait(fd.assume_value().get(), std::max(std::chrono::milliseconds(0), time)));
     }
     ::waitpid(process.pid, nullptr, WNOHANG);  // if it is a child of this very command
     if (is_alive(process)) left.push_back(process);
@@ -127,15 +131,17 @@ std::vector<ProcessId> wait_for_ends(const std::vector<ProcessId>& processes,
 
 }  // namespace
 
-Result<void> end_all(const std::vector<ProcessId>& processes, int signal,
-                     std::chrono::milliseconds patience) {
+Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
+                     const WaitReadable& wait) {
   constexpr std::chrono::milliseconds kAfterKill{5000};
   for (const ProcessId& process : processes) {
     if (is_alive(process)) ::kill(process.pid, signal);
   }
-  std::vector<ProcessId> left = wait_for_ends(processes, patience);
+  const WaitReadable by = wait ? wait : wait_by_poll;
+  CKPT_TRY(left, wait_for_ends(processes, patience, by));
   for (const ProcessId& process : left) ::kill(process.pid, SIGKILL);
-  left = wait_for_ends(left, kAfterKill);
+  CKPT_TRY(killed, wait_for_ends(left, kAfterKill, by));
+  left = std::move(killed);
   if (left.empty()) return ok();
   return Error(ErrorCode::kTimedOut,
                "Process " + std::to_string(left[0].pid) + " does not end, not even when killed");

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,13 @@ Result<ProcessId> start_daemon(const DaemonSpec& spec);
 // A descriptor that becomes readable when the process ends.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
+// Waits until the descriptor is readable or the time is over. An error ends the waiting for good.
+using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
+
 // Signals all of them, waits until each has ended or `patience` is over, then kills and waits for what is
-// left.
-Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience);
+// left. An error of `wait` leaves them alone.
+Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
+                     const WaitReadable& wait = {});
 
 // This user's processes whose environment holds NAME=VALUE.
 std::vector<ProcessId> find_by_environment(const std::string& entry);

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 namespace ckpt::cli {
@@ -61,11 +62,13 @@ Result<void> save_local(const std::string& home, const LocalState& state) {
   return write_file_durably(home + "/local.json", json.dump(2) + "\n");
 }
 
-Result<LocalLock> LocalLock::take(const std::string& home) {
+Result<std::optional<LocalLock>> LocalLock::try_take(const std::string& home) {
   const std::string path = home + "/local.lock";
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file || ::flock(file.get(), LOCK_EX) != 0) return Error::from_errno("Locking " + path);
-  return LocalLock(std::move(file));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+    return std::optional<LocalLock>(LocalLock(std::move(file)));
+  if (file && errno == EWOULDBLOCK) return std::optional<LocalLock>();
+  return Error::from_errno("Locking " + path);
 }
 
 std::string cluster_marker(const std::string& home) {

@@ -33,7 +33,8 @@ Result<void> save_local(const std::string& home, const LocalState& state);
 
 class LocalLock {
  public:
-  static Result<LocalLock> take(const std::string& home);  // waits for another command on this home
+  // Nothing while another command on this home has it.
+  static Result<std::optional<LocalLock>> try_take(const std::string& home);
 
  private:
   explicit LocalLock(UniqueFd file) : file_(std::move(file)) {}

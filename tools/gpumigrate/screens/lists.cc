@@ -7,6 +7,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/progress.h"
 
@@ -145,6 +146,19 @@ AskList migrations_list(const ListOptions& options) {
     if (!options.all)
       answer.footer = hidden_text(hide_older(shown, is_open_migration, kOlderShown), "older migrations");
     answer.view = [shown = std::move(shown)](const Layout& layout) { return view_migrations(shown, layout); };
+    return answer;
+  };
+}
+
+AskList images_list(const ListOptions& options) {
+  return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRY(images, context.coordinator.get_all("/v1/images", "images"));
+    ListAnswer answer{.list = kept_of(images, [&](const Json& image) {
+                        return is_place_wanted(text_of(image, "node"), options.node) &&
+                               is_name_wanted(text_of(image, "job_name"), options.name);
+                      })};
+    if (answer.list.empty()) answer.footer = "no images";
+    answer.view = [list = answer.list](const Layout& layout) { return view_images(list, layout); };
     return answer;
   };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists of the cluster: jobs, nodes, GPUs, migrations. What is over is hidden without `all`, but never in
+// The lists of the cluster: jobs, nodes, GPUs, migrations, images. What is over is hidden without `all`, but never in
 // JSON, and a line below tells how much that is.
 // Threads: one. Errors: as of show_list().
 #pragma once
@@ -22,6 +22,7 @@ AskList jobs_list(const ListOptions& options);
 AskList nodes_list(const ListOptions& options);
 AskList gpus_list(const ListOptions& options);
 AskList migrations_list(const ListOptions& options);
+AskList images_list(const ListOptions& options);
 
 // Whether a text is one of a list like "running,parked", and whether a place is the wanted one or on it. An
 // empty wish takes all. Pure.

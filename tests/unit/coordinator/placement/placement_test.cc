@@ -404,5 +404,15 @@ TEST(Placement, CausesAreCountedAndAnotherCauseGoesFirst) {
   EXPECT_EQ(causes_text({}, drained), "there is none");
 }
 
+TEST(Placement, ARefusalListsTwoGpusAndCountsTheCausesOfMore) {
+  PlacementRequest wanted;
+  wanted.memory_bytes = 9 * kGiB;
+  std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
+  gpus[2].closed = "cordoned by operator";
+  EXPECT_EQ(why_none(rank_candidates(gpus, wanted), wanted), "2 full, 1 cordoned");
+  wanted.node = "a";
+  EXPECT_THAT(why_none(rank_candidates(gpus, wanted), wanted), HasSubstr("a:1: 8.00 GiB free"));
+}
+
 }  // namespace
 }  // namespace ckpt::coordinator

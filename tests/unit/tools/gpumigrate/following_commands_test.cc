@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
+#include "tests/unit/tools/gpumigrate/screen_samples.h"
 
 namespace ckpt::cli {
 namespace {
@@ -53,6 +54,31 @@ TEST(DrainCommands, ADrainIsFollowedAndItsResultIsTheExitCode) {
             R"({"place":"node-a","deadline_ms":2,"parallel":3,"fallback":"restore","reason":"driver"})"));
     EXPECT_EQ(coordinator.requests().at(1).target, "/v1/drains/d3/watch?since=0&timeout_ms=30000");
   }
+}
+
+TEST(DrainCommands, ATerminalHasAScreenThatIsRedrawnAndTakenAway) {
+  std::atomic<int> asked{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
+    Json drain = sample_open_drain();
+    drain["exit_code"] = 1;
+    if (has(request.target, "/watch") && ++asked == 2) drain["jobs"][1]["state"] = "moved";
+    if (asked == 3) drain["open"] = false;
+    return json(drain.dump());
+  });
+  const Ended ended = run(coordinator.home(), {"drain", "node-b"}, {.terminal = true});
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_TRUE(has(ended.err, "] 40%  1 of 4 gone, 2 moving, 1 blocked")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "m15-k3fa  big > node-c:1  62%")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "\x1b[3A\rd5-k3fa node-b")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "] 50%  2 of 4 gone, 1 moving, 1 blocked")) << ended.err;
+  EXPECT_TRUE(ended.err.ends_with("\x1b[2A\x1b[J")) << ended.err;
+  EXPECT_TRUE(has(ended.out, "d5-k3fa: node-b is not empty")) << ended.out;
+  EXPECT_TRUE(has(coordinator.requests().at(1).target, "&timeout_ms=1000"));
+  asked = 0;
+  const Ended pipe = run(coordinator.home(), {"drain", "node-b"});
+  EXPECT_TRUE(has(pipe.err, "d5-k3fa big (j12-k3fa) moving  node-b:0 -> node-c:1\n")) << pipe.err;
+  EXPECT_FALSE(has(pipe.err, "\x1b")) << pipe.err;
 }
 
 TEST(DrainCommands, ControlCLeavesTheDrainAlone) {
@@ -329,6 +355,34 @@ TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
   EXPECT_EQ(removed.out, "image j3.v1@node-a is removed\n");
   EXPECT_EQ(coordinator.requests().back().target, "/v1/images/j3.v1%40node-a/remove");
   EXPECT_EQ(coordinator.requests().back().body, R"({"force":true})");
+}
+
+TEST(ImageCommands, AnImageIsMeantByTheNameOfItsJob) {
+  const std::string images =
+      R"([{"id":"j3.v1@node-a","job":"j3","job_name":"train","version":1,"sequence":1},
+          {"id":"j3.v2@node-a","job":"j3","job_name":"train","version":2,"sequence":2},
+          {"id":"j3.v2@node-b","job":"j3","job_name":"train","version":2,"sequence":2},
+          {"id":"j3.v3@/mnt","job":"j3","job_name":"train","version":3,"sequence":3},
+          {"id":"j1.v1@node-a","job":"j1","job_name":"old","version":1,"sequence":4},
+          {"id":"j2.v1@node-a","job":"j2","job_name":"old","version":1,"sequence":5}])";
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.method == "GET") return json(images);
+    return json(R"({"verb":"restore","job":"j3","job_name":"train","open":false,"exit_code":0})");
+  });
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "train"}).out, "image j3.v3@/mnt is removed\n");
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "j3#1"}).out, "image j3.v1@node-a is removed\n");
+  EXPECT_EQ(coordinator.requests().back().target, "/v1/images/j3.v1%40node-a/remove");
+  EXPECT_EQ(run(coordinator.home(), {"restore", "train#1"}).code, 0);
+  EXPECT_EQ(coordinator.requests().back().target, "/v1/jobs/j3/restore");
+  EXPECT_EQ(Json::parse(coordinator.requests().back().body)["image"], "j3.v1@node-a");
+  const std::size_t asked = coordinator.requests().size();
+  const Ended copies = run(coordinator.home(), {"restore", "train#2"});
+  EXPECT_EQ(copies.code, 5);
+  EXPECT_EQ(copies.err, "gpumigrate: \"train#2\" means several images: j3.v2@node-a, j3.v2@node-b\n");
+  EXPECT_TRUE(has(run(coordinator.home(), {"images", "rm", "old"}).err, "j1.v1@node-a, j2.v1@node-a"));
+  EXPECT_EQ(run(coordinator.home(), {"images", "rm", "train#9"}).code, 5);
+  for (std::size_t i = asked; i < coordinator.requests().size(); i++)
+    EXPECT_EQ(coordinator.requests()[i].method, "GET");
 }
 
 // ---- others

@@ -9,15 +9,22 @@
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
 #include "tests/unit/tools/gpumigrate/screen_samples.h"
+#include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
 namespace {
+
+constexpr const char* kDrains =
+    R"([{"id":"d7","place":"node-b","open":true,"result":null},{"id":"d6","place":"node-a:1","open":false,"result":"empty"},
+        {"id":"d5","place":"node-a","open":false,"result":"incomplete"}])";
 
 FakeAnswer sample_answer(const FakeRequest& request) {
   if (request.target.starts_with("/v1/jobs?")) return json(sample_jobs().dump());
   if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
   if (request.target.starts_with("/v1/gpus")) return json(sample_gpus().dump());
   if (request.target.starts_with("/v1/nodes")) return json(sample_nodes().dump());
+  if (request.target.starts_with("/v1/images?")) return json(sample_images().dump());
+  if (request.target == "/v1/drains") return json(kDrains);
   return refusal(404, "not_found", "there is none", 5);
 }
 
@@ -49,6 +56,10 @@ TEST(Listing, FiltersHoldForTablesAndJson) {
   EXPECT_EQ(names({"nodes", "--state", "unreachable"}), "node-c ");
   EXPECT_EQ(names({"migrations", "--state", "open,failed"}), "m15-k3fa m3-k3fa ");
   EXPECT_EQ(names({"migrations", "--node", "node-c:1", "--name", "plain"}), "m42-k3fa ");
+  EXPECT_EQ(names({"images", "--name", "*l*", "--node", "node-b"}), "j6-k3fa.v1@node-b ");
+  EXPECT_EQ(names({"drains", "--node", "node-a"}), "d6 d5 ");
+  EXPECT_EQ(names({"drains", "--state", "running,incomplete"}), "d7 d5 ");
+  EXPECT_EQ(run(coordinator.home(), {"drains", "d5", "--node", "node-a"}).code, 64);
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--state", "exited"}).out, "exited 143"));
   EXPECT_EQ(run(coordinator.home(), {"gpus", "--node", "node-a"}).out.find("node-b"), std::string::npos);
 }
@@ -75,6 +86,35 @@ TEST(Listing, WatchedListIsRedrawnUntilControlC) {
   EXPECT_EQ(pipe.code, 0) << pipe.err;
   // Of the second answer nothing is new.
   EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
+  EXPECT_GE(asked, 2);
+}
+
+TEST(Listing, WatchedImagesEndAtControlC) {
+  std::atomic<int> asked{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (++asked == 2) ::kill(::getpid(), SIGINT);
+    return sample_answer(request);
+  });
+  const Ended pipe = run(coordinator.home(), {"images", "-w"});
+  EXPECT_EQ(pipe.code, 0) << pipe.err;
+  EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
+  EXPECT_GE(asked, 2);
+}
+
+TEST(Listing, ScreensFitATerminalsWidth) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target.starts_with("/v1/health")) return json(sample_health().dump());
+    if (request.target.starts_with("/v1/recovery")) return json(sample_recovery().dump());
+    if (request.target.starts_with("/v1/rebalance")) return json(sample_rebalance().dump());
+    return sample_answer(request);
+  });
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{"health"}, {"cluster", "recover"}, {"rebalance"}, {"images"}}) {
+    const Ended shown = run(coordinator.home(), line, {.columns = 60});
+    std::istringstream text(shown.out);
+    for (std::string row; std::getline(text, row);) EXPECT_LE(width_of(row), 60U) << row;
+    EXPECT_GT(shown.out.size(), 100U) << shown.err;
+  }
 }
 
 TEST(Listing, WatchThatFindsNoCoordinatorIsRefused) {
@@ -114,12 +154,42 @@ TEST(Listing, DescribeShowsTheLastMovesAndAllOfThemIfAsked) {
   });
   const Ended ended = run(coordinator.home(), {"describe", "plain"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(asked.exchange(0), 3);
+  EXPECT_EQ(asked.exchange(0), 3 + 1);  // the moves, the events
   EXPECT_TRUE(has(ended.out, "moves       5, the last (-a: all):")) << ended.out;
   EXPECT_TRUE(has(ended.out, "m42-k3fa  node-c:1 -> node-a:0  214 ms")) << ended.out;
   EXPECT_FALSE(has(ended.out, "runs at")) << ended.out;
   run(coordinator.home(), {"describe", "plain", "-a"});
-  EXPECT_EQ(asked, 5);
+  EXPECT_EQ(asked, 5 + 1);
+}
+
+TEST(Listing, DescribeEndsWithTheNewestEventsOfTheJob) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target == "/v1/jobs/low") return json(sample_jobs()[2].dump());
+    if (!request.target.ends_with("&job=j13-k3fa")) return refusal(404, "not_found", "there is none", 5);
+    const auto since = static_cast<unsigned>(request.target[std::string("/v1/events?since=").size()] - '0');
+    Json events = Json::array();
+    for (unsigned id = since + 1; id <= std::min(since + 4, 8U); id++)
+      events.push_back({{"id", id},
+                        {"time", "2026-01-01T00:00:00.000Z"},
+                        {"kind", "job-parked"},
+                        {"text", "no " + std::to_string(id)}});
+    return json(Json{{"events", events}, {"next", std::min(since + 4, 8U)}}.dump());
+  });
+  const Ended ended = run(coordinator.home(), {"describe", "low"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_FALSE(has(ended.out, "no 3\n")) << ended.out;
+  EXPECT_TRUE(has(ended.out, " ago  job-parked  no 4\n")) << ended.out;
+  EXPECT_TRUE(ended.out.ends_with("no 8\n")) << ended.out;
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"describe", "low", "-o", "json"}).out), sample_jobs()[2]);
+}
+
+TEST(Listing, StopAndWaitPrintALine) {
+  FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_jobs()[3].dump()); });
+  const std::string line =
+      "a-training-with-a-name-that-goes-on-and-on-2026 (j2-k3fa) exited 143, was at node-a:0\n";
+  EXPECT_EQ(run(coordinator.home(), {"stop", "j2"}).out, line);
+  EXPECT_EQ(run(coordinator.home(), {"wait", "j2"}).out, line);
+  EXPECT_EQ(Json::parse(run(coordinator.home(), {"stop", "j2", "-o", "json"}).out), sample_jobs()[3]);
 }
 
 TEST(Listing, DescribeOfAnEndedJobDoesNotClaimThatItRuns) {

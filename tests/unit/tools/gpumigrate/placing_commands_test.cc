@@ -7,22 +7,32 @@
 namespace ckpt::cli {
 namespace {
 
-TEST(PlacingCommands, RunDryRunShowsEveryGpu) {
+TEST(PlacingCommands, RunDryRunCountsCausesAndShowsEveryGpuIfAsked) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"json({"dry_run":true,"name":null,"to":"node-a:1","gpu_memory_bytes":0,"possible":true,"reason":null,"candidates":[
       {"node":"node-a","gpu":1,"suitable":true,"score":0.5,"reasons":["1.00 GiB free of 1.00 GiB (+0.50)"]},
-      {"node":"node-b","gpu":0,"suitable":false,"score":null,"reasons":["MIG mode is on","node is not connected"]}]})json");
+      {"node":"node-b","gpu":0,"suitable":false,"score":null,"cause":"in MIG mode","reasons":["MIG mode is on","node is not connected"]},
+      {"node":"node-b","gpu":1,"suitable":false,"score":null,"cause":"in MIG mode","reasons":["MIG mode is on"]}]})json");
   });
   const Ended ended = run(coordinator.home(), {"run", "--dry-run", "--priority", "7", "--", "/bin/true"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_TRUE(has(ended.out, "would start at node-a:1")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "node-a:1  yes       +0.50")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "MIG mode is on; node is not connected")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "chosen      node-a:1, score +0.50: 1.00 GiB free of 1.00 GiB (+0.50)\n"))
+      << ended.out;
+  EXPECT_TRUE(has(ended.out, "GPUs        1 suitable, 2 in MIG mode (-v: each)\n")) << ended.out;
+  EXPECT_FALSE(has(ended.out, "MIG mode is on")) << ended.out;
   ASSERT_EQ(coordinator.requests().size(), 1U);
   const Json asked = Json::parse(coordinator.requests().at(0).body);
   EXPECT_EQ(asked["dry_run"], true);
   EXPECT_EQ(asked["priority"], 7);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"run", "--dry-run", "-v", "--", "/bin/true"},
+        {"run", "--dry-run", "-o", "wide", "--", "/bin/true"}}) {
+    const Ended each = run(coordinator.home(), more);
+    EXPECT_TRUE(has(each.out, "node-a:1  yes       +0.50")) << each.out;
+    EXPECT_TRUE(has(each.out, "MIG mode is on; node is not connected")) << each.out;
+  }
 }
 
 TEST(PlacingCommands, RunDryRunThatFindsNoneExitsFive) {
@@ -65,7 +75,7 @@ TEST(PlacingCommands, RebalanceShowsThePlanAndTouchesNothing) {
   const Ended ended = run(coordinator.home(), {"rebalance"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_TRUE(has(ended.out, "1 move frees node-a:0 (0 GPUs without a job before, 1 after)")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "train  node-a:0  node-b:0  1.00 GiB  frees node-a:0")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "train  node-a:0  node-b:0  1 GiB  frees node-a:0")) << ended.out;
   EXPECT_TRUE(has(ended.out, "stays: other (it is paused)")) << ended.out;
   EXPECT_EQ(Json::parse(coordinator.requests().at(0).body), Json::parse(R"({"apply":false,"parallel":1})"));
 }
@@ -80,7 +90,7 @@ TEST(PlacingCommands, RebalanceFollowsARunToItsEnd) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(has(ended.err, "moving  train node-a:0 -> node-b:0")) << ended.err;
   EXPECT_TRUE(has(ended.out, "rebalance failed:")) << ended.out;
-  EXPECT_TRUE(has(ended.out, "failed (m4): m4 failed: link")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "failed (m4)\ntrain: m4 failed: link\n")) << ended.out;
   EXPECT_EQ(coordinator.requests().at(1).target, "/v1/rebalance/watch?since=1&timeout_ms=30000");
 }
 

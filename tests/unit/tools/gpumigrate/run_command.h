@@ -23,6 +23,7 @@ struct Ended {
 struct RunOptions {
   bool terminal = false;
   std::chrono::milliseconds patience{};  // with a coordinator that cannot be reached
+  std::size_t columns = 0;               // of the terminal that standard output is; 0: it is none
 };
 
 // `home`: where the coordinator's port and token are; `arguments`: behind the program's name.
@@ -33,6 +34,9 @@ inline Ended run(const std::string& home, const std::vector<std::string>& argume
   Context context{
       .out = out, .err = err, .terminal = options.terminal, .coordinator = CoordinatorClient(home)};
   context.patience = options.patience;
+  context.screen.terminal = options.columns > 0;
+  if (options.columns > 0)
+    context.screen.measure = [&options] { return ScreenSize{.columns = options.columns}; };
   const int code = run_program(arguments, context);
   return {code, out.str(), err.str()};
 }

@@ -88,6 +88,76 @@ inline Json sample_drain() {
       "node-c:1: the job is there already, node-c is cordoned by operator"]}]})json");
 }
 
+inline Json sample_events() {
+  return Json::parse(R"json([
+    {"id":7,"time":"2026-01-01T00:29:31.000Z","kind":"job-started","job":"j6-k3fa","migration":null,"node":"node-c","text":"plain runs at node-c:1"},
+    {"id":9,"time":"2026-01-01T01:17:39.000Z","kind":"snapshot-failed","job":"j6-k3fa","migration":null,"node":"node-c",
+     "text":"the checkpoint store of node-b has no space left: 1.00 GiB are needed and 12.0 MiB are free"}])json");
+}
+
+inline Json sample_images() {
+  return Json::parse(R"json([
+    {"id":"j6-k3fa.v1@node-b","job":"j6-k3fa","job_name":"plain","version":1,"sequence":4,"node":"node-b","created":"2026-01-01T01:17:39.000Z",
+     "age_ms":12000,"state_bytes":4194304,"new_bytes":4194304,"pause_ms":30.25,"tier":"disk","gpu_model":"NVIDIA H200","damaged":false,"readable":true},
+    {"id":"j12-k3fa.v3@/mnt/vault-of-the-whole-cluster","job":"j12-k3fa","job_name":"a-training-with-a-name-that-goes-on-and-on-2026",
+     "version":3,"sequence":5,"node":"node-c","created":"2025-12-30T20:00:00.000Z","age_ms":105471000,"state_bytes":136314880,"new_bytes":1048576,
+     "pause_ms":0.0,"tier":"memory+disk","gpu_model":"NVIDIA H200","damaged":false,"readable":false},
+    {"id":"j13-k3fa.v1@node-a","job":"j13-k3fa","job_name":"low","version":1,"sequence":6,"node":"node-a","created":"2026-01-01T01:00:00.000Z",
+     "age_ms":1071000,"state_bytes":35651584,"new_bytes":35651584,"pause_ms":20.5,"tier":"memory","gpu_model":"NVIDIA H200","damaged":true,"readable":true}])json");
+}
+
+inline Json sample_health() {
+  return Json::parse(
+      R"json({"policy":{"paused":["node-b"],"breaker":{"open":true,"since":"2026-01-01T01:00:00.000Z",
+     "reason":"20 evacuations within 10 minutes","recent":20,"limit":20,"window_ms":600000}},
+    "evacuations":[{"id":"e4","job":"j6-k3fa","job_name":"plain","state":"restored","outcome":"restore","urgent":true,"from":"node-b:0",
+     "to":"node-a:1","lost_ms":72000,"created":"2026-01-01T01:10:00.000Z","reason":"Xid 79: the GPU has fallen off the bus","note":null}],
+    "findings":[{"node":"node-b","gpu":0,"time":"2026-01-01T01:10:00.000Z","xid":79,"source":"kernel-log","cordon":true,
+     "reason":"Xid 79: the GPU has fallen off the bus; the node has to be started again"}]})json");
+}
+
+inline Json sample_rebalance() {
+  return Json::parse(
+      R"json({"state":"running","freed":["node-a:0","node-b:1"],"free_before":0,"free_after":2,"exhaustive":false,
+    "moves":[{"job":"j6-k3fa","name":"plain","from":"node-a:0","to":"node-c:1","needed_bytes":4194304,"reason":"frees node-a:0",
+      "state":"failed","migration":"m42-k3fa","error":"the link between node-a and node-c was lost"},
+     {"job":"j12-k3fa","name":"a-training-with-a-name-that-goes-on-and-on-2026","from":"node-b:1","to":"node-c:1",
+      "needed_bytes":136314880,"reason":"frees node-b:1","state":"moving","migration":"m43-k3fa","error":null}],
+    "fixed":[{"job":"j13-k3fa","name":"low","reason":"it was adopted with a pipe as its standard output"}]})json");
+}
+
+inline Json sample_recovery() {
+  return Json::parse(
+      R"json({"found":[{"time_ms":1,"kind":"job","node":"node-a","job":"j6-k3fa","migration":null,
+      "text":"plain runs there as incarnation 9, started from its image of 01:00"}],
+    "undecided":[{"migration":"m42-k3fa","job":"j6-k3fa","away":["node-b","node-c"]}],
+    "images_of_unknown_jobs":[{"job":"j13-k3fa","name":"low","image":"j13-k3fa.v1@node-a"}],"nodes_away":["node-c"]})json");
+}
+
+inline Json sample_plan(bool possible) {
+  Json plan = Json::parse(
+      R"json({"dry_run":true,"job":"j6-k3fa","from":"node-a:0","to":"node-b:0","mode":"live","possible":true,
+    "state_bytes":4194304,"expected_pause_ms":30.0,"expected_pause_from":"last_move","reason":null,"candidates":[
+    {"node":"node-b","gpu":0,"suitable":true,"score":0.75,"cause":null,"reasons":["1.00 GiB free of 1.00 GiB (+0.50)","the same rack (+0.25)"]},
+    {"node":"node-a","gpu":0,"suitable":false,"score":null,"cause":"its own","reasons":["the job is there already"]},
+    {"node":"node-a","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["72.00 MiB free, needed are 132.00 MiB (its peak)"]},
+    {"node":"node-b","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["0 B free, needed are 132.00 MiB (its peak)"]}]})json");
+  if (possible) return plan;
+  plan["possible"] = false;
+  plan["to"] = nullptr;
+  plan["reason"] = "No GPU can take plain: 2 full, 1 its own";
+  plan["candidates"].erase(0);
+  return plan;
+}
+
+inline Json sample_open_drain() {
+  return Json::parse(R"json({"id":"d5-k3fa","place":"node-b","open":true,"result":null,"jobs":[
+    {"job":"j13-k3fa","name":"low","state":"moved","from":"node-b:1","to":"node-a:1","migration":"m14-k3fa"},
+    {"job":"j12-k3fa","name":"big","state":"moving","from":"node-b:0","to":"node-c:1","migration":"m15-k3fa"},
+    {"job":"j2-k3fa","name":"a-training-with-a-name-that-goes-on-and-on-2026","state":"restoring","from":"node-b:1","to":"node-a:0","migration":null},
+    {"job":"j6-k3fa","name":"plain","state":"blocked","from":"node-b:1","to":null,"migration":null}]})json");
+}
+
 inline ClusterNow sample_cluster() {
   return {.jobs = sample_jobs(), .gpus = sample_gpus(), .migrations = sample_migrations()};
 }

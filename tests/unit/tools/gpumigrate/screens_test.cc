@@ -9,11 +9,14 @@
 #include <sstream>
 
 #include "tests/unit/tools/gpumigrate/screen_samples.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/drain_views.h"
+#include "tools/gpumigrate/doctor.h"
+#include "tools/gpumigrate/screens/drain_screen.h"
 #include "tools/gpumigrate/screens/frame.h"
 #include "tools/gpumigrate/screens/lists.h"
 #include "tools/gpumigrate/screens/top_view.h"
@@ -30,10 +33,26 @@ const std::map<std::string, View>& views() {
       {"nodes", [](const Layout& l) { return view_nodes(sample_nodes(), l); }},
       {"gpus", [](const Layout& l) { return view_gpus(sample_gpus(), l); }},
       {"migrations", [](const Layout& l) { return view_migrations(sample_migrations(), l); }},
-      {"describe", [](const Layout& l) { return view_job(sample_job(), sample_migrations(), false, l); }},
+      {"describe",
+       [](const Layout& l) {
+         return view_job(sample_job(), sample_migrations(), sample_events(), false, l);
+       }},
       {"outcome", [](const Layout& l) { return view_outcome(sample_migrations()[1], l); }},
       {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
       {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
+      {"drain-screen",
+       [](const Layout& l) { return DrainScreen().view(sample_open_drain(), sample_migrations(), l.width); }},
+      {"images", [](const Layout& l) { return view_images(sample_images(), l); }},
+      {"health", [](const Layout& l) { return view_health(sample_health(), l); }},
+      {"rebalance", [](const Layout& l) { return view_rebalance(sample_rebalance(), l); }},
+      {"recovery", [](const Layout& l) { return view_recovery(sample_recovery(), l); }},
+      {"doctor",
+       [](const Layout& l) {
+         return to_text(diagnose({{"node", {{"name", "host"}}}}), l);
+       }},
+      {"plan", [](const Layout& l) { return view_plan(sample_plan(true), false, l); }},
+      {"plan-refused", [](const Layout& l) { return view_plan(sample_plan(false), false, l); }},
+      {"plan-each", [](const Layout& l) { return view_run_plan(sample_plan(false), true, l); }},
       {"top",
        [](const Layout& l) {
          Progress progress;
@@ -180,6 +199,29 @@ TEST(ProgressLine, AnEstimateIsShownOnceItMeansSomething) {
   Json stopped = moving(1, 50, "9000");
   stopped["mode"] = "stop-copy";
   EXPECT_EQ(pause_of(stopped), "paused");
+}
+
+TEST(DrainScreens, PercentNeverGoesBackwards) {
+  DrainScreen screen;
+  const auto percent = [&](const Json& drain, const Json& migrations) {
+    const std::string text = screen.view(drain, migrations, 20);
+    return std::stoi(text);
+  };
+  Json drain = sample_open_drain();
+  int before = 0;
+  for (const double remaining : {136314880.0, 51799654.0, 0.0, 99999999.0}) {
+    Json migrations = sample_migrations();
+    migrations[0]["progress"]["remaining_bytes"] = remaining;
+    const int now = percent(drain, migrations);
+    EXPECT_GE(now, before);
+    before = now;
+  }
+  EXPECT_EQ(before, 49);  // one of four, and one that has copied all
+  // The move has failed, and the job waits again.
+  drain["jobs"][1]["state"] = "waiting";
+  EXPECT_EQ(percent(drain, sample_migrations()), 49);
+  for (Json& job : drain["jobs"]) job["state"] = "moved";
+  EXPECT_EQ(percent(drain, sample_migrations()), 99);
 }
 
 // A terminal that knows what redraw() sends.

@@ -105,6 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
              6,
              "Interrupted before"},
         Case{{"node", "rm", "node-b", "--force"}, "node node-b to be removed", "", 6, "Interrupted before"},
+        Case{{"unprotect", "train"}, "the coordinator to end the protection", "", 6, "Interrupted before"},
         Case{{"backup", "/nonexistent/file"}, "the coordinator's copy", "", 2, "interrupted"},
         Case{{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a", "", 6, "Interrupted before"}));
 
@@ -145,10 +146,57 @@ TEST(WaitingWithALimit, EndsAtItAndSaysWhatGoesOn) {
   EXPECT_EQ(run(running.home(), {"stop", "train", "--timeout", "0"}).code, 2);
 }
 
+struct Limited {
+  std::vector<std::string> arguments;
+  std::string waits_for;
+  std::string goes_on;
+};
+
+// Each ends at its limit, whether the coordinator leaves the order unanswered, or what was ordered goes on.
+TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatGoesOn) {
+  const std::string order = "the end of migration m7";
+  const std::vector<Limited> limited = {
+      {{"watch", "m7"}, order, "`gpumigrate watch m7` shows whether it goes on"},
+      {{"abort", "m7"}, order, "`gpumigrate watch m7`"},
+      {{"resolve", "m7", "--at", "source"}, order, "`gpumigrate watch m7`"},
+      {{"adopt", "5", "--node", "node-a"}, "a node to take process 5 in", "`gpumigrate jobs`"},
+      {{"protect", "train", "--every", "5m"}, "the coordinator to protect job train", "`gpumigrate describe"},
+      {{"unprotect", "train"}, "the coordinator to end the protection of job train", "`gpumigrate describe"},
+      {{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a to be removed", "`gpumigrate images`"},
+      {{"node", "rm", "node-b"}, "node node-b to be removed", "`gpumigrate nodes`"},
+      {{"backup", "/nonexistent/file"}, "the coordinator's copy", "the next backup replaces"},
+      {{"drain", "node-a"}, "the end of the drain of node-a", "`gpumigrate drains node-a --watch`"},
+      {{"drains", "d1", "--watch"}, "the end of the drain of d1", "`gpumigrate drains d1 --watch`"},
+      {{"rebalance", "--apply"}, "the end of the rebalance", "`gpumigrate migrations`"},
+      {{"run", "--detach"}, "a node to start the job", "`gpumigrate jobs`"},
+      {{"run"}, "a node to start the job", "`gpumigrate jobs`"}};
+  const auto open = [](const FakeRequest&) {
+    return json(R"({"id":"m7","revision":1,"state":"running","open":true,"jobs":[],"moves":[]})");
+  };
+  const auto silent = [](const FakeRequest&) { return FakeAnswer{.silent = true}; };
+  const std::vector<std::string> followed = {"watch", "abort", "resolve", "drain", "drains", "rebalance"};
+  for (const Limited& one : limited) {
+    const bool is_followed = std::count(followed.begin(), followed.end(), one.arguments.front()) > 0;
+    FakeCoordinator coordinator(is_followed ? FakeCoordinator::Handler(open)
+                                            : FakeCoordinator::Handler(silent));
+    std::vector<std::string> line = one.arguments;
+    line.insert(line.end(), {"--timeout", "1ms"});
+    if (line.front() == "run") line.insert(line.end(), {"--", "x"});
+    const Ended ended = run(coordinator.home(), line);
+    EXPECT_EQ(ended.code, 124) << line.front() << ": " << ended.err;
+    EXPECT_TRUE(has(ended.err, "Timed out waiting for " + one.waits_for)) << ended.err;
+    EXPECT_TRUE(has(ended.err, one.goes_on)) << ended.err;
+    EXPECT_EQ(ended.err.find("gpumigrate: "), ended.err.rfind("gpumigrate: ")) << ended.err;
+  }
+}
+
 TEST(WaitingWithALimit, ThatIsNoTimeIsRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning); });
   for (const char* verb : {"wait", "stop", "snapshot", "suspend", "resume", "restore"})
     EXPECT_EQ(run(coordinator.home(), {verb, "train", "--timeout", "soon"}).code, 64) << verb;
+  for (const char* verb : {"watch", "abort", "adopt", "unprotect", "backup", "drain"})
+    EXPECT_EQ(run(coordinator.home(), {verb, "5", "--timeout", "soon"}).code, 64) << verb;
+  EXPECT_EQ(run(coordinator.home(), {"local", "down", "--timeout", "soon"}).code, 64);
   EXPECT_TRUE(coordinator.requests().empty());
 }
 

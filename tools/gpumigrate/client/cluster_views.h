@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images, health, rebalances and what was recovered, as text that fits a layout. Pure functions of the
+// coordinator's JSON (docs/api.md); fields that are missing show as "-".
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/screen.h"
+
+namespace ckpt::cli {
+
+std::string view_images(const Json& images, const Layout& layout);
+// Whether automatic moves are on, and the nodes that are paused.
+std::string view_policy(const Json& policy, const Layout& layout);
+// `health`: the policy, what was moved because of it, and what was found.
+std::string view_health(const Json& health, const Layout& layout);
+// The plan, or how far its execution is.
+std::string view_rebalance(const Json& plan, const Layout& layout);
+std::string view_recovery(const Json& answer, const Layout& layout);  // `cluster recover`
+
+}  // namespace ckpt::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which image is meant by what was typed: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job), or
+// NAME (the job's newest).
+// Threads: one. Errors: kNotFound; kRefused if several are meant, naming them; those of the coordinator's client.
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+
+namespace ckpt::cli {
+
+// Whether it names an image: no job's name has an '@' or '#'.
+bool is_image(const std::string& text);
+
+// The id. `images`: all that there are (docs/api.md). Pure.
+Result<std::string> image_meant(const Json& images, const std::string& given);
+
+// An id is not looked up.
+Result<std::string> find_image(CoordinatorClient& coordinator, const std::string& given);
+
+}  // namespace ckpt::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a drain in the foreground shows on a terminal: a bar, and a line for each job that moves now. No percent
+// goes backwards, though rounds send memory again and moves are repeated.
+// Threads: one owner. No I/O; no function fails.
+#pragma once
+
+#include <string>
+
+#include "tools/gpumigrate/client/coordinator_client.h"
+#include "tools/gpumigrate/client/progress.h"
+
+namespace ckpt::cli {
+
+class DrainScreen {
+ public:
+  // `migrations`: the newest ones (docs/api.md). No line is longer than `columns`.
+  std::string view(const Json& drain, const Json& migrations, std::size_t columns);
+
+ private:
+  // Of all that is to go, in whole percent; at most 99 while it is open.
+  int percent(const Json& drain, const Json& migrations);
+  std::string head(const Json& drain, int done, std::size_t columns) const;
+
+  Progress progress_;
+  int highest_ = 0;
+};
+
+}  // namespace ckpt::cli
