@@ -68,34 +68,37 @@ Bytes pattern(std::size_t bytes) {
   return filled;
 }
 
-// Both ways at once, through sockets that are full again and again.
+// Both directions at once, through sockets that are full again and again.
 TEST_F(PskStreamTest, CarriesBytesBothWays) {
   for (const bool wide : {false, true}) {
     make_ready();
     if (wide) client_->widen();
     const Bytes sent = pattern(3'000'017);
-    struct Way {
+    struct Direction {
       PskStream& from;
       PskStream& to;
       std::size_t out = 0;
       std::size_t in = 0;
       Bytes received;
-    } ways[] = {{*client_, *server_}, {*server_, *client_}};
-    for (Way& way : ways) way.received.resize(sent.size());
-    while (std::any_of(std::begin(ways), std::end(ways), [&](const Way& w) { return w.in < sent.size(); })) {
+    } directions[] = {{*client_, *server_}, {*server_, *client_}};
+    for (Direction& direction : directions) direction.received.resize(sent.size());
+    while (std::any_of(std::begin(directions), std::end(directions),
+                       [&](const Direction& d) { return d.in < sent.size(); })) {
       bool moved = false;
-      for (Way& way : ways) {
-        const std::size_t written = way.from.write(std::span(sent).subspan(way.out)).assume_value();
-        way.out += written;
-        const bool flushed = way.from.flush().assume_value();
-        EXPECT_EQ((way.from.events() & POLLOUT) != 0, !flushed);
-        const std::size_t got = way.to.read(std::span(way.received).subspan(way.in)).assume_value();
-        way.in += got;
+      for (Direction& direction : directions) {
+        const std::size_t written =
+            direction.from.write(std::span(sent).subspan(direction.out)).assume_value();
+        direction.out += written;
+        const bool flushed = direction.from.flush().assume_value();
+        EXPECT_EQ((direction.from.events() & POLLOUT) != 0, !flushed);
+        const std::size_t got =
+            direction.to.read(std::span(direction.received).subspan(direction.in)).assume_value();
+        direction.in += got;
         moved |= written + got > 0;
       }
       ASSERT_TRUE(moved);
     }
-    for (const Way& way : ways) EXPECT_TRUE(way.received == sent);
+    for (const Direction& direction : directions) EXPECT_TRUE(direction.received == sent);
   }
 }
 
