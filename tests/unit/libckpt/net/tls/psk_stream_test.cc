@@ -10,6 +10,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -166,6 +169,24 @@ TEST_F(PskStreamTest, EndInOrderAndCutOff) {
     EXPECT_EQ(end.assume_error().code(), ErrorCode::kUnavailable);
     EXPECT_FALSE(server_->write(space).has_value()) << "an error stays";
   }
+}
+
+std::atomic<int> pipe_signals{0};
+
+TEST_F(PskStreamTest, NoSignalComesOfAConnectionThatHasEnded) {
+  auto* before = std::signal(SIGPIPE, [](int) { ++pipe_signals; });
+  make_ready();
+  server_.reset();
+  EXPECT_TRUE(client_->write(pattern(100)).has_value());
+  const auto flushed = client_->flush();
+  ASSERT_FALSE(flushed.has_value());
+  EXPECT_EQ(flushed.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(flushed.assume_error().native(), EPIPE);
+  make_ready();
+  server_.reset();
+  client_->finish();
+  std::signal(SIGPIPE, before);
+  EXPECT_EQ(pipe_signals, 0);
 }
 
 // An end of OpenSSL's own, on a nonblocking socket.
