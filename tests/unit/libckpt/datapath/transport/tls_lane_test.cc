@@ -246,6 +246,31 @@ TEST_F(TlsLaneTest, LaneOfTheSameSessionIsNotAnother) {
   expect_served(other, other_name);
 }
 
+TEST_F(TlsLaneTest, NoWaitWhileAMessageIsLeft) {
+  Peer target, source;
+  const std::string name = listen(target);
+  connect(source, name);
+  ASSERT_TRUE(source.wait_open());
+  source.keep_sent_messages = false;
+  source.run([](Lane& lane) {
+    lane.wait(0);  // the wake-up of this call
+    EXPECT_TRUE(lane.send({}, {}, 0).has_value());
+    lane.wait(kHour);
+  });
+  EXPECT_TRUE(target.wait_received(1));
+}
+
+TEST_F(TlsLaneTest, ClosedLaneTakesLeave) {
+  Peer target, source;
+  const std::string name = listen(target);
+  connect(source, name);
+  ASSERT_TRUE(source.wait_open());
+  source.run([](Lane& lane) { lane.close(); });
+  ASSERT_TRUE(target.wait_closed());
+  EXPECT_EQ(target.read([](const Peer::State& s) { return s.closed->message(); }),
+            "The peer has closed the lane");
+}
+
 constexpr std::string_view kCanary = "canary of the payload, 32 bytes.";
 
 Bytes canaries(std::size_t bytes) {
