@@ -56,19 +56,17 @@ Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskC
 
 std::optional<TlsGate::Arrival> TlsGate::progress() {
   const Nanos now = now_ns();
-  admit(now);
-  std::optional<Arrival> arrival;
   for (const auto& stranger : strangers_) {
     if (now >= stranger->deadline) stranger->unwanted = true;
-    if (!stranger->unwanted) arrival = step(*stranger);
-    if (arrival) return arrival;
+    if (!arrival_ && !stranger->unwanted) step(*stranger);
   }
+  admit(now);
   std::erase_if(strangers_, [](const auto& stranger) { return stranger->unwanted; });
-  return std::nullopt;
+  return std::exchange(arrival_, std::nullopt);
 }
 
 void TlsGate::admit(Nanos now) {
-  for (int i = 0; i < kMaxAccepts && now >= no_accept_before_; ++i) {
+  for (int i = 0; i < kMaxAccepts && now >= no_accept_before_ && !arrival_; ++i) {
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       admit_one(std::move(socket), now);
@@ -80,14 +78,21 @@ void TlsGate::admit(Nanos now) {
   }
 }
 
-void TlsGate::admit_one(UniqueFd socket, Nanos now) {
-  if (strangers_.size() >= kMaxStrangers) {
+// The oldest that has not shown the key makes space. What it has sent before the newest came still counts.
+bool TlsGate::make_space() {
+  while (strangers_.size() >= kMaxStrangers) {
     const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
                                      [](const auto& stranger) { return !stranger->knows_key; });
-    if (oldest == strangers_.end()) return;
-    strangers_.erase(oldest);
+    if (oldest == strangers_.end()) return false;
+    step(**oldest);
+    if (arrival_) return false;
+    if (!(*oldest)->knows_key) strangers_.erase(oldest);
   }
-  if (!set_up_tls_socket(socket.get()).has_value()) return;
+  return true;
+}
+
+void TlsGate::admit_one(UniqueFd socket, Nanos now) {
+  if (!make_space() || !set_up_tls_socket(socket.get()).has_value()) return;
   auto stream = tls::PskStream::server(context_, std::move(socket), tls::only_psk(address_, key_));
   if (!stream.has_value()) return;
   auto stranger = std::make_unique<Stranger>();
@@ -96,20 +101,18 @@ void TlsGate::admit_one(UniqueFd socket, Nanos now) {
   strangers_.push_back(std::move(stranger));
 }
 
-std::optional<TlsGate::Arrival> TlsGate::step(Stranger& stranger) {
+void TlsGate::step(Stranger& stranger) {
   const auto ready = stranger.stream->handshake();
   if (!ready.has_value()) stranger.unwanted = true;
-  if (!ready.has_value() || !ready.assume_value()) return std::nullopt;
+  if (!ready.has_value() || !ready.assume_value()) return;
   stranger.knows_key = true;
   const auto view = stranger.frames.read(*stranger.stream);
   if (!view.has_value()) stranger.unwanted = true;
-  if (!view.has_value() || !view.assume_value()) return std::nullopt;
+  if (!view.has_value() || !view.assume_value()) return;
+  stranger.unwanted = true;  // or it is the peer, and no stranger any more
   const std::optional<Hello> hello = parse_hello(*view.assume_value());
-  if (!hello || !tokens_equal(hello->token, token_)) {
-    stranger.unwanted = true;
-    return std::nullopt;
-  }
-  return Arrival{std::move(stranger.stream), hello->offer};
+  if (hello && tokens_equal(hello->token, token_))
+    arrival_ = Arrival{std::move(stranger.stream), hello->offer};
 }
 
 std::size_t TlsGate::watch(std::span<pollfd> to) const {

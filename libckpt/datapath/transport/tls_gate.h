@@ -69,8 +69,9 @@ class TlsGate {
           Nanos greeting_nanos)
       : context_(std::move(context)), token_(token), key_(key), greeting_nanos_(greeting_nanos) {}
   void admit(Nanos now);
+  bool make_space();
   void admit_one(UniqueFd socket, Nanos now);
-  std::optional<Arrival> step(Stranger& stranger);
+  void step(Stranger& stranger);
 
   std::shared_ptr<const tls::PskContext> context_;
   const SessionToken token_;
@@ -80,6 +81,7 @@ class TlsGate {
   UniqueFd listener_;
   Nanos no_accept_before_ = 0;                        // after a failed accept(2), as without descriptors
   std::vector<std::unique_ptr<Stranger>> strangers_;  // the oldest first
+  std::optional<Arrival> arrival_;
 };
 
 }  // namespace ckpt::transport

@@ -35,14 +35,13 @@ Result<std::unique_ptr<TlsLane>> TlsLane::listen(std::shared_ptr<const tls::PskC
 
 Result<std::unique_ptr<TlsLane>> TlsLane::connect(std::shared_ptr<const tls::PskContext> context,
                                                   const TlsAddress& local, const TlsOptions& options,
-                                                  const std::string& address, const SessionToken& token,
-                                                  LaneHandler& handler) {
-  CKPT_TRY(parsed, parse_tls_address(address));
+                                                  const TlsAddress& remote, const std::string& name,
+                                                  const SessionToken& token, LaneHandler& handler) {
   std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler));
   CKPT_TRYV(lane->make_wake_fd());
   CKPT_TRY(key, lane_psk(token));
-  CKPT_TRY(socket, dial_tls(local, parsed));
-  CKPT_TRY(stream, tls::PskStream::client(std::move(context), std::move(socket), address, key));
+  CKPT_TRY(socket, dial_tls(local, remote));
+  CKPT_TRY(stream, tls::PskStream::client(std::move(context), std::move(socket), name, key));
   lane->stream_ = std::move(stream);
   lane->stream_->set_rekey_bytes(options.rekey_bytes);
   lane->offer_ = offer_same_host(handler.same_host_memory(), token);

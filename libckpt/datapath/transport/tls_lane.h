@@ -24,10 +24,11 @@ class TlsLane final : public Lane {
   static Result<std::unique_ptr<TlsLane>> listen(std::shared_ptr<const tls::PskContext> context,
                                                  const TlsAddress& local, const TlsOptions& options,
                                                  const SessionToken& token, LaneHandler& handler);
+  // `name`: the listening lane's address, as it named itself.
   static Result<std::unique_ptr<TlsLane>> connect(std::shared_ptr<const tls::PskContext> context,
                                                   const TlsAddress& local, const TlsOptions& options,
-                                                  const std::string& address, const SessionToken& token,
-                                                  LaneHandler& handler);
+                                                  const TlsAddress& remote, const std::string& name,
+                                                  const SessionToken& token, LaneHandler& handler);
   ~TlsLane() override;
 
   [[nodiscard]] std::string address() const override { return address_; }

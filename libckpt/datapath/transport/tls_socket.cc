@@ -20,6 +20,9 @@ constexpr int kKeepIntervalSeconds = 5;
 constexpr int kKeepProbes = 6;
 // Data that nobody acknowledges, or that a peer which stands still does not take.
 constexpr unsigned kUserTimeoutMs = 60'000;
+// Within a machine there is no delay to cover, and what waits in a larger buffer leaves the caches (measured).
+// Elsewhere the kernel's own sizing knows the path better.
+constexpr int kSameHostBuffer = 1 << 20;
 
 sockaddr_in& v4(TlsAddress& address) {
   return *reinterpret_cast<sockaddr_in*>(&address.storage);
@@ -50,6 +53,18 @@ std::string ip_text(const TlsAddress& address) {
 template <class Value>
 bool set(int socket, int level, int name, Value value) {
   return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+Result<void> set_up(int socket, bool within_host) {
+  if (!set(socket, IPPROTO_TCP, TCP_NODELAY, 1) || !set(socket, SOL_SOCKET, SO_KEEPALIVE, 1) ||
+      !set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds) ||
+      !set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds) ||
+      !set(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes) ||
+      !set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs) ||
+      (within_host && (!set(socket, SOL_SOCKET, SO_SNDBUF, kSameHostBuffer) ||
+                       !set(socket, SOL_SOCKET, SO_RCVBUF, kSameHostBuffer))))
+    return Error::from_errno("Setting up a lane's socket");
+  return ok();
 }
 
 Result<UniqueFd> make_socket(int family) {
@@ -121,7 +136,7 @@ Result<UniqueFd> dial_tls(const TlsAddress& local, const TlsAddress& address) {
   if (local.family() != address.family())
     return Error(ErrorCode::kInvalidArgument, "The lane's address is not of the family of this side's");
   CKPT_TRY(socket, make_socket(local.family()));
-  CKPT_TRYV(set_up_tls_socket(socket.get()));
+  CKPT_TRYV(set_up(socket.get(), ip_text(local) == ip_text(address)));
   // The port is chosen with the connection, of which there may be many with one address.
   if (!set(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1) ||
       ::bind(socket.get(), local.get(), local.length) != 0)
@@ -131,13 +146,12 @@ Result<UniqueFd> dial_tls(const TlsAddress& local, const TlsAddress& address) {
 }
 
 Result<void> set_up_tls_socket(int socket) {
-  if (!set(socket, IPPROTO_TCP, TCP_NODELAY, 1) || !set(socket, SOL_SOCKET, SO_KEEPALIVE, 1) ||
-      !set(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds) ||
-      !set(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds) ||
-      !set(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes) ||
-      !set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs))
-    return Error::from_errno("Setting up a lane's socket");
-  return ok();
+  CKPT_TRY(local, local_address_of(socket));
+  TlsAddress peer;
+  peer.length = sizeof peer.storage;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.length) != 0)
+    return Error::from_errno("Asking for a peer's address");
+  return set_up(socket, ip_text(local) == ip_text(peer));
 }
 
 }  // namespace ckpt::transport

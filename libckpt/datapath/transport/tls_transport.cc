@@ -16,7 +16,8 @@ class TlsTransport final : public Transport {
 
   Result<std::unique_ptr<Lane>> connect(const std::string& address, const SessionToken& token,
                                         LaneHandler& handler) override {
-    CKPT_TRY(lane, TlsLane::connect(context_, local_, options_, address, token, handler));
+    CKPT_TRY(remote, parse_tls_address(address));
+    CKPT_TRY(lane, TlsLane::connect(context_, local_, options_, remote, address, token, handler));
     return std::unique_ptr<Lane>(std::move(lane));
   }
 

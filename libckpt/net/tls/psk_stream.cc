@@ -15,9 +15,10 @@ namespace {
 
 constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;  // on the wire, at most
 constexpr std::size_t kSmallBuffer = 2 * kLargestRecord;
-constexpr std::size_t kWideBuffer = std::size_t{1} << 20;
-// Records that make a send worth its cost. More would leave the peer waiting for the first of them.
-constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
+// Records that make a send worth its cost, and how many wait for a socket that is full. With more of either the
+// peer waits longer for the first of them, and they leave the caches (measured).
+constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
+constexpr std::size_t kWideBuffer = std::size_t{256} << 10;
 // Beside a record: a replaced key's.
 constexpr std::size_t kNeeded = kLargestRecord + 64;
 

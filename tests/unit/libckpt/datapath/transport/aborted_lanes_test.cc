@@ -157,8 +157,8 @@ std::string lose_targets(Transport& transport, int line) {
 
 // One line each: the first is of the move that goes on, the others are of those that end. True if all passed.
 template <class Other>
-bool be_a_mover(Role role, const std::vector<int>& lines, Other other) {
-  auto transport = make_ucx_transport({});
+bool be_a_mover(const std::string& transport_name, Role role, const std::vector<int>& lines, Other other) {
+  auto transport = make_transport(transport_name);
   if (!transport.has_value()) return false;
   std::atomic<std::size_t> others{lines.size() - 1};
   std::atomic<bool> well{true};
@@ -193,10 +193,15 @@ struct Lines {
   std::vector<UniqueFd> theirs;
 };
 
-TEST(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
+class EndingLanes : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<std::string> as(const char* role) { return {role, GetParam()}; }
+};
+
+TEST_P(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
   Lines lines(1 + kAborted);
-  const pid_t source = spawn_again({"--source"}, lines.ours);
-  const pid_t target = spawn_again({"--target"}, lines.theirs);
+  const pid_t source = spawn_again(as("--source"), lines.ours);
+  const pid_t target = spawn_again(as("--target"), lines.theirs);
   lines = Lines(0);
   EXPECT_EQ(end_of(source), "") << "the source's mover";
   EXPECT_EQ(end_of(target), "") << "the target's mover";
@@ -204,11 +209,11 @@ TEST(EndingLanes, AbortByEitherEndEndsNoOtherLane) {
 
 // One mover after another, each killed once the source streams to it. Returns the failure, or an
 // empty text.
-std::string kill_movers(int source, std::uint64_t seed) {
+std::string kill_movers(const char* transport, int source, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < kKills; ++i) {
     Lines line(1);
-    const pid_t victim = spawn_again({"--victim"}, line.theirs);
+    const pid_t victim = spawn_again({"--victim", transport}, line.theirs);
     line.theirs.clear();
     const auto address = read_line(line.ours[0].get());
     const bool streams = address && write_line(source, *address) && read_line(source) == "streams";
@@ -220,12 +225,12 @@ std::string kill_movers(int source, std::uint64_t seed) {
   return "";
 }
 
-TEST(EndingLanes, KilledMoverEndsNoOtherLane) {
+TEST_P(EndingLanes, KilledMoverEndsNoOtherLane) {
   Lines lines(1 + kVictims);
   Lines lasting(1);
-  const pid_t target = spawn_again({"--target"}, lasting.theirs);
+  const pid_t target = spawn_again(as("--target"), lasting.theirs);
   const int go_on_line = lines.ours[0].get();
-  const pid_t source = spawn_again({"--loser"}, lines.theirs);
+  const pid_t source = spawn_again(as("--loser"), lines.theirs);
   lines.theirs.clear();
   lasting.theirs.clear();
   const auto address = read_line(lasting.ours[0].get());
@@ -234,7 +239,7 @@ TEST(EndingLanes, KilledMoverEndsNoOtherLane) {
   {
     std::vector<std::jthread> victims;
     for (std::size_t i = 0; i < kVictims; ++i)
-      victims.emplace_back([&, i] { wrong[i] = kill_movers(lines.ours[1 + i].get(), 100 + i); });
+      victims.emplace_back([&, i] { wrong[i] = kill_movers(GetParam(), lines.ours[1 + i].get(), 100 + i); });
   }
   for (const std::string& text : wrong) EXPECT_EQ(text, "");
   const auto over = read_line(go_on_line);
@@ -245,15 +250,18 @@ TEST(EndingLanes, KilledMoverEndsNoOtherLane) {
   EXPECT_EQ(end_of(target), "") << "the target's mover";
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, EndingLanes, ::testing::Values("ucx", "tls"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // The life of a mover; its first argument names its role.
-bool live(const std::string& name, const std::vector<int>& lines) {
+bool live(const std::string& name, const std::string& transport_name, const std::vector<int>& lines) {
   if (name == "--loser") {
-    return be_a_mover(Role::kSource, lines, [](Transport& transport, int line, std::size_t) {
+    return be_a_mover(transport_name, Role::kSource, lines, [](Transport& transport, int line, std::size_t) {
       return lose_targets(transport, line);
     });
   }
   const Role role = name == "--source" ? Role::kSource : Role::kTarget;
-  return be_a_mover(role, lines, [role](Transport& transport, int line, std::size_t seed) {
+  return be_a_mover(transport_name, role, lines, [role](Transport& transport, int line, std::size_t seed) {
     return be_aborted(transport, role, line, seed);
   });
 }
@@ -261,11 +269,11 @@ bool live(const std::string& name, const std::vector<int>& lines) {
 }  // namespace
 
 int run_aborted_lanes_tests(int argc, char** argv) {
-  if (argc > 2 && std::string_view(argv[1]).starts_with("--") &&
+  if (argc > 3 && std::string_view(argv[1]).starts_with("--") &&
       !std::string_view(argv[1]).starts_with("--gtest")) {
     std::vector<int> lines;
-    for (int i = 2; i < argc; ++i) lines.push_back(std::atoi(argv[i]));
-    return live(argv[1], lines) ? 0 : 1;
+    for (int i = 3; i < argc; ++i) lines.push_back(std::atoi(argv[i]));
+    return live(argv[1], argv[2], lines) ? 0 : 1;
   }
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other mover is another process, and it is killed: the lane must end, with traffic and without.
-// The child is this program again, as `transport_process_test --peer ADDRESS MESSAGES`.
+// The child is this program again, as `transport_process_test --peer TRANSPORT ADDRESS MESSAGES`.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -11,8 +11,7 @@
 #include <cstring>
 
 #include "tests/unit/libckpt/datapath/transport/peer.h"
-
-extern char** environ;
+#include "tests/unit/libckpt/datapath/transport/processes.h"
 
 namespace ckpt::transport {
 namespace {
@@ -20,9 +19,9 @@ namespace {
 constexpr SessionToken kToken = {std::byte{9}};
 
 // The child's life: connects, sends that many messages of 1 MiB, and stays until it is killed.
-int be_the_peer(const std::string& address, int messages) {
+int be_the_peer(const std::string& transport_name, const std::string& address, int messages) {
   Peer source;
-  auto transport = make_ucx_transport({});
+  auto transport = make_transport(transport_name);
   if (!transport.has_value()) return 2;
   auto lane = transport.assume_value()->connect(address, kToken, source);
   if (!lane.has_value()) return 3;
@@ -32,16 +31,17 @@ int be_the_peer(const std::string& address, int messages) {
   return 0;
 }
 
-class KilledPeerTest : public ::testing::Test {
+class KilledPeerTest : public ::testing::TestWithParam<const char*> {
  protected:
   void start(int messages) {
-    transport_ = make_ucx_transport({}).assume_value();
+    transport_ = make_transport(GetParam()).assume_value();
     auto lane = transport_->listen(kToken, target_);
     ASSERT_TRUE(lane.has_value());
     const std::string address = lane.assume_value()->address();
     target_.start(std::move(lane).assume_value());
     const std::string count = std::to_string(messages);
-    const char* arguments[] = {"/proc/self/exe", "--peer", address.c_str(), count.c_str(), nullptr};
+    const char* arguments[] = {"/proc/self/exe", "--peer",      GetParam(),
+                               address.c_str(),  count.c_str(), nullptr};
     ASSERT_EQ(::posix_spawn(&child_, arguments[0], nullptr, nullptr, const_cast<char**>(arguments), environ),
               0);
     ASSERT_TRUE(target_.wait_open());
@@ -59,7 +59,7 @@ class KilledPeerTest : public ::testing::Test {
   pid_t child_ = 0;
 };
 
-TEST_F(KilledPeerTest, WhileItSends) {
+TEST_P(KilledPeerTest, WhileItSends) {
   start(1'000'000);
   ASSERT_TRUE(target_.wait_received(20));
   kill_child();
@@ -67,7 +67,7 @@ TEST_F(KilledPeerTest, WhileItSends) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_F(KilledPeerTest, WhileNothingMoves) {
+TEST_P(KilledPeerTest, WhileNothingMoves) {
   start(1);
   ASSERT_TRUE(target_.wait_received(1));
   kill_child();
@@ -75,7 +75,7 @@ TEST_F(KilledPeerTest, WhileNothingMoves) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
 
-TEST_F(KilledPeerTest, WhileItIsSentTo) {
+TEST_P(KilledPeerTest, WhileItIsSentTo) {
   start(0);
   for (int i = 0; i < 200; ++i) target_.send({Bytes(16), Bytes(1 << 20)});
   ASSERT_TRUE(target_.wait_sent(20));
@@ -84,7 +84,7 @@ TEST_F(KilledPeerTest, WhileItIsSentTo) {
   EXPECT_EQ(target_.read([](const Peer::State& s) { return s.closed_times; }), 1);
 }
 
-TEST_F(KilledPeerTest, WhileItStandsStill) {
+TEST_P(KilledPeerTest, WhileItStandsStill) {
   // Stopped with payloads under way: its sockets are full. Killed then, it must not leave this end waiting.
   start(0);
   ASSERT_EQ(::kill(child_, SIGSTOP), 0);
@@ -95,10 +95,14 @@ TEST_F(KilledPeerTest, WhileItStandsStill) {
   ASSERT_TRUE(target_.wait_closed());
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, KilledPeerTest, ::testing::Values("ucx", "tls"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 
 int run_killed_peer_tests(int argc, char** argv) {
-  if (argc == 4 && std::strcmp(argv[1], "--peer") == 0) return be_the_peer(argv[2], std::atoi(argv[3]));
+  if (argc == 5 && std::strcmp(argv[1], "--peer") == 0)
+    return be_the_peer(argv[2], argv[3], std::atoi(argv[4]));
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

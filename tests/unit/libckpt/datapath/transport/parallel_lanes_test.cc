@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several moves between the same two movers at a time: lanes open while others close. The movers are two
-// processes, as they are in life; the child is this program again, as `transport_parallel_test --peer`. No
+// processes, as they are in life; the child is this program again, as `transport_parallel_test --peer TRANSPORT`. No
 // lane may notice the others.
 #include <gtest/gtest.h>
 
@@ -39,8 +39,8 @@ void be_the_target(Transport& transport, int fd) {
   }
 }
 
-int be_the_peer(const std::vector<int>& sockets) {
-  auto transport = make_ucx_transport({});
+int be_the_peer(const std::string& transport_name, const std::vector<int>& sockets) {
+  auto transport = make_transport(transport_name);
   if (!transport.has_value()) return 2;
   std::vector<std::jthread> moves;
   for (const int fd : sockets)
@@ -48,7 +48,7 @@ int be_the_peer(const std::vector<int>& sockets) {
   return 0;
 }
 
-class ParallelLanesTest : public ::testing::Test {
+class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     std::vector<UniqueFd> theirs;
@@ -57,9 +57,9 @@ class ParallelLanesTest : public ::testing::Test {
       ours_.push_back(std::move(one));
       theirs.push_back(std::move(other));
     }
-    child_ = spawn_again({"--peer"}, theirs);
+    child_ = spawn_again({"--peer", GetParam()}, theirs);
     ASSERT_GT(child_, 0);
-    transport_ = make_ucx_transport({}).assume_value();
+    transport_ = make_transport(GetParam()).assume_value();
   }
   void TearDown() override {
     ours_.clear();
@@ -99,7 +99,7 @@ class ParallelLanesTest : public ::testing::Test {
   pid_t child_ = -1;
 };
 
-TEST_F(ParallelLanesTest, OpenWhileOthersClose) {
+TEST_P(ParallelLanesTest, OpenWhileOthersClose) {
   std::vector<std::string> wrong(kMoves);
   {
     std::vector<std::jthread> moves;
@@ -109,13 +109,16 @@ TEST_F(ParallelLanesTest, OpenWhileOthersClose) {
   for (const std::string& text : wrong) EXPECT_EQ(text, "");
 }
 
+INSTANTIATE_TEST_SUITE_P(Transports, ParallelLanesTest, ::testing::Values("ucx", "tls"),
+                         [](const auto& info) { return std::string(info.param); });
+
 }  // namespace
 
 int run_parallel_lanes_tests(int argc, char** argv) {
   if (argc > 2 && std::strcmp(argv[1], "--peer") == 0) {
     std::vector<int> sockets;
-    for (int i = 2; i < argc; ++i) sockets.push_back(std::atoi(argv[i]));
-    return be_the_peer(sockets);
+    for (int i = 3; i < argc; ++i) sockets.push_back(std::atoi(argv[i]));
+    return be_the_peer(argv[2], sockets);
   }
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

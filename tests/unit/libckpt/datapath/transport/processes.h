@@ -15,10 +15,16 @@
 #include <vector>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/datapath/transport/transport.h"
 
 extern char** environ;
 
 namespace ckpt::transport {
+
+// "ucx" or "tls": the transports between processes.
+inline Result<std::unique_ptr<Transport>> make_transport(const std::string& name) {
+  return name == "tls" ? make_tls_transport({}) : make_ucx_transport({});
+}
 
 inline bool write_line(int fd, const std::string& text) {
   const std::string line = text + "\n";
