@@ -173,3 +173,15 @@ class HostCluster(cluster.Cluster):
     def processes(self):
         return {pid: command for pid, command in super().processes().items()
                 if not command.startswith("nsenter ")}
+
+
+class HostsTest(cluster.ClusterTest):
+    """A test case with its own hosts."""
+
+    transports = ("tls",)
+
+    def setUp(self):
+        self.cluster = HostCluster(self.nodes, self.gpus, self.memory, self.agent_settings,
+                                   self.coordinator_settings, self.transports)
+        self.addCleanup(self.cluster.down)
+        self.addCleanup(self.show_logs_of_a_failure)
