@@ -231,8 +231,11 @@ bool TlsLane::transmit() {
   bool any = false;
   for (std::size_t written = 0; written < kRoundBytes && !failed_ && !close_requested_;) {
     auto taken = transmit_some(kRoundBytes - written);
-    if (!taken.has_value()) fail(std::move(taken).assume_error());
-    if (!taken.has_value() || taken.assume_value() == 0) break;
+    if (!taken.has_value()) {
+      fail(std::move(taken).assume_error());
+      break;
+    }
+    if (taken.assume_value() == 0) break;
     any = true;
     written += taken.assume_value();
   }
@@ -298,7 +301,7 @@ bool TlsLane::can_transmit() const noexcept {
 
 void TlsLane::wait(Nanos timeout) {
   if (closed_reason_ || !drained_ || (open_ && can_transmit())) return;
-  std::array<pollfd, TlsGate::kMaxWatched + 1> watched;
+  std::array<pollfd, TlsGate::kMaxWatched + 1> watched{};
   watched[0] = {wake_fd_.get(), POLLIN, 0};
   std::size_t count = 1;
   if (gate_ != nullptr) {

@@ -31,7 +31,8 @@ using ControlMessages =
                 wire::HealthReport, wire::HealthSettings, wire::TakeSnapshot, wire::SnapshotReport,
                 wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
                 wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
-                wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove>;
+                wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
+                wire::ListensForCheck, wire::ReachNode, wire::NodeReached>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \
