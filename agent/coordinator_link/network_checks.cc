@@ -88,8 +88,8 @@ Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode 
   }
   if (check.connect_ns) co_return *check.connect_ns;
   if (check.failed) co_return *check.failed;
-  co_return Error(ErrorCode::kTimedOut, "No answer from " + peer.address + " within " +
-                                            std::to_string(kCheckLife.count()) + " ms");
+  co_return Error(ErrorCode::kTimedOut,
+                  "No answer from " + peer.address + " within " + std::to_string(kCheckLife.count()) + " ms");
 }
 
 Task<Result<void>> NetworkChecks::open(Check& check, std::uint32_t gpu, wire::Side side, std::string network,

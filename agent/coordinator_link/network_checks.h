@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's ListenForCheck and ReachNode: before a move touches its target, the mover of the
-// source's GPU connects a lane to that of the target's, over the network of the move.
+// Answers the coordinator's ListenForCheck and ReachNode. Before a move touches its target, the mover of the
+// source's GPU connects a lane to the target's mover. It goes over the network of the move.
 // Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it. Each check ends by
 // itself within kCheckLife. Errors: go to the coordinator.
 #pragma once

@@ -136,7 +136,8 @@ Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
   CKPT_TRYV(r.refuse_unknown());
   const std::string where = "[[network]] \"" + network.name + "\"";
   if (!is_safe_name(network.name))
-    return bad(source, "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
+    return bad(source,
+               "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
   if (network.address.empty() == device.empty())
     return bad(source, where + ": either \"address\" or \"device\" is required");
   const auto known = wire::parse_lane_transport(transport);

@@ -73,9 +73,9 @@ class NodeCalls {
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:
-  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
-                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
-                              wire::NodeReached>;
+  using Answer =
+      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts,
+                   wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck, wire::NodeReached>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

@@ -34,8 +34,8 @@ Result<wire::DataNetwork> shared_network(const DataNetworks& source, const DataN
     if (other != nullptr && other->transport == network.transport) return network;
   }
   if (asked.empty())
-    return Error(ErrorCode::kRefused, "no network in common: it has " + list(target) + ", the source has " +
-                                          list(source));
+    return Error(ErrorCode::kRefused,
+                 "no network in common: it has " + list(target) + ", the source has " + list(source));
   return Error(ErrorCode::kRefused, "network " + asked + " is not on both: it has " + list(target) +
                                         ", the source has " + list(source));
 }

@@ -141,7 +141,7 @@ struct Migration {
   Place to;
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
-  std::string why;  // the user's --reason
+  std::string why;      // the user's --reason
   std::string network;  // over which it goes (wire::DataNetwork), and how; empty: not known
   std::string transport;
   MigrationPhase phase = MigrationPhase::kPreparing;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes a bridge of the hosts, in both directions of one host: the bytes that somebody on the network
+"""What passes a bridge of the hosts, in both directions of one host: what a listener on the network
 could read."""
 import ctypes
 import os

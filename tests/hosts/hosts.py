@@ -5,7 +5,7 @@
   tools/hosts exec HOST -- CMD...             runs a command there and exits with its status
   tools/hosts list                            addresses of the hosts, and what is cut or limited
   tools/hosts cut HOST [HOST2] [--network K]  drops all packets of HOST, or those between the two
-  tools/hosts mend HOST [HOST2] [--network K] takes the same `cut` back
+  tools/hosts restore HOST [HOST2] [--network K]  takes the same `cut` back
   tools/hosts limit HOST RATE                 1gbit, 100mbit ...; `none` takes it back
   tools/hosts lose HOST PERCENT               drops so many of its packets; 0 takes it back
   tools/hosts down                            ends every process of the hosts and removes them
@@ -19,7 +19,7 @@ device netK. Needs root, iproute2, nftables and util-linux. Links are limited by
 nftables on the bridge: the hosts see no carrier lost, as with a switch that fails.
 
 Not separate: the kernel, the clock, /proc/sys and the rest of the file system (tools/hosts is for trying
-networks, not for keeping anybody out)."""
+networks, not for keeping users apart)."""
 import argparse
 import contextlib
 import ctypes
@@ -186,7 +186,7 @@ class Hosts:
             self.state["cuts"].append(cut)
         self.write_rules()
 
-    def mend(self, host, other=None, network=None):
+    def restore(self, host, other=None, network=None):
         gone = [*sorted([host, other or ""]), network]
         self.state["cuts"] = [cut for cut in self.state["cuts"] if cut != gone]
         self.write_rules()
@@ -217,7 +217,7 @@ class Hosts:
         return "{ " + ", ".join(f'"{self.port(host, number)}"' for number in networks) + " }"
 
     def write_rules(self):
-        """All rules anew, in one step."""
+        """Replaces all rules, in one step."""
         self.save()
         rules = []
         for one, other, network in self.state["cuts"]:
@@ -338,7 +338,7 @@ def arguments():
     run = verbs.add_parser("exec")
     run.add_argument("host")
     run.add_argument("command", nargs=argparse.REMAINDER)
-    for verb in ("cut", "mend"):
+    for verb in ("cut", "restore"):
         command = verbs.add_parser(verb)
         command.add_argument("host")
         command.add_argument("other", nargs="?")

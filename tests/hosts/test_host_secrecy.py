@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody on the data network can read of a job that moves. The control network is another one here."""
+"""What a listener on the data network can read of a job that moves. The control network is another one here."""
 import re
 import secrets
 import unittest

@@ -18,7 +18,7 @@ namespace ckpt::wire::mover {
 struct Configure {
   CKPT_MOVER_MESSAGE(Configure);
   std::string node;
-  std::uint32_t gpu = 0;  // the driver's ordinal
+  std::uint32_t gpu = 0;              // the driver's ordinal
   std::vector<DataNetwork> networks;  // the preferred one first; none: TLS over this machine's loopback
   std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
   std::uint64_t chunk_bytes =

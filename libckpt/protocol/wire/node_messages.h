@@ -179,7 +179,7 @@ struct NodeInventory {
   std::string process_reason;    // why not
   std::string driver_version;    // of the GPU driver; empty: not known
   std::string rack;              // as in its agent.toml; empty: not given
-  std::vector<std::string> labels;  // KEY=VALUE, likewise
+  std::vector<std::string> labels;    // KEY=VALUE, likewise
   std::vector<DataNetwork> networks;  // the preferred one first; empty: an older agent
   template <class A>
   void fields(A& a) {

@@ -76,10 +76,10 @@ TEST(AgentConfig, NetworksAreReadInTheirOrder) {
   ASSERT_EQ(none.networks.size(), 1U);
   EXPECT_EQ(none.networks.front().network,
             wire::DataNetwork("local", "127.0.0.1", wire::LaneTransport::kTls));
-  const auto config = parse_config(
-      kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
-          "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
-      "x");
+  const auto config =
+      parse_config(kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
+                       "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
+                   "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   const auto& networks = config.assume_value().networks;
   ASSERT_EQ(networks.size(), 2U);
@@ -106,7 +106,8 @@ TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
 
 TEST(Networks, EachGetsAnAddressOfThisMachine) {
   const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
-  const auto found = resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
+  const auto found =
+      resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
   ASSERT_TRUE(found) << found.assume_error().to_string();
   EXPECT_EQ(found.assume_value()[0], by_address);
   EXPECT_EQ(found.assume_value()[1].address, "127.0.0.1");
