@@ -160,8 +160,6 @@ Result<void> read_networks(Reader& top, Config& c, const std::string& source) {
     c.networks.push_back(network);
   }
   if (c.networks.size() > kMaxNetworks) return bad(source, "[[network]]: at most 8 are possible");
-  if (c.networks.empty())
-    c.networks.push_back({wire::DataNetwork("local", "127.0.0.1", wire::LaneTransport::kTls), {}});
   return ok();
 }
 

@@ -135,7 +135,7 @@ struct Config {
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
 
-  std::vector<NetworkSettings> networks;  // at least one
+  std::vector<NetworkSettings> networks;  // none: this machine's loopback (networks.h)
 
   // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this
   // node, in its order; empty: all. The node counts its own GPUs from 0.

@@ -21,8 +21,8 @@ struct NetworkSettings {
 [[nodiscard]] bool is_ip_address(const std::string& text);
 // With brackets around an IPv6 address, as it stands before a port.
 [[nodiscard]] std::string host_text(const std::string& address);
-// Each with an address of this machine; a device's first IPv4 address, or its first IPv6 address that is not
-// of the link alone.
+// Each with an address of this machine: a device's first IPv4 address, or its first IPv6 address that is not
+// of the link alone. At least one: without settings it is "local", TLS on loopback.
 Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<NetworkSettings>& settings);
 
 }  // namespace ckpt::agent

@@ -466,6 +466,8 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "to",
                                           "mode",
                                           "codec",
+                                          "network",
+                                          "transport",
                                           "rounds",
                                           "state_bytes",
                                           "sent_bytes",
