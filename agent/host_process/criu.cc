@@ -21,6 +21,7 @@
 
 #include "agent/host_process/criu_answers.h"
 #include "agent/host_process/process_tree.h"
+#include "agent/host_process/trusted_program.h"
 #include "agent/host_process/run_program.h"
 #include "agent/host_process/sockets.h"
 #include "agent/host_process/time_limit.h"
@@ -209,6 +210,10 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
   std::string tried;
   for (const std::string& candidate : candidates(configured)) {
     if (::access(candidate.c_str(), X_OK) != 0) continue;
+    if (const auto trusted = check_trusted_program(candidate); !trusted) {
+      tried += (tried.empty() ? " " : ", ") + candidate + " is not run: " + trusted.assume_error().message();
+      continue;
+    }
     const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");
     const auto version = text.has_value() ? version_in(text.assume_value()) : std::nullopt;
     if (version && std::atoi(version->c_str()) >= kOldest) {

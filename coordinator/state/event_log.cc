@@ -6,12 +6,23 @@
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
+namespace {
+
+// An event is one line of the log, whatever users put into names and reasons.
+std::string one_line(std::string text) {
+  constexpr char kDelete = 0x7f;
+  for (char& c : text)
+    if ((c >= 0 && c < ' ') || c == kDelete) c = ' ';
+  return text;
+}
+
+}  // namespace
 
 void EventLog::add(std::string kind, std::string text, std::string node, JobId job, MigrationId migration) {
   Event event;
   event.time_ms = wall_clock_ms();
   event.kind = std::move(kind);
-  event.text = std::move(text);
+  event.text = one_line(std::move(text));
   event.node = std::move(node);
   event.job = job;
   event.migration = migration;

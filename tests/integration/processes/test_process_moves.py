@@ -6,6 +6,7 @@ import socket
 import unittest
 
 from cluster import EXAMPLES, ClusterTest, run_unmoved
+from waiting import eventually
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5"]
 
@@ -28,10 +29,11 @@ class ProcessMoves(ClusterTest):
         return expected
 
     def process_of_the_job(self):
-        found = [pid for pid, command in self.cluster.processes().items()
-                 if "/charlm-plain" in command.split(" ")[0]]
-        self.assertEqual(len(found), 1, self.cluster.processes())
-        return found[0]
+        """The source's ends a moment after the move has."""
+        def found():
+            return [pid for pid, command in self.cluster.processes().items()
+                    if "/charlm-plain" in command.split(" ")[0]]
+        return eventually(lambda: len(pids := found()) == 1 and pids, "the job has one process")[0]
 
     def test_twenty_moves_there_and_back(self):
         expected = self.start_training(6000)

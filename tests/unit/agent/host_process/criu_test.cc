@@ -4,6 +4,7 @@
 #include "agent/host_process/criu.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"
+#include "agent/host_process/trusted_program.h"
 #include "agent/keeper/init/pid_namespace.h"
 #include "agent/keeper/init/restored.h"
 #include "tests/unit/agent/host_process/program.h"
@@ -30,6 +32,8 @@
 
 namespace ckpt::agent::host {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string state_line(int number, const std::string& folder, int offset) {
   return "state " + std::to_string(number) + " pid 2 child alive folder " + folder + " offset " +
@@ -196,6 +200,28 @@ TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {
   const std::string& why = files.assume_error().message();
   EXPECT_NE(why.find(" listens at 127.0.0.1:"), std::string::npos) << why;
   EXPECT_NE(why.find("install CRIU 4.2"), std::string::npos) << why;
+}
+
+TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give files to another user";
+  const std::string folder = ::testing::TempDir() + "trusted-program-" + std::to_string(::getpid());
+  const std::string program = folder + "/bin/criu";
+  std::filesystem::create_directories(folder + "/bin");
+  std::ofstream(program) << "#!/bin/sh\n";
+  std::filesystem::permissions(program, std::filesystem::perms(0755));
+  EXPECT_TRUE(check_trusted_program(program));
+  constexpr uid_t kOther = 65534;
+  for (const std::string& part : {program, folder + "/bin"}) {
+    ASSERT_EQ(::chown(part.c_str(), kOther, kOther), 0);
+    EXPECT_THAT(check_trusted_program(program).assume_error().message(), HasSubstr("belongs to user 65534"));
+    ASSERT_EQ(::chown(part.c_str(), 0, 0), 0);
+    ASSERT_EQ(::chmod(part.c_str(), 0777), 0);
+    EXPECT_THAT(check_trusted_program(program).assume_error().message(), HasSubstr("Others may write"));
+    ASSERT_EQ(::chmod(part.c_str(), 0755), 0);
+  }
+  ASSERT_EQ(::chmod((folder + "/bin").c_str(), 01777), 0);  // as /tmp
+  EXPECT_TRUE(check_trusted_program(program));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(CriuVersions, ListenersCannotBeSavedBefore42OnNewKernels) {

@@ -164,6 +164,22 @@ TEST_F(ApiTest, EndedJobIsRemovedAndALiveOneIsNot) {
   cluster_.wait_for_event("job-removed");
 }
 
+TEST_F(ApiTest, AnEventIsOneLineWhateverItsReasonIs) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const json begun =
+      cluster_
+          .post("/v1/jobs/train/migrate", R"({"to":"node-b","reason":"fan\njob-lost job other (j9)\u0007"})")
+          .json();
+  finished(begun["id"]);
+  const json events = cluster_.get("/v1/events").json()["events"];
+  const bool found = std::any_of(events.begin(), events.end(), [](const json& event) {
+    return event["text"].get<std::string>().ends_with(": fan job-lost job other (j9) ");
+  });
+  EXPECT_TRUE(found) << events.dump(1);
+}
+
 TEST_F(ApiTest, EventsAreFilteredAndTheCursorPassesWhatIsLeftOut) {
   two_nodes();
   start_nodes();

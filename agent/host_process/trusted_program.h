@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether root may run a program: nobody else can have written it, or put another one in its place.
+// Threads: pure but for reading the file system. Errors: kRefused, naming what belongs to whom; errno.
+#pragma once
+
+#include <string>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// The file that `path` leads to and every folder above it belong to root or to this process's user. Neither
+// group nor others may write to them; into a folder with the sticky bit they may, since they cannot replace
+// what is in it.
+Result<void> check_trusted_program(const std::string& path);
+
+}  // namespace ckpt::agent::host
