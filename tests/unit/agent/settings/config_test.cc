@@ -43,6 +43,18 @@ TEST(AgentConfig, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
+TEST(AgentConfig, CertificatesStandInPlaceOfInsecure) {
+  const std::string open = kMin + "peer_listen = '0.0.0.0:0'\nmetrics_address = '0.0.0.0:9402'\n";
+  const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
+  EXPECT_EQ(error_of(open + whole), "");
+  EXPECT_NE(error_of(open + "[tls]\nca = '/c'\ncertificate = '/d'\n").find("tls.key"), std::string::npos);
+  EXPECT_NE(error_of(open + "[tls]\nca = 'c'\ncertificate = '/d'\nkey = '/k'\n").find("absolute"),
+            std::string::npos);
+  EXPECT_NE(error_of(open + whole + "keys = '/k'\n").find("tls.keys"), std::string::npos);
+  EXPECT_EQ(parse_config(kMin + whole, "agent.toml").value().tls.certificate, "/d");
+  EXPECT_TRUE(parse_config(kMin, "agent.toml").value().tls.empty());
+}
+
 TEST(AgentConfig, ListeningBeyondLoopbackNeedsInsecure) {
   EXPECT_NE(error_of(kMin + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
   EXPECT_EQ(error_of(kMin + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
@@ -76,10 +88,10 @@ TEST(AgentConfig, NetworksAreReadInTheirOrder) {
   ASSERT_EQ(none.networks.size(), 1U);
   EXPECT_EQ(none.networks.front().network,
             wire::DataNetwork("local", "127.0.0.1", wire::LaneTransport::kTls));
-  const auto config = parse_config(
-      kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
-          "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
-      "x");
+  const auto config =
+      parse_config(kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
+                       "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
+                   "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   const auto& networks = config.assume_value().networks;
   ASSERT_EQ(networks.size(), 2U);
@@ -106,7 +118,8 @@ TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
 
 TEST(Networks, EachGetsAnAddressOfThisMachine) {
   const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
-  const auto found = resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
+  const auto found =
+      resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
   ASSERT_TRUE(found) << found.assume_error().to_string();
   EXPECT_EQ(found.assume_value()[0], by_address);
   EXPECT_EQ(found.assume_value()[1].address, "127.0.0.1");
