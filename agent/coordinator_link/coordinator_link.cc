@@ -47,8 +47,8 @@ Result<std::string> coordinator_token(const Config& config) {
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const Config& config,
-                                 AgentCommands& commands)
-    : executor_(std::move(executor)), config_(config), commands_(commands) {}
+                                 AgentCommands& commands, std::shared_ptr<tls::Identity> identity)
+    : executor_(std::move(executor)), config_(config), commands_(commands), identity_(std::move(identity)) {}
 
 CoordinatorLink::~CoordinatorLink() {
   if (dialer_) dialer_->stop();
@@ -60,6 +60,7 @@ void CoordinatorLink::start() {
   settings.label = "coordinator";
   settings.address = [this] { return coordinator_address(config_); };
   settings.token = [this] { return coordinator_token(config_); };
+  settings.tls = {identity_, control::only(tls::Peer::coordinator())};
   control::Dialer::Handlers handlers;
   handlers.on_connected = [this](control::Connection& connection) {
     wire::AgentHello hello;

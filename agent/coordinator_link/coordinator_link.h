@@ -40,7 +40,9 @@ class AgentCommands {
 
 class CoordinatorLink : public CoordinatorPort {
  public:
-  CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands);
+  // With an identity the coordinator must show its certificate, unless it is dialled on this machine.
+  CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands,
+                  std::shared_ptr<tls::Identity> identity);
   ~CoordinatorLink() override;
 
   void start();
@@ -81,6 +83,7 @@ class CoordinatorLink : public CoordinatorPort {
   asio::any_io_executor executor_;
   const Config& config_;
   AgentCommands& commands_;
+  std::shared_ptr<tls::Identity> identity_;
   std::shared_ptr<control::Dialer> dialer_;
   std::map<wire::FrameType, FrameHandler> handlers_;
   std::vector<std::function<void()>> at_connection_;

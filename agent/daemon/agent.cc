@@ -94,12 +94,13 @@ Result<void> Agent::open() {
   CKPT_TRY(networks, resolve_networks(config_.networks));
   networks_ = std::move(networks);
   CKPT_TRYV(open_jobs());
+  CKPT_TRYV(open_identity());
   CKPT_TRYV(open_peers());
   CKPT_TRY(journal, migration::Journal::open(config_.journal_path()));
   if (journal.torn_bytes() > 0) {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
-  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this);
+  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this, identity_);
   const std::string context_program = programs_ + "/gpumigrate-context";
   CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
                                           programs_ + "/gpumigrate-health", context_program}));
@@ -155,12 +156,27 @@ Result<void> Agent::open_jobs() {
   return ok();
 }
 
+Result<void> Agent::open_identity() {
+  if (config_.tls.empty()) return ok();
+  CKPT_TRY(identity, tls::Identity::load(config_.tls, [](const Error& error) {
+             spdlog::error("certificate not renewed: reason {}", error.to_string());
+           }));
+  if (identity->subject() != tls::Peer::node(config_.node))
+    return Error(ErrorCode::kInvalidArgument, config_.tls.certificate + " is the certificate of " +
+                                                  to_text(identity->subject()) + ", not of node " +
+                                                  config_.node);
+  identity_ = std::move(identity);
+  return ok();
+}
+
 Result<void> Agent::open_peers() {
   PeerLinks::Settings peer;
   peer.node = config_.node;
   peer.listen = config_.peer_listen;
   peer.insecure = config_.insecure;
   peer.port_file = config_.home + "/peer.port";
+  peer.identity = identity_;
+  peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
   CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
              switch_message(std::move(message));
            }));
@@ -182,7 +198,8 @@ void Agent::create_context() {
       [this](const wire::MigrationProgress& progress) { metrics_->send(progress); },
       [this](wire::JobId job) { return protection_->give_way(job); },
       [this](std::shared_ptr<Job> job) { return protection_->resume_in_place(std::move(job)); },
-      std::make_shared<PauseMemory>(disk_, config_.home)});
+      std::make_shared<PauseMemory>(disk_, config_.home),
+      [this](const wire::JobSpec& spec) { return check_spec(spec); }});
 }
 
 void Agent::create_snapshot_service() {
@@ -211,9 +228,9 @@ Result<void> Agent::open_metrics() {
       Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, movers_,
                        [this](wire::MigrationId id) { return sends(id); }});
   if (config_.metrics_address.empty()) return ok();
-  CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, metrics_->registry()));
+  CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, identity_, metrics_->registry()));
   metrics_server_ = std::move(server);
-  spdlog::info("metrics are shown at http://{}/metrics", metrics_server_->address());
+  spdlog::info("metrics are shown at {}/metrics", metrics_server_->url());
   return ok();
 }
 

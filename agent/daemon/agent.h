@@ -57,6 +57,7 @@ class Agent : public AgentCommands {
   Result<void> open();
   Result<void> find_programs();
   Result<void> open_jobs();
+  Result<void> open_identity();
   Result<void> open_peers();
   Result<void> open_metrics();
   [[nodiscard]] std::set<wire::JobId> live_jobs() const;
@@ -91,6 +92,7 @@ class Agent : public AgentCommands {
   std::optional<JobTable> jobs_;
   std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
   std::optional<MigrationContext> context_;
+  std::shared_ptr<tls::Identity> identity_;  // none: no TLS
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::unique_ptr<HealthMonitor> health_;

@@ -37,6 +37,7 @@ std::string kept_address(const std::string& file, const std::string& wanted) {
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_io_executor executor,
                                                              const Config& config,
+                                                             std::shared_ptr<tls::Identity> identity,
                                                              const metrics::Registry& registry) {
   CKPT_TRY(tokens, tokens_of(config.metrics_token_file));
   const std::string file = config.home + "/metrics.address";
@@ -46,7 +47,9 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
     co_return metrics::answer(registry, request, tokens);
   };
   const auto listen = [&](const std::string& address) {
-    return control::HttpServer::create(executor, address, config.insecure, handle, metrics::text_response);
+    control::HttpServer::Settings settings{
+        address, config.insecure, {identity, control::only(tls::Peer::client("admin"))}};
+    return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
   const std::string kept = kept_address(file, config.metrics_address);
   auto http = listen(kept);

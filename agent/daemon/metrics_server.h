@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless it
-// is set. Where it listens stands in the file metrics.address of the node's folder; a port that the system
+// is set. Beyond loopback, and with an identity, it serves clients with an admin's certificate over TLS. Where it listens stands in the file metrics.address of the node's folder; a port that the system
 // chose is kept across restarts.
 // Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() returns
 // why it cannot listen.
@@ -19,12 +19,14 @@ class MetricsServer {
  public:
   static Result<std::unique_ptr<MetricsServer>> create(control::asio::any_io_executor executor,
                                                        const Config& config,
+                                                       std::shared_ptr<tls::Identity> identity,
                                                        const metrics::Registry& registry);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return http_->address(); }
+  [[nodiscard]] std::string url() const { return http_->url(); }
 
  private:
   MetricsServer() = default;

@@ -23,15 +23,24 @@ bool is_port(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && port > 0 && port < 65536;
 }
 
-Result<void> take_frame(const std::shared_ptr<PeerLinks::Receive>& receive, const wire::FrameHeader& header,
-                        std::span<const std::byte> body) {
+Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
+                                              std::span<const std::byte> body) {
   if (header.type != wire::FrameType::kSwitch) {
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
   }
-  CKPT_TRY(message, wire::decode_switch(body));
-  if (*receive) (*receive)(std::move(message));
-  return ok();
+  return wire::decode_switch(body);
+}
+
+bool speaks_for_itself(const PeerLinks::OtherSide& side, const std::string& node,
+                       const wire::SwitchMessage& message) {
+  const bool between_agents = message.to == wire::Party::kSource || message.to == wire::Party::kTarget;
+  return between_agents && side.node == node && side.party == message.from && message.to != message.from;
+}
+
+Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
+  if (peer == tls::Peer::node(name)) return ok();
+  return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
 }
 
 }  // namespace
@@ -62,8 +71,38 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
   return links;
 }
 
+control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
+  if (!settings_.identity) return {};
+  return {settings_.identity, std::move(admit)};
+}
+
+std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
+    const std::string& node) const {
+  const auto other_side = settings_.identity ? settings_.other_side : nullptr;
+  return [receive = receive_, other_side, node](const wire::FrameHeader& header,
+                                                std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(message, switch_message_of(header, body));
+    if (!*receive) return ok();
+    if (other_side) {
+      const auto side = other_side(message.migration);
+      if (!side || !speaks_for_itself(*side, node, message)) {
+        spdlog::warn("message of a peer dropped: node {} id {} {} from {}", node, message.migration,
+                     wire::name_of(message.body), wire::to_string(message.from));
+        return ok();
+      }
+    }
+    (*receive)(std::move(message));
+    return ok();
+  };
+}
+
 Result<void> PeerLinks::listen() {
   control::Listener::Settings settings;
+  settings.tls = tls_to([](const tls::Peer& peer) -> Result<void> {
+    if (peer.kind == tls::Peer::Kind::kNode) return ok();
+    return Error(ErrorCode::kRefused, to_text(peer) + " is no node");
+  });
+  settings.check_name = check_is_node;
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
   settings.insecure = settings_.insecure;
@@ -95,9 +134,7 @@ void PeerLinks::on_token(std::string token) {
 void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::string node) {
   std::erase_if(incoming_, [](const auto& entry) { return entry.second.expired(); });
   control::Connection::Handlers handlers;
-  handlers.on_frame = [receive = receive_](const wire::FrameHeader& header, std::span<const std::byte> body) {
-    return take_frame(receive, header, body);
-  };
+  handlers.on_frame = taker(node);
   handlers.on_closed = [node](const Error& error) {
     spdlog::debug("peer gone: node {} reason {}", node, error.to_string());
   };
@@ -115,11 +152,10 @@ void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string 
   settings.label = "agent " + node;
   settings.address = [address]() -> Result<std::string> { return address; };
   settings.token = [token]() -> Result<std::string> { return token; };
+  settings.tls = tls_to(control::only(tls::Peer::node(node)));
   control::Dialer::Handlers handlers;
   handlers.on_connected = [](control::Connection&) {};
-  handlers.on_frame = [receive = receive_](const wire::FrameHeader& header, std::span<const std::byte> body) {
-    return take_frame(receive, header, body);
-  };
+  handlers.on_frame = taker(node);
   handlers.on_lost = [](const Error&) {};
   wanted.dialer = control::Dialer::create(executor_, std::move(settings), std::move(handlers));
   wanted.dialer->start();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agent to agent: switch messages only, so that a committed switch is finished while the coordinator is away.
 // Each side of an open migration dials the other with the token of that migration's plan; connections in both
-// directions are used alike. The port is kept across restarts (file "peer.port"), so that the address in the
+// directions are used alike. With an identity a peer is the node that its certificate names. It may then speak
+// as the other side of a migration that is known here, and as nobody else. The port is kept across restarts (file "peer.port"), so that the address in the
 // other side's plan stays true.
 // Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
 // listen; a peer that is not reached is no error (the same facts travel through the coordinator).
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/io/async.h"
@@ -21,11 +23,19 @@ namespace ckpt::agent {
 
 class PeerLinks {
  public:
+  struct OtherSide {
+    std::string node;
+    wire::Party party = wire::Party::kInvalid;
+  };
   struct Settings {
     std::string node;
     std::string listen = "127.0.0.1:0";
     bool insecure = false;
     std::string port_file;
+    std::shared_ptr<tls::Identity> identity;  // none: no TLS
+    // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
+    // with an identity only.
+    std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
   };
   using Receive = std::function<void(wire::SwitchMessage)>;
   static Result<std::unique_ptr<PeerLinks>> create(asio::any_io_executor executor, Settings settings,
@@ -52,6 +62,10 @@ class PeerLinks {
   PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive);
   Result<void> listen();
   void accepted(std::shared_ptr<control::Connection> connection, std::string node);
+  [[nodiscard]] control::TlsSettings tls_to(control::Admit admit) const;
+  // What is received from that node and may be believed goes to receive_.
+  [[nodiscard]] std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> taker(
+      const std::string& node) const;
 
   asio::any_io_executor executor_;
   Settings settings_;

@@ -237,6 +237,17 @@ bool Migrations::busy(wire::JobId job) const {
   return false;
 }
 
+std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId migration) const {
+  const auto* source = driver_.switches().source(migration);
+  const auto* target = driver_.switches().target(migration);
+  if (source == nullptr && target == nullptr) return std::nullopt;
+  const auto plan = wire::decode_plan(source != nullptr ? source->info.plan : target->info.plan);
+  if (!plan) return std::nullopt;
+  const wire::MigrationPlan& known = plan.assume_value();
+  if (source != nullptr) return PeerLinks::OtherSide{known.target_node, Party::kTarget};
+  return PeerLinks::OtherSide{known.source_node, Party::kSource};
+}
+
 void Migrations::tidy() {
   const auto& switches = driver_.switches();
   std::erase_if(peer_nodes_, [&](const auto& entry) {

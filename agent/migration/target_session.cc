@@ -108,6 +108,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   if (migration_plan.target_ranks.size() != 1) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   }
+  CKPT_CO_TRYV(check_spec(migration_plan));
   CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
@@ -122,6 +123,15 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   const PauseLines lines = pause_lines(context_, JobOperation::migration(info_).pause_kind());
   payload.costs.assign(lines.begin(), lines.end());
   co_return wire::encode(payload);
+}
+
+Result<void> TargetSession::check_spec(const wire::MigrationPlan& plan) const {
+  if (!context_.check_spec) return ok();
+  wire::JobSpec spec = plan.spec;
+  spec.incarnation = info_.base + 1;
+  spec.ranks = plan.target_ranks;
+  if (spec.job != info_.job) return Error(ErrorCode::kProtocol, "The plan is that of another job");
+  return context_.check_spec(spec);
 }
 
 Task<Result<void>> TargetSession::start_instance() {

@@ -68,6 +68,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void fail(const Error& error);
   Task<> prepare();
   Task<Result<wire::Bytes>> prepare_standby();
+  [[nodiscard]] Result<void> check_spec(const wire::MigrationPlan& plan) const;
   Task<Result<void>> start_instance();
   Task<Result<void>> export_memory();
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process, wire::MigrationPlan plan);

@@ -205,7 +205,20 @@ Result<void> read_top(Reader& r, Config& c) {
   return ok();
 }
 
+Result<void> read_tls(Reader& top, Config& c, const std::string& source) {
+  CKPT_TRY(table, top.section("tls"));
+  Reader tls(*table, source, "tls.");
+  CKPT_TRYV(tls.text("ca", &c.tls.ca, !table->empty()));
+  CKPT_TRYV(tls.text("certificate", &c.tls.certificate, !table->empty()));
+  CKPT_TRYV(tls.text("key", &c.tls.key, !table->empty()));
+  CKPT_TRYV(tls.refuse_unknown());
+  if (auto complete = tls::check_complete(c.tls); !complete)
+    return bad(source, "[tls]: " + complete.assume_error().message());
+  return ok();
+}
+
 Result<void> read_sections(Reader& top, Config& c, const std::string& source) {
+  CKPT_TRYV(read_tls(top, c, source));
   CKPT_TRY(lease_table, top.section("lease"));
   Reader lease(*lease_table, source, "lease.");
   CKPT_TRYV(lease.milliseconds("term_ms", &c.lease_term));
@@ -280,15 +293,16 @@ Result<void> check(const Config& c, const std::string& source) {
     return bad(source, "\"vault_dir\" must be an absolute path");
   if (!c.vault_memory.empty() && !c.vault_memory.starts_with('/'))
     return bad(source, "\"vault_memory\" must be an absolute path");
-  if (!c.insecure && !is_loopback(c.peer_listen)) {
+  const bool is_open = !c.insecure && c.tls.empty();
+  if (is_open && !is_loopback(c.peer_listen)) {
     return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
-                           "\" is beyond loopback, and the peer link is not encrypted yet: set insecure = "
-                           "true to accept that");
+                           "\" is beyond loopback, and the peer link is not encrypted without [tls]: set "
+                           "insecure = true to accept that");
   }
-  if (!c.insecure && !c.metrics_address.empty() && !is_loopback(c.metrics_address)) {
+  if (is_open && !c.metrics_address.empty() && !is_loopback(c.metrics_address)) {
     return bad(source, "\"metrics_address\" = \"" + c.metrics_address +
-                           "\" is beyond loopback, and nothing is encrypted there: set insecure = true to "
-                           "accept that");
+                           "\" is beyond loopback, and nothing is encrypted there without [tls]: set "
+                           "insecure = true to accept that");
   }
   static constexpr std::array<std::string_view, 5> kLevels{"trace", "debug", "info", "warn", "error"};
   for (std::string_view level : kLevels) {

@@ -11,8 +11,7 @@
 //   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at
 //                                        each start
 //   peer_listen   = "127.0.0.1:0"        where other agents reach this one; port 0: any
-//   insecure      = false                allows peer_listen and metrics_address beyond loopback (there is no
-//                                        TLS yet)
+//   insecure      = false                allows peer_listen and metrics_address beyond loopback without [tls]
 //   metrics_address = ""                 where Prometheus reads this node's metrics, e.g. "127.0.0.1:9402";
 //                                        empty: nowhere
 //   metrics_token_file = ""              what Prometheus must show (docs/metrics.md); empty: nothing
@@ -54,6 +53,8 @@
 //   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own
 //                                         environment
+//   [tls]         ca, certificate, key   PEM files, absolute paths: this node's certificate. With it everything
+//                                        beyond loopback is TLS, both sides verified (docs/operations.md)
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
 //   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the
 //                                        migration fails
@@ -83,6 +84,7 @@
 
 #include "agent/settings/networks.h"
 #include "libckpt/base/result.h"
+#include "libckpt/net/tls/cert_identity.h"
 
 namespace ckpt::agent {
 
@@ -94,6 +96,7 @@ struct Config {
   std::string coordinator_file;
   std::string peer_listen = "127.0.0.1:0";
   bool insecure = false;
+  tls::CertFiles tls;  // empty: no TLS
   std::string metrics_address;
   std::string metrics_token_file;
   std::string log_file;

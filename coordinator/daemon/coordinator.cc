@@ -52,6 +52,22 @@ std::string store_path(const Config& config) {
   return config.folder() + "/state.db";
 }
 
+Result<void> admit_node(const tls::Peer& peer) {
+  if (peer.kind == tls::Peer::Kind::kNode) return ok();
+  return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of a node");
+}
+
+Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
+  if (peer == tls::Peer::node(name)) return ok();
+  return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
+}
+
+// Who has the coordinator's own key may do what it does: the command beside it.
+Result<void> admit_operator(const tls::Peer& peer) {
+  if (peer == tls::Peer::client("admin") || peer == tls::Peer::coordinator()) return ok();
+  return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of an admin");
+}
+
 wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
   wire::Welcome welcome;
   welcome.lease_term_ns = config.lease_term_ms * kNanosPerMs;
@@ -151,6 +167,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   coordinator->token_ = std::move(token);
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
+  CKPT_TRYV(coordinator->open_identity());
   CKPT_TRYV(coordinator->load());
   // Till here each write was synced, the tag of new ids among them.
   CKPT_TRYV(coordinator->store_sync_.begin());
@@ -184,11 +201,25 @@ Result<void> Coordinator::load() {
   return ok();
 }
 
-Result<void> Coordinator::listen() {
+Result<void> Coordinator::open_identity() {
+  if (config_.tls.empty()) return ok();
+  CKPT_TRY(identity, tls::Identity::load(config_.tls, [](const Error& error) {
+             spdlog::error("the certificate was not renewed: {}", error.to_string());
+           }));
+  if (identity->subject() != tls::Peer::coordinator())
+    return Error(ErrorCode::kInvalidArgument, config_.tls.certificate + " is the certificate of " +
+                                                  to_text(identity->subject()) + ", not of the coordinator");
+  identity_ = std::move(identity);
+  return ok();
+}
+
+Result<void> Coordinator::listen_for_agents() {
   control::Listener::Settings settings;
   settings.address = config_.agent_address;
   settings.token = agent_token_;
   settings.insecure = config_.insecure;
+  settings.tls = {identity_, admit_node};
+  settings.check_name = check_is_node;
   settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
   settings.connection.ping_interval = settings.connection.idle_timeout / 4;
   CKPT_TRY(listener,
@@ -196,6 +227,11 @@ Result<void> Coordinator::listen() {
                                      [this](std::shared_ptr<control::Connection> connection,
                                             wire::Hello hello) { sessions_.adopt(connection, hello); }));
   listener_ = listener;
+  return ok();
+}
+
+Result<void> Coordinator::listen() {
+  CKPT_TRYV(listen_for_agents());
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
                                                  planner_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
@@ -204,7 +240,7 @@ Result<void> Coordinator::listen() {
   api_ = std::make_unique<Api>(token_, sections);
   CKPT_TRY(http,
            HttpServer::create(
-               executor_, config_.api_address, config_.insecure,
+               executor_, {config_.api_address, config_.insecure, {identity_, admit_operator}},
                [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
   return ok();
@@ -232,12 +268,18 @@ std::vector<std::string> Coordinator::metrics_tokens() const {
 
 Result<void> Coordinator::announce() {
   const std::string folder = config_.folder();
-  const json j = {{"url", api_url()},
-                  {"token_file", folder + "/token"},
-                  {"agent_address", listener_->address()},
-                  {"agent_token_file", folder + "/agent-token"},
-                  {"metrics_token_file", folder + "/metrics-token"},
-                  {"pid", ::getpid()}};
+  json j = {{"url", api_url()},
+            {"token_file", folder + "/token"},
+            {"agent_address", listener_->address()},
+            {"agent_token_file", folder + "/agent-token"},
+            {"metrics_token_file", folder + "/metrics-token"},
+            {"pid", ::getpid()}};
+  if (identity_) {
+    const tls::CertFiles& files = identity_->files();
+    j["ca"] = files.ca;
+    j["certificate"] = files.certificate;
+    j["key"] = files.key;
+  }
   CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
   spdlog::info("the API is at {}, agents dial {}", api_url(), listener_->address());
   return ok();

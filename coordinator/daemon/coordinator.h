@@ -41,7 +41,7 @@ class Coordinator {
                                                      Images* fallback = nullptr);
 
   // Where it listens; also in api.json.
-  [[nodiscard]] std::string api_url() const { return "http://" + http_->address(); }
+  [[nodiscard]] std::string api_url() const { return http_->url(); }
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
@@ -62,6 +62,8 @@ class Coordinator {
               std::function<void(const Error&)> fatal, const std::string& peer_token, Images* fallback);
   [[nodiscard]] ImageSurroundings around_images();
   Result<void> load();
+  Result<void> open_identity();
+  Result<void> listen_for_agents();
   Result<void> listen();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
@@ -115,6 +117,7 @@ class Coordinator {
   Metrics metrics_;
   Rebalancer rebalancer_;
   Housekeeping housekeeping_;
+  std::shared_ptr<tls::Identity> identity_;  // none: no TLS
   std::string token_;
   std::string agent_token_;
   std::string metrics_token_;                      // reads /metrics and nothing else

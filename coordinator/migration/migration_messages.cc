@@ -14,6 +14,14 @@ const std::string& node_of(const Migration& m, Party party) {
   return party == Party::kSource ? m.from.node : m.to.node;
 }
 
+// A node speaks for its own side. That the source has released is repeated by the target, to the coordinator.
+bool may_state(const Migration& m, const std::string& node, const wire::SwitchMessage& message) {
+  if (message.from != Party::kSource && message.from != Party::kTarget) return false;
+  if (node_of(m, message.from) == node) return true;
+  return message.to == Party::kCoordinator && message.from == Party::kSource && node == m.to.node &&
+         std::holds_alternative<wire::Released>(message.body);
+}
+
 }  // namespace
 
 void MigrationRunner::take_frames() {
@@ -109,6 +117,11 @@ void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& mes
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node)) {
     spdlog::warn("node {} sent {} of migration {}, of which it is no part", node.row.name,
                  wire::name_of(message.body), id);
+    return;
+  }
+  if (!may_state(*m, node.row.name, message)) {
+    spdlog::warn("node {} sent {} of migration {} in the name of the {}", node.row.name,
+                 wire::name_of(message.body), id, to_string(message.from));
     return;
   }
   if (message.to != Party::kCoordinator) {

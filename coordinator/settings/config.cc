@@ -39,7 +39,23 @@ Result<void> take(const toml::node& node, std::string_view key, std::int64_t& ou
   return ok();
 }
 
+Result<void> take_tls(const toml::node& node, tls::CertFiles& files) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return bad_key("tls", "must be a table");
+  for (const auto& [name, value] : *table) {
+    const std::string key = "tls." + std::string(name.str());
+    std::string* out = name == "ca" ? &files.ca : name == "certificate" ? &files.certificate : &files.key;
+    if (out == &files.key && name != "key") return bad_key(key, "is not known");
+    CKPT_TRYV(take(value, key, *out));
+  }
+  if (files.empty()) return bad_key("tls", "needs ca, certificate and key");
+  if (auto complete = tls::check_complete(files); !complete)
+    return bad_key("tls", complete.assume_error().message());
+  return ok();
+}
+
 Result<void> take_key(Config& config, std::string_view key, const toml::node& node) {
+  if (key == "tls") return take_tls(node, config.tls);
   if (key == "home") return take(node, key, config.home);
   if (key == "api_address") return take(node, key, config.api_address);
   if (key == "agent_address") return take(node, key, config.agent_address);

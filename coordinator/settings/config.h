@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libckpt/base/result.h"
+#include "libckpt/net/tls/cert_identity.h"
 
 namespace ckpt::coordinator {
 
@@ -15,6 +16,7 @@ struct Config {
   std::string api_address = "127.0.0.1:0";
   std::string agent_address = "127.0.0.1:0";
   bool insecure = false;
+  tls::CertFiles tls;  // empty: no TLS
   bool metrics_without_token = false;
   std::string log_level = "info";
   std::string log_file;       // empty: standard error

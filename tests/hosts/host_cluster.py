@@ -35,7 +35,7 @@ class HostProcess(subprocess.Popen):
 
 class HostCluster(cluster.Cluster):
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings="",
-                 transports=("tls",)):
+                 transports=("tls",), certified=True):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-hosts-", dir="/var/tmp"))
         self.home = self.folder / "cluster"
         self.faults = self.home / "faults"
@@ -44,14 +44,46 @@ class HostCluster(cluster.Cluster):
         self.nodes, self.gpus, self.memory = nodes, gpus, memory
         self.agent_settings, self.coordinator_settings = agent_settings, coordinator_settings
         self.transports = transports  # of the hosts' networks
+        self.certified = certified  # else the control network is trusted (insecure)
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
                                 GPUMIGRATE_SOFTWARE_GPU="1")
         self.hosts = hosts.Hosts(self.folder / "hosts")
         (self.home / "coordinator").mkdir()
-        for node in self.names():
+        for node in [*self.names(), *self.strangers]:
             (self.home / "nodes" / node / "gpu").mkdir(parents=True)
-        self.hosts.up([CONTROL, *self.names()], len(transports), [self.folder], self.shown)
+        self.hosts.up([CONTROL, *self.names(), *self.strangers], len(transports), [self.folder], self.shown)
+        if self.certified:
+            self.certify()
         self.up()
+
+    strangers = ()  # hosts without a daemon
+
+    def certify(self):
+        """As an operator does it, who then copies each node's folder there."""
+        authority = self.home / "coordinator" / "tls"
+        self.gpumigrate("cluster", "init", "--folder", authority, "--host", self.hosts.address(CONTROL))
+        for node in self.names():
+            self.gpumigrate("node", "certificate", node, "--folder", authority, "--out", self.tls_folder(node))
+
+    def gpumigrate(self, *arguments):
+        """Of the machine that the hosts are on: such commands ask no coordinator."""
+        subprocess.run([cluster.BIN / "gpumigrate", *map(str, arguments)], env=self.environment, check=True,
+                       capture_output=True, timeout=cluster.COMMAND_LIMIT_S)
+
+    def tls_folder(self, host):
+        return self.config(host).with_name("tls")
+
+    def security(self, host):
+        """The settings of a daemon, which stand last in its file."""
+        if not self.certified:
+            return ""
+        name = "coordinator" if host == CONTROL else "node"
+        folder = self.tls_folder(host)
+        return f'[tls]\nca = "{folder}/ca.pem"\ncertificate = "{folder}/{name}.pem"\nkey = "{folder}/{name}.key"\n'
+
+    @property
+    def insecure(self):
+        return "" if self.certified else "insecure = true\n"
 
     def names(self):
         return [f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"[:self.nodes]]
@@ -92,10 +124,10 @@ class HostCluster(cluster.Cluster):
 
     def start_coordinator(self):
         address = self.hosts.address(CONTROL)
-        self.config(CONTROL).write_text(f'home = "{self.home}"\ninsecure = true\n'
+        self.config(CONTROL).write_text(f'home = "{self.home}"\n{self.insecure}'
                                         f'api_address = "{address}:{API_PORT}"\n'
                                         f'agent_address = "{address}:{AGENT_PORT}"\n'
-                                        + self.coordinator_settings)
+                                        + self.coordinator_settings + "\n" + self.security(CONTROL))
         self.start_daemon(CONTROL, "gpumigrate-coordinator", {})
         token = self.home / "coordinator" / "agent-token"
         eventually(token.exists, "the coordinator has written its token")
@@ -118,13 +150,14 @@ class HostCluster(cluster.Cluster):
         lines = ", ".join(f'"{name}={value}"' for name, value in self.gpu_environment(node).items())
         rehearsal = "" if "rehearsal" in self.agent_settings else "rehearsal = false\n"
         self.config(node).write_text(
-            f'node = "{node}"\nhome = "{folder}"\ninsecure = true\n'
+            f'node = "{node}"\nhome = "{folder}"\n{self.insecure}'
             f'coordinator = "{self.hosts.address(CONTROL)}:{AGENT_PORT}"\n'
             f'token_file = "{folder}/agent-token"\n'
             f'metrics_address = "127.0.0.1:0"\n'
             f'driver_processes = ["cudasim-device"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
             f'peer_listen = "{self.hosts.address(node)}:{PEER_PORT}"\n'
-            f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node, without))
+            f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node, without)
+            + self.security(node))
         self.start_daemon(node, "gpumigrate-agent", self.gpu_environment(node))
 
     def gpu_environment(self, node):

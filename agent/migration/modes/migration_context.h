@@ -43,6 +43,8 @@ struct MigrationContext {
   // empty.
   std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
   std::shared_ptr<PauseMemory> pauses = {};
+  // Whether this node may run what a plan asks it to run. May be empty.
+  std::function<Result<void>(const wire::JobSpec&)> check_spec = {};
 };
 
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its

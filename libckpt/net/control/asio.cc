@@ -3,4 +3,5 @@
 #include "libckpt/net/control/asio.h"
 
 #include <boost/asio/impl/src.hpp>
+#include <boost/asio/ssl/impl/src.hpp>
 #include <boost/beast/src.hpp>

@@ -26,22 +26,22 @@ bool same_token(std::string_view a, std::string_view b) noexcept {
   return difference == 0;
 }
 
-Connection::Connection(Socket socket, std::string peer, ConnectionSettings settings)
-    : socket_(std::move(socket)),
+Connection::Connection(Stream stream, std::string peer, ConnectionSettings settings)
+    : stream_(std::move(stream)),
       peer_(std::move(peer)),
       settings_(settings),
-      queue_filled_(socket_.get_executor(), steady_clock::time_point::max()),
-      watch_timer_(socket_.get_executor()) {}
+      queue_filled_(stream_.get_executor(), steady_clock::time_point::max()),
+      watch_timer_(stream_.get_executor()) {}
 
 Task<Result<void>> Connection::write_frame(std::vector<std::byte> frame) {
-  const auto [code, written] = co_await asio::async_write(socket_, asio::buffer(frame), kTuple);
+  const auto [code, written] = co_await asio::async_write(stream_, asio::buffer(frame), kTuple);
   if (code) co_return socket_error("Writing to", peer_, code);
   co_return ok();
 }
 
 Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::FrameType> only) {
   std::array<std::byte, wire::kFrameHeaderBytes> head{};
-  const auto [head_code, head_read] = co_await asio::async_read(socket_, asio::buffer(head), kTuple);
+  const auto [head_code, head_read] = co_await asio::async_read(stream_, asio::buffer(head), kTuple);
   if (head_code) co_return socket_error("Reading from", peer_, head_code);
   ++received_;
   Frame frame;
@@ -52,7 +52,7 @@ Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::Frame
                                               " where " + std::string(wire::to_string(*only)) +
                                               " was expected");
   frame.body.resize(frame.header.body_bytes);
-  const auto [body_code, body_read] = co_await asio::async_read(socket_, asio::buffer(frame.body), kTuple);
+  const auto [body_code, body_read] = co_await asio::async_read(stream_, asio::buffer(frame.body), kTuple);
   if (body_code) co_return socket_error("Reading from", peer_, body_code);
   CKPT_CO_TRYV(wire::check_body(frame.header, frame.body));
   ++received_;
@@ -61,6 +61,7 @@ Task<Result<Connection::Frame>> Connection::read_frame(std::optional<wire::Frame
 
 Task<Result<void>> Connection::greet(std::shared_ptr<Connection> self, std::string name, std::string token) {
   self->limit_handshake();
+  CKPT_CO_TRYV(co_await self->secure(Stream::Side::kDials));
   wire::Hello hello;
   hello.name = std::move(name);
   hello.token = std::move(token);
@@ -74,8 +75,10 @@ Task<Result<void>> Connection::greet(std::shared_ptr<Connection> self, std::stri
   co_return ok();
 }
 
-Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connection> self, std::string token) {
+Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connection> self, std::string token,
+                                                       CheckName check_name) {
   self->limit_handshake();
+  CKPT_CO_TRYV(co_await self->secure(Stream::Side::kAccepts));
   CKPT_CO_TRY(frame, co_await self->read_frame(wire::FrameType::kHello));
   CKPT_CO_TRY(hello, wire::decode<wire::Hello>(frame.body));
   wire::HelloReply reply;
@@ -84,6 +87,8 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
                    " of the control messages, this side version " + std::to_string(wire::kControlVersion);
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";
+  else if (auto named = self->check_certified(check_name, hello.name); !named)
+    reply.reason = named.assume_error().message();
   reply.accepted = reply.reason.empty();
   CKPT_CO_TRY(reply_frame, wire::to_frame(reply, self->next_sequence_++));
   CKPT_CO_TRYV(co_await self->write_frame(std::move(reply_frame)));
@@ -92,18 +97,29 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   co_return std::move(hello);
 }
 
+Task<Result<void>> Connection::secure(Stream::Side side) {
+  auto secured = co_await stream_.handshake(side);
+  if (secured) co_return ok();
+  Error error = std::move(secured).assume_error();
+  co_return Error(error.code(), peer_ + ": " + error.to_string());
+}
+
+Result<void> Connection::check_certified(const CheckName& check_name, const std::string& name) const {
+  if (certified().kind == tls::Peer::Kind::kNobody || !check_name) return ok();
+  return check_name(certified(), name);
+}
+
 void Connection::limit_handshake() {
   watch_timer_.expires_after(settings_.handshake_timeout);
   watch_timer_.async_wait([self = shared_from_this()](boost::system::error_code code) {
-    boost::system::error_code ignored;
-    if (!code && !self->started_) self->socket_.close(ignored);
+    if (!code && !self->started_) self->stream_.close();
   });
 }
 
 void Connection::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   started_ = true;
-  const auto executor = socket_.get_executor();
+  const auto executor = stream_.get_executor();
   spawn(executor, "reading from " + peer_, read_loop(shared_from_this()), closer());
   spawn(executor, "writing to " + peer_, write_loop(shared_from_this()), closer());
   spawn(executor, "watching " + peer_, watch_loop(shared_from_this()), closer());
@@ -136,13 +152,12 @@ Result<void> Connection::send_frame(std::vector<std::byte> frame) {
 void Connection::close(Error reason) {
   if (!open_) return;
   open_ = false;
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_.close();
   queue_filled_.cancel();
   watch_timer_.cancel();
   queue_.clear();
   queued_bytes_ = 0;
-  asio::post(socket_.get_executor(), [self = shared_from_this(), reason = std::move(reason)] {
+  asio::post(stream_.get_executor(), [self = shared_from_this(), reason = std::move(reason)] {
     Handlers handlers = std::move(self->handlers_);
     self->handlers_ = {};
     if (handlers.on_closed) handlers.on_closed(reason);
@@ -213,7 +228,7 @@ Task<> Connection::watch_loop(std::shared_ptr<Connection> self) {
     const steady_clock::duration listened = steady_clock::now() - began;
     silent += std::min<steady_clock::duration>(listened, self->settings_.ping_interval);
     boost::system::error_code ignored;
-    if (self->received_ != heard || self->socket_.available(ignored) > 0) silent = {};
+    if (self->received_ != heard || self->stream_.socket().available(ignored) > 0) silent = {};
     if (silent >= self->settings_.idle_timeout) {
       self->close(Error(ErrorCode::kTimedOut, "Nothing came from " + self->peer_ + " for " +
                                                   std::to_string(self->settings_.idle_timeout.count()) +

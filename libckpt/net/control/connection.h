@@ -2,9 +2,9 @@
 // One framed control connection, over TCP or a Unix socket. It has a bounded send queue, pings and an idle
 // timeout. Its receive loop judges every header and body before it passes them on.
 //
-// Handshake: the dialer's first frame is Hello (protocol version, name, token); the acceptor answers
+// Handshake: first that of TLS, where it is used. Then the dialer's first frame is Hello (protocol version, name, token); the acceptor answers
 // HelloReply and, if it refuses, closes. Until then no other frame is taken and no more than one frame is
-// read.
+// read. The dialer has verified the acceptor before it sends its token. All of it has one deadline.
 //
 // A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and
 // ends the connection. After a damaged frame nothing in the stream can be trusted.
@@ -27,6 +27,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/asio.h"
+#include "libckpt/net/control/stream.h"
 #include "libckpt/protocol/wire/control_messages.h"
 #include "libckpt/protocol/wire/switch_messages.h"
 
@@ -41,7 +42,9 @@ struct ConnectionSettings {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = asio::generic::stream_protocol::socket;
+  using Socket = Stream::Socket;
+  // Whether a certificate may say that name; asked if there is TLS.
+  using CheckName = std::function<Result<void>(const tls::Peer&, const std::string& name)>;
   struct Handlers {
     // A valid frame (pings are answered before). An error ends the connection.
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
@@ -49,13 +52,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::function<void(const Error&)> on_closed;
   };
 
-  Connection(Socket socket, std::string peer, ConnectionSettings settings);
+  Connection(Stream stream, std::string peer, ConnectionSettings settings);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   // Handshakes; call one of them once, before start().
   static Task<Result<void>> greet(std::shared_ptr<Connection> self, std::string name, std::string token);
-  static Task<Result<wire::Hello>> receive_greeting(std::shared_ptr<Connection> self, std::string token);
+  static Task<Result<wire::Hello>> receive_greeting(std::shared_ptr<Connection> self, std::string token,
+                                                    CheckName check_name);
 
   void start(Handlers handlers);
 
@@ -70,6 +74,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close(Error reason);
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }  // for logs
+  // By its certificate; nobody without TLS.
+  [[nodiscard]] const tls::Peer& certified() const noexcept { return stream_.peer(); }
 
  private:
   struct Frame {
@@ -84,10 +90,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   static Task<> write_loop(std::shared_ptr<Connection> self);
   static Task<> watch_loop(std::shared_ptr<Connection> self);
   void limit_handshake();
+  Task<Result<void>> secure(Stream::Side side);
+  [[nodiscard]] Result<void> check_certified(const CheckName& check_name, const std::string& name) const;
   std::function<void(Error)> closer();
   Result<void> dispatch(const Frame& frame);
 
-  Socket socket_;
+  Stream stream_;
   std::string peer_;
   ConnectionSettings settings_;
   Handlers handlers_;

@@ -61,8 +61,12 @@ Task<Result<std::shared_ptr<Connection>>> Dialer::connect(std::shared_ptr<Dialer
   boost::system::error_code ignored;
   if (address.endpoint.protocol().family() != AF_UNIX)
     socket->set_option(asio::ip::tcp::no_delay(true), ignored);
+  Stream stream(std::move(*socket));
+  if (!address.loopback_only) {
+    CKPT_CO_TRYV(stream.use(self->settings_.tls));
+  }
   auto connection =
-      std::make_shared<Connection>(std::move(*socket), self->settings_.label, self->settings_.connection);
+      std::make_shared<Connection>(std::move(stream), self->settings_.label, self->settings_.connection);
   auto greeted = co_await Connection::greet(connection, self->settings_.name, token);
   if (!greeted) {
     connection->close(greeted.assume_error());

@@ -24,6 +24,7 @@ constexpr std::size_t kWatchBytes = 4096;
 constexpr rlim_t kOtherDescriptors = 256;  // of the process, for all but HTTP
 constexpr rlim_t kMinConnections = 16;
 constexpr std::chrono::seconds kIdleTimeout{60};
+constexpr std::chrono::seconds kHandshakeTimeout{10};
 
 using Message = http::response<http::string_body>;
 
@@ -42,7 +43,7 @@ Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
 
 struct HttpServer::Session {
   explicit Session(Tcp::socket socket) : stream(std::move(socket)) {}
-  beast::tcp_stream stream;
+  Stream stream;
   beast::flat_buffer buffer{kMaxHeaderBytes + kMaxBodyBytes};
 };
 
@@ -54,14 +55,14 @@ struct HttpServer::Wait {
   bool finished = false;
 };
 
-HttpServer::HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse,
-                       Waits waits)
+HttpServer::HttpServer(Tcp::acceptor acceptor, Settings settings, Handler handler, Refuse refuse, Waits waits)
     : acceptor_(std::move(acceptor)),
-      address_(std::move(address)),
+      address_(std::move(settings.address)),
       handler_(std::move(handler)),
       refuse_(std::move(refuse)),
       waits_(std::move(waits)),
       limits_(limits_of_process()),
+      tls_(std::move(settings.tls)),
       room_(acceptor_.get_executor()) {}
 
 HttpServer::Limits HttpServer::limits_of_process() {
@@ -74,17 +75,18 @@ HttpServer::Limits HttpServer::limits_of_process() {
   return limits;
 }
 
-Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor,
-                                                       const std::string& address, bool insecure,
+Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor, Settings settings,
                                                        Handler handler, Refuse refuse, Waits waits) {
+  const std::string& address = settings.address;
   CKPT_TRY(parsed, parse_address(address));
   if (parsed.endpoint.protocol().family() == AF_UNIX)
     return Error(ErrorCode::kInvalidArgument, "HTTP is served on host:port, not on " + address);
-  if (!parsed.loopback_only && !insecure)
+  if (parsed.loopback_only) settings.tls = {};
+  if (!parsed.loopback_only && !settings.insecure && !settings.tls)
     return Error(ErrorCode::kRefused,
                  "Refusing to serve HTTP on " + address +
-                     ": it can be reached from other machines without encryption; say insecure = "
-                     "true if that network is trusted");
+                     ": it can be reached from other machines without encryption; give it a "
+                     "certificate ([tls]), or say insecure = true if that network is trusted");
   Tcp::endpoint endpoint;
   endpoint.resize(parsed.endpoint.size());
   std::memcpy(endpoint.data(), parsed.endpoint.data(), parsed.endpoint.size());
@@ -95,9 +97,9 @@ Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor exe
   if (!code) acceptor.bind(endpoint, code);
   if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
   if (code) return Error::from_errno(code.value(), "Listening on " + address);
-  std::string text = to_text(acceptor.local_endpoint());
-  std::shared_ptr<HttpServer> server(new HttpServer(std::move(acceptor), std::move(text), std::move(handler),
-                                                    std::move(refuse), std::move(waits)));
+  settings.address = to_text(acceptor.local_endpoint());
+  std::shared_ptr<HttpServer> server(new HttpServer(std::move(acceptor), std::move(settings),
+                                                    std::move(handler), std::move(refuse), std::move(waits)));
   spawn(executor, "HTTP server", accept_loop(server));
   return server;
 }
@@ -131,8 +133,7 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
     // The next client waits to be accepted, until an idle connection has been closed or an answer has been
     // given.
     while (self->full() && self->acceptor_.is_open()) {
-      boost::system::error_code ignored;
-      if (self->idle_.size() > 1) self->idle_.front()->close(ignored);  // the newest may be this one
+      if (self->idle_.size() > 1) self->idle_.front()->close();  // the newest may be this one
       self->room_.expires_after(kIdleTimeout);
       co_await self->room_.async_wait(kTuple);
     }
@@ -197,8 +198,8 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
   http::request_parser<http::string_body> parser;
   parser.body_limit(kMaxBodyBytes);
   parser.header_limit(kMaxHeaderBytes);
-  session->stream.expires_after(kIdleTimeout);
-  const auto idle = self->idle_.insert(self->idle_.end(), &session->stream.socket());
+  session->stream.close_after(kIdleTimeout);
+  const auto idle = self->idle_.insert(self->idle_.end(), &session->stream);
   const auto [read_code, read_bytes] =
       co_await http::async_read(session->stream, session->buffer, parser, kTuple);
   self->idle_.erase(idle);
@@ -217,7 +218,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
     request.authorization = std::string(message[http::field::authorization]);
     auto target = parse_http_target({message.target().data(), message.target().size()});
     request.body = message.body();
-    session->stream.expires_never();
+    session->stream.close_never();
     if (target) {
       request.path = std::move(target->path);
       request.query = std::move(target->query);
@@ -229,18 +230,35 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
   if (!response) co_return false;
   keep_alive = keep_alive && !self->full();
   Message message = to_message(std::move(*response), 11, keep_alive);
-  session->stream.expires_after(kIdleTimeout);
+  session->stream.close_after(kIdleTimeout);
   const auto [write_code, written] = co_await http::async_write(session->stream, message, kTuple);
   co_return !write_code && keep_alive;
+}
+
+Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
+  if (!self->tls_) co_return true;
+  Result<void> secured = session->stream.use(self->tls_);
+  if (secured) {
+    session->stream.close_after(kHandshakeTimeout);
+    const auto idle = self->idle_.insert(self->idle_.end(), &session->stream);
+    secured = co_await session->stream.handshake(Stream::Side::kAccepts);
+    self->idle_.erase(idle);
+  }
+  if (secured) co_return true;
+  spdlog::warn("dropped an HTTP connection: {}", secured.assume_error().to_string());
+  co_return false;
 }
 
 Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
   auto session = std::make_shared<Session>(std::move(socket));
-  while (co_await serve_next(self, session)) {
+  // Not in one condition: g++ 12 awaits what stands behind && in any case.
+  if (co_await secure(self, session)) {
+    while (co_await serve_next(self, session)) {
+    }
   }
-  session->stream.socket().shutdown(Tcp::socket::shutdown_both, ignored);
+  session->stream.socket().shutdown(asio::socket_base::shutdown_both, ignored);
   self->finished();
 }
 

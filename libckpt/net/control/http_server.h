@@ -4,7 +4,9 @@
 // A call that may wait for a change (by `waits`) is counted apart. However many wait, kShortConnections more
 // are taken for calls that are answered at once. It ends as soon as its client has gone. When all connections
 // are taken, the one that has been idle for longest is closed.
-// Threads: one io_context on one thread. Limits: 512 KiB a body, 16 KiB of headers, 60 s idle,
+// Beyond loopback there is TLS, if there is an identity for it; a client without an admitted certificate is not
+// heard.
+// Threads: one io_context on one thread. Limits: 10 s a handshake, 512 KiB a body, 16 KiB of headers, 60 s idle,
 // kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an address
 // cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
 #pragma once
@@ -21,6 +23,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/asio.h"
+#include "libckpt/net/control/stream.h"
 
 namespace ckpt::control {
 
@@ -54,11 +57,16 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static constexpr unsigned kMaxConnections = 4096;
   static constexpr unsigned kShortConnections = 256;
 
-  static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor,
-                                                    const std::string& address, bool insecure,
+  struct Settings {
+    std::string address;    // host:port
+    bool insecure = false;  // allow an address beyond loopback without TLS
+    TlsSettings tls;        // of an address beyond loopback
+  };
+  static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor, Settings settings,
                                                     Handler handler, Refuse refuse, Waits waits = {});
   [[nodiscard]] const std::string& address() const noexcept { return address_; }  // host:port
-  [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }            // calls that wait for news
+  [[nodiscard]] std::string url() const { return (tls_ ? "https://" : "http://") + address_; }
+  [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }  // calls that wait for news
   void close();
 
  private:
@@ -69,9 +77,10 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
     unsigned connections = kMaxConnections;
     unsigned waiting = kMaxConnections - kShortConnections;
   };
-  HttpServer(Tcp::acceptor acceptor, std::string address, Handler handler, Refuse refuse, Waits waits);
+  HttpServer(Tcp::acceptor acceptor, Settings settings, Handler handler, Refuse refuse, Waits waits);
   static Limits limits_of_process();
   static Task<> accept_loop(std::shared_ptr<HttpServer> self);
+  static Task<bool> secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   static Task<> serve(std::shared_ptr<HttpServer> self, Tcp::socket socket);
   // False: the connection is to be closed.
   static Task<bool> serve_next(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
@@ -91,8 +100,9 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   Refuse refuse_;
   Waits waits_;
   Limits limits_;
-  std::list<Tcp::socket*> idle_;  // between two requests, the longest first
-  asio::steady_timer room_;       // cancelled when a connection has ended
+  TlsSettings tls_;
+  std::list<Stream*> idle_;  // in a handshake or between two requests, the longest first
+  asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
 };

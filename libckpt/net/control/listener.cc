@@ -10,8 +10,6 @@
 namespace ckpt::control {
 namespace {
 
-constexpr unsigned kMaxHandshakes = 64;
-
 Result<void> remove_old_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
   // A socket file without a listener is left over from a killed process.
   const std::string path = to_text(endpoint).substr(std::string_view("unix:").size());
@@ -31,11 +29,12 @@ Listener::Listener(Acceptor acceptor, std::string address, Settings settings, Ac
 Result<std::shared_ptr<Listener>> Listener::create(asio::any_io_executor executor, Settings settings,
                                                    Accept accept) {
   CKPT_TRY(address, parse_address(settings.address));
-  if (!address.loopback_only && !settings.insecure)
+  if (address.loopback_only) settings.tls = {};
+  if (!address.loopback_only && !settings.insecure && !settings.tls)
     return Error(ErrorCode::kRefused,
                  "Refusing to listen on " + settings.address +
-                     ": it can be reached from other machines without encryption; say insecure = "
-                     "true if that network is trusted");
+                     ": it can be reached from other machines without encryption; give it a "
+                     "certificate ([tls]), or say insecure = true if that network is trusted");
   const bool is_unix = address.endpoint.protocol().family() == AF_UNIX;
   if (is_unix) {
     CKPT_TRYV(remove_old_socket(address.endpoint));
@@ -78,25 +77,33 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
       co_await pause.async_wait(kTuple);
       continue;
     }
-    if (self->handshakes_ >= kMaxHandshakes) {
-      spdlog::warn("{} unfinished handshakes on {}: a connection was closed", self->handshakes_,
-                   self->address_);
-      continue;
-    }
     boost::system::error_code ignored;
     const auto remote = socket.remote_endpoint(ignored);
     if (remote.protocol().family() != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-    auto connection = std::make_shared<Connection>(
-        std::move(socket), ignored ? std::string("a peer") : to_text(remote), self->settings_.connection);
-    ++self->handshakes_;
-    spawn(self->acceptor_.get_executor(), "handshake with " + connection->peer(),
-          handshake(self, connection));
+    self->take(Stream(std::move(socket)), ignored ? std::string("a peer") : to_text(remote));
   }
 }
 
+void Listener::take(Stream stream, std::string peer) {
+  if (auto secured = stream.use(settings_.tls); !secured) {
+    spdlog::error("a connection of {} was closed: {}", peer, secured.assume_error().to_string());
+    return;
+  }
+  if (unfinished_.size() >= kMaxHandshakes) {
+    const std::shared_ptr<Connection> oldest = unfinished_.front();
+    unfinished_.pop_front();
+    oldest->close(Error(ErrorCode::kRefused, "Too many unfinished handshakes, and this one is the oldest"));
+  }
+  auto connection = std::make_shared<Connection>(std::move(stream), std::move(peer), settings_.connection);
+  unfinished_.push_back(connection);
+  spawn(acceptor_.get_executor(), "handshake with " + connection->peer(),
+        handshake(shared_from_this(), connection));
+}
+
 Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection) {
-  auto hello = co_await Connection::receive_greeting(connection, self->token());
-  --self->handshakes_;
+  auto hello = co_await Connection::receive_greeting(connection, self->token(), self->settings_.check_name);
+  self->unfinished_.remove(connection);
+  if (hello && !connection->is_open()) co_return;
   if (!hello) {
     spdlog::warn("dropped a connection of {} to {}: {}", connection->peer(), self->address_,
                  hello.assume_error().to_string());

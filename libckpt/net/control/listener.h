@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts control connections, does their handshake and hands over those that knew the token. At most
-// `max_handshakes` handshakes are open at a time; more are closed at once.
+// kMaxHandshakes of them are open at a time: for another one the oldest goes, so that slow strangers keep nobody
+// out. Beyond loopback there is TLS, if there is an identity for it.
 // Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
 // if the port cannot be bound; failures of single connections are logged.
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <variant>
@@ -26,10 +28,13 @@ class Listener : public std::enable_shared_from_this<Listener> {
   struct Settings {
     std::string address = "127.0.0.1:0";
     Token token;
-    bool insecure = false;  // allow an address beyond loopback
+    bool insecure = false;  // allow an address beyond loopback without TLS
+    TlsSettings tls;        // of an address beyond loopback
+    Connection::CheckName check_name;
     ConnectionSettings connection;
   };
 
+  static constexpr std::size_t kMaxHandshakes = 64;
   static Result<std::shared_ptr<Listener>> create(asio::any_io_executor executor, Settings settings,
                                                   Accept accept);
 
@@ -42,13 +47,14 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept);
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
+  void take(Stream stream, std::string peer);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;
   std::string address_;
   Settings settings_;
   Accept accept_;
-  unsigned handshakes_ = 0;
+  std::list<std::shared_ptr<Connection>> unfinished_;  // the oldest first
 };
 
 }  // namespace ckpt::control

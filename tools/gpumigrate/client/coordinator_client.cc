@@ -3,40 +3,16 @@
 
 #include <charconv>
 
-#include "libckpt/base/fd.h"
 #include "libckpt/base/program_error.h"
+#include "tools/gpumigrate/client/access.h"
 
 namespace ckpt::cli {
 namespace {
-
-constexpr std::size_t kLargestFile = 64 << 10;
-
-Error no_coordinator(const std::string& home) {
-  return Error(ErrorCode::kUnavailable, "No coordinator at " + home +
-                                            ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME");
-}
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r')) text.pop_back();
-  return text;
-}
 
 template <typename T>
 bool parse_number(std::string_view text, T& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc{} && end == text.data() + text.size();
-}
-
-// "http://127.0.0.1:41234"
-Result<void> take_url(const std::string& url, HttpRequest& request) {
-  constexpr std::string_view kScheme = "http://";
-  const std::size_t colon = url.rfind(':');
-  if (!url.starts_with(kScheme) || colon <= kScheme.size() ||
-      !parse_number(std::string_view(url).substr(colon + 1), request.port)) {
-    return Error(ErrorCode::kProtocol, "api.json names no usable address: \"" + url.substr(0, 80) + "\"");
-  }
-  request.host = url.substr(kScheme.size(), colon - kScheme.size());
-  return ok();
 }
 
 ErrorCode code_of(const std::string& code, int exit_code) {
@@ -68,12 +44,17 @@ Result<Json> json_of(Result<HttpResponse> response) {
 }  // namespace
 
 Result<HttpResponse> CoordinatorClient::call(HttpRequest request) {
-  auto api = read_file(home_ + "/coordinator/api.json", kLargestFile);
-  if (!api) return no_coordinator(home_);
-  const Json where = Json::parse(api.assume_value(), nullptr, false);
-  CKPT_TRYV(take_url(text_of(where, "url"), request));
-  CKPT_TRY(token, read_file(text_of(where, "token_file"), kLargestFile));
-  request.token = trimmed(std::move(token));
+  CKPT_TRY(access, find_access(home_));
+  request.host = std::move(access.host);
+  request.port = access.port;
+  request.token = std::move(access.token);
+  if (access.tls) {
+    if (!identity_ || identity_->files() != access.files) {
+      CKPT_TRY(identity, tls::Identity::load(std::move(access.files)));
+      identity_ = std::move(identity);
+    }
+    request.identity = identity_;
+  }
   CKPT_TRY(response, http_.send(request));
   if (response.status >= 400) return error_of(response);
   return std::move(response);

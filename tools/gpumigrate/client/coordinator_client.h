@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens is read again for every
+// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens (access.h) is read again for every
 // call, since a coordinator that was started again may listen elsewhere.
 // Threads: one. Errors: those of HttpClient, and the coordinator's own refusals with its own line.
 #pragma once
@@ -55,6 +55,7 @@ class CoordinatorClient {
 
   std::string home_;
   HttpClient http_;
+  std::shared_ptr<tls::Identity> identity_;  // of the last call
 };
 
 // A name or id as part of a path.

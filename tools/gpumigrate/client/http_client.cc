@@ -11,6 +11,8 @@
 #include <csignal>
 #include <list>
 
+#include "libckpt/net/control/stream.h"
+
 namespace ckpt::cli {
 
 namespace asio = boost::asio;
@@ -162,9 +164,12 @@ HttpResponse decode(http::response<http::string_body>&& message) {
   return response;
 }
 
+std::string place_of(const HttpRequest& request) {
+  return "the coordinator at " + request.host + ":" + std::to_string(request.port);
+}
+
 Error no_connection(const HttpRequest& request, const boost::system::error_code& error) {
-  return Error(ErrorCode::kUnavailable, "Cannot reach the coordinator at " + request.host + ":" +
-                                            std::to_string(request.port) + " (" + error.message() + ")");
+  return Error(ErrorCode::kUnavailable, "Cannot reach " + place_of(request) + " (" + error.message() + ")");
 }
 
 }  // namespace
@@ -174,8 +179,9 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   boost::system::error_code error;
   const auto address = asio::ip::make_address(request.host, error);
   if (error) return no_connection(request, error);
-  beast::tcp_stream stream(loop.io);
-  stream.expires_after(request.timeout);
+  control::Stream stream{control::Stream::Socket(loop.io)};
+  CKPT_TRYV(stream.use({request.identity, control::only(tls::Peer::coordinator())}));
+  stream.close_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   // What begins after it fails, too.
@@ -187,10 +193,22 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
     ~ForgetCancel() { loop.cancel = nullptr; }
   } forget{loop};
 
-  error = loop.wait(
-      [&](auto handler) { stream.async_connect(asio::ip::tcp::endpoint(address, request.port), handler); });
+  error = loop.wait([&](auto handler) {
+    stream.socket().async_connect(asio::ip::tcp::endpoint(address, request.port), handler);
+  });
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   if (error) return no_connection(request, error);
+  Result<void> secured = ok();
+  (void)loop.wait([&](auto handler) {
+    stream.handshake(control::Stream::Side::kDials, [&secured, handler](Result<void> outcome) {
+      secured = std::move(outcome);
+      handler(boost::system::error_code());
+    });
+  });
+  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (!secured)
+    return Error(secured.assume_error().code(), "No connection with " + place_of(request))
+        .caused_by(secured.assume_error());
   const auto message = encode(request);
   error = loop.wait([&](auto handler) { http::async_write(stream, message, handler); });
   beast::flat_buffer buffer;

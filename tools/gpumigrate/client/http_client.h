@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits.
+// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits. With an identity it is
+// TLS, and the coordinator has shown its certificate before a byte of the request leaves.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
-// Errors: kUnavailable: no connection, so nothing was asked. kTimedOut: contact was lost after the request
+// Errors: kUnavailable: no connection, so nothing was asked. kRefused: not the
+// coordinator, by its certificate. kTimedOut: contact was lost after the request
 // had left, its effect is not known. kAborted: interrupted, or the deadline has passed. That may be
 // after the request had left. kProtocol: not HTTP, or larger than 64 MiB.
 #pragma once
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/net/tls/cert_identity.h"
 
 namespace ckpt::cli {
 
@@ -24,7 +27,8 @@ struct HttpRequest {
   std::uint16_t port = 0;
   std::string target;
   std::string token;
-  std::string body;  // JSON; empty: none
+  std::shared_ptr<tls::Identity> identity;  // none: without TLS
+  std::string body;                         // JSON; empty: none
   std::chrono::milliseconds timeout{90'000};
   int interrupts = 1;  // so many end the call
 };

@@ -11,6 +11,7 @@
 #include "agent/links/peer_links.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
+#include "tests/unit/libckpt/net/support/certificates.h"
 
 namespace ckpt::agent {
 namespace {
@@ -185,6 +186,84 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
   EXPECT_FALSE(a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)));
   EXPECT_FALSE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
+}
+
+// Node b takes part in migration 5 as its target, whose source is node a. Over TLS.
+class CertifiedPeerLinksTest : public PeerLinksTest {
+ protected:
+  std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
+                                  std::vector<wire::SwitchMessage>& heard) {
+    PeerLinks::Settings settings;
+    settings.node = node;
+    settings.listen = "0.0.0.0:0";  // beyond loopback
+    settings.port_file = folder_ / (node + ".port");
+    settings.identity = certificates_.identity(certificate, tls::Peer::node(certificate));
+    settings.other_side = [node](wire::MigrationId id) -> std::optional<PeerLinks::OtherSide> {
+      if (id != 5) return std::nullopt;
+      if (node == "b") return PeerLinks::OtherSide{"a", wire::Party::kSource};
+      return PeerLinks::OtherSide{"b", wire::Party::kTarget};
+    };
+    auto links = PeerLinks::create(io_.get_executor(), settings,
+                                   [&heard](wire::SwitchMessage message) { heard.push_back(message); });
+    EXPECT_TRUE(links);
+    links.assume_value()->on_token("secret");
+    return std::move(links).assume_value();
+  }
+  static wire::SwitchMessage message(wire::MigrationId id, wire::Party from, wire::Party to,
+                                     wire::SwitchBody body) {
+    return wire::SwitchMessage(id, 1, 1, from, to, std::move(body));
+  }
+  tls::Certificates certificates_;
+};
+
+TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
+  using wire::Party;
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  a->keep(5, "b", b->address(), "secret");
+  const auto good = runs(Party::kSource, Party::kTarget, 3);
+  run_until(io_, [&] { return a->send("b", good); });
+  // Each kind of message and each party that it may be said to be from; all before one more good one.
+  const std::vector<wire::SwitchBody> bodies = {wire::Prepare(), wire::Commit(2), wire::Closed(),
+                                                wire::Runs(2)};
+  for (const wire::SwitchBody& body : bodies) {
+    for (const Party from : {Party::kCoordinator, Party::kTarget})
+      EXPECT_TRUE(a->send("b", message(5, from, Party::kTarget, body)));
+    EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kSource, body)));
+    EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kCoordinator, body)));
+    EXPECT_TRUE(a->send("b", message(6, Party::kSource, Party::kTarget, body)));
+  }
+  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 4)));
+  run_until(io_, [&] { return heard_b_.size() >= 2; });
+  ASSERT_EQ(heard_b_.size(), 2u);
+  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 3u);
+  EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 4u);
+}
+
+TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  auto c = make("c", "c", heard_a_);
+  auto as_a = make("a", "c", heard_a_);  // says to be a, with the certificate of c
+  c->keep(5, "b", b->address(), "secret");
+  as_a->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  a->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 4)); });
+  run_until(io_, [&] { return !heard_b_.empty(); });
+  EXPECT_FALSE(as_a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 5)));
+  ASSERT_EQ(heard_b_.size(), 1u);
+  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 4u);
+}
+
+TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {
+  auto a = make("a", "a", heard_a_);
+  auto impostor = make("b", "c", heard_b_);  // where b was
+  auto b = make("b", "b", heard_b_);
+  a->keep(5, "b", impostor->address(), "secret");
+  a->keep(7, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
+  EXPECT_FALSE(impostor->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 3)));
 }
 
 TEST_F(PeerLinksTest, ThePortStaysOverARestart) {

@@ -43,6 +43,18 @@ TEST(AgentConfig, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
+TEST(AgentConfig, CertificatesStandInPlaceOfInsecure) {
+  const std::string open = kMin + "peer_listen = '0.0.0.0:0'\nmetrics_address = '0.0.0.0:9402'\n";
+  const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
+  EXPECT_EQ(error_of(open + whole), "");
+  EXPECT_NE(error_of(open + "[tls]\nca = '/c'\ncertificate = '/d'\n").find("tls.key"), std::string::npos);
+  EXPECT_NE(error_of(open + "[tls]\nca = 'c'\ncertificate = '/d'\nkey = '/k'\n").find("absolute"),
+            std::string::npos);
+  EXPECT_NE(error_of(open + whole + "keys = '/k'\n").find("tls.keys"), std::string::npos);
+  EXPECT_EQ(parse_config(kMin + whole, "agent.toml").value().tls.certificate, "/d");
+  EXPECT_TRUE(parse_config(kMin, "agent.toml").value().tls.empty());
+}
+
 TEST(AgentConfig, ListeningBeyondLoopbackNeedsInsecure) {
   EXPECT_NE(error_of(kMin + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
   EXPECT_EQ(error_of(kMin + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");

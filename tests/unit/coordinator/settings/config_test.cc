@@ -42,6 +42,17 @@ TEST_F(ConfigTest, FileAndCommandLine) {
   EXPECT_TRUE(config.value().insecure);
 }
 
+TEST_F(ConfigTest, CertificatesAreNamedTogether) {
+  const auto config = load("[tls]\nca = \"/c\"\ncertificate = \"/d\"\nkey = \"/k\"\n");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config.value().tls, (tls::CertFiles{"/c", "/d", "/k"}));
+  EXPECT_FALSE(load("[tls]\n"));
+  EXPECT_FALSE(load("[tls]\nca = \"/c\"\nkey = \"/k\"\n"));
+  EXPECT_FALSE(load("[tls]\nca = \"/c\"\ncertificate = \"d\"\nkey = \"/k\"\n"));
+  EXPECT_FALSE(load("[tls]\nca = \"/c\"\ncertificate = \"/d\"\nkey = \"/k\"\nkeys = \"/k\"\n"));
+  EXPECT_FALSE(load("tls = \"/c\"\n"));
+}
+
 TEST_F(ConfigTest, UnknownKeysAndValuesOutOfRangeAreRefused) {
   EXPECT_FALSE(load("lease_tern_ms = 2000\n"));
   EXPECT_FALSE(load("lease_term_ms = \"2000\"\n"));

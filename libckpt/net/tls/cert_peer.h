@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom a certificate names. One DNS name of the certificate says it: `coordinator.gpumigrate`,
+// `NODE.node.gpumigrate` or `ROLE.client.gpumigrate`. Names of machines may stand beside it. Names are compared
+// as they are, since nodes "a" and "A" are two.
+// Threads: pure functions. Errors: kRefused for a certificate without such a name, or with two.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::tls {
+
+struct Peer {
+  enum class Kind : std::uint8_t { kNobody, kCoordinator, kNode, kClient };
+  Kind kind = Kind::kNobody;
+  std::string name;  // of the node, or the role of the client
+  friend bool operator==(const Peer&, const Peer&) = default;
+
+  static Peer coordinator() { return {Kind::kCoordinator, {}}; }
+  static Peer node(std::string name) { return {Kind::kNode, std::move(name)}; }
+  static Peer client(std::string role) { return {Kind::kClient, std::move(role)}; }
+};
+
+// "node a", for people.
+[[nodiscard]] std::string to_text(const Peer& peer);
+// The DNS name that stands for it; empty for nobody.
+[[nodiscard]] std::string dns_name_of(const Peer& peer);
+// Nobody for other names.
+[[nodiscard]] Peer peer_of_dns_name(std::string_view name);
+Result<Peer> peer_of(X509* certificate);
+// The other side of a connection whose handshake is done and whose chain was verified.
+Result<Peer> verified_peer(const SSL* ssl);
+
+}  // namespace ckpt::tls

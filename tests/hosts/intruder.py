@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody on another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
+
+  hello ADDRESS PORT TOKEN NAME [FOLDER]   says to be node NAME; FOLDER: the certificate that it shows, else none
+  http ADDRESS PORT TOKEN [FOLDER]         asks for all jobs
+  take PORT SECONDS FILE                   listens, answers nothing, and writes what it was sent to FILE"""
+import contextlib
+import pathlib
+import socket
+import ssl
+import struct
+import sys
+import time
+import zlib
+
+HELLO, HELLO_REPLY = 16, 17
+HEADER = "<IHHIIQ"
+LIMIT_S = 10
+
+
+def connection(address, port, folder):
+    plain = socket.create_connection((address, int(port)), LIMIT_S)
+    if folder is None:
+        return plain
+    context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+    context.check_hostname = False
+    context.load_cert_chain(f"{folder}/node.pem", f"{folder}/node.key")
+    return context.wrap_socket(plain)
+
+
+def hello_frame(name, token):
+    """As libckpt/protocol/wire/codec.h lays it out."""
+    texts = b"".join(struct.pack("<Q", len(text)) + text.encode() for text in (name, token))
+    fields = struct.pack("<I", 1) + texts
+    body = b"\x01" + struct.pack("<BBI", 1, 1, len(fields)) + fields
+    return struct.pack(HEADER, 0x4d475047, 1, HELLO, len(body), zlib.crc32(body), 1) + body
+
+
+def read_all(stream):
+    heard = b""
+    with contextlib.suppress(OSError):
+        while part := stream.recv(65536):
+            heard += part
+    return heard
+
+
+def hello(address, port, token, name, folder=None):
+    with connection(address, port, folder) as stream:
+        stream.sendall(hello_frame(name, token))
+        heard = read_all(stream)
+    if len(heard) < struct.calcsize(HEADER):
+        return "closed"
+    # The body: endianness, envelope, version, accepted.
+    return "accepted" if heard[struct.calcsize(HEADER) + 1 + 6 + 4] else "refused"
+
+
+def http(address, port, token, folder=None):
+    with connection(address, port, folder) as stream:
+        stream.sendall(f"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                       f"Authorization: Bearer {token}\r\n\r\n".encode())
+        heard = read_all(stream)
+    return "answered" if b"200 OK" in heard else "closed"
+
+
+def take(port, seconds, file):
+    with socket.create_server(("0.0.0.0", int(port))) as server, open(file, "wb") as heard:
+        until = time.monotonic() + float(seconds)
+        while (left := until - time.monotonic()) > 0:
+            server.settimeout(left)
+            with contextlib.suppress(OSError):
+                stream, _ = server.accept()
+                stream.settimeout(0.5)
+                heard.write(read_all(stream))
+                heard.flush()
+                stream.close()
+    return f"{pathlib.Path(file).stat().st_size} bytes"
+
+
+if __name__ == "__main__":
+    try:
+        print({"hello": hello, "http": http, "take": take}[sys.argv[1]](*sys.argv[2:]))
+    except OSError as error:
+        print("closed", error)

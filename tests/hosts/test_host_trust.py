@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host without the right certificate can do to the coordinator and to nodes, and what can be read on the
+control network."""
+import os
+import secrets
+import subprocess
+import sys
+import unittest
+
+import cluster
+import host_cluster
+from capture import Capture
+from host_cluster import AGENT_PORT, API_PORT, CONTROL, HostCluster
+from test_hosts import TRAINING, HostsTest
+from waiting import eventually
+
+INTRUDER = host_cluster.ROOT / "tests/hosts/intruder.py"
+STRANGER = "stranger"
+TAKEN_S = 6
+
+
+class ClusterWithStranger(HostCluster):
+    """The stranger knows all tokens of the cluster, and has the certificate of node-b."""
+    strangers = (STRANGER,)
+
+    def intruder(self, host, *words):
+        """In the host's network, with the files of this machine: it may have stolen what it likes."""
+        return list(map(str, ["nsenter", "--target", self.hosts.pid(host), "--net", "--", sys.executable, INTRUDER,
+                              *words]))
+
+    def try_as_stranger(self, *words):
+        return subprocess.run(self.intruder(STRANGER, *words), capture_output=True, text=True, check=True,
+                              timeout=cluster.COMMAND_LIMIT_S).stdout.strip()
+
+    def token(self, name):
+        return (self.home / "coordinator" / name).read_text().strip()
+
+
+class Trust(HostsTest):
+    def setUp(self):
+        self.cluster = ClusterWithStranger()
+        self.addCleanup(self.cluster.down)
+        self.addCleanup(self.show_logs_of_a_failure)
+        self.control = self.cluster.hosts.address(CONTROL)
+        self.own = self.cluster.tls_folder("node-b")
+
+    def hello(self, name, *folder):
+        return self.cluster.try_as_stranger("hello", self.control, AGENT_PORT, self.cluster.token("agent-token"),
+                                            name, *folder)
+
+    def jobs(self, *folder):
+        return self.cluster.try_as_stranger("http", self.control, API_PORT, self.cluster.token("token"), *folder)
+
+    def test_nobody_else_becomes_a_node_or_reads_jobs(self):
+        self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")
+        self.cluster.wait_for_line("job", r"^step \d+")
+        for turn in range(4):
+            report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a", "--live")
+            self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+            self.assertRegex(self.hello("node-a"), "^closed")
+            self.assertEqual(self.hello("node-a", self.own), "refused")
+            self.assertRegex(self.jobs(), "^closed")
+            self.assertRegex(self.jobs(self.own), "^closed")
+        self.assertTrue(self.cluster.all_ready())
+        log = (self.cluster.home / "coordinator/gpumigrate-coordinator.log").read_text()
+        self.assertNotIn("lost the agent of node-a", log)
+        self.assertIn("the certificate is that of node node-b, not of node node-a", log)
+
+    def test_a_taken_port_gets_no_token(self):
+        for port, name in ((AGENT_PORT, "agent-token"), (API_PORT, "token")):
+            token = self.cluster.token(name)
+            self.end_coordinator()
+            taking = subprocess.Popen(self.cluster.intruder(CONTROL, "take", port, TAKEN_S, self.heard()),
+                                      stdout=subprocess.DEVNULL)
+            if port == API_PORT:
+                eventually(lambda: self.cluster.run("jobs").returncode != 0 and self.has_heard(),
+                           "the command has tried")
+            self.assertEqual(taking.wait(TAKEN_S + 30), 0)
+            heard = self.heard().read_bytes()
+            self.assertGreater(len(heard), 0)
+            self.assertNotIn(token.encode(), heard)
+            self.cluster.up()
+
+    def heard(self):
+        return self.cluster.folder / "heard"
+
+    def has_heard(self):
+        return self.heard().exists() and self.heard().stat().st_size > 0
+
+    def end_coordinator(self):
+        self.heard().unlink(missing_ok=True)
+        for pid, command in self.cluster.processes().items():
+            if command.startswith(str(cluster.BIN / "gpumigrate-coordinator")) and \
+                    str(self.cluster.config(CONTROL)) in command:
+                end = os.pidfd_open(pid)
+                os.kill(pid, 9)
+                cluster.wait_for_end(end, cluster.COMMAND_LIMIT_S)
+                os.close(end)
+
+    def test_a_renewed_certificate_is_used_without_a_restart(self):
+        self.cluster.certify()
+        self.cluster.restart_agent("node-a")
+        eventually(self.cluster.all_ready, "the node has come back with its new certificate")
+
+
+class ControlNetworkIsRead(unittest.TestCase):
+    def what_is_read(self, certified):
+        secret = secrets.token_hex(32)
+        hosts = HostCluster(certified=certified)
+        self.addCleanup(hosts.down)
+        token = (hosts.home / "coordinator/agent-token").read_text().strip()
+        with Capture(hosts.hosts, "node-a", 0) as capture:
+            hosts.restart_agent("node-a")
+            eventually(hosts.all_ready, "the node has come back")
+            hosts.call("run", "--detach", "--name", "job", "--node", "node-a", "--env", f"SECRET={secret}", "--",
+                       cluster.EXAMPLES / "charlm-plain", *TRAINING, "--steps", "100000")
+            hosts.wait_for_line("job", r"^step \d+")
+        hosts.down()
+        self.assertGreater(len(capture.payload), 1000)  # it was read
+        return secret.encode() in capture.payload, token.encode() in capture.payload
+
+    def test_secret_and_token_are_read_without_tls_and_not_with_it(self):
+        self.assertEqual(self.what_is_read(certified=False), (True, True))
+        self.assertEqual(self.what_is_read(certified=True), (False, False))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator believes and relays of a node's messages: what it states for its own side.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/unit/coordinator/support/cluster.h"
+#include "tests/unit/coordinator/support/fake_agent.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using nlohmann::json;
+using wire::Party;
+
+class RelayTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cluster_.start();
+    a_ = std::make_unique<FakeAgent>("node-a", cluster_.agent_address(), cluster_.agent_token());
+    b_ = std::make_unique<FakeAgent>("node-b", cluster_.agent_address(), cluster_.agent_token());
+    a_->start();
+    b_->start();
+    cluster_.wait_for_event("node-ready", 2);
+    const auto job =
+        cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})");
+    ASSERT_EQ(job.status, 201U) << job.body;
+  }
+  json migrated() {
+    const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+    EXPECT_EQ(begun.status, 202U) << begun.body;
+    const std::string path = "/v1/migrations/" + begun.json()["id"].get<std::string>() + "/watch";
+    json m = begun.json();
+    for (int turn = 0; turn < 100 && m.value("open", true); ++turn)
+      m = cluster_
+              .get(path + "?timeout_ms=30000&since=" + std::to_string(m.value("revision", std::uint64_t{0})))
+              .json();
+    return m;
+  }
+  static bool is_prepare(const wire::SwitchMessage& m) {
+    return std::holds_alternative<wire::Prepare>(m.body);
+  }
+
+  Cluster cluster_;
+  std::unique_ptr<FakeAgent> a_;
+  std::unique_ptr<FakeAgent> b_;
+};
+
+TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
+  std::atomic<int> forged_heard{0};
+  constexpr wire::Incarnation kForged = 77;
+  a_->instead = [this](const wire::SwitchMessage& m) {
+    if (!is_prepare(m)) return false;
+    for (const Party from : {Party::kCoordinator, Party::kTarget}) {
+      a_->say(m, from, Party::kTarget, wire::Commit(kForged));
+      a_->say(m, from, Party::kCoordinator, wire::Refused(wire::Reason(ErrorCode::kRefused, "forged")));
+    }
+    return false;
+  };
+  b_->instead = [&forged_heard](const wire::SwitchMessage& m) {
+    const auto* commit = std::get_if<wire::Commit>(&m.body);
+    if (commit != nullptr && commit->k == kForged) ++forged_heard;
+    return commit != nullptr && commit->k == kForged;
+  };
+  EXPECT_EQ(migrated()["result"], "done");
+  EXPECT_EQ(forged_heard, 0);
+}
+
+TEST_F(RelayTest, WhatANodeStatesForItselfIsRelayed) {
+  std::atomic<int> heard{0};
+  a_->instead = [this](const wire::SwitchMessage& m) {
+    if (is_prepare(m)) a_->say(m, Party::kSource, Party::kTarget, wire::Query());
+    return false;
+  };
+  b_->instead = [&heard](const wire::SwitchMessage& m) {
+    const bool is_query = m.from == Party::kSource && std::holds_alternative<wire::Query>(m.body);
+    if (is_query) ++heard;
+    return is_query;
+  };
+  EXPECT_EQ(migrated()["result"], "done");
+  EXPECT_EQ(heard, 1);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test

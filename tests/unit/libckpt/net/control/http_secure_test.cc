@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// HttpServer over TLS: who is heard, by certificate.
+#include <gtest/gtest.h>
+
+#include "libckpt/net/control/address.h"
+#include "libckpt/net/control/http_server.h"
+#include "libckpt/net/control/spawn.h"
+#include "tests/unit/libckpt/net/support/certificates.h"
+
+namespace ckpt::control {
+namespace {
+
+class SecureHttpTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    HttpServer::Settings settings;
+    settings.address = "0.0.0.0:0";
+    settings.tls = {certificates_.identity("coordinator", tls::Peer::coordinator()),
+                    only(tls::Peer::client("admin"))};
+    const auto handle = [this](HttpRequest) -> Task<HttpResponse> {
+      ++calls_;
+      co_return HttpResponse(200, "the jobs");
+    };
+    const auto refuse = [](unsigned status, const std::string& why) { return HttpResponse(status, why); };
+    server_ = HttpServer::create(io_.get_executor(), settings, handle, refuse).value();
+  }
+  ~SecureHttpTest() override {
+    server_->close();
+    io_.restart();
+    io_.poll();
+  }
+  // What a client with that certificate hears; none: plain HTTP.
+  std::string ask(const std::shared_ptr<tls::Identity>& identity) {
+    auto stream = std::make_shared<Stream>(Stream::Socket(io_));
+    EXPECT_TRUE(stream->use({identity, only(tls::Peer::coordinator())}));
+    std::string heard;
+    bool done = false;
+    spawn(io_.get_executor(), "client", get(stream, server_->address(), &heard, &done));
+    while (!done) EXPECT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
+    return heard;
+  }
+  static Task<> get(std::shared_ptr<Stream> stream, std::string address, std::string* heard, bool* done) {
+    const std::string request = "GET /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    co_await stream->socket().async_connect(parse_address(address).value().endpoint, asio::use_awaitable);
+    const auto secured = co_await stream->handshake(Stream::Side::kDials);
+    if (secured) {
+      std::array<char, 4096> buffer{};
+      co_await asio::async_write(*stream, asio::buffer(request), kTuple);
+      const auto [code, bytes] = co_await asio::async_read(*stream, asio::buffer(buffer), kTuple);
+      heard->assign(buffer.data(), bytes);
+    }
+    *done = true;
+  }
+
+  asio::io_context io_{1};
+  tls::Certificates certificates_;
+  std::shared_ptr<HttpServer> server_;
+  int calls_ = 0;
+};
+
+TEST_F(SecureHttpTest, AnAdmittedCertificateIsAnswered) {
+  EXPECT_TRUE(server_->url().starts_with("https://0.0.0.0:"));
+  EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_F(SecureHttpTest, OthersAreNotHeard) {
+  tls::Certificates others;
+  EXPECT_EQ(ask(certificates_.identity("a", tls::Peer::node("a"))), "");
+  EXPECT_EQ(ask(certificates_.identity("viewer", tls::Peer::client("viewer"))), "");
+  EXPECT_EQ(ask(others.identity("admin", tls::Peer::client("admin"))), "");
+  EXPECT_EQ(ask(nullptr).find("the jobs"), std::string::npos);
+  EXPECT_EQ(calls_, 0);
+}
+
+}  // namespace
+}  // namespace ckpt::control

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gpumigrate/client/access.h"
+
+#include <unistd.h>
+
+#include <toml++/toml.h>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/net/control/toml_text.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::size_t kLargestFile = 64 << 10;
+
+Error bad_file(const std::string& file, const std::string& what) {
+  return {ErrorCode::kInvalidArgument, file + ": " + what};
+}
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1";
+}
+
+// "https://10.0.0.1:7060" or "http://127.0.0.1:41234"
+Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
+  access.tls = url.starts_with("https://");
+  const std::string_view scheme = access.tls ? "https://" : "http://";
+  const std::size_t colon = url.rfind(':');
+  const Error unusable(ErrorCode::kProtocol,
+                       file + " names no usable address: \"" + url.substr(0, 80) + "\"");
+  if (!url.starts_with(scheme) || colon <= scheme.size()) return unusable;
+  const char* end = url.data() + url.size();
+  const auto [parsed, failure] = std::from_chars(url.data() + colon + 1, end, access.port);
+  if (failure != std::errc{} || parsed != end) return unusable;
+  access.host = url.substr(scheme.size(), colon - scheme.size());
+  if (access.host.size() > 2 && access.host.front() == '[' && access.host.back() == ']')
+    access.host = access.host.substr(1, access.host.size() - 2);
+  return ok();
+}
+
+Result<std::string> read_token(const std::string& path) {
+  CKPT_TRY(token, read_file(path, kLargestFile));
+  while (!token.empty() && (token.back() == '\n' || token.back() == ' ' || token.back() == '\r'))
+    token.pop_back();
+  return std::move(token);
+}
+
+Result<Access> from_api_file(const std::string& home) {
+  const std::string file = home + "/coordinator/api.json";
+  auto text = read_file(file, kLargestFile);
+  if (!text)
+    return Error(
+        ErrorCode::kUnavailable,
+        "No coordinator at " + home + ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME");
+  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  const auto value = [&json](const char* key) {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>()
+                                                                         : std::string();
+  };
+  Access access;
+  CKPT_TRYV(take_url(value("url"), "api.json", access));
+  CKPT_TRY(token, read_token(value("token_file")));
+  access.token = std::move(token);
+  access.files = {value("ca"), value("certificate"), value("key")};
+  return access;
+}
+
+Result<toml::table> parse(const std::string& text, const std::string& file) {
+  CKPT_TRYV(control::check_toml_text(text, file));
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& e) {
+    return bad_file(file,
+                    "line " + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
+  }
+}
+
+Result<Access> from_client_file(const std::string& text, const std::string& file) {
+  CKPT_TRY(table, parse(text, file));
+  Access access;
+  std::string url;
+  std::string token_file;
+  for (const auto& [key, node] : table) {
+    std::string* out = key == "url"           ? &url
+                       : key == "token_file"  ? &token_file
+                       : key == "ca"          ? &access.files.ca
+                       : key == "certificate" ? &access.files.certificate
+                       : key == "key"         ? &access.files.key
+                                              : nullptr;
+    const auto value = node.value_exact<std::string>();
+    if (out == nullptr || !value)
+      return bad_file(file, "\"" + std::string(key.str()) + "\" is not known, or no string");
+    *out = *value;
+  }
+  CKPT_TRYV(take_url(url, file, access));
+  if (!access.tls && !is_loopback(access.host))
+    return bad_file(file, "\"url\" must begin with https://: the token would be read on the way");
+  CKPT_TRY(token, read_token(token_file));
+  access.token = std::move(token);
+  return access;
+}
+
+}  // namespace
+
+Result<Access> find_access(const std::string& home) {
+  const std::string file = home + "/client.toml";
+  if (::access(file.c_str(), F_OK) != 0) return from_api_file(home);
+  CKPT_TRY(text, read_file(file, kLargestFile));
+  return from_client_file(text, file);
+}
+
+}  // namespace ckpt::cli

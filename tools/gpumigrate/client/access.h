@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the coordinator is, and with what it is asked. On its own host that stands in
+// GPUMIGRATE_HOME/coordinator/api.json, which the coordinator writes. Elsewhere it stands in
+// GPUMIGRATE_HOME/client.toml, which wins if there is one:
+//
+//   url         = "https://10.0.0.1:7060"   an IP address
+//   ca, certificate, key                    PEM files; those of `gpumigrate cluster init`
+//   token_file                              a copy of the coordinator's `token`
+//
+// Threads: one. Errors: kUnavailable without either file; kInvalidArgument naming file and key; those of
+// tls::Identity.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/base/result.h"
+#include "libckpt/net/tls/cert_identity.h"
+
+namespace ckpt::cli {
+
+struct Access {
+  bool tls = false;
+  std::string host;  // an IP address
+  std::uint16_t port = 0;
+  std::string token;
+  tls::CertFiles files;
+};
+
+Result<Access> find_access(const std::string& home);
+
+}  // namespace ckpt::cli

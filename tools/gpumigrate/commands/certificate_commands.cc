@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cluster init` and `node certificate`: the cluster's own certificate authority, in files of this machine. The
+// coordinator is not asked.
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/net/ca/authority.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::size_t kLargestPem = 64 << 10;
+constexpr unsigned kPublic = 0644;
+constexpr unsigned kPrivate = 0600;
+
+struct CertificateOptions {
+  std::string folder;  // of the authority
+  std::string out;
+  std::string node;
+  std::vector<std::string> hosts;
+};
+
+std::string authority_folder(const Context& context, const CertificateOptions& options) {
+  return options.folder.empty() ? context.home() + "/tls" : options.folder;
+}
+
+Result<void> make_folder(const std::string& path) {
+  std::error_code code;
+  const bool is_new = std::filesystem::create_directories(path, code);
+  if (code) return Error(ErrorCode::kIo, "Making the folder " + path + " failed: " + code.message());
+  if (is_new && ::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path);
+  return ok();
+}
+
+// The key first: a daemon that looks in between finds that they do not belong together, and looks again.
+Result<void> write_pair(const std::string& folder, const std::string& name, const tls::Issued& issued) {
+  CKPT_TRYV(write_file_durably(folder + "/" + name + ".key", issued.key, kPrivate));
+  return write_file_durably(folder + "/" + name + ".pem", issued.certificate, kPublic);
+}
+
+Result<tls::Authority> read_authority(const std::string& folder) {
+  const std::string key_file = folder + "/ca.key";
+  struct stat info {};
+  if (::stat(key_file.c_str(), &info) != 0)
+    return Error::from_errno("Reading the authority's key " + key_file);
+  if ((info.st_mode & 0077) != 0)
+    return Error(ErrorCode::kRefused, key_file + " can be read by others: chmod 600");
+  tls::Issued pem;
+  CKPT_TRY(certificate, read_file(folder + "/ca.pem", kLargestPem));
+  CKPT_TRY(key, read_file(key_file, kLargestPem));
+  pem.certificate = std::move(certificate);
+  pem.key = std::move(key);
+  return tls::Authority::from_pem(pem);
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// True: it is new.
+Result<bool> obtain_authority(const std::string& folder) {
+  CKPT_TRYV(make_folder(folder));
+  if (exists(folder + "/ca.pem") || exists(folder + "/ca.key")) return false;
+  CKPT_TRY(authority, tls::Authority::create());
+  CKPT_TRY(pem, authority.pem());
+  CKPT_TRYV(write_pair(folder, "ca", pem));
+  return true;
+}
+
+Result<bool> make_cluster(const std::string& folder, const std::vector<std::string>& hosts) {
+  CKPT_TRY(is_new, obtain_authority(folder));
+  CKPT_TRY(authority, read_authority(folder));
+  tls::Authority::Order order;
+  order.subject = tls::Peer::coordinator();
+  order.hosts = hosts;
+  order.term = tls::kCoordinatorTerm;
+  CKPT_TRY(coordinator, authority.sign(order));
+  CKPT_TRYV(write_pair(folder, "coordinator", coordinator));
+  order.subject = tls::Peer::client("admin");
+  order.hosts.clear();
+  CKPT_TRY(admin, authority.sign(order));
+  CKPT_TRYV(write_pair(folder, "admin", admin));
+  return is_new;
+}
+
+int init_cluster(Context& context, const CertificateOptions& options) {
+  const std::string folder = authority_folder(context, options);
+  const auto is_new = make_cluster(folder, options.hosts);
+  if (!is_new) return report(context, is_new.assume_error());
+  if (context.json) {
+    context.print({{"folder", folder}, {"authority_is_new", is_new.assume_value()}});
+    return kDone;
+  }
+  context.out << (is_new.assume_value() ? "Made the authority " : "Kept the authority ") << folder
+              << "/ca.pem\nMade " << folder << "/coordinator.pem and " << folder
+              << "/admin.pem for 90 days\nKeep " << folder << "/ca.key: whoever has it can be any node\n";
+  return kDone;
+}
+
+Result<void> make_node(const std::string& folder, const CertificateOptions& options) {
+  CKPT_TRY(authority, read_authority(folder));
+  tls::Authority::Order order;
+  order.subject = tls::Peer::node(options.node);
+  order.term = tls::kNodeTerm;
+  CKPT_TRY(issued, authority.sign(order));
+  CKPT_TRY(believed, read_file(folder + "/ca.pem", kLargestPem));
+  CKPT_TRYV(make_folder(options.out));
+  CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
+  return write_pair(options.out, "node", issued);
+}
+
+int certify_node(Context& context, const CertificateOptions& options) {
+  const auto made = make_node(authority_folder(context, options), options);
+  if (!made) return report(context, made.assume_error());
+  if (context.json)
+    context.print({{"node", options.node}, {"folder", options.out}});
+  else
+    context.out << "Made " << options.out << "/node.pem for node " << options.node << ", for 30 days\nCopy "
+                << options.out << " to the node, and name ca.pem, node.pem and node.key in its [tls]\n";
+  return kDone;
+}
+
+}  // namespace
+
+void add_certificate_commands(CommandTree& tree) {
+  constexpr const char* kFolder = "Of the authority (default: tls in the cluster's folder)";
+  const auto options = std::make_shared<CertificateOptions>();
+  Command cluster = *tree.app().find_subcommand("cluster");
+  Command init = tree.add(cluster, "init", "Make the authority, and certificates of coordinator and admin",
+                          [options](Context& c) { return init_cluster(c, *options); });
+  init.add_option("--folder", options->folder, kFolder).called("FOLDER");
+  init.add_option("--host", options->hosts, "Address or name of the coordinator's machine; may be repeated")
+      .called("HOST")
+      .one_value_each();
+  init.add_example("gpumigrate cluster init --host 10.0.0.1", "Once, on the coordinator's machine");
+  init.set_footer(
+      "An authority that is there already is kept, and the two certificates are made anew: a coordinator "
+      "that "
+      "runs\nuses them for new connections. The authority is valid for 10 years, the two for 90 days.");
+  Command node = *tree.app().find_subcommand("node");
+  Command certificate = tree.add(node, "certificate", "Make the certificate of a node, to be copied there",
+                                 [options](Context& c) { return certify_node(c, *options); });
+  certificate.add_option("node", options->node, "Its name").required();
+  certificate.add_option("--out", options->out, "A folder for ca.pem, node.pem and node.key")
+      .called("FOLDER")
+      .required();
+  certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");
+  certificate.add_example("gpumigrate node certificate node-a --out node-a-tls",
+                          "Valid for 30 days; made again, it is used without a restart");
+}
+
+}  // namespace ckpt::cli
