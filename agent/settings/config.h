@@ -70,7 +70,7 @@
 //                 address = "10.0.0.5"   of this node: listened on and dialled from
 //                 device = "eth1"        in place of address: the first address that this device has
 //                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration
-//                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. Whoever
+//                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. A host that
 //                                        reaches a mover's port may write its memory
 //   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
