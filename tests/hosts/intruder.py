@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody on another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
+"""What a user of another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
 
-  hello ADDRESS PORT TOKEN NAME [FOLDER]   says to be node NAME; FOLDER: the certificate that it shows, else none
+  hello ADDRESS PORT TOKEN NAME [FOLDER]   claims to be node NAME; FOLDER: the certificate that it shows, else none
   http ADDRESS PORT TOKEN [FOLDER]         asks for all jobs
   take PORT SECONDS FILE                   listens, answers nothing, and writes what it was sent to FILE"""
 import contextlib

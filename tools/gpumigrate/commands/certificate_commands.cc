@@ -139,7 +139,7 @@ void add_certificate_commands(CommandTree& tree) {
       .one_value_each();
   init.add_example("gpumigrate cluster init --host 10.0.0.1", "Once, on the coordinator's machine");
   init.set_footer(
-      "An authority that is there already is kept, and the two certificates are made anew: a coordinator "
+      "An authority that is there already is kept, and the two certificates are made again: a coordinator "
       "that "
       "runs\nuses them for new connections. The authority is valid for 10 years, the two for 90 days.");
   Command node = *tree.app().find_subcommand("node");

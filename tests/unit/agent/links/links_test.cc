@@ -11,7 +11,7 @@
 #include "agent/links/peer_links.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
-#include "tests/unit/libckpt/net/support/certificates.h"
+#include "tests/unit/support/certificates.h"
 
 namespace ckpt::agent {
 namespace {
@@ -224,36 +224,36 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   const auto good = runs(Party::kSource, Party::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
   // Each kind of message and each party that it may be said to be from; all before one more good one.
-  const std::vector<wire::SwitchBody> bodies = {wire::Prepare(), wire::Commit(2), wire::Closed(),
-                                                wire::Runs(2)};
+  const std::vector<wire::SwitchBody> bodies = {wire::Prepare(), wire::Query(), wire::Released(),
+                                                wire::Closed(wire::Side::kTarget)};
   for (const wire::SwitchBody& body : bodies) {
-    for (const Party from : {Party::kCoordinator, Party::kTarget})
-      EXPECT_TRUE(a->send("b", message(5, from, Party::kTarget, body)));
-    EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kSource, body)));
+    EXPECT_TRUE(a->send("b", message(5, Party::kCoordinator, Party::kTarget, body)));
+    EXPECT_TRUE(a->send("b", message(5, Party::kCoordinator, Party::kSource, body)));
+    EXPECT_TRUE(a->send("b", message(5, Party::kTarget, Party::kSource, body)));
     EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kCoordinator, body)));
     EXPECT_TRUE(a->send("b", message(6, Party::kSource, Party::kTarget, body)));
   }
-  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 4)));
+  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 5)));
   run_until(io_, [&] { return heard_b_.size() >= 2; });
   ASSERT_EQ(heard_b_.size(), 2u);
   EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 3u);
-  EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 4u);
+  EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 5u);
 }
 
 TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
-  auto as_a = make("a", "c", heard_a_);  // says to be a, with the certificate of c
+  auto as_a = make("a", "c", heard_a_);  // claims to be a, with the certificate of c
   c->keep(5, "b", b->address(), "secret");
   as_a->keep(5, "b", b->address(), "secret");
   run_until(io_, [&] { return c->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 3)); });
   a->keep(5, "b", b->address(), "secret");
-  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 4)); });
+  run_until(io_, [&] { return a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 5)); });
   run_until(io_, [&] { return !heard_b_.empty(); });
-  EXPECT_FALSE(as_a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 5)));
+  EXPECT_FALSE(as_a->send("b", runs(wire::Party::kSource, wire::Party::kTarget, 7)));
   ASSERT_EQ(heard_b_.size(), 1u);
-  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 4u);
+  EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 5u);
 }
 
 TEST_F(CertifiedPeerLinksTest, OnlyTheOtherNodeIsGreeted) {

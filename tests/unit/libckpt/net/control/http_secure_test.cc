@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// HttpServer over TLS: who is heard, by certificate.
+// HttpServer over TLS: who is answered, by certificate.
 #include <gtest/gtest.h>
 
 #include "libckpt/net/control/address.h"
 #include "libckpt/net/control/http_server.h"
 #include "libckpt/net/control/spawn.h"
-#include "tests/unit/libckpt/net/support/certificates.h"
+#include "tests/unit/support/certificates.h"
 
 namespace ckpt::control {
 namespace {
@@ -29,7 +29,7 @@ class SecureHttpTest : public ::testing::Test {
     io_.restart();
     io_.poll();
   }
-  // What a client with that certificate hears; none: plain HTTP.
+  // What a client with that certificate receives; none: plain HTTP.
   std::string ask(const std::shared_ptr<tls::Identity>& identity) {
     auto stream = std::make_shared<Stream>(Stream::Socket(io_));
     EXPECT_TRUE(stream->use({identity, only(tls::Peer::coordinator())}));

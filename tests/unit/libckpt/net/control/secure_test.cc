@@ -7,7 +7,7 @@
 #include "libckpt/net/control/listener.h"
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/protocol/wire/control_messages.h"
-#include "tests/unit/libckpt/net/support/certificates.h"
+#include "tests/unit/support/certificates.h"
 
 namespace ckpt::control {
 namespace {
@@ -100,7 +100,7 @@ class SecureTest : public ::testing::Test {
     }
     raw->closed = true;
   }
-  // Whoever takes the coordinator's port: keeps what it is sent.
+  // A program that took the coordinator's port: keeps what it is sent.
   void take_port() {
     taken_.emplace(io_, asio::ip::tcp::endpoint(asio::ip::address_v4::any(), 0));
     plain_address_ = "0.0.0.0:" + std::to_string(taken_->local_endpoint().port());
@@ -164,7 +164,7 @@ TEST_F(SecureTest, AStrangersCertificateIsRefused) {
   EXPECT_TRUE(names_.empty());
 }
 
-// Another node listens where the coordinator did: it hears no Hello, which would hold the token.
+// Another node listens where the coordinator did: it receives no Hello, which would hold the token.
 TEST_F(SecureTest, OnlyTheCoordinatorGetsTheToken) {
   listen(certificates_.identity("b", tls::Peer::node("b")));
   dial(node_);

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tests/unit/libckpt/net/support/certificates.h"
+#include "tests/unit/support/certificates.h"
 
 namespace ckpt::tls {
 namespace {
