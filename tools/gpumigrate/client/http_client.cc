@@ -198,6 +198,8 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   });
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   if (error) return no_connection(request, error);
+  // Handshake and request are several small writes.
+  stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
   Result<void> secured = ok();
   (void)loop.wait([&](auto handler) {
     stream.handshake(control::Stream::Side::kDials, [&secured, handler](Result<void> outcome) {

@@ -13,6 +13,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestCall{30'000};
 constexpr milliseconds kBeforeRedial{500};
+constexpr std::size_t kShortPiece = 32 << 10;
+constexpr unsigned kShortPieces = 8;
 constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; the next ones are larger
 constexpr std::uint64_t kGrowth = 8;
 constexpr std::uint64_t kMaxWindow = 256ull << 20;  // it is held in memory
@@ -43,11 +45,13 @@ std::string LogStream::mark_of(const LogPiece& piece) const {
 Result<std::string> LogStream::read(milliseconds follow) {
   CKPT_TRY(piece, context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms}));
   std::string text = mark_of(piece) + piece.bytes;
+  const bool is_short = piece.bytes.size() < kShortPiece && piece.incarnation == incarnation_;
+  short_pieces_ = is_short ? short_pieces_ + 1 : 0;
   if (!piece.bytes.empty()) {
     begins_line_ = piece.bytes.ends_with('\n');
     incarnation_ = piece.incarnation;
   }
-  copied_ = piece.next_offset > offset_ || !piece.bytes.empty();
+  copied_ = (piece.next_offset > offset_ || !piece.bytes.empty()) && short_pieces_ < kShortPieces;
   offset_ = piece.next_offset;
   ended_ = piece.ended;
   return text;
@@ -61,6 +65,7 @@ Result<bool> LogStream::next(milliseconds follow) {
 
 Result<std::string> LogStream::read_to_end(std::uint64_t from) {
   offset_ = from;
+  short_pieces_ = 0;
   std::string all;
   do {
     CKPT_TRY(text, read(milliseconds(0)));

@@ -23,7 +23,8 @@ class LogStream {
 
   // One call; false once the job has ended and all has been copied.
   Result<bool> next(std::chrono::milliseconds follow);
-  // Whether the last call brought bytes.
+  // Whether the last call brought bytes, and more that was there before may follow. A job that writes faster than
+  // calls are made is not read for ever.
   [[nodiscard]] bool copied() const noexcept { return copied_; }
   // Copies the last `lines` of what there is; next() goes on behind them. Only the end of the log is read.
   Result<void> copy_tail(std::uint64_t lines);
@@ -43,6 +44,7 @@ class LogStream {
   std::uint64_t offset_ = 0;
   std::string incarnation_;  // whose output came last
   bool begins_line_ = true;
+  unsigned short_pieces_ = 0;  // one after the other, of one incarnation
   bool copied_ = false;
   bool ended_ = false;
 };

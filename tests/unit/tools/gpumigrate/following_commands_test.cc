@@ -401,5 +401,19 @@ TEST(Following, WideControlCharactersDoNotReachTheTerminal) {
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs"}).out, "a?2Jb\xc3\xa9"));
 }
 
+TEST(Logs, EndThoughTheJobWritesFasterThanItIsRead) {
+  unsigned asked = 0;
+  FakeCoordinator coordinator([&asked](const FakeRequest&) {
+    ++asked;
+    FakeAnswer answer = json("step\n");
+    answer.headers = {{"X-Next-Offset", std::to_string(asked * 5)}, {"X-Incarnation", "1"}};
+    answer.hang_up = asked > 100;
+    return answer;
+  });
+  const Ended ended = run(coordinator.home(), {"logs", "job"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_LE(asked, 10U);
+}
+
 }  // namespace
 }  // namespace ckpt::cli
