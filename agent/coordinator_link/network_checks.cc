@@ -45,7 +45,8 @@ Task<> NetworkChecks::listen(wire::ListenForCheck request) {
     link_.tell(answer);
     // The peer's leaving, too, ends the session.
     const auto until = std::chrono::steady_clock::now() + kCheckLife;
-    while (!check.failed && co_await check.changed.wait(until)) {
+    while (!check.failed) {
+      if (!co_await check.changed.wait(until)) break;
     }
   } else {
     link_.reply(answer.request_id, address.assume_error());
@@ -84,7 +85,8 @@ Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode 
                              std::move(request.session_token)));
   CKPT_CO_TRYV(check.session->send(peer));
   const auto until = std::chrono::steady_clock::now() + kCheckLife;
-  while (!check.connect_ns && !check.failed && co_await check.changed.wait(until)) {
+  while (!check.connect_ns && !check.failed) {
+    if (!co_await check.changed.wait(until)) break;
   }
   if (check.connect_ns) co_return *check.connect_ns;
   if (check.failed) co_return *check.failed;
