@@ -21,10 +21,10 @@
 
 #include "agent/host_process/criu_answers.h"
 #include "agent/host_process/process_tree.h"
-#include "agent/host_process/trusted_program.h"
 #include "agent/host_process/run_program.h"
 #include "agent/host_process/sockets.h"
 #include "agent/host_process/time_limit.h"
+#include "agent/host_process/trusted_program.h"
 #include "agent/io/process.h"
 #include "libckpt/base/fd.h"
 
