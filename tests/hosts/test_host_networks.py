@@ -30,7 +30,8 @@ class Networks(HostsTest):
         self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net0")
         self.without_network("node-b", 0)
         self.assertEqual(self.cluster.migrate("job", "node-a")["network"], "net1")
-        asked = self.cluster.migrate("job", "node-b", "--network", "net2")
+        self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net1")  # its source has net0
+        asked = self.cluster.migrate("job", "node-a", "--network", "net2")
         self.assertEqual((asked["network"], asked["transport"]), ("net2", "tls"))
 
     def test_a_network_that_is_cut_is_refused_before_the_target_is_touched(self):
