@@ -12,9 +12,9 @@ from terminal import screen_lines, typed
 
 COLUMNS = 80
 OTHER_COLUMNS = (60, 200)
-# A line an event, errors and confirmations are one line each; docs/limitations.md names the others.
+# Errors and confirmations are one line each.
 ONE_LINE = ("gpumigrate: ", "removed: ", "image ", "plain (", "low (")
-NOT_FITTED = ("events", "-o json")
+NOT_FITTED = ("-o json",)
 
 
 def too_wide(line, lines, columns):

@@ -154,12 +154,18 @@ std::string view_run_plan(const Json& plan, bool each, const Layout& layout) {
          view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, each, layout);
 }
 
-std::string view_event(const Json& event) {
+std::string view_event(const Json& event, const Layout& layout) {
+  constexpr std::string_view kIndent = "    ";
   std::string out = time_of(event, "time") + "  " + text_of(event, "kind");
   for (const char* field : {"node", "job", "migration"}) {
     if (has_value(event, field)) out += "  " + text_of(event, field);
   }
-  return printable(out + "  " + text_of(event, "text"));
+  out = printable(out + "  " + text_of(event, "text"));
+  if (layout.width == kUnlimited || width_of(out) <= layout.width) return out + "\n";
+  std::string lines;
+  for (const std::string& line : wrapped(out, layout.width - kIndent.size()))
+    lines += std::string(lines.empty() ? "" : kIndent) + line + "\n";
+  return lines;
 }
 
 namespace {

@@ -19,7 +19,8 @@ std::string view_plan(const Json& plan, bool each, const Layout& layout);
 // The jobs that make place for another one, a line each.
 std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout);
 std::string view_run_plan(const Json& plan, bool each, const Layout& layout);
-std::string view_event(const Json& event);  // one line
+// One line, ended; where the terminal is narrower, more lines, the later ones indented.
+std::string view_event(const Json& event, const Layout& layout);
 
 // The end of a migration: its report, or why there is none, and where the job runs.
 std::string view_outcome(const Json& migration, const Layout& layout);

@@ -23,12 +23,11 @@ Result<std::string> filter_of(const EventOptions& options) {
   return filter;
 }
 
-// One line each in both forms, so that a reader of a stream needs no end.
+// One line each in both forms but on a narrow terminal, so that a reader of a stream needs no end.
 void print_events(Context& context, const Json& events) {
   for (const Json& event : events) {
-    context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace)
-                                 : view_event(event))
-                << "\n";
+    context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
+                                 : view_event(event, context.layout()));
   }
   context.out << std::flush;
 }

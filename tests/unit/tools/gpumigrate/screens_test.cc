@@ -37,6 +37,12 @@ const std::map<std::string, View>& views() {
        [](const Layout& l) {
          return view_job(sample_job(), sample_migrations(), sample_events(), false, l);
        }},
+      {"events",
+       [](const Layout& l) {
+         std::string lines;
+         for (const Json& event : sample_events()) lines += view_event(event, l);
+         return lines;
+       }},
       {"outcome", [](const Layout& l) { return view_outcome(sample_migrations()[1], l); }},
       {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
       {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
