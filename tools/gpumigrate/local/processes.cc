@@ -112,19 +112,26 @@ Result<void> wait_by_poll(int descriptor, std::chrono::milliseconds time) {
   return ok();
 }
 
+// False: it lives on at the deadline. `wait` may return before anything has happened.
+Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, const WaitReadable& wait) {
+  const auto fd = watch_end(process);
+  for (;;) {
+    ::waitpid(process.pid, nullptr, WNOHANG);  // if it is a child of this very command
+    if (!is_alive(process)) return true;
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (!fd || time.count() <= 0) return false;
+    CKPT_TRYV(wait(fd.assume_value().get(), time));
+  }
+}
+
 // Waits until all have ended or time is up; returns those left.
 Result<std::vector<ProcessId>> wait_for_ends(const std::vector<ProcessId>& processes,
                                              std::chrono::milliseconds patience, const WaitReadable& wait) {
   const Clock::time_point deadline = Clock::now() + patience;
   std::vector<ProcessId> left;
   for (const ProcessId& process : processes) {
-    auto fd = watch_end(process);
-    if (fd && is_alive(process)) {
-      const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-      CKPT_TRYV(wait(fd.assume_value().get(), std::max(std::chrono::milliseconds(0), time)));
-    }
-    ::waitpid(process.pid, nullptr, WNOHANG);  // if it is a child of this very command
-    if (is_alive(process)) left.push_back(process);
+    CKPT_TRY(ended, wait_for_end(process, deadline, wait));
+    if (!ended) left.push_back(process);
   }
   return left;
 }

@@ -39,7 +39,7 @@ Result<ProcessId> start_daemon(const DaemonSpec& spec);
 // A descriptor that becomes readable when the process ends.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
-// Waits until the descriptor is readable or the time is over. An error ends the waiting for good.
+// Waits until the descriptor is readable, for that time at most. An error ends the waiting for good.
 using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
 
 // Signals all of them, waits until each has ended or `patience` is over, then kills and waits for what is

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +67,32 @@ TEST_F(Processes, ProcessThatIgnoresTheSignalIsKilled) {
   ASSERT_TRUE(end_all({process}, SIGTERM, std::chrono::milliseconds(50)).has_value());
   EXPECT_FALSE(is_alive(process));
   EXPECT_TRUE(end_all(find_by_environment(marker()), SIGKILL, std::chrono::seconds(5)).has_value());
+}
+
+TEST_F(Processes, WaitThatReturnsEarlyLeavesAProcessItsTime) {
+  const std::string ready = folder_ + "/ready";
+  const std::string order = folder_ + "/order";
+  ASSERT_EQ(::mkfifo(ready.c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(order.c_str(), 0600), 0);
+  const ProcessId process = start("trap '' TERM; exec 3<> " + order + "; echo ready > " + ready +
+                                      "; read line <&3; : > " + folder_ + "/ended",
+                                  marker());
+  char line[16];
+  const UniqueFd file(::open(ready.c_str(), O_RDONLY));
+  ASSERT_GT(::read(file.get(), line, sizeof line), 0);
+  int calls = 0;
+  const WaitReadable wait = [&](int descriptor, std::chrono::milliseconds time) -> Result<void> {
+    if (++calls < 3) return ok();
+    if (calls == 3) {
+      const UniqueFd end(::open(order.c_str(), O_WRONLY));
+      EXPECT_EQ(::write(end.get(), "end\n", 4), 4);
+    }
+    pollfd poll{descriptor, POLLIN, 0};
+    ::poll(&poll, 1, static_cast<int>(time.count()));
+    return ok();
+  };
+  ASSERT_TRUE(end_all({process}, SIGTERM, std::chrono::seconds(30), wait).has_value());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/ended"));
 }
 
 TEST_F(Processes, AreFoundByTheirMark) {
