@@ -12,6 +12,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kLook{1};  // a notification ends the waiting before
+constexpr std::chrono::milliseconds kAskAgain{20};
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
   std::vector<wire::RankPlace> places;
@@ -158,8 +159,12 @@ Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo i
   return begun.assume_error();
 }
 
-control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
+control::Task<> MigrationRunner::network_checked(MigrationId id) {
   while (checking_.contains(id)) co_await checked_.wait_until(std::chrono::steady_clock::now() + kLook);
+}
+
+control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
+  co_await network_checked(id);
   co_await driver_.caught_up(id);
   Migration* m = parts_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
@@ -206,6 +211,7 @@ Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
 }
 
 control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) {
+  co_await network_checked(id);
   const Migration* asked = parts_.table.find(id);
   if (asked == nullptr) co_return no_migration(id);
   if (asked->phase >= MigrationPhase::kClosing)
@@ -224,6 +230,8 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
                                                         std::optional<std::int64_t> max_downtime_ns,
                                                         std::optional<std::uint64_t> bandwidth) {
   constexpr std::chrono::seconds kAnswerTime{10};
+  co_await network_checked(id);
+  co_await driver_.caught_up(id);  // the source has been asked to prepare
   Migration* m = parts_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->phase > MigrationPhase::kGranted)
@@ -232,7 +240,20 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   limits.migration = id;
   if (max_downtime_ns) limits.max_downtime_ns = *max_downtime_ns;
   if (bandwidth) limits.bandwidth_bytes_per_second = static_cast<std::int64_t>(*bandwidth);
-  CKPT_CO_TRYV(co_await parts_.calls.call(m->from.node, limits, kAnswerTime));
+  const std::string source = m->from.node;
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerTime;
+  for (;;) {
+    const auto set = co_await parts_.calls.call(source, limits, kAnswerTime);
+    m = parts_.table.find(id);
+    if (m == nullptr) co_return no_migration(id);
+    if (set) break;
+    // A source that is about to prepare does not know the migration yet.
+    const bool is_early =
+        set.assume_error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
+    if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.assume_error();
+    control::asio::steady_timer again(parts_.executor, kAskAgain);
+    co_await again.async_wait(control::kTuple);
+  }
   if (max_downtime_ns) m->options.max_downtime_ns = *max_downtime_ns;
   if (bandwidth) m->options.bandwidth_bytes_per_second = *bandwidth;
   parts_.table.save(*m);

@@ -85,6 +85,8 @@ class MigrationRunner : private SwitchEffects {
   // The network first, then the switch.
   control::Task<> start(MigrationId id, migration::SwitchInfo info);
   Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
+  // Returns when the migration's switch has begun, or will not.
+  control::Task<> network_checked(MigrationId id);
 
   void take_frames();
   void on_switch(const Node& node, const wire::SwitchMessage& message);

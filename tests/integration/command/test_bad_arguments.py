@@ -14,8 +14,9 @@ BAD = ("", UNKNOWN, "-1", "9" * 30, "\u00fc\u2603", "12parsecs", "x" * 5000)
 # What takes any text: filters that find nothing, notes for the records, and what a dry run does not look at.
 ANY_TEXT = {"--reason", "--name", "--node", "--state", "--type", "--env", "--cwd", "--line", "--gpu-model"}
 VALID = {("--priority", "-1")}
-# They have an effect with a word that exists nowhere: a backup's file is made by its name.
-LEFT_OUT = {"backup", "local up", "help"}
+# They have an effect with a word that exists nowhere: a backup's file and a certificate's folder are made by
+# their names, and an authority signs for any name.
+LEFT_OUT = {"backup", "cluster init", "local up", "help", "node certificate"}
 
 Taken = collections.namedtuple("Taken", "path positionals options")
 
