@@ -98,6 +98,7 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
 }
 
 Task<Result<void>> Connection::secure(Stream::Side side) {
+  // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): clang 14 does not know that a coroutine's frame is made
   auto secured = co_await stream_.handshake(side);
   if (secured) co_return ok();
   Error error = std::move(secured).assume_error();

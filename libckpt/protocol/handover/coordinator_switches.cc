@@ -40,7 +40,10 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
     return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
                                           wire::migration_text(open->info.migration) +
                                           " already; wait for it or abort it");
-  if (!switches_.empty() && switches_.rbegin()->first >= info.migration)
+  // Of different jobs they may begin in another order than they got their ids in.
+  const auto newest = newest_.find(info.job);
+  const bool is_older = newest != newest_.end() && newest->second >= info.migration;
+  if (is_older || switches_.contains(info.migration))
     return Error(ErrorCode::kInternal,
                  "Migration id " + wire::migration_text(info.migration) + " is not a new one");
   newest_[info.job] = info.migration;
