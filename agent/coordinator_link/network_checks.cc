@@ -23,16 +23,25 @@ struct NetworkChecks::Check {
 
 NetworkChecks::NetworkChecks(CoordinatorLink& link, MigrationContext& context)
     : link_(link), context_(context) {
-  link.take(wire::FrameType::kListenForCheck, [this](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(request, wire::decode<wire::ListenForCheck>(body));
-    control::spawn(context_.executor, "listen for a check", listen(std::move(request)));
+  take("listen for a check", &NetworkChecks::listen);
+  take("reach a node", &NetworkChecks::reach);
+}
+
+template <class M>
+void NetworkChecks::take(const char* what, Task<> (NetworkChecks::*answer)(M)) {
+  link_.take(M::kFrame, [this, what, answer](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<M>(body));
+    control::spawn(context_.executor, what, (this->*answer)(std::move(request)));
     return ok();
   });
-  link.take(wire::FrameType::kReachNode, [this](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(request, wire::decode<wire::ReachNode>(body));
-    control::spawn(context_.executor, "reach a node", reach(std::move(request)));
-    return ok();
-  });
+}
+
+// Until the lane is open, or will not be.
+Task<> NetworkChecks::wait_for_peer(Check& check) {
+  const auto until = std::chrono::steady_clock::now() + kCheckLife;
+  while (!check.connect_ns && !check.failed) {
+    if (!co_await check.changed.wait(until)) co_return;
+  }
 }
 
 Task<> NetworkChecks::listen(wire::ListenForCheck request) {
@@ -43,11 +52,7 @@ Task<> NetworkChecks::listen(wire::ListenForCheck request) {
   if (address) {
     answer.address = std::move(address).assume_value();
     link_.tell(answer);
-    // The peer's leaving, too, ends the session.
-    const auto until = std::chrono::steady_clock::now() + kCheckLife;
-    while (!check.failed) {
-      if (!co_await check.changed.wait(until)) break;
-    }
+    co_await wait_for_peer(check);
   } else {
     link_.reply(answer.request_id, address.assume_error());
   }
@@ -84,10 +89,7 @@ Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode 
   CKPT_CO_TRYV(co_await open(check, request.gpu, wire::Side::kSource, std::move(request.network),
                              std::move(request.session_token)));
   CKPT_CO_TRYV(check.session->send(peer));
-  const auto until = std::chrono::steady_clock::now() + kCheckLife;
-  while (!check.connect_ns && !check.failed) {
-    if (!co_await check.changed.wait(until)) break;
-  }
+  co_await wait_for_peer(check);
   if (check.connect_ns) co_return *check.connect_ns;
   if (check.failed) co_return *check.failed;
   co_return Error(ErrorCode::kTimedOut,

@@ -22,6 +22,9 @@ class NetworkChecks {
 
  private:
   struct Check;
+  template <class M>
+  void take(const char* what, Task<> (NetworkChecks::*answer)(M));
+  static Task<> wait_for_peer(Check& check);
   Task<> listen(wire::ListenForCheck request);
   Task<> reach(wire::ReachNode request);
   Task<Result<std::string>> begin_listening(Check& check, wire::ListenForCheck request);

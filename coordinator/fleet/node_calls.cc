@@ -8,8 +8,6 @@ using wire::FrameType;
 
 constexpr std::chrono::milliseconds kLogGrace{10000};
 constexpr std::chrono::milliseconds kInspection{30000};
-// A mover may have to be started, and a lane to be given up.
-constexpr std::chrono::milliseconds kNetworkCheck{40000};
 constexpr std::uint64_t kLargestLog = std::uint64_t{1} << 62;
 
 }  // namespace
@@ -67,12 +65,14 @@ control::Task<Result<wire::ImageFacts>> NodeCalls::read_image(std::string node, 
 }
 
 control::Task<Result<wire::ListensForCheck>> NodeCalls::listen_for_check(std::string node,
-                                                                         wire::ListenForCheck request) {
-  co_return co_await ask<wire::ListensForCheck>(std::move(node), std::move(request), kNetworkCheck);
+                                                                         wire::ListenForCheck request,
+                                                                         std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::ListensForCheck>(std::move(node), std::move(request), timeout);
 }
 
-control::Task<Result<wire::NodeReached>> NodeCalls::reach_node(std::string node, wire::ReachNode request) {
-  co_return co_await ask<wire::NodeReached>(std::move(node), std::move(request), kNetworkCheck);
+control::Task<Result<wire::NodeReached>> NodeCalls::reach_node(std::string node, wire::ReachNode request,
+                                                               std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::NodeReached>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire::ReadLog request) {

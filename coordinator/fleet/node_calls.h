@@ -66,8 +66,10 @@ class NodeCalls {
                                                      std::chrono::milliseconds timeout);
 
   control::Task<Result<wire::ListensForCheck>> listen_for_check(std::string node,
-                                                                wire::ListenForCheck request);
-  control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request);
+                                                                wire::ListenForCheck request,
+                                                                std::chrono::milliseconds timeout);
+  control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request,
+                                                      std::chrono::milliseconds timeout);
 
   // The connection of the node has ended: its requests get no answer.
   void on_disconnected(const std::string& node, const Error& reason);

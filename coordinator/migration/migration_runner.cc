@@ -128,7 +128,7 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
     CKPT_TRYV(start_switch(kept, std::move(info)));
     return &kept;
   }
-  checking_.emplace(kept.id, std::nullopt);
+  checking_.insert(kept.id);
   control::spawn(parts_.executor, "begin of migration " + migration_text(kept.id),
                  start(kept.id, std::move(info)));
   return &kept;
@@ -136,17 +136,13 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
 
 control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info) {
   const Migration asked = *parts_.table.find(id);
-  const auto reached = co_await check_network(parts_.calls, asked.from, asked.to, asked.network);
-  const std::optional<std::string> aborted = checking_.extract(id).mapped();
+  const auto reached = co_await check_network(parts_.calls, asked);
   Migration* m = parts_.table.find(id);
-  if (m != nullptr && m->open()) {
-    if (aborted)
-      outcomes_.decide(*m, MigrationResult::kInterrupted, *aborted, owner_of(id));
-    else if (!reached)
-      outcomes_.decide(*m, MigrationResult::kRefused, reached.assume_error().to_string(), owner_of(id));
-    else
-      (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
-  }
+  if (checking_.erase(id) == 0 || m == nullptr) co_return;  // it was aborted meanwhile
+  if (reached)
+    (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
+  else
+    outcomes_.decide(*m, MigrationResult::kRefused, reached.assume_error().to_string(), owner_of(id));
   checked_.notify();
 }
 
@@ -193,7 +189,7 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Switch
 }
 
 Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
-  const Migration* m = parts_.table.find(id);
+  Migration* m = parts_.table.find(id);
   if (m == nullptr) return no_migration(id);
   if (m->phase == MigrationPhase::kCommitted ||
       (m->phase >= MigrationPhase::kClosing && m->runs_at == Side::kTarget))
@@ -201,11 +197,12 @@ Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
   if (m->phase >= MigrationPhase::kClosing)
     return Error(ErrorCode::kRefused,
                  "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
-  if (const auto at = checking_.find(id); at != checking_.end()) {
-    at->second = why.empty() ? "Asked to abort" : why;
+  const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
+  if (checking_.erase(id) != 0) {
+    outcomes_.decide(*m, MigrationResult::kInterrupted, reason.text, owner_of(id));
+    checked_.notify();
     return ok();
   }
-  const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
   driver_.on_event(id, migration::AbortRequested(false, reason));
   return ok();
 }

@@ -11,8 +11,8 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
@@ -104,7 +104,7 @@ class MigrationRunner : private SwitchEffects {
   Parts parts_;
   MigrationOutcomes outcomes_;
   SwitchDriver driver_;
-  std::map<MigrationId, std::optional<std::string>> checking_;  // networks; with why it was aborted meanwhile
+  std::set<MigrationId> checking_;  // whose network is being checked
   Signal checked_;
 };
 

@@ -5,6 +5,7 @@
 // nodes and the reason; nothing was touched.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
@@ -12,7 +13,13 @@
 
 namespace ckpt::coordinator {
 
+// A mover may have to be started, and a lane to be given up.
+inline constexpr std::chrono::milliseconds kNetworkCheckLimit{40000};
+
 // `network` empty: a node's agent is of a version that names none and answers no checks.
-control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, std::string network);
+control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, std::string network,
+                                          std::chrono::milliseconds limit = kNetworkCheckLimit);
+// Of that move, within its own limit.
+control::Task<Result<void>> check_network(NodeCalls& calls, const Migration& migration);
 
 }  // namespace ckpt::coordinator

@@ -15,6 +15,7 @@ class NetworkCheck::End : public transport::LaneHandler {
  public:
   explicit End(NetworkCheck& check) : check_(check) {}
   void on_open() override {
+    reached_ = true;
     messages::PeerReached reached;
     reached.session = check_.key_;
     reached.connect_ns = now_ns() - began_;
@@ -25,10 +26,13 @@ class NetworkCheck::End : public transport::LaneHandler {
     check_.fail(Error(ErrorCode::kProtocol, "A lane for a check carried a message"));
   }
   void on_sent(std::uint64_t) override {}
-  void on_closed(const Error& error) override { check_.fail(error); }
+  void on_closed(const Error& error) override {
+    if (!reached_) check_.fail(error);
+  }
 
  private:
   NetworkCheck& check_;
+  bool reached_ = false;
   const Nanos began_ = now_ns();
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session without memory: whether this mover and another reach each other over a network. One lane with the
-// session's token, on a thread of its own; it carries nothing. The target's session fails when its peer has
-// left, the source's when it reaches nobody. A thread ends with its session, or after kMaxLife.
+// session's token, on a thread of its own; it carries nothing. Both sides report PeerReached when it is open,
+// and fail when it ends before. A thread ends with its session, or after kMaxLife.
 // Threads: the mover's for all calls. Errors: SessionFailed with the lane's.
 #pragma once
 

@@ -121,6 +121,8 @@ class Losses(CrashingTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
+        # A mover that is started under the limit would have it, too.
+        cluster.call("migrate", "job", "--to", "node-b", "--dry-run")
         # The target before the source: a target that an earlier migration has prepared has space in its
         # journal, which a full disk would leave it, but which RLIMIT_FSIZE does not let it write to.
         daemons = {"coordinator": cluster.pids("gpumigrate-coordinator"),

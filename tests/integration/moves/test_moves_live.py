@@ -27,7 +27,7 @@ class MovesLive(MovingTest):
 
     def test_serve(self):
         self.move_and_compare("serve", ["--weights", "48MiB", "--cache", "16MiB", "--seed", "5", "--requests",
-                                        "3000",
+                                        "6000",
                                         "--request-ms", "5"], 20, MODE)
         logs = "".join(path.read_text() for path in self.cluster.home.rglob("*.log"))
         self.assertEqual(len(re.findall(r"lanes: id m\d+-\w+ open \d+ within_this_machine 0\b", logs)), 20,
