@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent to agent: switch messages only, so that a committed switch is finished while the coordinator is away.
-// Each side of an open migration dials the other with the token of that migration's plan; connections in both
-// directions are used alike. With an identity a peer is the node that its certificate names. It may then speak
-// as the other side of a migration that is known here, and as nobody else. The port is kept across restarts (file "peer.port"), so that the address in the
-// other side's plan stays true.
+// Agent to agent: switch messages only, so that a committed switch is finished while the coordinator is
+// away. Each side of an open migration dials the other with the token of that migration's plan; connections
+// in both directions are used alike. With an identity a peer is the node that its certificate names. It may
+// then speak as the other side of a migration that is known here, and as nobody else. The port is kept
+// across restarts (file "peer.port"), so that the address in the other side's plan stays true.
 // Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
 // listen; a peer that is not reached is no error (the same facts travel through the coordinator).
 #pragma once

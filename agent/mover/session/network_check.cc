@@ -13,27 +13,34 @@ constexpr Nanos kLook = 1'000'000'000;  // wake() ends a wait before
 
 class NetworkCheck::End : public transport::LaneHandler {
  public:
-  explicit End(NetworkCheck& check) : check_(check) {}
+  End(NetworkCheck& check, Side side) : check_(check), side_(side) {}
   void on_open() override {
-    reached_ = true;
-    messages::PeerReached reached;
-    reached.session = check_.key_;
-    reached.connect_ns = now_ns() - began_;
-    check_.agent_.send(reached);
+    reached_ = now_ns();
+    if (side_ == Side::kReaches) report();
   }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte>, std::span<const std::byte>) override {
     check_.fail(Error(ErrorCode::kProtocol, "A lane for a check carried a message"));
   }
   void on_sent(std::uint64_t) override {}
+  // The listening side stays until its peer has left: what it sent last may be on the way.
   void on_closed(const Error& error) override {
-    if (!reached_) check_.fail(error);
+    if (reached_ == 0) return check_.fail(error);
+    if (side_ == Side::kListens) report();
   }
 
  private:
+  void report() {
+    messages::PeerReached reached;
+    reached.session = check_.key_;
+    reached.connect_ns = reached_ - began_;
+    check_.agent_.send(reached);
+  }
+
   NetworkCheck& check_;
-  bool reached_ = false;
+  const Side side_;
   const Nanos began_ = now_ns();
+  Nanos reached_ = 0;
 };
 
 NetworkCheck::NetworkCheck(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open,
@@ -57,14 +64,14 @@ bool NetworkCheck::handle(messages::Packet& packet) {
   return true;
 }
 
-Result<transport::Transport*> NetworkCheck::begin() {
+Result<transport::Transport*> NetworkCheck::begin(Side side) {
   if (lane_) return Error(ErrorCode::kInvalidArgument, "The check has begun already");
-  end_ = std::make_unique<End>(*this);
+  end_ = std::make_unique<End>(*this, side);
   return gpu_.transport_of(network_);
 }
 
 Result<void> NetworkCheck::listen() {
-  CKPT_TRY(network, begin());
+  CKPT_TRY(network, begin(Side::kListens));
   CKPT_TRY(lane, network->listen(secrets_.token, *end_));
   lane_ = std::move(lane);
   messages::Listening listening;
@@ -76,7 +83,7 @@ Result<void> NetworkCheck::listen() {
 }
 
 Result<void> NetworkCheck::reach(const messages::ReachPeer& request) {
-  CKPT_TRY(network, begin());
+  CKPT_TRY(network, begin(Side::kReaches));
   CKPT_TRY(lane, network->connect(request.address, secrets_.token, *end_));
   lane_ = std::move(lane);
   thread_ = std::thread([this] { drive(); });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session without memory: whether this mover and another reach each other over a network. One lane with the
-// session's token, on a thread of its own; it carries nothing. Both sides report PeerReached when it is open,
-// and fail when it ends before. A thread ends with its session, or after kMaxLife.
+// A session without memory: whether this mover and another reach each other over a network. One lane with
+// the session's token, on a thread of its own; it carries nothing. PeerReached comes from the source's side
+// when the lane is open, from the target's when its peer has left again. A lane that ends before is a
+// failure. A thread ends with its session, or after kMaxLife.
 // Threads: the mover's for all calls. Errors: SessionFailed with the lane's.
 #pragma once
 
@@ -22,11 +23,12 @@ class NetworkCheck final : public Session {
 
  private:
   class End;
+  enum class Side : std::uint8_t { kListens, kReaches };
   void let_go(std::uint64_t /*region*/) override {}
   void attached() override {}
   Result<void> listen();
   Result<void> reach(const messages::ReachPeer& request);
-  Result<transport::Transport*> begin();
+  Result<transport::Transport*> begin(Side side);
   void drive();
 
   std::unique_ptr<End> end_;

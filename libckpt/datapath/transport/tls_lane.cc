@@ -2,8 +2,6 @@
 #include "libckpt/datapath/transport/tls_lane.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -25,8 +23,8 @@ Error out_of_place() {
 Result<std::unique_ptr<TlsLane>> TlsLane::listen(std::shared_ptr<const tls::PskContext> context,
                                                  const TlsAddress& local, const TlsOptions& options,
                                                  const SessionToken& token, LaneHandler& handler) {
-  std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler));
-  CKPT_TRYV(lane->make_wake_fd());
+  CKPT_TRY(waker, LaneWaker::create());
+  std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler, std::move(waker)));
   CKPT_TRY(gate, TlsGate::listen(std::move(context), local, token, options.greeting_nanos));
   lane->gate_ = std::move(gate);
   lane->address_ = lane->gate_->address();
@@ -37,8 +35,8 @@ Result<std::unique_ptr<TlsLane>> TlsLane::connect(std::shared_ptr<const tls::Psk
                                                   const TlsAddress& local, const TlsOptions& options,
                                                   const TlsAddress& remote, const std::string& name,
                                                   const SessionToken& token, LaneHandler& handler) {
-  std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler));
-  CKPT_TRYV(lane->make_wake_fd());
+  CKPT_TRY(waker, LaneWaker::create());
+  std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler, std::move(waker)));
   CKPT_TRY(key, lane_psk(token));
   CKPT_TRY(socket, dial_tls(local, remote));
   CKPT_TRY(stream, tls::PskStream::client(std::move(context), std::move(socket), name, key));
@@ -50,12 +48,6 @@ Result<std::unique_ptr<TlsLane>> TlsLane::connect(std::shared_ptr<const tls::Psk
 
 TlsLane::~TlsLane() {
   shut_down();
-}
-
-Result<void> TlsLane::make_wake_fd() {
-  wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_) return Error::from_errno("Making a lane's event descriptor");
-  return ok();
 }
 
 Result<void> TlsLane::send(std::span<const std::byte> header, std::span<const std::byte> payload,
@@ -302,7 +294,7 @@ bool TlsLane::can_transmit() const noexcept {
 void TlsLane::wait(Nanos timeout) {
   if (closed_reason_ || !drained_ || (open_ && can_transmit())) return;
   std::array<pollfd, TlsGate::kMaxWatched + 1> watched{};
-  watched[0] = {wake_fd_.get(), POLLIN, 0};
+  watched[0] = {waker_->fd(), POLLIN, 0};
   std::size_t count = 1;
   if (gate_ != nullptr) {
     count += gate_->watch(std::span(watched).subspan(1));
@@ -312,17 +304,11 @@ void TlsLane::wait(Nanos timeout) {
   }
   const timespec limit{timeout / 1'000'000'000, timeout % 1'000'000'000};
   ::ppoll(watched.data(), count, &limit, nullptr);
-  if (watched[0].revents != 0) {
-    std::uint64_t written;
-    (void)!::read(wake_fd_.get(), &written, sizeof written);
-    woken_.exchange(false);  // after the read: a thread that saw it set before is served when this returns
-  }
+  if (watched[0].revents != 0) waker_->drain();
 }
 
 void TlsLane::wake() noexcept {
-  if (woken_.exchange(true)) return;
-  const std::uint64_t one = 1;
-  (void)!::write(wake_fd_.get(), &one, sizeof one);
+  waker_->wake();
 }
 
 void TlsLane::close() {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane over one TCP connection with TLS 1.3 (libckpt/net/tls). Both ends derive the connection's key from the
-// session token, and its identity is the listening address: so it is this session's, and this lane's. Frames
-// are those of UCX's lane (frames.h), one behind the other in the stream, each followed by its payload.
-// Payloads are decrypted into the caller's memory.
+// A lane over one TCP connection with TLS 1.3 (libckpt/net/tls). Both ends derive the connection's key from
+// the session token, and its identity is the listening address: so it is this session's, and this lane's.
+// Frames are those of UCX's lane (frames.h), one behind the other in the stream, each followed by its
+// payload. Payloads are decrypted into the caller's memory.
 //
 // Each progress() reads and writes up to a bound, so that neither direction waits for the other.
 // Threads, ownership and errors: transport.h.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/datapath/transport/frames.h"
+#include "libckpt/datapath/transport/lane_waker.h"
 #include "libckpt/datapath/transport/tls_gate.h"
 
 namespace ckpt::transport {
@@ -42,9 +42,9 @@ class TlsLane final : public Lane {
   [[nodiscard]] bool closed() const noexcept override { return closed_reason_.has_value(); }
 
  private:
-  TlsLane(const TlsOptions& options, const SessionToken& token, LaneHandler& handler)
-      : rekey_bytes_(options.rekey_bytes), token_(token), handler_(handler) {}
-  Result<void> make_wake_fd();
+  TlsLane(const TlsOptions& options, const SessionToken& token, LaneHandler& handler,
+          std::unique_ptr<LaneWaker> waker)
+      : rekey_bytes_(options.rekey_bytes), token_(token), handler_(handler), waker_(std::move(waker)) {}
 
   bool approach();
   bool greet();
@@ -73,9 +73,8 @@ class TlsLane final : public Lane {
   const SessionToken token_;
   LaneHandler& handler_;
   std::string address_;
-  UniqueFd wake_fd_;
-  std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again
-  std::unique_ptr<TlsGate> gate_;   // listening lanes, until the peer is there
+  const std::unique_ptr<LaneWaker> waker_;
+  std::unique_ptr<TlsGate> gate_;  // listening lanes, until the peer is there
   std::unique_ptr<tls::PskStream> stream_;
 
   SameHostOffer offer_;                                  // connecting lanes: this process's memory

@@ -32,7 +32,8 @@ Result<UniqueFd> listen_tls(const TlsAddress& local);
 Result<TlsAddress> local_address_of(int socket);
 // Nonblocking. The connection is under way, or has failed already: then its first use shows it.
 Result<UniqueFd> dial_tls(const TlsAddress& local, const TlsAddress& address);
-// Of an accepted connection: small messages leave at once, and a host that has gone ends the connection within a minute or so.
+// Of an accepted connection: small messages leave at once, and a host that has gone ends the connection within
+// a minute or so.
 Result<void> set_up_tls_socket(int socket);
 
 }  // namespace ckpt::transport

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes between two movers: ordered streams of messages. Each has a header of up to 2 KiB and a payload of up
-// to 8 MiB that the receiver places where its handler chooses. Bulk goes one way, small acknowledgements the
-// other way on the same lane; both directions carry both. Implementations: loopback (in process), TLS over TCP, and UCX.
+// Lanes between two movers: ordered streams of messages. Each has a header of up to 2 KiB and a payload of
+// up to 8 MiB that the receiver places where its handler chooses. Bulk goes one way, small acknowledgements
+// the other way on the same lane; both directions carry both. Implementations: loopback (in process), TLS
+// over TCP, and UCX.
 //
 // A lane connects exactly once. The target makes N lanes with listen() and passes their N addresses and the
 // session token to the source over the control plane. The source connect()s to each:
@@ -28,9 +29,9 @@
 // Errors: after on_closed (exactly once per lane, also for a listening lane that is closed) send() returns
 // its error. Liveness: a killed peer process closes the lane. A silent network is for the control connection
 // to see; a TLS lane also ends after about a minute without an answer.
-// Trust: the token keeps strangers out of a migration. A TLS lane proves that both ends have it, and nothing can
-// be read or changed on the way. UCX itself authenticates no peer and may abort on crafted bytes
-// (docs/design.md §5). Use it on trusted networks and in a process that may die.
+// Trust: the token keeps strangers out of a migration. A TLS lane proves that both ends have it, and
+// nothing can be read or changed on the way. UCX itself authenticates no peer and may abort on crafted
+// bytes (docs/design.md §5). Use it on trusted networks and in a process that may die.
 #pragma once
 
 #include <array>

@@ -2,8 +2,6 @@
 #include "libckpt/datapath/transport/ucx_lane.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -53,8 +51,8 @@ UcxLane::~UcxLane() {
 }
 
 Result<void> UcxLane::start() {
-  wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_) return Error::from_errno("Making a lane's event descriptor");
+  CKPT_TRY(waker, LaneWaker::create());
+  waker_ = std::move(waker);
   CKPT_TRY(worker, context_->make_worker());
   worker_ = std::move(worker);
   ucs_status_t status = ucp_worker_get_efd(worker_.get(), &worker_fd_);
@@ -315,20 +313,14 @@ void UcxLane::fail(Error error) {
 
 void UcxLane::wait(Nanos timeout) {
   if (closed_reason_ || ucp_worker_arm(worker_.get()) != UCS_OK) return;
-  pollfd watched[2] = {{worker_fd_, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
+  pollfd watched[2] = {{worker_fd_, POLLIN, 0}, {waker_->fd(), POLLIN, 0}};
   const timespec limit{timeout / 1'000'000'000, timeout % 1'000'000'000};
   ::ppoll(watched, 2, &limit, nullptr);
-  if (watched[1].revents != 0) {
-    std::uint64_t count;
-    (void)!::read(wake_fd_.get(), &count, sizeof count);
-    woken_.exchange(false);  // after the read: a thread that saw it set before is served when this returns
-  }
+  if (watched[1].revents != 0) waker_->drain();
 }
 
 void UcxLane::wake() noexcept {
-  if (woken_.exchange(true)) return;
-  const std::uint64_t one = 1;
-  (void)!::write(wake_fd_.get(), &one, sizeof one);
+  waker_->wake();
 }
 
 void UcxLane::close() {

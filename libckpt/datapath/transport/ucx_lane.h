@@ -9,13 +9,13 @@
 // Threads, ownership and errors: transport.h.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/datapath/transport/lane_waker.h"
 #include "libckpt/datapath/transport/ucx_context.h"
 #include "libckpt/datapath/transport/ucx_windows.h"
 
@@ -91,9 +91,8 @@ class UcxLane final : public Lane {
   SameHostPeer near_;                                    // listening lanes: the peer's memory
   std::array<std::byte, kMaxHelloBytes> control_frame_{};
   bool control_busy_ = false;  // UCX still reads control_frame_
-  UniqueFd wake_fd_;
-  std::atomic<bool> woken_{false};  // wake_fd_ has been written and not read: no need to write again
-  int worker_fd_ = -1;              // UCX's
+  std::unique_ptr<LaneWaker> waker_;
+  int worker_fd_ = -1;  // UCX's
   UniqueUcpWorker worker_;
   UniqueUcpListener listener_;
   std::vector<ucp_conn_request_h> requests_;

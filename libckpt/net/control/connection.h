@@ -2,9 +2,10 @@
 // One framed control connection, over TCP or a Unix socket. It has a bounded send queue, pings and an idle
 // timeout. Its receive loop judges every header and body before it passes them on.
 //
-// Handshake: first that of TLS, where it is used. Then the dialer's first frame is Hello (protocol version, name, token); the acceptor answers
-// HelloReply and, if it refuses, closes. Until then no other frame is taken and no more than one frame is
-// read. The dialer has verified the acceptor before it sends its token. All of it has one deadline.
+// Handshake: first that of TLS, where it is used. Then the dialer's first frame is Hello (protocol version,
+// name, token); the acceptor answers HelloReply and, if it refuses, closes. Until then no other frame is
+// taken and no more than one frame is read. The dialer has verified the acceptor before it sends its token.
+// All of it has one deadline.
 //
 // A frame with a wrong magic, version, type, length or CRC, or one that the handler refuses, is logged and
 // ends the connection. After a damaged frame nothing in the stream can be trusted.

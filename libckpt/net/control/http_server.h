@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP/1.1 server over Boost.Beast: accepts, bounds, parses and hands each request to one coroutine.
-// Beast is included by http_server.cc alone.
-// A call that may wait for a change (by `waits`) is counted apart. However many wait, kShortConnections more
-// are taken for calls that are answered at once. It ends as soon as its client has gone. When all connections
-// are taken, the one that has been idle for longest is closed.
-// Beyond loopback there is TLS, if there is an identity for it; a client without an admitted certificate is not
-// answered.
-// Threads: one io_context on one thread. Limits: 10 s a handshake. 512 KiB a body, 16 KiB of headers, 60 s idle,
-// kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an address
-// cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
+// A small HTTP/1.1 server over Boost.Beast: accepts, bounds, parses and hands each request to one
+// coroutine. Beast is included by http_server.cc alone. A call that may wait for a change (by `waits`) is
+// counted apart. However many wait, kShortConnections more are taken for calls that are answered at once.
+// It ends as soon as its client has gone. When all connections are taken, the one that has been idle for
+// longest is closed. Beyond loopback there is TLS, if there is an identity for it; a client without an
+// admitted certificate is not answered.
+// Threads: one io_context on one thread. Limits: 10 s a handshake. 512 KiB a body, 16 KiB of headers, 60 s
+// idle, kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an
+// address cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts control connections, does their handshake and hands over those that knew the token. At most
-// kMaxHandshakes of them are open at a time: for another one the oldest goes, so that slow strangers keep nobody
-// out. Beyond loopback there is TLS, if there is an identity for it.
+// kMaxHandshakes of them are open at a time: for another one the oldest goes, so that slow strangers keep
+// nobody out. Beyond loopback there is TLS, if there is an identity for it.
 // Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
 // if the port cannot be bound; failures of single connections are logged.
 #pragma once

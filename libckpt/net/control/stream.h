@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One byte stream of the control plane: a socket, or TLS over it. It is an AsyncStream of Asio and Beast. Its
 // time limit is absolute: a stream whose time is over is closed.
-// Threads: as its executor. Ownership: owns the socket; at most one read and one write at a time. Errors: those
-// of Asio; what ended a handshake, in words, from handshake().
+// Threads: as its executor. Ownership: owns the socket; at most one read and one write at a time. Errors:
+// those of Asio; what ended a handshake, in words, from handshake().
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who this process is in its cluster: a certificate with its key, and whom it believes. Made from three PEM
 // files. Connections of it are TLS 1.3 with both sides verified; there are no tickets, resumption or
-// renegotiation. The files are looked at before each new connection: once they have changed, new ones are used.
-// A new one that is not usable leaves the former in use, and is told once.
+// renegotiation. The files are looked at before each new connection: once they have changed, new ones are
+// used. A new one that is not usable leaves the former in use, and is told once.
 // Threads: one. Ownership: shared; connections keep what they need of it. Errors: kNotFound, kRefused (a key
 // that others can read), kInvalidArgument (not PEM, or not belonging together).
 #pragma once

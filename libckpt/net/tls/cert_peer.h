@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom a certificate names. One DNS name of the certificate tells it: `coordinator.gpumigrate`,
-// `NODE.node.gpumigrate` or `ROLE.client.gpumigrate`. Names of machines may stand beside it. Names are compared
-// as they are, since nodes "a" and "A" are two.
+// `NODE.node.gpumigrate` or `ROLE.client.gpumigrate`. Names of machines may stand beside it. Names are
+// compared as they are, since nodes "a" and "A" are two.
 // Threads: pure functions. Errors: kRefused for a certificate without such a name, or with two.
 #pragma once
 

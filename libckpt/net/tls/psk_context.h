@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a TLS connection whose two ends share a secret: TLS 1.3 only, and an external PSK with (EC)DHE.
-// There are no certificates, tickets, resumption or early data. The cipher suite is TLS_AES_128_GCM_SHA256:
-// the secrets have 128 bits, so a longer key would add nothing.
+// The rules of a TLS connection whose two ends share a secret: TLS 1.3 only, and an external PSK with
+// (EC)DHE. There are no certificates, tickets, resumption or early data. The cipher suite is
+// TLS_AES_128_GCM_SHA256: the secrets have 128 bits, so a longer key would add nothing.
 // Threads: a context is immutable and may be shared. Ownership: streams keep their context alive.
 // Errors: kInternal with OpenSSL's text.
 #pragma once

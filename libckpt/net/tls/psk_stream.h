@@ -10,9 +10,9 @@
 // repeated, left out or exchanged on the way ends the stream, and none of it is handed out.
 //
 // Threads: one at a time. Ownership: the stream owns its socket; spans are the caller's and are not kept.
-// Errors: kUnavailable when the connection has ended or the peer refuses. Its answer to a wrong key is that to
-// an unknown identity. kProtocol for what is not TLS as agreed. After an error every call fails with it. No
-// signal is raised by a connection that has ended.
+// Errors: kUnavailable when the connection has ended or the peer refuses. Its answer to a wrong key is that
+// to an unknown identity. kProtocol for what is not TLS as agreed. After an error every call fails with it.
+// No signal is raised by a connection that has ended.
 #pragma once
 
 #include <cstddef>

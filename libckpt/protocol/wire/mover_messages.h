@@ -54,7 +54,7 @@
 //                                          fingerprints of what was written
 //
 // A check has no memory at all: whether one mover reaches another. One lane, which carries nothing.
-//   A>T   StartTarget                      T>A Listening{one address}
+//   A>T   StartTarget                      T>A Listening{one address}; PeerReached once its peer has left
 //   A>S   ReachPeer{address}               S>A PeerReached
 //
 //   A>S,T EndSession, at any time          S,T>A SessionEnded: nothing of the job is held any more. Also

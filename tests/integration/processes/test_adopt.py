@@ -8,6 +8,7 @@ import unittest
 
 from adopting import HandStarted, error_of, needs_criu
 from cluster import ClusterTest
+from waiting import eventually
 
 
 class Adopting(ClusterTest):
@@ -98,7 +99,8 @@ class BetweenNodes(Adopting):
             self.assertGreater(report["downtime_breakdown_ms"]["host"], 0, report)
             job = self.cluster.job("job")
             self.assertEqual((job["node"], job["way"], job["state"]), (node, "adopted", "running"), job)
-            self.assertEqual(len(self.instances()), 1)
+            # The source's ends a moment after the move has.
+            eventually(lambda: len(self.instances()) == 1, "the job has one process")
             if turn == 0:
                 self.assertEqual(training.process.wait(timeout=60), -9, "the original is gone")
         self.cluster.call("wait", "job")  # its keeper is its parent now: the exit code is its own

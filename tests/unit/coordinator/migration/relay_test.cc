@@ -65,7 +65,7 @@ TEST_F(RelayTest, ANodeDoesNotSpeakAsTheCoordinatorOrForTheOtherSide) {
   EXPECT_EQ(forged_heard, 0);
 }
 
-TEST_F(RelayTest, WhatANodeStatesForItselfIsRelayed) {
+TEST_F(RelayTest, StatementsOfANodeForItselfAreRelayed) {
   std::atomic<int> heard{0};
   a_->instead = [this](const wire::SwitchMessage& m) {
     if (is_prepare(m)) a_->say(m, Party::kSource, Party::kTarget, wire::Query());

@@ -60,7 +60,7 @@ TEST_F(CertificatesTest, ANodeGetsWhatItsSettingsName) {
   EXPECT_FALSE(std::filesystem::exists(path("for-a/ca.key")));
 }
 
-TEST_F(CertificatesTest, WhatIsNotPossibleIsRefused) {
+TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {
   EXPECT_NE(run(home_, {"node", "certificate", "node-a", "--out", path("out")}).code, 0) << "no authority";
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   EXPECT_NE(run(home_, {"cluster", "init", "--host", "a,DNS:b"}).code, 0);

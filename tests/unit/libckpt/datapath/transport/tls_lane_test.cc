@@ -135,7 +135,7 @@ TEST_F(TlsLaneTest, ManySilentConnectionsDoNotKeepThePeerOut) {
   for (const UniqueFd& fd : silent) EXPECT_TRUE(wait_end(fd.get()));
 }
 
-TEST_F(TlsLaneTest, WhoHasShownTheKeyIsNotPushedOut) {
+TEST_F(TlsLaneTest, StrangerWithTheKeyIsNotPushedOut) {
   Peer target;
   const std::string name = listen(target, {.greeting_nanos = kHour});
   auto peer = shake_hands(name);
