@@ -3,14 +3,16 @@
 
   hello ADDRESS PORT TOKEN NAME [FOLDER]   claims to be node NAME; FOLDER: the certificate that it shows, else none
   http ADDRESS PORT TOKEN [FOLDER]         asks for all jobs
-  take PORT SECONDS FILE                   listens, answers nothing, and writes what it was sent to FILE"""
+  take PORT COUNT FILE                     listens, answers so many connections with nothing, and writes what it
+                                           was sent to FILE
+  shown ADDRESS PORT FOLDER                a digest of the certificate that is shown there"""
 import contextlib
+import hashlib
 import pathlib
 import socket
 import ssl
 import struct
 import sys
-import time
 import zlib
 
 HELLO, HELLO_REPLY = 16, 17
@@ -62,22 +64,25 @@ def http(address, port, token, folder=None):
     return "answered" if b"200 OK" in heard else "closed"
 
 
-def take(port, seconds, file):
+def take(port, count, file):
     with socket.create_server(("0.0.0.0", int(port))) as server, open(file, "wb") as heard:
-        until = time.monotonic() + float(seconds)
-        while (left := until - time.monotonic()) > 0:
-            server.settimeout(left)
-            with contextlib.suppress(OSError):
-                stream, _ = server.accept()
-                stream.settimeout(0.5)
-                heard.write(read_all(stream))
-                heard.flush()
-                stream.close()
+        server.settimeout(LIMIT_S)
+        for _ in range(int(count)):
+            stream, _ = server.accept()
+            stream.settimeout(0.5)  # the other side waits for an answer
+            heard.write(read_all(stream))
+            heard.flush()
+            stream.close()
     return f"{pathlib.Path(file).stat().st_size} bytes"
+
+
+def shown(address, port, folder):
+    with connection(address, port, folder) as stream:
+        return hashlib.sha256(stream.getpeercert(binary_form=True)).hexdigest()
 
 
 if __name__ == "__main__":
     try:
-        print({"hello": hello, "http": http, "take": take}[sys.argv[1]](*sys.argv[2:]))
+        print({"hello": hello, "http": http, "take": take, "shown": shown}[sys.argv[1]](*sys.argv[2:]))
     except OSError as error:
         print("closed", error)

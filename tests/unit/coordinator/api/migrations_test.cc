@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Migrations over the API: what is asked, what is shown, how they end.
+#include <gtest/gtest.h>
+
+#include "libckpt/protocol/wire/control_messages.h"
+#include "tests/unit/coordinator/api/api_fixture.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+TEST_F(ApiTest, MovesAJob) {
+  two_nodes();
+  a_->log = "before\n";
+  b_->log = "after\n";
+  start_nodes();
+  run_job();
+  const auto begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","reason":"test"})");
+  ASSERT_EQ(begun.status, 202U) << begun.body;
+  const json m = finished(begun.json()["id"]);
+  EXPECT_EQ(m["result"], "done") << m;
+  EXPECT_EQ(m["exit_code"], 0);
+  EXPECT_EQ(m["runs_at"], "node-b:0");
+  const json report = m["report"];
+  EXPECT_DOUBLE_EQ(report["downtime_ms"], 8);
+  double sum = 0;
+  for (const auto& [piece, ms] : report["downtime_breakdown_ms"].items()) sum += ms.get<double>();
+  EXPECT_DOUBLE_EQ(sum, report["downtime_ms"]);
+  EXPECT_EQ(report["dirty_bytes"], 1 << 19);
+  EXPECT_EQ(report["copy_ms"], 0.0);  // nothing to copy is known, not unknown
+  EXPECT_EQ(report["estimate_ms"], nullptr);
+  EXPECT_EQ(report["verified"], true);
+  EXPECT_EQ(report["incarnation"], 2);
+  const json job = cluster_.get("/v1/jobs/train").json();
+  EXPECT_EQ(job["node"], "node-b");
+  EXPECT_EQ(job["incarnation"], 2);
+  EXPECT_DOUBLE_EQ(job["last_downtime_ms"], 8);
+  EXPECT_EQ(job["state_bytes"], 1 << 20);
+  EXPECT_TRUE(job["movable"].get<bool>());
+  EXPECT_EQ(job["exit_code"], nullptr);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
+  expect_error(cluster_.post("/v1/migrations/" + m["id"].get<std::string>() + "/abort"), 409, "refused", 5);
+}
+
+TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
+  two_nodes();
+  a_->pauses = true;
+  b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  a_->wait_for_closed();
+  const json decided = cluster_.get("/v1/migrations/" + id).json();
+  EXPECT_TRUE(decided["open"].get<bool>()) << decided;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "paused");
+  a_->run_jobs();
+  const json m = finished(id);
+  EXPECT_EQ(m["result"], "failed") << m;
+  EXPECT_EQ(m["error"], "the disk is full") << m;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, MigrationEndsWhenItsSourceEndsBeforeTheJobRunsAgain) {
+  two_nodes();
+  a_->pauses = true;
+  b_->relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  a_->wait_for_closed();
+  a_->stop();
+  EXPECT_EQ(finished(id)["result"], "failed");
+}
+
+TEST_F(ApiTest, MigrationAbortedByItsSourceHasTheReason) {
+  two_nodes();
+  a_->leaves = wire::Reason(ErrorCode::kAborted, "the job's process has ended");
+  start_nodes();
+  run_job();
+  const std::string id = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"];
+  const json m = finished(id);
+  EXPECT_EQ(m["result"], "failed") << m;
+  EXPECT_EQ(m["error"], "the job's process has ended") << m;
+}
+
+TEST_F(ApiTest, DryRunTouchesNothing) {
+  two_nodes();
+  b_->inventory.gpus[0].free_bytes = 1024;
+  start_nodes();
+  run_job();
+  const auto plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true})").json();
+  EXPECT_FALSE(plan["possible"].get<bool>());
+  EXPECT_EQ(plan["to"], nullptr);
+  EXPECT_EQ(plan["candidates"].size(), 2U);
+  EXPECT_NE(plan["reason"].get<std::string>().find("node-b:0: 1.00 KiB free"), std::string::npos) << plan;
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+}
+
+TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
+  two_nodes();
+  a_->pause_within_node_ns = 7'000'000;
+  a_->pause_between_nodes_ns = 9'500'000;
+  start_nodes();
+  run_job();
+  json job = cluster_.get("/v1/jobs/train").json();
+  EXPECT_EQ(job["expected_pause_ms"]["within_node"], 7.0) << job;
+  EXPECT_EQ(job["expected_pause_ms"]["between_nodes"], 9.5) << job;
+  EXPECT_EQ(job["expected_pause_from"]["between_nodes"], "estimate") << job;
+  const json plan = cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
+  EXPECT_EQ(plan["expected_pause_ms"], 9.5) << plan;
+  EXPECT_EQ(plan["expected_pause_from"], "estimate") << plan;
+  const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  EXPECT_EQ(drain["jobs"][0]["expected_pause_ms"], 9.5) << drain;
+  EXPECT_EQ(drain["jobs"][0]["expected_pause_from"], "estimate") << drain;
+}
+
+TEST_F(ApiTest, AnAgentThatDoesNotKnowAPauseShowsNone) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const json job = cluster_.get("/v1/jobs/train").json();
+  EXPECT_EQ(job["expected_pause_ms"]["between_nodes"], nullptr) << job;
+  EXPECT_EQ(job["expected_pause_from"]["between_nodes"], nullptr) << job;
+}
+
+TEST_F(ApiTest, OptionsOfCopyingReachTheSourceAndAreShown) {
+  two_nodes();
+  a_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  constexpr const char* kOptions =
+      R"("codec":"planes","shadow_memory_bytes":1073741824,"slowdown_percent":2.5)";
+  const auto check = [](const json& options) {
+    EXPECT_EQ(options["codec"], "planes") << options;
+    EXPECT_EQ(options["shadow_memory_bytes"], 1 << 30) << options;
+    EXPECT_EQ(options["slowdown_percent"], 2.5) << options;
+    EXPECT_EQ(options["max_downtime_ms"], 200.0) << options;
+    EXPECT_EQ(options["if_not_converged"], "switch") << options;
+  };
+  const std::string body = std::string("{") + kOptions;
+  check(cluster_.post("/v1/jobs/train/migrate", body + R"(,"dry_run":true})").json()["options"]);
+  const json begun = cluster_.post("/v1/jobs/train/migrate", body + R"(,"to":"node-b"})").json();
+  check(begun["options"]);
+  check(cluster_.get("/v1/migrations").json().at(0)["options"]);
+  const json open = cluster_.get("/v1/jobs/train").json()["open_migration"];
+  EXPECT_EQ(open["id"], begun["id"]);
+  check(open["options"]);
+  const wire::MigrateOptions sent = a_->wait_for_plan().options;
+  EXPECT_EQ(sent.codec, wire::CodecMode::kPlanes);
+  EXPECT_EQ(sent.shadow_memory_bytes, 1U << 30);
+  EXPECT_EQ(sent.slowdown_permille, 25U);
+  cluster_.post("/v1/migrations/" + begun["id"].get<std::string>() + "/abort");
+}
+
+TEST_F(ApiTest, RefusesOptionsOfCopyingThatMakeNoSense) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  for (const char* body :
+       {R"({"codec":"zip"})", R"({"codec":1})", R"({"codec":"difference"})", R"({"shadow_memory_bytes":-1})",
+        R"({"shadow_memory_bytes":1099511627777})", R"({"shadow_memory_bytes":"1GiB"})",
+        R"({"slowdown_percent":101})", R"({"slowdown_percent":-1})", R"({"slowdown_percent":0.01})",
+        R"({"slowdown_percent":"3%"})"})
+    expect_error(cluster_.post("/v1/jobs/train/migrate", body), 400, "usage", 64);
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["open_migration"], nullptr);
+}
+
+TEST_F(ApiTest, RefusesImpossibleMoves) {
+  two_nodes();
+  b_->inventory.gpus[0].free_bytes = 1024;
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const auto migrate = [&](const char* body) { return cluster_.post("/v1/jobs/train/migrate", body); };
+  expect_error(migrate(R"({"to":"node-z"})"), 404, "not_found", 5);
+  expect_error(migrate(R"({"to":"node-b:9"})"), 404, "not_found", 5);
+  expect_error(migrate(R"({"to":"node-b:x"})"), 400, "usage", 64);
+  expect_error(migrate(R"({"to":"node-b"})"), 409, "refused", 5);
+  expect_error(migrate(R"({"to":"node-a"})"), 409, "refused", 5);
+  expect_error(migrate(R"({"mode":"magic"})"), 400, "usage", 64);
+  expect_error(cluster_.post("/v1/jobs/none/migrate"), 404, "not_found", 5);
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, AMoveWaitsForAStartingJob) {
+  two_nodes();
+  a_->slow_start = true;
+  start_nodes();
+  run_job();
+  expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
+               5);
+  auto begun = std::async(std::launch::async,
+                          [&] { return cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})"); });
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "starting");
+  a_->run_jobs();
+  const auto answer = begun.get();
+  ASSERT_EQ(answer.status, 202U) << answer.body;
+  EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
+}
+
+TEST_F(ApiTest, AMoveWaitsForMemoryThatIsBeingFreed) {
+  two_nodes();
+  b_->inventory.gpus[0].free_bytes = 1024;
+  start_nodes();
+  run_job("other");
+  run_job();
+  a_->end_job(1, 0);  // while nothing has ended, a full GPU is refused at once: RefusesImpossibleMoves
+  EXPECT_EQ(cluster_.get("/v1/jobs/other/wait").json()["state"], "exited");
+  expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})"), 409, "refused",
+               5);
+  auto begun = std::async(std::launch::async,
+                          [&] { return cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})"); });
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+  b_->set_free(std::uint64_t{8} << 30);
+  const auto answer = begun.get();
+  ASSERT_EQ(answer.status, 202U) << answer.body;
+  EXPECT_EQ(finished(answer.json()["id"])["result"], "done");
+}
+
+TEST_F(ApiTest, UnknownProgressIsNull) {
+  two_nodes();
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  const auto shown = [&](const wire::MigrationProgress& progress) {
+    a_->set_progress(progress);
+    while (true) {
+      const json m = cluster_.get("/v1/migrations/" + begun["id"].get<std::string>()).json();
+      if (m["progress"].is_object() && m["progress"]["round"] == progress.round) return m["progress"];
+    }
+  };
+  wire::MigrationProgress progress;
+  progress.round = 2;
+  progress.eta_ns = -1;
+  const json early = shown(progress);
+  EXPECT_EQ(early["dirty_bytes_per_second"], nullptr);
+  EXPECT_EQ(early["estimate_ms"], nullptr);
+  EXPECT_EQ(early["eta_ms"], nullptr);
+  EXPECT_EQ(early["wire_bytes_per_second"], nullptr);
+  progress.round = 3;  // now a job that writes nothing is known as such
+  progress.estimate_ns = 5'000'000;
+  progress.eta_ns = 0;
+  progress.wire_bytes_per_second = 41'943'040;
+  const json late = shown(progress);
+  EXPECT_EQ(late["dirty_bytes_per_second"], 0);
+  EXPECT_EQ(late["estimate_ms"], 5.0);
+  EXPECT_EQ(late["eta_ms"], 0.0);
+  EXPECT_EQ(late["wire_bytes_per_second"], 41'943'040);
+}
+
+TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  finished(begun["id"]);
+  const auto body = cluster_.get("/v1/migrations/" + begun["id"].get<std::string>()).body;
+  const auto report = nlohmann::ordered_json::parse(body)["report"];
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : report.items()) keys.push_back(key);
+  const std::vector<std::string> expected{"id",
+                                          "job",
+                                          "result",
+                                          "from",
+                                          "to",
+                                          "mode",
+                                          "codec",
+                                          "network",
+                                          "transport",
+                                          "rounds",
+                                          "state_bytes",
+                                          "sent_bytes",
+                                          "wire_bytes",
+                                          "dirty_bytes",
+                                          "context_bytes",
+                                          "verified",
+                                          "downtime_ms",
+                                          "total_ms",
+                                          "bound_ms",
+                                          "bound_by",
+                                          "link_bytes_per_second",
+                                          "scan_bytes_per_second",
+                                          "downtime_breakdown_ms",
+                                          "under_run",
+                                          "scan_ms",
+                                          "copy_ms",
+                                          "estimate_ms",
+                                          "estimate_breakdown_ms",
+                                          "driver_ms",
+                                          "incarnation",
+                                          "max_downtime_ms",
+                                          "limit_kept"};
+  EXPECT_EQ(keys, expected);
+  EXPECT_EQ(report["max_downtime_ms"], 200.0);
+  EXPECT_EQ(report["limit_kept"], report["downtime_ms"].get<double>() <= 200.0);
+}
+
+TEST_F(ApiTest, ATargetThatRefusesLeavesTheJobAlone) {
+  two_nodes();
+  b_->refuse_prepare = true;
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  const json m = finished(begun["id"]);
+  EXPECT_EQ(m["result"], "refused");
+  EXPECT_EQ(m["exit_code"], 5);
+  EXPECT_EQ(m["error"], "tensor w1: shapes differ");
+  EXPECT_EQ(m["runs_at"], "node-a:0");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, AbortEndsAnOpenMigration) {
+  two_nodes();
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json();
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "migrating");
+  expect_error(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})"), 409, "refused", 5);
+  const std::string id = begun["id"];
+  EXPECT_EQ(cluster_.post("/v1/migrations/" + id + "/abort").status, 202U);
+  const json m = finished(id);
+  EXPECT_EQ(m["result"], "interrupted");
+  EXPECT_EQ(m["exit_code"], 2);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
+}
+
+TEST_F(ApiTest, TimeoutEndsAnOpenMigration) {
+  two_nodes();
+  b_->silent_prepare = true;
+  start_nodes();
+  run_job();
+  const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})").json();
+  const json m = finished(begun["id"]);
+  EXPECT_EQ(m["result"], "timed-out");
+  EXPECT_EQ(m["error"], "Not done within 1 ms: the standby was not ready");
+  EXPECT_EQ(m["exit_code"], 2);
+  EXPECT_EQ(m["runs_at"], "node-a:0");
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test
