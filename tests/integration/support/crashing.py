@@ -14,7 +14,7 @@ from waiting import eventually
 from fault_points import Point
 
 TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1"]
-STEP_MS = 8  # changes no digest
+STEP_MS = 8  # the least a step takes; changes no digest
 SOURCE, TARGET, EITHER = "source", "target", None
 MOVES_TO_A_POINT = 4
 
@@ -83,10 +83,10 @@ class TransparentCrashes(CrashingTest):
     """`places`: where the job goes there and back, as `migrate --to` takes it."""
     places = ()
 
-    def start_training(self, steps):
-        """It must last for all that is to happen to it."""
+    def start_training(self, steps, step_ms=STEP_MS):
+        """It must last for all that is to happen to it: it makes no step in less than `step_ms`."""
         self.steps = steps
-        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", steps, "--step-ms", STEP_MS,
+        self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", steps, "--step-ms", step_ms,
                            node=self.places[0], way=())
         self.cluster.wait_for_line("job", r"^step 5\b")
 
