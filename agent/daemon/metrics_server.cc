@@ -33,6 +33,12 @@ std::string kept_address(const std::string& file, const std::string& wanted) {
   return fits ? kept.assume_value() : wanted;
 }
 
+// Any client of the cluster: the page holds nothing that a viewer may not know.
+Result<void> admit_client(const tls::Peer& peer) {
+  if (peer.kind == tls::Peer::Kind::kClient) return ok();
+  return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of a client");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_io_executor executor,
@@ -47,8 +53,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
     co_return metrics::answer(registry, request, tokens);
   };
   const auto listen = [&](const std::string& address) {
-    control::HttpServer::Settings settings{
-        address, config.insecure, {identity, control::only(tls::Peer::client("admin"))}};
+    control::HttpServer::Settings settings{address, config.insecure, {identity, admit_client}};
     return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
   const std::string kept = kept_address(file, config.metrics_address);

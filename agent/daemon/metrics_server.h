@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless
-// it is set. Beyond loopback, and with an identity, it serves clients with an admin's certificate over TLS.
+// it is set. Beyond loopback, and with an identity, it serves clients with a client's certificate over TLS.
 // Where it listens stands in the file metrics.address of the node's folder; a port that the system chose is
 // kept across restarts.
 // Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() returns

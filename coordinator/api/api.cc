@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/api.h"
 
+#include <algorithm>
+
 #include "coordinator/requests/api_answers.h"
-#include "libckpt/net/control/connection.h"
+#include "coordinator/requests/routes.h"
 
 namespace ckpt::coordinator {
 
@@ -22,14 +24,29 @@ bool Api::waits(const HttpRequest& request) {
   return verb == "watch" || verb == "wait" || asks("follow_ms") || asks("timeout_ms");
 }
 
-control::Task<HttpResponse> Api::handle(HttpRequest request) {
+std::optional<Role> Api::role_of(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "Bearer ";
+  const std::optional<Role> certified = coordinator::role_of(request.peer);
   const std::string_view given = request.authorization;
-  if (!given.starts_with(kBearer) || !control::same_token(given.substr(kBearer.size()), token_))
+  if (given.empty()) return certified;
+  if (!given.starts_with(kBearer)) return std::nullopt;
+  const std::optional<Role> shown = tokens_.role_of(given.substr(kBearer.size()));
+  return certified && shown ? std::min(certified, shown) : shown;
+}
+
+control::Task<HttpResponse> Api::handle(HttpRequest request) {
+  const std::optional<Role> role = role_of(request);
+  if (!role)
     co_return error_response(401, "unauthorized",
                              "A token is needed: see token_file in the coordinator's api.json", 64);
-  const bool known = request.path.size() >= 2 && request.path.size() <= 4 && request.path[0] == "v1";
-  if (!known) co_return error_response(404, "usage", no_such_call(request).to_string(), 64);
+  const Route* call = find_route(request);
+  if (call == nullptr) co_return error_response(404, "usage", no_such_call(request).to_string(), 64);
+  if (*role < call->least)
+    co_return error_response(403, "forbidden",
+                             "This needs the role " + std::string(to_text(call->least)) + ", and yours is " +
+                                 to_text(*role) + ": an admin can give you another certificate or token",
+                             5);
+  request.peer = tls::Peer::client(to_text(*role));
   auto answer = co_await route(std::move(request));
   if (!answer) co_return error_response(answer.assume_error());
   co_return std::move(answer).assume_value();

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP API of docs/api.md: checks the token, and hands each call to the section that takes it.
+// The HTTP API of docs/api.md: finds the caller's role, and refuses what that may not do (requests/routes.h). Other
+// calls go to the section that takes them. The role is that of the client's certificate or of the token that it
+// shows; with both, the lesser one. A token that is wrong is refused, whatever the certificate.
 // Threads: one io_context on one thread. Ownership: borrows the sections, which outlive the server. Errors
 // become JSON.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/requests/api_section.h"
 #include "coordinator/requests/http.h"
+#include "coordinator/requests/roles.h"
 
 namespace ckpt::coordinator {
 
 class Api {
  public:
   // A call goes to the first section that takes it.
-  Api(std::string token, std::vector<ApiSection*> sections)
-      : token_(std::move(token)), sections_(std::move(sections)) {}
+  Api(RoleTokens tokens, std::vector<ApiSection*> sections)
+      : tokens_(std::move(tokens)), sections_(std::move(sections)) {}
 
   control::Task<HttpResponse> handle(HttpRequest request);
   static HttpResponse refuse(unsigned status, const std::string& why);
@@ -24,9 +28,11 @@ class Api {
   static bool waits(const HttpRequest& request);
 
  private:
+  // Nobody: nothing shown that counts.
+  [[nodiscard]] std::optional<Role> role_of(const HttpRequest& request) const;
   control::Task<Result<HttpResponse>> route(HttpRequest request);
 
-  std::string token_;
+  RoleTokens tokens_;
   std::vector<ApiSection*> sections_;
 };
 

@@ -249,10 +249,10 @@ json pause_from_json(const std::optional<ExpectedPause>& pause) {
 }
 
 json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
-                     const MigrationTable& migrations) {
+                     const MigrationTable& migrations, bool with_command) {
   json out = job_json(job, states);
-  out["argv"] = job.spec.argv;
-  out["cwd"] = job.spec.cwd;
+  out["argv"] = with_command ? json(job.spec.argv) : json();
+  out["cwd"] = with_command ? json(job.spec.cwd) : json();
   out["placed"] = text_or_null(job.placed);
   const auto here = expected_pause(job, nodes, true);
   const auto away = expected_pause(job, nodes, false);

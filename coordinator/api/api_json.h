@@ -25,7 +25,7 @@ namespace ckpt::coordinator {
                             JobTable& jobs, const CordonTable& cordons);
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
-                                   const MigrationTable& migrations);
+                                   const MigrationTable& migrations, bool with_command);
 [[nodiscard]] json migration_json(const Migration& migration);
 [[nodiscard]] json report_json(const Migration& migration);
 [[nodiscard]] json memory_json(const MemoryHistory& memory);

@@ -4,6 +4,7 @@
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "coordinator/requests/roles.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::coordinator {
@@ -36,7 +37,8 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
     co_return to_response(200, {{"removed", job_text(id)}});
   }
   if (request.path.size() == 3 && is_get(request))
-    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
+    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations,
+                                               role_of(request.peer) > Role::kViewer));
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);

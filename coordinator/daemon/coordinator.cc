@@ -62,10 +62,10 @@ Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
   return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
 }
 
-// Who has the coordinator's own key may do what it does: the command beside it.
-Result<void> admit_operator(const tls::Peer& peer) {
-  if (peer == tls::Peer::client("admin") || peer == tls::Peer::coordinator()) return ok();
-  return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of an admin");
+Result<void> admit_client(const tls::Peer& peer) {
+  if (role_of(peer)) return ok();
+  return Error(ErrorCode::kRefused,
+               "The certificate is that of " + to_text(peer) + ", not of a viewer, operator or admin");
 }
 
 wire::Welcome welcome_of(const Config& config, const std::string& peer_token) {
@@ -159,12 +159,18 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
     CKPT_TRYV(store.draw_id_tag());
   }
   CKPT_TRY(peer_token, token_of(folder + "/peer-token"));
+  RoleTokens tokens;
+  CKPT_TRY(viewer_token, token_of(folder + "/viewer-token"));
+  CKPT_TRY(operator_token, token_of(folder + "/operator-token"));
   CKPT_TRY(token, token_of(folder + "/token"));
+  tokens.viewer = std::move(viewer_token);
+  tokens.operating = std::move(operator_token);
+  tokens.admin = std::move(token);
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
   CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
   std::unique_ptr<Coordinator> coordinator(new Coordinator(
       io, std::move(config), std::move(store), std::move(journal), std::move(fatal), peer_token, fallback));
-  coordinator->token_ = std::move(token);
+  coordinator->tokens_ = std::move(tokens);
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
   CKPT_TRYV(coordinator->open_identity());
@@ -237,10 +243,10 @@ Result<void> Coordinator::listen() {
   const std::vector<ApiSection*> sections = {
       &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,
       &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};
-  api_ = std::make_unique<Api>(token_, sections);
+  api_ = std::make_unique<Api>(tokens_, sections);
   CKPT_TRY(http,
            HttpServer::create(
-               executor_, {config_.api_address, config_.insecure, {identity_, admit_operator}},
+               executor_, {config_.api_address, config_.insecure, {identity_, admit_client}},
                [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
   return ok();
@@ -263,13 +269,15 @@ control::Task<HttpResponse> Coordinator::once_durable(HttpResponse response) {
 
 std::vector<std::string> Coordinator::metrics_tokens() const {
   if (config_.metrics_without_token) return {};
-  return {metrics_token_, token_};
+  return {metrics_token_, tokens_.admin};
 }
 
 Result<void> Coordinator::announce() {
   const std::string folder = config_.folder();
   json j = {{"url", api_url()},
             {"token_file", folder + "/token"},
+            {"operator_token_file", folder + "/operator-token"},
+            {"viewer_token_file", folder + "/viewer-token"},
             {"agent_address", listener_->address()},
             {"agent_token_file", folder + "/agent-token"},
             {"metrics_token_file", folder + "/metrics-token"},

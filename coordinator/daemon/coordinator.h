@@ -43,7 +43,7 @@ class Coordinator {
   // Where it listens; also in api.json.
   [[nodiscard]] std::string api_url() const { return http_->url(); }
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
-  [[nodiscard]] const std::string& token() const { return token_; }
+  [[nodiscard]] const std::string& token() const { return tokens_.admin; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
   [[nodiscard]] Images& images() { return images_.requests; }
   [[nodiscard]] const HttpServer& http() const { return *http_; }
@@ -118,7 +118,7 @@ class Coordinator {
   Rebalancer rebalancer_;
   Housekeeping housekeeping_;
   std::shared_ptr<tls::Identity> identity_;  // none: no TLS
-  std::string token_;
+  RoleTokens tokens_;
   std::string agent_token_;
   std::string metrics_token_;                      // reads /metrics and nothing else
   std::optional<ClusterSection> cluster_section_;  // once it is known where agents connect

@@ -13,7 +13,7 @@ namespace ckpt::coordinator {
 class ApiSection {
  public:
   virtual ~ApiSection() = default;
-  // The request has a token that is right and a path /v1/WHAT with at most two more pieces.
+  // The request is one of routes.h by a caller who may make it. Its `peer` is a client of the role that counts.
   [[nodiscard]] virtual bool takes(const HttpRequest& request) const = 0;
   virtual control::Task<Result<HttpResponse>> handle(HttpRequest request) = 0;
 };

@@ -107,6 +107,36 @@ class Trust(HostsTest):
         self.assertNotEqual(shown(), before)
         self.assertTrue(self.cluster.all_ready())
 
+    def as_client(self, role, *words):
+        """The command on the third host, whose home is the folder that `cluster certificate` made: no token."""
+        folder = self.cluster.folder / role
+        if not folder.exists():
+            self.cluster.gpumigrate("cluster", "certificate", "--role", role, "--out", folder,
+                                    "--folder", self.cluster.home / "coordinator/tls",
+                                    "--url", f"https://{self.control}:{API_PORT}")
+        return subprocess.run(["nsenter", "--target", str(self.cluster.hosts.pid(STRANGER)), "--net", "--",
+                               cluster.BIN / "gpumigrate", *words],
+                              env=self.cluster.environment | {"GPUMIGRATE_HOME": str(folder)}, capture_output=True,
+                              text=True, timeout=cluster.COMMAND_LIMIT_S)
+
+    def test_a_client_may_do_what_its_certificate_says(self):
+        self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")
+        self.cluster.wait_for_line("job", r"^step \d+")
+        listed = self.as_client("viewer", "jobs")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        self.assertIn("running", listed.stdout)
+        self.assertIn("not shown to viewers", self.as_client("viewer", "describe", "job").stdout)
+        move = ("migrate", "job", "--to", "node-b", "--live")
+        for role, words, needed in (("viewer", move, "operator"), ("viewer", ("logs", "job"), "admin"),
+                                    ("operator", ("run", "--", "/bin/true"), "admin")):
+            refused = self.as_client(role, *words)
+            self.assertEqual(refused.returncode, 5, refused.stderr)
+            self.assertIn(f"needs the role {needed}, and yours is {role}", refused.stderr)
+        moved = self.as_client("operator", *move)
+        self.assertEqual(moved.returncode, 0, moved.stderr)
+        self.assertEqual(self.cluster.job("job")["node"], "node-b")
+        self.assertRegex(self.as_client("admin", "logs", "job").stdout, r"(?m)^step \d+")
+
 
 class ControlNetworkIsRead(unittest.TestCase):
     def what_is_read(self, certified):

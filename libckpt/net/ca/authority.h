@@ -19,6 +19,7 @@ namespace ckpt::tls {
 inline constexpr std::chrono::hours kDay{24};
 inline constexpr std::chrono::hours kAuthorityTerm = 3650 * kDay;
 inline constexpr std::chrono::hours kCoordinatorTerm = 90 * kDay;
+inline constexpr std::chrono::hours kClientTerm = 90 * kDay;
 inline constexpr std::chrono::hours kNodeTerm = 30 * kDay;
 
 // Both PEM. The key's text is the caller's to protect.

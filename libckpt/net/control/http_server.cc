@@ -216,6 +216,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
     keep_alive = message.keep_alive();
     request.method = std::string(message.method_string());
     request.authorization = std::string(message[http::field::authorization]);
+    request.peer = session->stream.peer();
     auto target = parse_http_target({message.target().data(), message.target().size()});
     request.body = message.body();
     session->stream.close_never();

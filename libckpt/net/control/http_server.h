@@ -32,6 +32,7 @@ struct HttpRequest {
   std::vector<std::string> path;             // decoded segments
   std::map<std::string, std::string> query;  // decoded
   std::string authorization;
+  tls::Peer peer;  // whom the client's certificate names; nobody without TLS
   std::string body;
 };
 

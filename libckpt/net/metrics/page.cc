@@ -10,7 +10,7 @@ namespace {
 
 bool may_read(const control::HttpRequest& request, const std::vector<std::string>& tokens) {
   constexpr std::string_view kBearer = "Bearer ";
-  if (tokens.empty()) return true;
+  if (tokens.empty() || request.peer.kind == tls::Peer::Kind::kClient) return true;
   const std::string_view given = request.authorization;
   if (!given.starts_with(kBearer)) return false;
   return std::any_of(tokens.begin(), tokens.end(), [&](const std::string& token) {

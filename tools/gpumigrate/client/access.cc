@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "libckpt/base/fd.h"
@@ -25,6 +26,7 @@ bool is_loopback(const std::string& host) {
 
 // "https://10.0.0.1:7060" or "http://127.0.0.1:41234"
 Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
+  access.url = url;
   access.tls = url.starts_with("https://");
   const std::string_view scheme = access.tls ? "https://" : "http://";
   const std::size_t colon = url.rfind(':');
@@ -78,6 +80,10 @@ Result<toml::table> parse(const std::string& text, const std::string& file) {
   }
 }
 
+std::string folder_of(const std::string& file) {
+  return std::filesystem::absolute(file).parent_path().string();
+}
+
 Result<Access> from_client_file(const std::string& text, const std::string& file) {
   CKPT_TRY(table, parse(text, file));
   Access access;
@@ -98,12 +104,20 @@ Result<Access> from_client_file(const std::string& text, const std::string& file
   CKPT_TRYV(take_url(url, file, access));
   if (!access.tls && !is_loopback(access.host))
     return bad_file(file, "\"url\" must begin with https://: the token would be read on the way");
+  for (std::string* path : {&token_file, &access.files.ca, &access.files.certificate, &access.files.key})
+    if (!path->empty() && path->front() != '/') *path = folder_of(file) + "/" + *path;
+  if (token_file.empty() && access.tls) return access;
   CKPT_TRY(token, read_token(token_file));
   access.token = std::move(token);
   return access;
 }
 
 }  // namespace
+
+Result<void> check_client_settings(const std::string& text, const std::string& folder) {
+  CKPT_TRYV(from_client_file(text, folder + "/client.toml"));
+  return ok();
+}
 
 Result<Access> find_access(const std::string& home) {
   const std::string file = home + "/client.toml";

@@ -4,8 +4,10 @@
 // GPUMIGRATE_HOME/client.toml, which wins if there is one:
 //
 //   url         = "https://10.0.0.1:7060"   an IP address
-//   ca, certificate, key                    PEM files; those of `gpumigrate cluster init`
-//   token_file                              a copy of the coordinator's `token`
+//   ca, certificate, key                    PEM files; those of `gpumigrate cluster certificate`
+//   token_file                              the text of one of the coordinator's tokens; not needed with these
+//
+// A path that does not begin with / is one in the folder of client.toml.
 //
 // Threads: one. Errors: kUnavailable without either file; kInvalidArgument naming file and key; those of
 // tls::Identity.
@@ -20,6 +22,7 @@
 namespace ckpt::cli {
 
 struct Access {
+  std::string url;
   bool tls = false;
   std::string host;  // an IP address
   std::uint16_t port = 0;
@@ -28,5 +31,7 @@ struct Access {
 };
 
 Result<Access> find_access(const std::string& home);
+// The text of a client.toml that is to stand in `folder`.
+Result<void> check_client_settings(const std::string& text, const std::string& folder);
 
 }  // namespace ckpt::cli

@@ -140,7 +140,7 @@ namespace {
 http::request<http::string_body> encode(const HttpRequest& request) {
   http::request<http::string_body> message(http::string_to_verb(request.method), request.target, 11);
   message.set(http::field::host, request.host);
-  message.set(http::field::authorization, "Bearer " + request.token);
+  if (!request.token.empty()) message.set(http::field::authorization, "Bearer " + request.token);
   message.set(http::field::user_agent, "gpumigrate/" GPUMIGRATE_VERSION);
   message.keep_alive(false);
   if (!request.body.empty()) {

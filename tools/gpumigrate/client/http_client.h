@@ -26,7 +26,7 @@ struct HttpRequest {
   std::string host;  // an IP address
   std::uint16_t port = 0;
   std::string target;
-  std::string token;
+  std::string token;                        // empty: the certificate is enough
   std::shared_ptr<tls::Identity> identity;  // none: without TLS
   std::string body;                         // JSON; empty: none
   std::chrono::milliseconds timeout{90'000};

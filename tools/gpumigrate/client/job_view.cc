@@ -89,6 +89,7 @@ std::string protection_of(const Json& protection, const Layout& layout) {
 }
 
 std::string command_of(const Json& job) {
+  if (!has_value(job, "argv")) return "not shown to viewers";
   std::string out;
   for (const Json& word : member(job, "argv"))
     out += (out.empty() ? "" : " ") + (word.is_string() ? word.get<std::string>() : word.dump());

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster init` and `node certificate`: the cluster's own certificate authority, in files of this machine. The
-// coordinator is not asked.
+// `cluster init`, `cluster certificate` and `node certificate`: the cluster's own certificate authority, in files
+// of this machine. The coordinator is not asked.
 #include <sys/stat.h>
 
 #include <filesystem>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/authority.h"
+#include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -21,6 +22,8 @@ struct CertificateOptions {
   std::string folder;  // of the authority
   std::string out;
   std::string node;
+  std::string role = "viewer";
+  std::string url;
   std::vector<std::string> hosts;
 };
 
@@ -114,6 +117,45 @@ Result<void> make_node(const std::string& folder, const CertificateOptions& opti
   return write_pair(options.out, "node", issued);
 }
 
+// Where clients find the coordinator: what is given, else what the coordinator of this machine has written.
+Result<std::string> url_of(const Context& context, const CertificateOptions& options) {
+  if (!options.url.empty()) return options.url;
+  auto access = find_access(context.home());
+  if (access && access.assume_value().tls) return access.assume_value().url;
+  return Error(ErrorCode::kInvalidArgument, "No coordinator with certificates is known at " + context.home() +
+                                                ": give its address, as in --url https://10.0.0.1:7060");
+}
+
+Result<void> make_client(Context& context, const CertificateOptions& options) {
+  const std::string folder = authority_folder(context, options);
+  CKPT_TRY(url, url_of(context, options));
+  CKPT_TRY(authority, read_authority(folder));
+  tls::Authority::Order order;
+  order.subject = tls::Peer::client(options.role);
+  order.term = tls::kClientTerm;
+  CKPT_TRY(issued, authority.sign(order));
+  CKPT_TRY(believed, read_file(folder + "/ca.pem", kLargestPem));
+  CKPT_TRYV(make_folder(options.out));
+  CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
+  CKPT_TRYV(write_pair(options.out, "client", issued));
+  const std::string settings =
+      "url = \"" + url + "\"\nca = \"ca.pem\"\ncertificate = \"client.pem\"\nkey = \"client.key\"\n";
+  CKPT_TRYV(check_client_settings(settings, options.out));
+  return write_file_durably(options.out + "/client.toml", settings, kPublic);
+}
+
+int certify_client(Context& context, const CertificateOptions& options) {
+  const auto made = make_client(context, options);
+  if (!made) return report(context, made.assume_error());
+  if (context.json)
+    context.print({{"role", options.role}, {"folder", options.out}});
+  else
+    context.out << "Made " << options.out << "/client.pem for the role " << options.role
+                << ", for 90 days\nCopy " << options.out
+                << " to where it is used: GPUMIGRATE_HOME=" << options.out << " gpumigrate jobs\n";
+  return kDone;
+}
+
 int certify_node(Context& context, const CertificateOptions& options) {
   const auto made = make_node(authority_folder(context, options), options);
   if (!made) return report(context, made.assume_error());
@@ -142,6 +184,22 @@ void add_certificate_commands(CommandTree& tree) {
       "An authority that is there already is kept, and the two certificates are made again: a coordinator "
       "that "
       "runs\nuses them for new connections. The authority is valid for 10 years, the two for 90 days.");
+  Command client =
+      tree.add(cluster, "certificate", "Make a certificate for people or programs that use the API",
+               [options](Context& c) { return certify_client(c, *options); });
+  client.add_option("--role", options->role, "viewer: reads; operator: moves jobs, drains nodes; admin: all")
+      .called("ROLE")
+      .one_of({"viewer", "operator", "admin"});
+  client.add_option("--out", options->out, "A folder for ca.pem, client.pem, client.key and client.toml")
+      .called("FOLDER")
+      .required();
+  client
+      .add_option("--url", options->url,
+                  "The coordinator's API (default: that of this machine's coordinator)")
+      .called("URL");
+  client.add_option("--folder", options->folder, kFolder).called("FOLDER");
+  client.add_example("gpumigrate cluster certificate --role operator --out on-call",
+                     "The folder on-call is then a GPUMIGRATE_HOME, on any machine");
   Command node = *tree.app().find_subcommand("node");
   Command certificate = tree.add(node, "certificate", "Make the certificate of a node, to be copied there",
                                  [options](Context& c) { return certify_node(c, *options); });

@@ -234,7 +234,7 @@ TEST_F(PlacingTest, RebalanceKnowsItsCalls) {
   start_nodes();
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"apply":1})").status, 400U);
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"parallel":0})").status, 400U);
-  EXPECT_EQ(cluster_.post("/v1/rebalance/dance").status, 400U);
+  EXPECT_EQ(cluster_.post("/v1/rebalance/dance").status, 404U);
   EXPECT_EQ(cluster_.get("/v1/rebalance/watch").status, 404U);
   EXPECT_EQ(cluster_.post("/v1/rebalance", R"({"apply":true})").status, 202U);
   cluster_.wait_for_event("rebalance-ended");

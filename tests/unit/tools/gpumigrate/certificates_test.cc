@@ -60,6 +60,31 @@ TEST_F(CertificatesTest, ANodeGetsWhatItsSettingsName) {
   EXPECT_FALSE(std::filesystem::exists(path("for-a/ca.key")));
 }
 
+TEST_F(CertificatesTest, ClientFolderIsAHomeOnAnyMachine) {
+  ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
+  const Ended made = run(home_, {"cluster", "certificate", "--role", "operator", "--url",
+                                 "https://10.0.0.1:7060", "--out", path("on-call")});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(identity("on-call", "client").value()->subject(), tls::Peer::client("operator"));
+  EXPECT_EQ(mode("on-call/client.key"), 0600U);
+  std::filesystem::rename(home_ / "on-call", home_ / "copied");
+  const Access access = find_access(path("copied")).value();
+  EXPECT_TRUE(access.tls);
+  EXPECT_EQ(access.port, 7060);
+  EXPECT_EQ(access.token, "");
+  EXPECT_EQ(access.files.key, path("copied/client.key"));
+  EXPECT_TRUE(tls::Identity::load(access.files));
+}
+
+TEST_F(CertificatesTest, ClientFolderNeedsAnAddressWithCertificates) {
+  ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
+  EXPECT_TRUE(has(run(home_, {"cluster", "certificate", "--out", path("out")}).err, "--url"));
+  EXPECT_TRUE(
+      has(run(home_, {"cluster", "certificate", "--out", path("out"), "--url", "http://10.0.0.1:1"}).err,
+          "https://"));
+  EXPECT_NE(run(home_, {"cluster", "certificate", "--role", "root", "--out", path("out")}).code, 0);
+}
+
 TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {
   EXPECT_NE(run(home_, {"node", "certificate", "node-a", "--out", path("out")}).code, 0) << "no authority";
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);

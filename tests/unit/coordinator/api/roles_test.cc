@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may make which call: docs/api.md, the table of routes, and what the coordinator does.
+#include "coordinator/requests/roles.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <set>
+#include <tuple>
+
+#include "coordinator/requests/routes.h"
+#include "libckpt/base/fd.h"
+#include "tests/unit/coordinator/api/api_fixture.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using Call = std::tuple<std::string, std::string, std::string>;  // method, path, role
+constexpr std::array kRoles = {Role::kViewer, Role::kOperator, Role::kAdmin};
+
+std::set<Call> documented_calls() {
+  std::ifstream file(SOURCE_DIR "/docs/api.md");
+  const std::regex row(R"(^\| (`(GET|POST|DELETE) /v1/.*`) \| (viewer|operator|admin) \| .*)");
+  const std::regex call(R"(`(?:(GET|POST|DELETE) )?/v1/([A-Za-z/-]+)[^`]*`)");
+  std::set<Call> calls;
+  std::string line;
+  while (std::getline(file, line)) {
+    std::smatch whole;
+    if (!std::regex_match(line, whole, row)) continue;
+    const std::string cell = whole[1];
+    for (std::sregex_iterator at(cell.begin(), cell.end(), call), end; at != end; ++at)
+      calls.emplace((*at)[1].matched ? (*at)[1].str() : whole[2].str(), (*at)[2], whole[3]);
+  }
+  return calls;
+}
+
+class RolesTest : public ApiTest {
+ protected:
+  std::string token(Role role) {
+    const std::string name = role == Role::kAdmin ? "token" : std::string(to_text(role)) + "-token";
+    std::string text = read_file(cluster_.folder() + "/coordinator/" + name, 4096).value();
+    text.pop_back();
+    return text;
+  }
+  HttpAnswer ask(const std::string& token, std::string_view method, std::string_view path) {
+    const std::string body = method == "POST" ? "{}" : "";
+    return request(cluster_.api_port(), token, std::string(method), "/v1/" + std::string(path), body);
+  }
+};
+
+TEST_F(RolesTest, EachRouteIsDocumentedWithItsRole) {
+  std::set<Call> routes;
+  for (const Route& route : all_routes()) routes.emplace(route.method, route.path, to_text(route.least));
+  EXPECT_EQ(routes, documented_calls());
+}
+
+TEST_F(RolesTest, EachRoleMayMakeItsCallsAndNoOthers) {
+  for (const Route& route : all_routes()) {
+    EXPECT_EQ(ask("no-such-token", route.method, route.path).status, 401U);
+    for (const Role role : kRoles) {
+      const HttpAnswer answer = ask(token(role), route.method, route.path);
+      EXPECT_NE(answer.status, 401U);
+      EXPECT_EQ(answer.status == 403, role < route.least)
+          << to_text(role) << " " << route.method << " " << route.path << ": " << answer.body;
+    }
+  }
+}
+
+TEST_F(RolesTest, RefusalNamesBothRoles) {
+  const HttpAnswer answer = ask(token(Role::kViewer), "POST", "cordon");
+  expect_error(answer, 403, "forbidden", 5);
+  EXPECT_NE(answer.body.find("needs the role operator, and yours is viewer"), std::string::npos)
+      << answer.body;
+}
+
+TEST_F(RolesTest, ViewersSeeNoCommands) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  EXPECT_TRUE(ask(token(Role::kViewer), "GET", "jobs/train").json()["argv"].is_null());
+  EXPECT_EQ(ask(token(Role::kOperator), "GET", "jobs/train").json()["argv"][0], "./train");
+}
+
+TEST(RoleTest, CertificateStandsForItsRoleAlone) {
+  EXPECT_EQ(role_of(tls::Peer::coordinator()), Role::kAdmin);
+  EXPECT_EQ(role_of(tls::Peer::client("operator")), Role::kOperator);
+  EXPECT_EQ(role_of(tls::Peer::client("root")), std::nullopt);
+  EXPECT_EQ(role_of(tls::Peer::node("admin")), std::nullopt);
+  EXPECT_EQ(role_of(tls::Peer()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test
