@@ -126,6 +126,7 @@ Result<void> Agent::open() {
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
   move_checks_.emplace(*coordinator_, *context_);
   network_checks_.emplace(*coordinator_, *context_);
+  if (identity_) renewal_.emplace(*coordinator_, *identity_, images_, io_.get_executor());
   return ok();
 }
 
@@ -417,6 +418,7 @@ wire::NodeInventory Agent::inventory() const {
   out.rack = config_.rack;
   out.labels = config_.labels;
   out.networks = networks_;
+  if (identity_) out.certificate_ends_s = identity_->expires_unix_s();
   const std::vector<wire::RankState> no_ranks;
   for (const auto& job : jobs_->all()) {
     if (jobs_->superseded(*job)) continue;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "agent/coordinator_link/certificate_renewal.h"
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/coordinator_link/descriptions.h"
 #include "agent/coordinator_link/move_checks.h"
@@ -106,6 +107,7 @@ class Agent : public AgentCommands {
   std::optional<Descriptions> descriptions_;
   std::optional<MoveChecks> move_checks_;
   std::optional<NetworkChecks> network_checks_;
+  std::optional<CertificateRenewal> renewal_;
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;

@@ -8,6 +8,14 @@
 
 namespace ckpt::coordinator {
 
+namespace {
+
+HttpResponse forbidden(const std::string& why) {
+  return error_response(403, "forbidden", why, 5);
+}
+
+}  // namespace
+
 HttpResponse Api::refuse(unsigned status, const std::string& why) {
   if (status == 503) return error_response(status, "unavailable", why, 5);
   return status >= 500 ? error_response(status, "internal", why, 6)
@@ -34,19 +42,26 @@ std::optional<Role> Api::role_of(const HttpRequest& request) const {
   return certified && shown ? std::min(certified, shown) : shown;
 }
 
-control::Task<HttpResponse> Api::handle(HttpRequest request) {
+std::optional<HttpResponse> Api::admit(HttpRequest& request) const {
+  const Route* call = find_route(request);
+  if (request.peer.kind == tls::Peer::Kind::kJoiner) {
+    if (call != nullptr && call->path == "join") return std::nullopt;
+    return forbidden("A join token is for joining alone");
+  }
   const std::optional<Role> role = role_of(request);
   if (!role)
-    co_return error_response(401, "unauthorized",
-                             "A token is needed: see token_file in the coordinator's api.json", 64);
-  const Route* call = find_route(request);
-  if (call == nullptr) co_return error_response(404, "usage", no_such_call(request).to_string(), 64);
+    return error_response(401, "unauthorized",
+                          "A token is needed: see token_file in the coordinator's api.json", 64);
+  if (call == nullptr) return error_response(404, "usage", no_such_call(request).to_string(), 64);
   if (*role < call->least)
-    co_return error_response(403, "forbidden",
-                             "This needs the role " + std::string(to_text(call->least)) + ", and yours is " +
-                                 to_text(*role) + ": an admin can give you another certificate or token",
-                             5);
+    return forbidden("This needs the role " + std::string(to_text(call->least)) + ", and yours is " +
+                     to_text(*role) + ": an admin can give you another certificate or token");
   request.peer = tls::Peer::client(to_text(*role));
+  return std::nullopt;
+}
+
+control::Task<HttpResponse> Api::handle(HttpRequest request) {
+  if (auto refused = admit(request)) co_return std::move(*refused);
   auto answer = co_await route(std::move(request));
   if (!answer) co_return error_response(answer.assume_error());
   co_return std::move(answer).assume_value();

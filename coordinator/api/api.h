@@ -28,6 +28,8 @@ class Api {
   static bool waits(const HttpRequest& request);
 
  private:
+  // The answer to a caller that may not make the call. Else its role stands in `peer`.
+  [[nodiscard]] std::optional<HttpResponse> admit(HttpRequest& request) const;
   // Nobody: nothing shown that counts.
   [[nodiscard]] std::optional<Role> role_of(const HttpRequest& request) const;
   control::Task<Result<HttpResponse>> route(HttpRequest request);

@@ -176,6 +176,7 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
           {"rack", text_or_null(node.rack)},
           {"labels", node.labels},
           {"networks", networks_json(node.networks)},
+          {"certificate_ends", time_or_null(node.certificate_ends_s * 1000)},
           {"cordons", cordons_or_null(cordons.of_node(node.row.name))},
           {"evacuation", policy.evacuation_of(node.row.name)}};
 }

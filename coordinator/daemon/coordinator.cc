@@ -63,7 +63,7 @@ Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
 }
 
 Result<void> admit_client(const tls::Peer& peer) {
-  if (role_of(peer)) return ok();
+  if (role_of(peer) || peer.kind == tls::Peer::Kind::kJoiner) return ok();
   return Error(ErrorCode::kRefused,
                "The certificate is that of " + to_text(peer) + ", not of a viewer, operator or admin");
 }
@@ -145,7 +145,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
                    executor_}),
       housekeeping_({config_, events_, jobs_, lifecycle_, migration_runner_, drain_table_, health_,
-                     evacuation_table_, executor_}) {}
+                     evacuation_table_, executor_}),
+      renewals_({config_, events_, nodes_, node_calls_, executor_}),
+      joins_(renewals_, events_, config_.folder() + "/used-join-tokens") {}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
                                                          std::function<void(const Error&)> fatal,
@@ -174,7 +176,11 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
   CKPT_TRYV(coordinator->open_identity());
+  coordinator->metrics_.observe_certificates(coordinator->identity_);
   CKPT_TRYV(coordinator->load());
+  if (coordinator->identity_) {
+    CKPT_TRYV(coordinator->renewals_.start(coordinator->identity_));
+  }
   // Till here each write was synced, the tag of new ids among them.
   CKPT_TRYV(coordinator->store_sync_.begin());
   CKPT_TRYV(coordinator->listen());
@@ -238,10 +244,11 @@ Result<void> Coordinator::listen_for_agents() {
 
 Result<void> Coordinator::listen() {
   CKPT_TRYV(listen_for_agents());
+  CKPT_TRYV(joins_.load({listener_->address(), agent_token_}));
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
                                                  planner_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
-      &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,
+      &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,        &joins_,
       &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
   CKPT_TRY(http,

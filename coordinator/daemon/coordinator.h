@@ -17,7 +17,9 @@
 #include "coordinator/api/maintenance_section.h"
 #include "coordinator/api/migration_section.h"
 #include "coordinator/cluster/backups.h"
+#include "coordinator/cluster/certificate_renewals.h"
 #include "coordinator/cluster/housekeeping.h"
+#include "coordinator/cluster/node_joins.h"
 #include "coordinator/cluster/node_removals.h"
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/daemon/image_parts.h"
@@ -117,6 +119,8 @@ class Coordinator {
   Metrics metrics_;
   Rebalancer rebalancer_;
   Housekeeping housekeeping_;
+  CertificateRenewals renewals_;
+  NodeJoins joins_;
   std::shared_ptr<tls::Identity> identity_;  // none: no TLS
   RoleTokens tokens_;
   std::string agent_token_;

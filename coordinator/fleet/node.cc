@@ -14,6 +14,7 @@ void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
   rack = inventory.rack;
   labels = inventory.labels;
   networks = inventory.networks;
+  certificate_ends_s = inventory.certificate_ends_s;
   for (const wire::GpuInfo& gpu : gpus)
     gpu_memory[gpu.index].add(now_ms, gpu.total_bytes - std::min(gpu.total_bytes, gpu.free_bytes));
   shown.clear();

@@ -33,6 +33,7 @@ struct Node {
   std::string rack;
   std::vector<std::string> labels;
   std::vector<wire::DataNetwork> networks;
+  std::int64_t certificate_ends_s = 0;  // in seconds since 1970; 0: not known
   std::map<std::uint32_t, MemoryHistory>
       gpu_memory;                  // in use, by GPU, as far as reported since the coordinator started
   std::vector<ShownMemory> shown;  // free_bytes of `gpus` is without this

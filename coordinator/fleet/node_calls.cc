@@ -24,6 +24,7 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::SwitchFacts>(frames, FrameType::kSwitchFacts);
   take_answers<wire::ListensForCheck>(frames, FrameType::kListensForCheck);
   take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
+  take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
 }
 
 void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
@@ -73,6 +74,10 @@ control::Task<Result<wire::ListensForCheck>> NodeCalls::listen_for_check(std::st
 control::Task<Result<wire::NodeReached>> NodeCalls::reach_node(std::string node, wire::ReachNode request,
                                                                std::chrono::milliseconds timeout) {
   co_return co_await ask<wire::NodeReached>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::KeyMade>> NodeCalls::ask_for_key(std::string node) {
+  co_return co_await ask<wire::KeyMade>(std::move(node), wire::AskForKey(), kInspection);
 }
 
 control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire::ReadLog request) {

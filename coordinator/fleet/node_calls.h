@@ -20,6 +20,7 @@
 #include "coordinator/fleet/node_frames.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/store_sync.h"
+#include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -71,13 +72,15 @@ class NodeCalls {
   control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request,
                                                       std::chrono::milliseconds timeout);
 
+  control::Task<Result<wire::KeyMade>> ask_for_key(std::string node);
+
   // The connection of the node has ended: its requests get no answer.
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:
-  using Answer =
-      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts,
-                   wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck, wire::NodeReached>;
+  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
+                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
+                              wire::NodeReached, wire::KeyMade>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

@@ -149,6 +149,17 @@ void Metrics::observe_nodes() {
                   });
 }
 
+void Metrics::observe_certificates(std::shared_ptr<const tls::Identity> own) {
+  registry_.gauge(
+      "gpumigrate_certificate_end_timestamp_seconds",
+      "When the certificate of a node, or of the coordinator (node is empty), ends, in Unix time.", {"node"},
+      [this, own = std::move(own)](Series& out) {
+        if (own) out.add({""}, static_cast<double>(own->expires_unix_s()));
+        for (const auto& [name, node] : tables_.nodes.all())
+          if (node.certificate_ends_s != 0) out.add({name}, static_cast<double>(node.certificate_ends_s));
+      });
+}
+
 void Metrics::observe_gpus() {
   const auto each = [this](const char* name, const char* help, auto value) {
     registry_.gauge(name, help, {"node", "gpu"}, [this, value](Series& out) {

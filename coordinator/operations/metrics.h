@@ -11,6 +11,7 @@
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: none.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "coordinator/operations/job_states.h"
 #include "coordinator/state/event_log.h"
 #include "libckpt/net/metrics/registry.h"
+#include "libckpt/net/tls/cert_identity.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -37,6 +39,8 @@ class Metrics {
 
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
+  // Once; null without certificates.
+  void observe_certificates(std::shared_ptr<const tls::Identity> own);
   // An answer of the HTTP API.
   void answered(unsigned status);
 

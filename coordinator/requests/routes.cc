@@ -16,6 +16,7 @@ constexpr std::array kRoutes = {
     Route{"GET", "nodes", kViewer},
     Route{"GET", "recovery", kViewer},
     Route{"POST", "nodes/NODE/remove", kAdmin},
+    Route{"POST", "join", kAdmin},  // and for joiners, who may do nothing else
     Route{"POST", "nodes/NODE/add", kAdmin},
     Route{"GET", "gpus", kViewer},
     Route{"GET", "jobs", kViewer},

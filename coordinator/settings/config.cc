@@ -56,6 +56,8 @@ Result<void> take_tls(const toml::node& node, tls::CertFiles& files) {
 
 Result<void> take_key(Config& config, std::string_view key, const toml::node& node) {
   if (key == "tls") return take_tls(node, config.tls);
+  if (key == "certificate_authority") return take(node, key, config.certificate_authority);
+  if (key == "certificate_check_ms") return take(node, key, config.certificate_check_ms);
   if (key == "home") return take(node, key, config.home);
   if (key == "api_address") return take(node, key, config.api_address);
   if (key == "agent_address") return take(node, key, config.agent_address);
@@ -113,6 +115,10 @@ Result<void> check_kept(std::string_view key, std::int64_t count) {
 
 // Also bounded above: they become nanoseconds, and are added to other sizes.
 Result<void> check(const Config& config) {
+  if (!config.certificate_authority.empty() &&
+      (config.tls.empty() || !config.certificate_authority.starts_with('/')))
+    return bad_key("certificate_authority", "must be an absolute path, and needs [tls]");
+  CKPT_TRYV(check_time("certificate_check_ms", config.certificate_check_ms));
   CKPT_TRYV(check_time("lease_term_ms", config.lease_term_ms));
   CKPT_TRYV(check_time("switch_timeout_ms", config.switch_timeout_ms));
   CKPT_TRYV(check_time("agent_idle_timeout_ms", config.agent_idle_timeout_ms));

@@ -17,6 +17,9 @@ struct Config {
   std::string agent_address = "127.0.0.1:0";
   bool insecure = false;
   tls::CertFiles tls;  // empty: no TLS
+  std::string
+      certificate_authority;  // a folder with ca.pem and ca.key: certificates are renewed; empty: they are not
+  std::int64_t certificate_check_ms = 600'000;  // so often their ends are looked at
   bool metrics_without_token = false;
   std::string log_level = "info";
   std::string log_file;       // empty: standard error

@@ -51,10 +51,8 @@ class Cuts(HostsTest, TransparentCrashes):
 
     def cut_while(self, role, number, what, seconds=0, for_good=False):
         source, target = self.places
-        if seconds:  # a node is given up after ten of them, and the job outlasts the cut
-            self.start_training(50 * (seconds + 40), step_ms=20)
-        else:
-            self.start_training(3000)
+        # The job outlasts the move. That goes on for half a minute where the cut is not noticed at once.
+        self.start_training(50 * (seconds + 40), step_ms=20)
         moved, held = self.hold_at(role, number)
         ends = self.cut(what, source, target)
         signal.pidfd_send_signal(held, signal.SIGCONT)

@@ -107,6 +107,65 @@ class Trust(HostsTest):
         self.assertNotEqual(shown(), before)
         self.assertTrue(self.cluster.all_ready())
 
+    def ends(self):
+        return {node["name"]: node["certificate_ends"] for node in self.cluster.json("nodes")}
+
+    def test_certificates_that_end_soon_are_renewed_while_jobs_move(self):
+        authority = self.cluster.home / "coordinator/tls"
+        self.cluster.gpumigrate("node", "certificate", "node-b", "--days", "2", "--folder", authority, "--out", self.own)
+        self.cluster.restart_agent("node-b")
+        eventually(self.cluster.all_ready, "node-b has come back")
+        before, key = self.ends(), (self.own / "node.key").read_bytes()
+        self.assertLess(before["node-b"], before["node-a"])
+        self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")
+        self.cluster.wait_for_line("job", r"^step \d+")
+        self.cluster.coordinator_settings = (f'certificate_authority = "{authority}"\n'
+                                             'certificate_check_ms = 200\n')
+        self.end_coordinator()
+        self.cluster.up()
+        eventually(lambda: self.ends()["node-b"] >= before["node-a"], "the certificate of node-b is renewed")
+        self.assertEqual(self.ends()["node-a"], before["node-a"], "it was not due")
+        self.assertNotEqual((self.own / "node.key").read_bytes(), key)
+        self.assertEqual((self.own / "node.key").stat().st_mode & 0o777, 0o600)
+        renewals = self.cluster.call("events", "--type", "certificate-renewed").stdout.splitlines()
+        self.assertEqual(len(renewals), 1, renewals)
+        self.assertIn("node-b", renewals[0])
+        for node in ("node-b", "node-a"):
+            self.cluster.restart_agent(node)
+            eventually(self.cluster.all_ready, f"{node} has come back")
+        self.assertEqual(self.cluster.migrate("job", "node-b", "--live")["result"], "done")
+
+    def test_a_machine_becomes_a_node_once_with_a_token(self):
+        authority = self.cluster.home / "coordinator/tls"
+        self.cluster.coordinator_settings = f'certificate_authority = "{authority}"\n'
+        self.end_coordinator()
+        self.cluster.up()
+        token, node = self.cluster.folder / "token", self.cluster.folder / "node-z"
+        made = subprocess.run([cluster.BIN / "gpumigrate", "node", "token", "node-z", "--folder", authority, "--url",
+                               f"https://{self.control}:{API_PORT}"], env=self.cluster.environment, check=True,
+                              capture_output=True, text=True, timeout=cluster.COMMAND_LIMIT_S)
+        self.assertEqual(len(made.stdout.splitlines()), 1)
+        token.write_text(made.stdout)
+
+        def join():
+            return subprocess.run(["nsenter", "--target", str(self.cluster.hosts.pid(STRANGER)), "--net", "--",
+                                   cluster.BIN / "gpumigrate", "node", "join", token, "--address",
+                                   self.cluster.hosts.address(STRANGER), "--out", node],
+                                  env=self.cluster.environment, capture_output=True, text=True,
+                                  timeout=cluster.COMMAND_LIMIT_S)
+
+        joined = join()
+        self.assertEqual(joined.returncode, 0, joined.stderr)
+        self.assertEqual(self.hello("node-z", node), "accepted")
+        self.assertEqual(self.hello("node-a", node), "refused")
+        self.assertFalse((node / "joining").exists())
+        self.assertIn(f'peer_listen = "{self.cluster.hosts.address(STRANGER)}:7071"', (node / "agent.toml").read_text())
+        self.end_coordinator()  # it remembers across its death
+        self.cluster.up()
+        again = join()
+        self.assertEqual(again.returncode, 5, again.stderr)
+        self.assertIn("was used already", again.stderr)
+
     def as_client(self, role, *words):
         """The command on the third host, whose home is the folder that `cluster certificate` made: no token."""
         folder = self.cluster.folder / role

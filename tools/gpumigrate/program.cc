@@ -54,6 +54,7 @@ class Parser {
     add_rebalance_commands(tree_);
     add_recovery_commands(tree_);
     add_certificate_commands(tree_);
+    add_join_commands(tree_);
     add_backup_commands(tree_);
     add_policy_test(tree_);
     add_policy_commands(tree_);

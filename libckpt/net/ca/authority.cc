@@ -7,9 +7,13 @@
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <ctime>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/net/ca/request.h"
 
 namespace ckpt::tls {
 namespace {
@@ -33,12 +37,6 @@ struct NumberTraits {
 
 Error failed(const char* what) {
   return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
-}
-
-Result<UniquePrivateKey> make_key() {
-  UniquePrivateKey key(EVP_EC_gen("P-256"));
-  if (!key) return failed("Making a key");
-  return key;
 }
 
 Result<void> set_serial(X509* certificate) {
@@ -109,6 +107,12 @@ Result<void> finish(X509* certificate, X509* issuer, EVP_PKEY* key,
   return ok();
 }
 
+// For people: what counts is the DNS name.
+std::string common_name_of(const Peer& subject) {
+  if (subject.kind == Peer::Kind::kCoordinator) return "coordinator";
+  return subject.kind == Peer::Kind::kJoiner ? "join" : subject.name;
+}
+
 bool is_address(const std::string& host) {
   std::array<unsigned char, 16> bytes{};
   return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
@@ -133,25 +137,10 @@ Result<std::string> names_of(const Authority::Order& order) {
   return names;
 }
 
-std::string text_of(BIO* bio) {
-  char* data = nullptr;
-  const long bytes = BIO_get_mem_data(bio, &data);
-  return {data, static_cast<std::size_t>(bytes)};
-}
-
-Result<Issued> pem_of(X509* certificate, EVP_PKEY* key) {
-  const UniqueBio certificate_text(BIO_new(BIO_s_mem()));
-  const UniqueBio key_text(BIO_new(BIO_s_secmem()));
-  if (!certificate_text || !key_text || PEM_write_bio_X509(certificate_text.get(), certificate) != 1 ||
-      PEM_write_bio_PKCS8PrivateKey(key_text.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
-    return failed("Writing a certificate");
-  return Issued{text_of(certificate_text.get()), text_of(key_text.get())};
-}
-
 }  // namespace
 
 Result<Authority> Authority::create(std::chrono::seconds term) {
-  CKPT_TRY(key, make_key());
+  CKPT_TRY(key, make_private_key());
   CKPT_TRY(certificate, begin(key.get(), "gpumigrate", std::chrono::seconds(0), term));
   CKPT_TRYV(finish(certificate.get(), certificate.get(), key.get(),
                    {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
@@ -161,31 +150,48 @@ Result<Authority> Authority::create(std::chrono::seconds term) {
 }
 
 Result<Authority> Authority::from_pem(const Issued& pem) {
-  const UniqueBio certificate_text = bio_of(pem.certificate);
   const UniqueBio key_text = bio_of(pem.key);
-  UniqueCertificate certificate(
-      certificate_text ? PEM_read_bio_X509(certificate_text.get(), nullptr, no_password, nullptr) : nullptr);
+  auto certificate = certificate_of(pem.certificate);
   UniquePrivateKey key(key_text ? PEM_read_bio_PrivateKey(key_text.get(), nullptr, no_password, nullptr)
                                 : nullptr);
-  const bool belongs = certificate && key && X509_check_private_key(certificate.get(), key.get()) == 1 &&
-                       X509_check_ca(certificate.get()) == 1;
+  const bool belongs = certificate && key &&
+                       X509_check_private_key(certificate.assume_value().get(), key.get()) == 1 &&
+                       X509_check_ca(certificate.assume_value().get()) == 1;
   ERR_clear_error();
   if (!belongs)
     return Error(ErrorCode::kInvalidArgument, "Not an authority's certificate in PEM with its key");
-  return Authority(std::move(certificate), std::move(key));
+  return Authority(std::move(certificate).assume_value(), std::move(key));
+}
+
+Result<Authority> Authority::read(const std::string& folder) {
+  const std::string key_file = folder + "/ca.key";
+  struct stat info {};
+  if (::stat(key_file.c_str(), &info) != 0)
+    return Error::from_errno("Reading the authority's key " + key_file);
+  if ((info.st_mode & 0077) != 0)
+    return Error(ErrorCode::kRefused, key_file + " can be read by others: chmod 600");
+  Issued pem;
+  CKPT_TRY(certificate, read_file(folder + "/ca.pem", kMaxPemBytes));
+  CKPT_TRY(key, read_file(key_file, kMaxPemBytes));
+  pem.certificate = std::move(certificate);
+  pem.key = std::move(key);
+  return from_pem(pem);
 }
 
 Result<Issued> Authority::pem() const {
-  return pem_of(certificate_.get(), key_.get());
+  Issued issued;
+  CKPT_TRY(certificate, pem_of(certificate_.get()));
+  CKPT_TRY(key, pem_of(key_.get()));
+  issued.certificate = std::move(certificate);
+  issued.key = std::move(key);
+  return issued;
 }
 
-Result<Issued> Authority::sign(const Order& order) const {
+Result<UniqueCertificate> Authority::make(EVP_PKEY* key, const Order& order) const {
   CKPT_TRY(names, names_of(order));
-  CKPT_TRY(key, make_key());
-  const bool is_coordinator = order.subject.kind == Peer::Kind::kCoordinator;
-  CKPT_TRY(certificate,
-           begin(key.get(), is_coordinator ? "coordinator" : order.subject.name, order.begins, order.term));
-  const bool only_dials = order.subject.kind == Peer::Kind::kClient;
+  CKPT_TRY(certificate, begin(key, common_name_of(order.subject), order.begins, order.term));
+  const bool only_dials =
+      order.subject.kind == Peer::Kind::kClient || order.subject.kind == Peer::Kind::kJoiner;
   CKPT_TRYV(finish(certificate.get(), certificate_.get(), key_.get(),
                    {{NID_basic_constraints, "critical,CA:FALSE"},
                     {NID_key_usage, "critical,digitalSignature"},
@@ -193,7 +199,31 @@ Result<Issued> Authority::sign(const Order& order) const {
                     {NID_subject_key_identifier, "hash"},
                     {NID_authority_key_identifier, "keyid:always"},
                     {NID_subject_alt_name, names}}));
-  return pem_of(certificate.get(), key.get());
+  return std::move(certificate);
+}
+
+Result<Issued> Authority::sign(const Order& order) const {
+  CKPT_TRY(key, make_private_key());
+  CKPT_TRY(certificate, make(key.get(), order));
+  Issued issued;
+  CKPT_TRY(certificate_text, pem_of(certificate.get()));
+  CKPT_TRY(key_text, pem_of(key.get()));
+  issued.certificate = std::move(certificate_text);
+  issued.key = std::move(key_text);
+  return issued;
+}
+
+Result<std::string> Authority::certify(const std::string& request, const Order& order) const {
+  CKPT_TRY(key, key_of_request(request));
+  CKPT_TRY(certificate, make(key.get(), order));
+  return pem_of(certificate.get());
+}
+
+bool Authority::has_signed(const std::string& certificate) const {
+  const auto read = certificate_of(certificate);
+  const bool signed_here = read && X509_verify(read.assume_value().get(), key_.get()) == 1;
+  ERR_clear_error();
+  return signed_here;
 }
 
 }  // namespace ckpt::tls

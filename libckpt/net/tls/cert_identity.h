@@ -41,6 +41,8 @@ class Identity {
   // For one connection, of a side that accepts or that dials.
   Result<UniqueSsl> make_ssl();
   [[nodiscard]] const CertFiles& files() const noexcept { return files_; }
+  // Looks at the files now.
+  void refresh();
   // Whom the certificate names; new versions name the same.
   [[nodiscard]] const Peer& subject() const noexcept { return subject_; }
   // When the certificate in use ends, in seconds since 1970.
@@ -59,7 +61,6 @@ class Identity {
   Identity(CertFiles files, Tell tell) : files_(std::move(files)), tell_(std::move(tell)) {}
   [[nodiscard]] Stamps stamps() const;
   Result<void> read();
-  void refresh();
 
   CertFiles files_;
   Tell tell_;

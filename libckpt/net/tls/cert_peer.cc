@@ -3,6 +3,8 @@
 
 #include <openssl/x509v3.h>
 
+#include <algorithm>
+
 #include "libckpt/net/tls/cert_handles.h"
 
 namespace ckpt::tls {
@@ -11,6 +13,7 @@ namespace {
 constexpr std::string_view kCoordinatorName = "coordinator.gpumigrate";
 constexpr std::string_view kNodeEnding = ".node.gpumigrate";
 constexpr std::string_view kClientEnding = ".client.gpumigrate";
+constexpr std::string_view kJoinEnding = ".join.gpumigrate";
 constexpr std::size_t kMaxNameBytes = 63;
 
 struct NamesTraits {
@@ -26,6 +29,12 @@ bool is_plain(std::string_view name) {
          std::string_view::npos;
 }
 
+bool is_joiner(std::string_view name) {
+  return name.size() > kJoinIdLength && name[kJoinIdLength] == '.' &&
+         name.substr(0, kJoinIdLength).find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         is_plain(name.substr(kJoinIdLength + 1));
+}
+
 }  // namespace
 
 std::string to_text(const Peer& peer) {
@@ -36,6 +45,8 @@ std::string to_text(const Peer& peer) {
       return "node " + peer.name;
     case Peer::Kind::kClient:
       return "a client, role " + peer.name;
+    case Peer::Kind::kJoiner:
+      return "one who may join as node " + peer.name.substr(std::min(peer.name.size(), kJoinIdLength + 1));
     case Peer::Kind::kNobody:
       break;
   }
@@ -50,6 +61,8 @@ std::string dns_name_of(const Peer& peer) {
       return peer.name + std::string(kNodeEnding);
     case Peer::Kind::kClient:
       return peer.name + std::string(kClientEnding);
+    case Peer::Kind::kJoiner:
+      return peer.name + std::string(kJoinEnding);
     case Peer::Kind::kNobody:
       break;
   }
@@ -63,6 +76,9 @@ Peer peer_of_dns_name(std::string_view name) {
   };
   if (const auto node = before(kNodeEnding); is_plain(node)) return Peer::node(std::string(node));
   if (const auto role = before(kClientEnding); is_plain(role)) return Peer::client(std::string(role));
+  if (const auto joiner = before(kJoinEnding); is_joiner(joiner))
+    return Peer::joiner(std::string(joiner.substr(0, kJoinIdLength)),
+                        std::string(joiner.substr(kJoinIdLength + 1)));
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whom a certificate names. One DNS name of the certificate tells it: `coordinator.gpumigrate`,
-// `NODE.node.gpumigrate` or `ROLE.client.gpumigrate`. Names of machines may stand beside it. Names are
+// `NODE.node.gpumigrate`, `ROLE.client.gpumigrate`, or `ID.NODE.join.gpumigrate` of one who may become a node once. Names of machines may stand beside it. Names are
 // compared as they are, since nodes "a" and "A" are two.
 // Threads: pure functions. Errors: kRefused for a certificate without such a name, or with two.
 #pragma once
@@ -15,15 +15,21 @@
 
 namespace ckpt::tls {
 
+inline constexpr std::size_t kJoinIdLength = 16;
+
 struct Peer {
-  enum class Kind : std::uint8_t { kNobody, kCoordinator, kNode, kClient };
+  enum class Kind : std::uint8_t { kNobody, kCoordinator, kNode, kClient, kJoiner };
   Kind kind = Kind::kNobody;
-  std::string name;  // of the node, or the role of the client
+  std::string name;  // of the node, the role of the client, or "ID.NODE" of a joiner
   friend bool operator==(const Peer&, const Peer&) = default;
 
   static Peer coordinator() { return {Kind::kCoordinator, {}}; }
   static Peer node(std::string name) { return {Kind::kNode, std::move(name)}; }
   static Peer client(std::string role) { return {Kind::kClient, std::move(role)}; }
+  // `id`: kJoinIdLength small hexadecimal digits.
+  static Peer joiner(const std::string& id, const std::string& node) {
+    return {Kind::kJoiner, id + "." + node};
+  }
 };
 
 // "node a", for people.

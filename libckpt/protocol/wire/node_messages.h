@@ -169,7 +169,7 @@ struct DataNetwork {
 };
 
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
@@ -179,12 +179,13 @@ struct NodeInventory {
   std::string process_reason;    // why not
   std::string driver_version;    // of the GPU driver; empty: not known
   std::string rack;              // as in its agent.toml; empty: not given
-  std::vector<std::string> labels;    // KEY=VALUE, likewise
-  std::vector<DataNetwork> networks;  // the preferred one first; empty: an older agent
+  std::vector<std::string> labels;      // KEY=VALUE, likewise
+  std::vector<DataNetwork> networks;    // the preferred one first; empty: an older agent
+  std::int64_t certificate_ends_s = 0;  // in seconds since 1970; 0: it has none, or an older agent
   template <class A>
   void fields(A& a) {
-    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels,
-      networks);
+    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels, networks,
+      certificate_ends_s);
   }
 };
 

@@ -4,6 +4,7 @@
 // not compile.
 #pragma once
 
+#include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
 #include "libckpt/protocol/wire/health_messages.h"
 #include "libckpt/protocol/wire/image_messages.h"
@@ -32,7 +33,8 @@ using ControlMessages =
                 wire::RestoreImage, wire::VaultContents, wire::VaultOrder, wire::GrantVault, wire::VaultGrant,
                 wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
-                wire::ListensForCheck, wire::ReachNode, wire::NodeReached>;
+                wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
+                wire::UseCertificate>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

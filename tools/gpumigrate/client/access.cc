@@ -114,9 +114,22 @@ Result<Access> from_client_file(const std::string& text, const std::string& file
 
 }  // namespace
 
-Result<void> check_client_settings(const std::string& text, const std::string& folder) {
-  CKPT_TRYV(from_client_file(text, folder + "/client.toml"));
-  return ok();
+Result<std::string> api_url(const std::string& home, const std::string& given) {
+  Access access;
+  if (given.empty()) {
+    auto found = find_access(home);
+    if (found) access = std::move(found).assume_value();
+  } else {
+    CKPT_TRYV(take_url(given, "--url", access));
+  }
+  if (access.tls) return access.url;
+  return Error(ErrorCode::kInvalidArgument,
+               "The API of a coordinator with certificates is needed: give its address, as "
+               "in --url https://10.0.0.1:7060");
+}
+
+std::string client_settings(const std::string& url) {
+  return "url = \"" + url + "\"\nca = \"ca.pem\"\ncertificate = \"client.pem\"\nkey = \"client.key\"\n";
 }
 
 Result<Access> find_access(const std::string& home) {

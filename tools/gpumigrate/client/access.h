@@ -31,7 +31,10 @@ struct Access {
 };
 
 Result<Access> find_access(const std::string& home);
-// The text of a client.toml that is to stand in `folder`.
-Result<void> check_client_settings(const std::string& text, const std::string& folder);
+// Where clients on other machines find the coordinator: `given` unless it is empty, else what the coordinator of
+// this machine has written. kInvalidArgument if that is not https://.
+Result<std::string> api_url(const std::string& home, const std::string& given);
+// A client.toml beside ca.pem, client.pem and client.key.
+[[nodiscard]] std::string client_settings(const std::string& url);
 
 }  // namespace ckpt::cli

@@ -7,6 +7,8 @@
 namespace ckpt::cli {
 namespace {
 
+constexpr std::size_t kDateLength = 10;  // 2026-01-31
+
 // A list of texts or numbers in one cell.
 std::string joined(const Json& list) {
   std::string out;
@@ -125,6 +127,7 @@ std::string view_nodes(const Json& nodes, const Layout& layout) {
                {"VERSION", {.rank = 6, .wide = true}},
                {"DRIVER", {.rank = 7, .wide = true}},
                {"RACK", {.rank = 8, .wide = true}},
+               {"CERTIFICATE UNTIL", {.rank = 10, .wide = true}},
                {"LABELS", {.rank = 9, .least = 8, .wide = true}}});
   for (const Json& node : nodes) {
     const std::string state = text_of(node, "state");
@@ -135,7 +138,8 @@ std::string view_nodes(const Json& nodes, const Layout& layout) {
     const std::string seen = age_of(node, "last_seen", layout);
     table.add({text_of(node, "name"), shown, joined(member(node, "gpus")), joined(member(node, "jobs")), seen,
                text_of(node, "evacuation"), cordons_of(node), text_of(node, "version"),
-               text_of(node, "driver"), text_of(node, "rack"), joined(member(node, "labels"))});
+               text_of(node, "driver"), text_of(node, "rack"),
+               text_of(node, "certificate_ends").substr(0, kDateLength), joined(member(node, "labels"))});
   }
   return table.text(layout);
 }

@@ -7,6 +7,7 @@
 
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/authority.h"
+#include "libckpt/net/ca/request.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -14,7 +15,6 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::size_t kLargestPem = 64 << 10;
 constexpr unsigned kPublic = 0644;
 constexpr unsigned kPrivate = 0600;
 
@@ -24,8 +24,17 @@ struct CertificateOptions {
   std::string node;
   std::string role = "viewer";
   std::string url;
+  unsigned days = 0;  // 0: what is usual
   std::vector<std::string> hosts;
 };
+
+std::chrono::hours term_of(const CertificateOptions& options, std::chrono::hours usual) {
+  return options.days == 0 ? usual : static_cast<int>(options.days) * tls::kDay;
+}
+
+std::string days_of(std::chrono::hours term) {
+  return std::to_string(term / tls::kDay) + " days";
+}
 
 std::string authority_folder(const Context& context, const CertificateOptions& options) {
   return options.folder.empty() ? context.home() + "/tls" : options.folder;
@@ -45,21 +54,6 @@ Result<void> write_pair(const std::string& folder, const std::string& name, cons
   return write_file_durably(folder + "/" + name + ".pem", issued.certificate, kPublic);
 }
 
-Result<tls::Authority> read_authority(const std::string& folder) {
-  const std::string key_file = folder + "/ca.key";
-  struct stat info {};
-  if (::stat(key_file.c_str(), &info) != 0)
-    return Error::from_errno("Reading the authority's key " + key_file);
-  if ((info.st_mode & 0077) != 0)
-    return Error(ErrorCode::kRefused, key_file + " can be read by others: chmod 600");
-  tls::Issued pem;
-  CKPT_TRY(certificate, read_file(folder + "/ca.pem", kLargestPem));
-  CKPT_TRY(key, read_file(key_file, kLargestPem));
-  pem.certificate = std::move(certificate);
-  pem.key = std::move(key);
-  return tls::Authority::from_pem(pem);
-}
-
 bool exists(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
@@ -77,7 +71,7 @@ Result<bool> obtain_authority(const std::string& folder) {
 
 Result<bool> make_cluster(const std::string& folder, const std::vector<std::string>& hosts) {
   CKPT_TRY(is_new, obtain_authority(folder));
-  CKPT_TRY(authority, read_authority(folder));
+  CKPT_TRY(authority, tls::Authority::read(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::coordinator();
   order.hosts = hosts;
@@ -106,42 +100,30 @@ int init_cluster(Context& context, const CertificateOptions& options) {
 }
 
 Result<void> make_node(const std::string& folder, const CertificateOptions& options) {
-  CKPT_TRY(authority, read_authority(folder));
+  CKPT_TRY(authority, tls::Authority::read(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::node(options.node);
-  order.term = tls::kNodeTerm;
+  order.term = term_of(options, tls::kNodeTerm);
   CKPT_TRY(issued, authority.sign(order));
-  CKPT_TRY(believed, read_file(folder + "/ca.pem", kLargestPem));
+  CKPT_TRY(believed, read_file(folder + "/ca.pem", tls::kMaxPemBytes));
   CKPT_TRYV(make_folder(options.out));
   CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
   return write_pair(options.out, "node", issued);
 }
 
-// Where clients find the coordinator: what is given, else what the coordinator of this machine has written.
-Result<std::string> url_of(const Context& context, const CertificateOptions& options) {
-  if (!options.url.empty()) return options.url;
-  auto access = find_access(context.home());
-  if (access && access.assume_value().tls) return access.assume_value().url;
-  return Error(ErrorCode::kInvalidArgument, "No coordinator with certificates is known at " + context.home() +
-                                                ": give its address, as in --url https://10.0.0.1:7060");
-}
-
 Result<void> make_client(Context& context, const CertificateOptions& options) {
   const std::string folder = authority_folder(context, options);
-  CKPT_TRY(url, url_of(context, options));
-  CKPT_TRY(authority, read_authority(folder));
+  CKPT_TRY(url, api_url(context.home(), options.url));
+  CKPT_TRY(authority, tls::Authority::read(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::client(options.role);
-  order.term = tls::kClientTerm;
+  order.term = term_of(options, tls::kClientTerm);
   CKPT_TRY(issued, authority.sign(order));
-  CKPT_TRY(believed, read_file(folder + "/ca.pem", kLargestPem));
+  CKPT_TRY(believed, read_file(folder + "/ca.pem", tls::kMaxPemBytes));
   CKPT_TRYV(make_folder(options.out));
   CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
   CKPT_TRYV(write_pair(options.out, "client", issued));
-  const std::string settings =
-      "url = \"" + url + "\"\nca = \"ca.pem\"\ncertificate = \"client.pem\"\nkey = \"client.key\"\n";
-  CKPT_TRYV(check_client_settings(settings, options.out));
-  return write_file_durably(options.out + "/client.toml", settings, kPublic);
+  return write_file_durably(options.out + "/client.toml", client_settings(url), kPublic);
 }
 
 int certify_client(Context& context, const CertificateOptions& options) {
@@ -150,8 +132,8 @@ int certify_client(Context& context, const CertificateOptions& options) {
   if (context.json)
     context.print({{"role", options.role}, {"folder", options.out}});
   else
-    context.out << "Made " << options.out << "/client.pem for the role " << options.role
-                << ", for 90 days\nCopy " << options.out
+    context.out << "Made " << options.out << "/client.pem for the role " << options.role << ", for "
+                << days_of(term_of(options, tls::kClientTerm)) << "\nCopy " << options.out
                 << " to where it is used: GPUMIGRATE_HOME=" << options.out << " gpumigrate jobs\n";
   return kDone;
 }
@@ -162,14 +144,16 @@ int certify_node(Context& context, const CertificateOptions& options) {
   if (context.json)
     context.print({{"node", options.node}, {"folder", options.out}});
   else
-    context.out << "Made " << options.out << "/node.pem for node " << options.node << ", for 30 days\nCopy "
-                << options.out << " to the node, and name ca.pem, node.pem and node.key in its [tls]\n";
+    context.out << "Made " << options.out << "/node.pem for node " << options.node << ", for "
+                << days_of(term_of(options, tls::kNodeTerm)) << "\nCopy " << options.out
+                << " to the node, and name ca.pem, node.pem and node.key in its [tls]\n";
   return kDone;
 }
 
 }  // namespace
 
 void add_certificate_commands(CommandTree& tree) {
+  constexpr unsigned kMaxDays = 3650;
   constexpr const char* kFolder = "Of the authority (default: tls in the cluster's folder)";
   const auto options = std::make_shared<CertificateOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
@@ -197,6 +181,7 @@ void add_certificate_commands(CommandTree& tree) {
       .add_option("--url", options->url,
                   "The coordinator's API (default: that of this machine's coordinator)")
       .called("URL");
+  client.add_option("--days", options->days, "How long it is valid (90)").in_range(1U, kMaxDays);
   client.add_option("--folder", options->folder, kFolder).called("FOLDER");
   client.add_example("gpumigrate cluster certificate --role operator --out on-call",
                      "The folder on-call is then a GPUMIGRATE_HOME, on any machine");
@@ -207,6 +192,7 @@ void add_certificate_commands(CommandTree& tree) {
   certificate.add_option("--out", options->out, "A folder for ca.pem, node.pem and node.key")
       .called("FOLDER")
       .required();
+  certificate.add_option("--days", options->days, "How long it is valid (30)").in_range(1U, kMaxDays);
   certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");
   certificate.add_example("gpumigrate node certificate node-a --out node-a-tls",
                           "Valid for 30 days; made again, it is used without a restart");

@@ -7,8 +7,10 @@
 
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
+#include "libckpt/net/ca/request.h"
 #include "tests/unit/tools/gpumigrate/run_command.h"
 #include "tools/gpumigrate/client/access.h"
+#include "tools/gpumigrate/client/join_token.h"
 
 namespace ckpt::cli {
 namespace {
@@ -83,6 +85,33 @@ TEST_F(CertificatesTest, ClientFolderNeedsAnAddressWithCertificates) {
       has(run(home_, {"cluster", "certificate", "--out", path("out"), "--url", "http://10.0.0.1:1"}).err,
           "https://"));
   EXPECT_NE(run(home_, {"cluster", "certificate", "--role", "root", "--out", path("out")}).code, 0);
+}
+
+TEST_F(CertificatesTest, JoinTokenHoldsWhatItsReaderNeeds) {
+  ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
+  const Ended made = run(home_, {"node", "token", "node-b", "--url", "https://10.0.0.1:7060"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const JoinToken token = parse_join_token(made.out).value();
+  EXPECT_EQ(token.url, "https://10.0.0.1:7060");
+  EXPECT_EQ(token.ca, read_file(path("tls/ca.pem"), 1 << 16).value());
+  const tls::Peer peer = tls::peer_with_key(token.own.certificate, token.own.key).value();
+  EXPECT_EQ(peer.kind, tls::Peer::Kind::kJoiner);
+  EXPECT_TRUE(peer.name.ends_with(".node-b")) << peer.name;
+}
+
+TEST_F(CertificatesTest, TextThatIsNoJoinTokenIsRefused) {
+  ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
+  const std::string good = run(home_, {"node", "token", "node-b", "--url", "https://10.0.0.1:7060"}).out;
+  ASSERT_TRUE(parse_join_token(good));
+  for (const std::string& bad : {std::string(), std::string("gmjoin1"), "x" + good, good + ",AAAA",
+                                 good.substr(0, good.rfind(',') + 1), good + std::string(1 << 20, 'A')})
+    EXPECT_FALSE(parse_join_token(bad)) << bad.substr(0, 40);
+  write("token", "gmjoin1,https://10.0.0.1:7060,AAAA,AAAA,AAAA");
+  const Ended refused =
+      run(home_, {"node", "join", path("token"), "--address", "10.0.0.2", "--out", path("node")});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path("node/joining"))) << "the token's key stays there";
+  EXPECT_FALSE(std::filesystem::exists(path("node/node.pem")));
 }
 
 TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {

@@ -5,6 +5,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include "libckpt/net/ca/request.h"
+
 namespace ckpt::tls {
 namespace {
 
@@ -49,6 +51,32 @@ TEST(Authority, NamesHostsBesideTheCoordinator) {
   EXPECT_EQ(X509_check_ip_asc(coordinator.get(), "10.0.0.1", 0), 1);
   EXPECT_EQ(X509_check_ip_asc(coordinator.get(), "fd77::1", 0), 1);
   EXPECT_EQ(X509_check_host(coordinator.get(), "head.example", 0, 0, nullptr), 1);
+}
+
+TEST(Authority, CertifiesAKeyThatWasMadeElsewhere) {
+  const Authority authority = Authority::create().value();
+  const SigningRequest made = make_signing_request().value();
+  const std::string certificate =
+      authority.certify(made.request, order_of(Peer::node("node-a"), {"10.0.0.2", "a.example"})).value();
+  EXPECT_TRUE(authority.has_signed(certificate));
+  EXPECT_FALSE(Authority::create().value().has_signed(certificate));
+  EXPECT_EQ(peer_with_key(certificate, made.key).value(), Peer::node("node-a"));
+  EXPECT_EQ(hosts_of(certificate).value(), (std::vector<std::string>{"10.0.0.2", "a.example"}));
+  EXPECT_FALSE(peer_with_key(certificate, make_signing_request().value().key)) << "another key";
+}
+
+TEST(Authority, RequestThatItsKeyHasNotSignedIsRefused) {
+  const Authority authority = Authority::create().value();
+  const std::string request = make_signing_request().value().request;
+  // Another key in place of its own, under the same signature.
+  const std::size_t body = request.find('\n') + 1;
+  std::string forged = request;
+  forged[body + 60] = forged[body + 60] == 'A' ? 'B' : 'A';
+  EXPECT_FALSE(authority.certify(forged, order_of(Peer::node("a"))));
+  EXPECT_FALSE(authority.certify("", order_of(Peer::node("a"))));
+  EXPECT_FALSE(authority.certify(std::string(1 << 20, 'A'), order_of(Peer::node("a"))));
+  EXPECT_FALSE(authority.certify(authority.pem().value().certificate, order_of(Peer::node("a"))));
+  EXPECT_TRUE(authority.certify(request, order_of(Peer::node("a"))));
 }
 
 TEST(Authority, RefusesNamesThatWouldSayMore) {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/certificate_renewals.h"
+
+#include <vector>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/net/ca/request.h"
+#include "libckpt/net/control/offload.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::int64_t kDayS = std::int64_t{24} * 3600;
+constexpr std::int64_t kWarnS = 7 * kDayS;
+constexpr std::chrono::seconds kInstalled{30};  // a node has written two files by then
+
+std::int64_t now_s() {
+  return wall_clock_ms() / 1000;
+}
+
+// When the last third of such a term begins.
+bool is_due(std::int64_t ends_s, std::chrono::seconds term) {
+  return ends_s - now_s() < term.count() / 3;
+}
+
+// A new key and certificate for the same name and hosts, in the same files.
+Result<void> renew_files(const tls::Authority& authority, const tls::CertFiles& files) {
+  CKPT_TRY(text, read_file(files.certificate, tls::kMaxPemBytes));
+  CKPT_TRY(hosts, tls::hosts_of(text));
+  tls::Authority::Order order;
+  order.subject = tls::Peer::coordinator();
+  order.hosts = std::move(hosts);
+  order.term = tls::kCoordinatorTerm;
+  CKPT_TRY(issued, authority.sign(order));
+  CKPT_TRYV(write_file_durably(files.key, issued.key, 0600));
+  return write_file_durably(files.certificate, issued.certificate, 0644);
+}
+
+}  // namespace
+
+Result<void> CertificateRenewals::start(std::shared_ptr<tls::Identity> own) {
+  own_ = std::move(own);
+  if (!parts_.config.certificate_authority.empty()) {
+    CKPT_TRY(authority, tls::Authority::read(parts_.config.certificate_authority));
+    CKPT_TRY(text, read_file(own_->files().certificate, tls::kMaxPemBytes));
+    if (!authority.has_signed(text))
+      return Error(ErrorCode::kInvalidArgument, "The authority in " + parts_.config.certificate_authority +
+                                                    " is not that of " + own_->files().certificate);
+    authority_ = std::move(authority);
+  }
+  control::spawn(parts_.executor, "renewal of certificates", run());
+  return ok();
+}
+
+control::Task<> CertificateRenewals::run() {
+  control::asio::steady_timer timer(parts_.executor);
+  while (true) {
+    own_->refresh();
+    if (is_due(own_->expires_unix_s(), tls::kCoordinatorTerm)) co_await renew_own();
+    std::vector<std::pair<std::string, std::int64_t>> due;
+    for (const auto& [name, node] : parts_.nodes.all()) {
+      const std::int64_t ends_s = node.certificate_ends_s;
+      if (node.connected() && ends_s != 0 && is_due(ends_s, tls::kNodeTerm)) due.emplace_back(name, ends_s);
+    }
+    for (auto& [name, ends_s] : due) co_await renew_node(name, ends_s);
+    timer.expires_after(std::chrono::milliseconds(parts_.config.certificate_check_ms));
+    co_await timer.async_wait(control::kTuple);
+  }
+}
+
+control::Task<> CertificateRenewals::renew_own() {
+  Result<void> renewed = Error(ErrorCode::kRefused, "there is no certificate_authority in its settings");
+  if (authority_) {
+    auto renew = [authority = &*authority_, files = own_->files()] { return renew_files(*authority, files); };
+    renewed = co_await control::offload(pool_, std::move(renew));
+  }
+  own_->refresh();
+  if (renewed)
+    parts_.events.add("certificate-renewed", "the coordinator's certificate was renewed");
+  else
+    warn("the coordinator", {}, own_->expires_unix_s(), renewed.assume_error());
+}
+
+control::Task<> CertificateRenewals::renew_node(std::string node, std::int64_t ends_s) {
+  const Result<void> renewed = co_await exchange(node);
+  if (renewed)
+    parts_.events.add("certificate-renewed", "the certificate of node " + node + " was renewed", node);
+  else
+    warn("node " + node, node, ends_s, renewed.assume_error());
+}
+
+control::Task<Result<std::string>> CertificateRenewals::certify(std::string node,
+                                                                std::string signing_request) {
+  if (!authority_)
+    co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
+  tls::Authority::Order order;
+  order.subject = tls::Peer::node(std::move(node));
+  order.term = tls::kNodeTerm;
+  auto certify = [authority = &*authority_, request = std::move(signing_request), order = std::move(order)] {
+    return authority->certify(request, order);
+  };
+  co_return co_await control::offload(pool_, std::move(certify));
+}
+
+control::Task<Result<void>> CertificateRenewals::exchange(std::string node) {
+  if (!authority_)
+    co_return Error(ErrorCode::kRefused, "there is no certificate_authority in the coordinator's settings");
+  CKPT_CO_TRY(made, co_await parts_.calls.ask_for_key(node));
+  CKPT_CO_TRY(certificate, co_await certify(node, std::move(made.signing_request)));
+  wire::UseCertificate use;
+  use.certificate = std::move(certificate);
+  co_return co_await parts_.calls.call(node, std::move(use), kInstalled);
+}
+
+void CertificateRenewals::warn(const std::string& of, const std::string& node, std::int64_t ends_s,
+                               const Error& why) {
+  const std::int64_t left_s = ends_s - now_s();
+  std::int64_t& warned_s = warned_s_[of];
+  if (left_s > kWarnS || now_s() - warned_s < kDayS) return;
+  warned_s = now_s();
+  const std::string ends = left_s > 0 ? "ends in " + std::to_string(left_s / 3600) + " hours" : "has ended";
+  parts_.events.add("certificate-not-renewed",
+                    "the certificate of " + of + " " + ends + " and was not renewed: " + why.to_string(),
+                    node);
+}
+
+}  // namespace ckpt::coordinator

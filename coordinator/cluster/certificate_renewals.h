@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Renews the certificates of the coordinator and of connected nodes, where it has the authority's key (setting
+// certificate_authority). They are due once two thirds of what it gives are over. Where it has no key, or fails, an
+// event warns once a day during the last week.
+// Threads: one io_context on one thread; keys and files are worked on in a pool of its own. Ownership: borrows its
+// parts, which outlive it. Errors: start(): kInvalidArgument where the authority is not that of the coordinator's
+// certificate. Later ones become events, and are tried again.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "coordinator/fleet/node_calls.h"
+#include "coordinator/settings/config.h"
+#include "coordinator/state/event_log.h"
+#include "libckpt/net/ca/authority.h"
+#include "libckpt/net/tls/cert_identity.h"
+
+namespace ckpt::coordinator {
+
+class CertificateRenewals {
+ public:
+  struct Parts {
+    const Config& config;
+    EventLog& events;
+    NodeTable& nodes;
+    NodeCalls& calls;
+    control::asio::any_io_executor executor;
+  };
+  explicit CertificateRenewals(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, with the coordinator's own.
+  Result<void> start(std::shared_ptr<tls::Identity> own);
+  // A node's certificate for the key of a request. kRefused without the authority's key.
+  control::Task<Result<std::string>> certify(std::string node, std::string signing_request);
+
+ private:
+  control::Task<> run();
+  control::Task<> renew_own();
+  control::Task<> renew_node(std::string node, std::int64_t ends_s);
+  control::Task<Result<void>> exchange(std::string node);
+  void warn(const std::string& of, const std::string& node, std::int64_t ends_s, const Error& why);
+
+  Parts parts_;
+  std::shared_ptr<tls::Identity> own_;
+  std::optional<tls::Authority> authority_;
+  std::map<std::string, std::int64_t> warned_s_;  // by whose certificate it is
+  control::asio::thread_pool pool_{1};
+};
+
+}  // namespace ckpt::coordinator

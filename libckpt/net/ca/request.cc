@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/net/ca/request.h"
+
+#include <arpa/inet.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <array>
+
+namespace ckpt::tls {
+namespace {
+
+struct RequestTraits {
+  using Value = X509_REQ*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value request) noexcept { X509_REQ_free(request); }
+};
+struct NamesTraits {
+  using Value = GENERAL_NAMES*;
+  static constexpr Value kNull = nullptr;
+  static void close(Value names) noexcept { GENERAL_NAMES_free(names); }
+};
+using UniqueRequest = UniqueHandle<RequestTraits>;
+
+Error not_done(const char* what) {
+  return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
+}
+
+Error not_usable_text(const char* what) {
+  ERR_clear_error();
+  return {ErrorCode::kInvalidArgument, what};
+}
+
+// What `write` has put into the BIO.
+template <class Write>
+Result<std::string> written(const BIO_METHOD* kind, const char* what, Write write) {
+  const UniqueBio bio(BIO_new(kind));
+  if (!bio || write(bio.get()) != 1) return not_done(what);
+  char* data = nullptr;
+  const long bytes = BIO_get_mem_data(bio.get(), &data);
+  return std::string(data, static_cast<std::size_t>(bytes));
+}
+
+// Empty: neither an address nor a name.
+std::string host_of(const GENERAL_NAME& name) {
+  const bool is_name = name.type == GEN_DNS;
+  if (!is_name && name.type != GEN_IPADD) return {};
+  const ASN1_STRING* text = is_name ? name.d.dNSName : name.d.iPAddress;
+  const unsigned char* bytes = ASN1_STRING_get0_data(text);
+  const int size = ASN1_STRING_length(text);
+  if (is_name) return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size)};
+  std::array<char, INET6_ADDRSTRLEN> out{};
+  const int family = size == 4 ? AF_INET : size == 16 ? AF_INET6 : AF_UNSPEC;
+  return ::inet_ntop(family, bytes, out.data(), out.size()) == nullptr ? std::string() : out.data();
+}
+
+}  // namespace
+
+Result<UniquePrivateKey> make_private_key() {
+  UniquePrivateKey key(EVP_EC_gen("P-256"));
+  if (!key) return not_done("Making a key");
+  return key;
+}
+
+Result<std::string> pem_of(X509* certificate) {
+  return written(BIO_s_mem(), "Writing a certificate",
+                 [&](BIO* bio) { return PEM_write_bio_X509(bio, certificate); });
+}
+
+Result<std::string> pem_of(EVP_PKEY* key) {
+  return written(BIO_s_secmem(), "Writing a key", [&](BIO* bio) {
+    return PEM_write_bio_PKCS8PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr);
+  });
+}
+
+Result<SigningRequest> make_signing_request() {
+  CKPT_TRY(key, make_private_key());
+  const UniqueRequest request(X509_REQ_new());
+  if (!request || X509_REQ_set_version(request.get(), 0) != 1 ||
+      X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
+      X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0)
+    return not_done("Making a request for a certificate");
+  SigningRequest made;
+  CKPT_TRY(text, written(BIO_s_mem(), "Writing a request",
+                         [&](BIO* bio) { return PEM_write_bio_X509_REQ(bio, request.get()); }));
+  CKPT_TRY(key_text, pem_of(key.get()));
+  made.request = std::move(text);
+  made.key = std::move(key_text);
+  return made;
+}
+
+Result<UniquePrivateKey> key_of_request(const std::string& request) {
+  if (request.size() > kMaxPemBytes) return not_usable_text("The request for a certificate is too long");
+  const UniqueBio text = bio_of(request);
+  const UniqueRequest read(text ? PEM_read_bio_X509_REQ(text.get(), nullptr, no_password, nullptr) : nullptr);
+  UniquePrivateKey key(read ? X509_REQ_get_pubkey(read.get()) : nullptr);
+  if (!key || X509_REQ_verify(read.get(), key.get()) != 1)
+    return not_usable_text("Not a request for a certificate, or one that its key has not signed");
+  if (EVP_PKEY_is_a(key.get(), "EC") != 1 || EVP_PKEY_get_bits(key.get()) != 256)
+    return not_usable_text("The key of the request is not of the curve P-256");
+  return key;
+}
+
+Result<UniqueCertificate> certificate_of(const std::string& pem) {
+  const UniqueBio text = bio_of(pem);
+  UniqueCertificate certificate(text ? PEM_read_bio_X509(text.get(), nullptr, no_password, nullptr)
+                                     : nullptr);
+  if (!certificate) return not_usable_text("Not a certificate in PEM");
+  return certificate;
+}
+
+Result<std::vector<std::string>> hosts_of(const std::string& certificate) {
+  CKPT_TRY(read, certificate_of(certificate));
+  const UniqueHandle<NamesTraits> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(read.get(), NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> hosts;
+  for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    std::string host = host_of(*sk_GENERAL_NAME_value(names.get(), i));
+    if (!host.empty() && peer_of_dns_name(host).kind == Peer::Kind::kNobody) hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+Result<Peer> peer_with_key(const std::string& certificate, const std::string& key) {
+  CKPT_TRY(read, certificate_of(certificate));
+  const UniqueBio text = bio_of(key);
+  const UniquePrivateKey own(text ? PEM_read_bio_PrivateKey(text.get(), nullptr, no_password, nullptr)
+                                  : nullptr);
+  if (!own || X509_check_private_key(read.get(), own.get()) != 1)
+    return not_usable_text("The certificate belongs to another key");
+  return peer_of(read.get());
+}
+
+}  // namespace ckpt::tls

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a node's certificate is renewed: the coordinator asks for a new key's request, signs it, and sends the
+// certificate. The key stays at the node. Answers are as in node_messages.h.
+// Threads: values. Errors: none of their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/control_messages.h"
+
+namespace ckpt::wire {
+
+struct AskForKey {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kAskForKey;
+  AskForKey() = default;
+  std::uint64_t request_id = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id);
+  }
+};
+
+struct KeyMade {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kKeyMade;
+  KeyMade() = default;
+  std::uint64_t request_id = 0;
+  std::string signing_request;  // PKCS #10 as PEM
+  template <class A>
+  void fields(A& a) {
+    a(request_id, signing_request);
+  }
+};
+
+// Answered with a Reply once the certificate and the last key that was made are on the node's disk.
+struct UseCertificate {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kUseCertificate;
+  UseCertificate() = default;
+  std::uint64_t request_id = 0;
+  std::string certificate;  // PEM
+  template <class A>
+  void fields(A& a) {
+    a(request_id, certificate);
+  }
+};
+
+}  // namespace ckpt::wire

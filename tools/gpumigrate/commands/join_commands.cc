@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// `node token` on the machine that has the authority's key, and `node join` on the machine that becomes a node.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/random.h"
+#include "libckpt/net/ca/request.h"
+#include "tools/gpumigrate/client/access.h"
+#include "tools/gpumigrate/client/join_token.h"
+#include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr unsigned kPublic = 0644;
+constexpr unsigned kPrivate = 0600;
+constexpr std::size_t kLargestToken = 16 << 10;
+
+struct JoinOptions {
+  std::string node;
+  std::string url;
+  std::string authority;
+  std::string token_file;
+  std::string out;
+  std::string address;
+};
+
+Result<JoinToken> make_token(const Context& context, const JoinOptions& options) {
+  const std::string folder = options.authority.empty() ? context.home() + "/tls" : options.authority;
+  JoinToken token;
+  CKPT_TRY(url, api_url(context.home(), options.url));
+  token.url = std::move(url);
+  CKPT_TRY(authority, tls::Authority::read(folder));
+  CKPT_TRY(ca, read_file(folder + "/ca.pem", tls::kMaxPemBytes));
+  CKPT_TRY(id, random_hex(tls::kJoinIdLength / 2));
+  tls::Authority::Order order;
+  order.subject = tls::Peer::joiner(id, options.node);
+  order.term = tls::kJoinTerm;
+  CKPT_TRY(own, authority.sign(order));
+  token.ca = std::move(ca);
+  token.own = std::move(own);
+  return token;
+}
+
+int print_token(Context& context, const JoinOptions& options) {
+  const auto token = make_token(context, options);
+  if (!token) return report(context, token.assume_error());
+  if (context.json)
+    context.print({{"node", options.node}, {"token", to_text(token.assume_value())}});
+  else
+    context.out << to_text(token.assume_value()) << "\n";
+  return kDone;
+}
+
+Result<std::string> read_token(const std::string& file) {
+  if (file != "-") return read_file(file, kLargestToken);
+  std::string text(kLargestToken, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  return text;
+}
+
+// The token's certificate as a client's folder, which goes with this object.
+class JoinerFolder {
+ public:
+  static Result<std::unique_ptr<JoinerFolder>> make(const JoinToken& token, const std::string& out) {
+    std::unique_ptr<JoinerFolder> made(new JoinerFolder(out + "/joining"));
+    std::error_code code;
+    std::filesystem::create_directories(made->path_, code);
+    if (code || ::chmod(made->path_.c_str(), 0700) != 0)
+      return Error(ErrorCode::kIo, "Making the folder " + made->path_ + " failed");
+    CKPT_TRYV(write_file_durably(made->path_ + "/ca.pem", token.ca, kPublic));
+    CKPT_TRYV(write_file_durably(made->path_ + "/client.key", token.own.key, kPrivate));
+    CKPT_TRYV(write_file_durably(made->path_ + "/client.pem", token.own.certificate, kPublic));
+    CKPT_TRYV(write_file_durably(made->path_ + "/client.toml", client_settings(token.url), kPublic));
+    return made;
+  }
+  ~JoinerFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  JoinerFolder(const JoinerFolder&) = delete;
+  JoinerFolder& operator=(const JoinerFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  explicit JoinerFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// What differs from node to node; docs/operations.md has the rest.
+std::string agent_settings(const std::string& out, const Json& answer, const std::string& address) {
+  std::ostringstream text;
+  text << "node = \"" << text_of(answer, "node") << "\"\n"
+       << "coordinator = \"" << text_of(answer, "agent_address") << "\"\n"
+       << "token_file = \"" << out << "/agent-token\"\n"
+       << "peer_listen = \"" << address << ":7071\"\n\n"
+       << "[[network]]\nname = \"data\"\naddress = \"" << address << "\"\ntransport = \"tls\"\n\n"
+       << "[tls]\nca = \"" << out << "/ca.pem\"\ncertificate = \"" << out << "/node.pem\"\nkey = \"" << out
+       << "/node.key\"\n";
+  return text.str();
+}
+
+Result<void> write_node(const std::string& out, const JoinToken& token, const std::string& key,
+                        const Json& answer, const std::string& address) {
+  CKPT_TRY(named, tls::peer_with_key(text_of(answer, "certificate"), key));
+  if (named != tls::Peer::node(text_of(answer, "node")))
+    return Error(ErrorCode::kProtocol, "The coordinator's answer is not a certificate of this node");
+  CKPT_TRYV(write_file_durably(out + "/ca.pem", token.ca, kPublic));
+  CKPT_TRYV(write_file_durably(out + "/node.key", key, kPrivate));
+  CKPT_TRYV(write_file_durably(out + "/node.pem", text_of(answer, "certificate"), kPublic));
+  CKPT_TRYV(write_file_durably(out + "/agent-token", text_of(answer, "agent_token") + "\n", kPrivate));
+  std::error_code ignored;
+  if (std::filesystem::exists(out + "/agent.toml", ignored)) return ok();
+  return write_file_durably(out + "/agent.toml", agent_settings(out, answer, address), kPublic);
+}
+
+Result<std::string> join(const JoinOptions& options) {
+  CKPT_TRY(text, read_token(options.token_file));
+  CKPT_TRY(token, parse_join_token(text));
+  const std::string out = std::filesystem::absolute(options.out).string();
+  std::error_code code;
+  std::filesystem::create_directories(out, code);
+  if (code) return Error(ErrorCode::kIo, "Making the folder " + out + " failed: " + code.message());
+  CKPT_TRY(joiner, JoinerFolder::make(token, out));
+  CKPT_TRY(made, tls::make_signing_request());
+  CoordinatorClient coordinator(joiner->path());
+  CKPT_TRY(answer, coordinator.post("/v1/join", {{"request", made.request}}));
+  CKPT_TRYV(write_node(out, token, made.key, answer, options.address));
+  return text_of(answer, "node");
+}
+
+int join_cluster(Context& context, const JoinOptions& options) {
+  const auto node = join(options);
+  if (!node) return report(context, node.assume_error());
+  if (context.json)
+    context.print({{"node", node.assume_value()}, {"folder", options.out}});
+  else
+    context.out << "This machine is node " << node.assume_value() << "\nLook at " << options.out
+                << "/agent.toml, then start: gpumigrate-agent --config " << options.out << "/agent.toml\n";
+  return kDone;
+}
+
+}  // namespace
+
+void add_join_commands(CommandTree& tree) {
+  const auto options = std::make_shared<JoinOptions>();
+  Command node = *tree.app().find_subcommand("node");
+  Command token =
+      tree.add(node, "token", "Make a token with which a machine becomes a node, once within ten minutes",
+               [options](Context& c) { return print_token(c, *options); });
+  token.add_option("node", options->node, "The name that it will have").required();
+  token
+      .add_option("--url", options->url,
+                  "The coordinator's API (default: that of this machine's coordinator)")
+      .called("URL");
+  token.add_option("--folder", options->authority, "Of the authority (default: tls in the cluster's folder)")
+      .called("FOLDER");
+  token.add_example("gpumigrate node token node-b > token",
+                    "Then `gpumigrate node join token` on that machine");
+  token.set_footer(
+      "The coordinator must have certificate_authority in its settings. Keep the token secret: its first "
+      "user\nis the node.");
+  Command join = tree.add(node, "join", "Make this machine a node, with a join token",
+                          [options](Context& c) { return join_cluster(c, *options); });
+  join.add_option("token", options->token_file, "A file with the token; - is standard input").required();
+  join.add_option("--address", options->address, "Of this machine, where other nodes reach it")
+      .called("ADDRESS")
+      .required();
+  join.add_option("--out", options->out, "A folder for agent.toml, certificate, key and the agents' token")
+      .called("FOLDER")
+      .required();
+  join.add_example("gpumigrate node join token --address 10.0.0.2 --out /etc/gpumigrate",
+                   "Makes a key here, and agent.toml unless there is one");
+}
+
+}  // namespace ckpt::cli
