@@ -58,6 +58,21 @@ class DataNetworkIsRead(unittest.TestCase):
         self.assertTrue(re.search(secret.encode(), self.capture_of_a_move("ucx-trusted", *job, secret)))
         self.assertFalse(re.search(secret.encode(), self.capture_of_a_move("tls", *job, secret)))
 
+    def test_image_on_its_way_to_another_nodes_store_is_not_read(self):
+        secret = secrets.token_hex(32)
+        hosts = HostCluster(transports=(None, "tls"))
+        self.addCleanup(hosts.down)
+        hosts.call("run", "--detach", "--name", "job", "--node", "node-a", "--env", f"SECRET={secret}", "--",
+                   cluster.EXAMPLES / "charlm-plain", "--params", "200000", "--seed", "3", "--print-every", "1",
+                   "--step-ms", "5", "--steps", "100000")
+        hosts.wait_for_line("job", r"^step \d+")
+        with Capture(hosts.hosts, "node-a", 1) as capture:
+            hosts.call("snapshot", "job", "--to", "node-b")
+        hosts.down()
+        self.assertGreater(len(capture.payload), 1 << 20)  # it was read
+        self.assertNotIn(secret.encode(), capture.payload)
+        self.assertNotIn(b"GPVF", capture.payload)  # how each message begins
+
 
 if __name__ == "__main__":
     unittest.main()

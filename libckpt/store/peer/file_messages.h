@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one side of a FrameStream asks of the other's vault, and its answers: the operations of files.h, one
-// at a time. The first message of a connection is FileHello, and nothing is done before it was accepted.
+// at a time. The first message of a connection is FileHello, and nothing is done before it was accepted. Which grant
+// it is about, the connection's key has shown.
 //
 // Paths are relative to the vault's folder and are judged by check_path(). A grant is for one job, and
 // nothing else of the vault can be named.
@@ -22,13 +23,12 @@ inline constexpr std::size_t kMaxPathBytes = 512;
 
 // Connections of one `session` share what is open; it ends, and its locks with it, when the last one closes.
 struct FileHello {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 2;
   FileHello() = default;
-  std::vector<std::byte> token;
   std::uint64_t session = 0;
   template <class A>
   void fields(A& a) {
-    a(token, session);
+    a(session);
   }
 };
 

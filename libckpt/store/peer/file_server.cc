@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxGrants = 1024;
 constexpr std::size_t kMaxConnections = 256;
+constexpr std::size_t kMaxStrangers = 16;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
@@ -25,12 +26,15 @@ bool equal(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
 
 }  // namespace
 
-FileServer::FileServer(Settings settings, ListeningSocket listening)
-    : settings_(std::move(settings)), listening_(std::move(listening)) {}
+FileServer::FileServer(Settings settings, ListeningSocket listening,
+                       std::shared_ptr<const tls::PskContext> context)
+    : settings_(std::move(settings)), listening_(std::move(listening)), context_(std::move(context)) {}
 
 Result<std::unique_ptr<FileServer>> FileServer::create(Settings settings) {
+  CKPT_TRY(context, tls::PskContext::create());
   CKPT_TRY(listening, listen_at(settings.listen));
-  std::unique_ptr<FileServer> server(new FileServer(std::move(settings), std::move(listening)));
+  std::unique_ptr<FileServer> server(
+      new FileServer(std::move(settings), std::move(listening), std::move(context)));
   server->accepting_ = std::thread([raw = server.get()] { raw->accept_all(); });
   return server;
 }
@@ -47,6 +51,8 @@ Result<std::vector<std::byte>> FileServer::grant(const FileGrant& grant) {
   granted->grant = grant;
   granted->token.resize(kFileTokenBytes);
   CKPT_TRYV(fill_random(granted->token));
+  CKPT_TRY(key, frame_key_of(granted->token));
+  granted->key = std::move(key);
   granted->until = std::chrono::steady_clock::now() + grant.lasts;
   const std::lock_guard lock(mutex_);
   std::erase_if(grants_, [](const auto& g) { return g->until < std::chrono::steady_clock::now(); });
@@ -63,31 +69,58 @@ void FileServer::revoke(const std::vector<std::byte>& token) {
     if (connection.session && equal(connection.session->token(), token)) connection.stream.shut_down();
 }
 
-std::shared_ptr<const FileServer::Granted> FileServer::find(const std::vector<std::byte>& token) {
+std::shared_ptr<const FileServer::Granted> FileServer::find(std::string_view identity) {
   const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
   for (const auto& granted : grants_)
-    if (equal(granted->token, token) && granted->until >= now) return granted;
+    if (granted->key.identity == identity && granted->until >= now) return granted;
   return nullptr;
 }
 
 void FileServer::accept_all() {
   while (!ending_.load()) {
-    auto stream = accept_from(listening_.socket, kLookForEnd);
+    auto socket = accept_from(listening_.socket, kLookForEnd);
     bury(false);
-    if (stream) {
-      take(std::move(stream).assume_value());
-    } else if (stream.assume_error().code() != ErrorCode::kTimedOut) {
+    if (socket) {
+      take(std::move(socket).assume_value());
+    } else if (socket.assume_error().code() != ErrorCode::kTimedOut) {
       std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some come back
     }
   }
 }
 
-void FileServer::take(FrameStream stream) {
+void FileServer::take(UniqueFd socket) {
   const std::lock_guard lock(mutex_);
+  make_space();
   if (connections_.size() >= kMaxConnections) return;
   Connection& connection = connections_.emplace_back();
-  connection.stream = std::move(stream);
+  auto stream = FrameStream::accepted(context_, std::move(socket),
+                                      [this, &connection](std::string_view identity, tls::PskKey& key) {
+                                        connection.granted = find(identity);
+                                        if (connection.granted) key = connection.granted->key.key;
+                                        return connection.granted != nullptr;
+                                      });
+  if (!stream) {
+    connections_.pop_back();
+    return;
+  }
+  connection.stream = std::move(stream).assume_value();
   connection.thread = std::thread([this, &connection] { serve(connection); });
+}
+
+// Ends the oldest strangers where there are too many.
+void FileServer::make_space() {
+  const auto is_stranger = [](const Connection& connection) {
+    return !connection.session && !connection.over.load();
+  };
+  auto strangers =
+      static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger));
+  for (Connection& connection : connections_) {
+    if (strangers < kMaxStrangers) return;
+    if (!is_stranger(connection)) continue;
+    connection.stream.shut_down();
+    --strangers;
+  }
 }
 
 // Takes away connections that are over, or, at the end, all.
@@ -118,9 +151,11 @@ void FileServer::serve(Connection& connection) {
 }
 
 Result<void> FileServer::greet(Connection& connection) {
+  CKPT_TRYV(connection.stream.handshake(kHelloTime));
+  if (!connection.granted) return Error(ErrorCode::kInternal, "A handshake was done without a key");
   CKPT_TRY(received, connection.stream.receive(kHelloTime, kMaxRequestBytes, {}));
   CKPT_TRY(hello, wire::decode<FileHello>(received.head));
-  auto session = session_of(hello);
+  auto session = session_of(*connection.granted, hello);
   FileReply reply;
   if (session) {
     const std::lock_guard lock(mutex_);
@@ -133,21 +168,22 @@ Result<void> FileServer::greet(Connection& connection) {
   return ok();
 }
 
-Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const FileHello& hello) {
+Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const Granted& granted,
+                                                                    const FileHello& hello) {
   const std::lock_guard lock(mutex_);
-  const auto granted = find(hello.token);
-  if (!granted)
-    return Error(ErrorCode::kUnavailable, "This node has granted nothing to who asks, or not any more");
+  const bool stays =
+      std::any_of(grants_.begin(), grants_.end(), [&](const auto& g) { return g.get() == &granted; });
+  if (!stays) return Error(ErrorCode::kUnavailable, "What this node had granted is over");
   std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
-  auto& known = sessions_[{hello.token, hello.session}];
+  auto& known = sessions_[{granted.token, hello.session}];
   if (auto session = known.lock()) return session;
   Tiers tiers;
   tiers.disk = settings_.folder;
   tiers.memory = settings_.memory;
   tiers.memory_limit_bytes = settings_.memory_limit_bytes;
-  tiers.into_memory = granted->grant.into_memory;
-  if (granted->grant.writes && !tiers.into_memory) tiers.settles = granted->grant.job;
-  auto session = std::make_shared<Session>(std::move(tiers), granted->grant, hello.token);
+  tiers.into_memory = granted.grant.into_memory;
+  if (granted.grant.writes && !tiers.into_memory) tiers.settles = granted.grant.job;
+  auto session = std::make_shared<Session>(std::move(tiers), granted.grant, granted.token);
   known = session;
   return session;
 }

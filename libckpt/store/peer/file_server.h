@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets other nodes read and write one job each of a vault, over TCP, by tokens that were granted: the other
-// half is remote_files.h.
+// Lets other nodes read and write one job each of a vault, by tokens that were granted: the other half is
+// remote_files.h. A token is the secret of a TLS connection, and is never sent (frame_stream.h).
 //
-// Bounded: connections, what each may send, open files; a connection that has not shown a token within
-// seconds is closed. A grant names one job, and whether it may be written; nothing else of the vault can be
+// Bounded: connections, what each may send, open files. A connection that has not shown within seconds that it has a
+// token is closed; where there are too many of these, the oldest goes. A grant names one job, and whether it may be written; nothing else of the vault can be
 // named. A client that writes must hold the vault's lock first. Crafted bytes end a connection, no more.
 // Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
 // all of it. Errors: create(): where it cannot listen.
@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -57,27 +58,32 @@ class FileServer {
   struct Granted {
     FileGrant grant;
     std::vector<std::byte> token;
+    FrameKey key;
     std::chrono::steady_clock::time_point until;
   };
   class Session;
   struct Connection {
     FrameStream stream;
     std::thread thread;
-    std::shared_ptr<Session> session;  // from its hello on
+    std::shared_ptr<const Granted> granted;  // its thread's, from the handshake on
+    std::shared_ptr<Session> session;        // from its hello on
     std::atomic<bool> over{false};
   };
 
-  FileServer(Settings settings, ListeningSocket listening);
+  FileServer(Settings settings, ListeningSocket listening, std::shared_ptr<const tls::PskContext> context);
   void accept_all();
-  void take(FrameStream stream);
+  void take(UniqueFd socket);
+  void make_space();
   void bury(bool all);
   void serve(Connection& connection);
   Result<void> greet(Connection& connection);
-  Result<std::shared_ptr<Session>> session_of(const FileHello& hello);
-  std::shared_ptr<const Granted> find(const std::vector<std::byte>& token);
+  Result<std::shared_ptr<Session>> session_of(const Granted& granted, const FileHello& hello);
+  // By what a client calls its key; null: there is none, or not any more.
+  std::shared_ptr<const Granted> find(std::string_view identity);
 
   const Settings settings_;
   ListeningSocket listening_;
+  const std::shared_ptr<const tls::PskContext> context_;
   std::atomic<bool> ending_{false};
   std::mutex mutex_;  // of all below
   std::list<std::shared_ptr<const Granted>> grants_;

@@ -2,18 +2,15 @@
 #include "libckpt/store/peer/frame_stream.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-
-#include "libckpt/store/vault/format.h"
 
 namespace ckpt::vault {
 namespace {
@@ -22,6 +19,9 @@ constexpr std::uint32_t kMagic = 0x46565047;  // "GPVF"
 // Within a message, and until the other side has taken one: what hangs that long is gone. Spilling and
 // syncing lie before an answer's first byte.
 constexpr int kSilenceSeconds = 30;
+constexpr FrameStream::Wait kSilence{kSilenceSeconds * 1000};
+constexpr std::size_t kIdentityBytes = 16;
+constexpr std::size_t kMinSecretBytes = 16;
 constexpr int kBacklog = 64;
 
 struct Head {
@@ -29,10 +29,8 @@ struct Head {
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t zero = 0;
-  std::uint64_t head_hash = 0;
-  std::uint64_t payload_hash = 0;
 };
-static_assert(sizeof(Head) == 32);
+static_assert(sizeof(Head) == 16);
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -83,9 +81,6 @@ void watch_over(int socket) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilenceSeconds * 1000);
-  const timeval silence{kSilenceSeconds, 0};
-  (void)::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
-  (void)::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence);
 }
 
 // False: the time is over.
@@ -99,9 +94,7 @@ Result<bool> wait_for(int socket, short events, FrameStream::Wait wait) {
   return ready > 0;
 }
 
-}  // namespace
-
-Result<FrameStream> FrameStream::connect(const std::string& address, Wait timeout) {
+Result<UniqueFd> connect_to(const std::string& address, FrameStream::Wait timeout) {
   CKPT_TRY(where, parse(address));
   UniqueFd socket(::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return Error::from_errno("Cannot make a socket");
@@ -113,12 +106,58 @@ Result<FrameStream> FrameStream::connect(const std::string& address, Wait timeou
     if (ready) (void)::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &failure, &length);
     if (failure != 0) return gone("Cannot reach " + address).caused_by(Error::from_errno(failure, "connect"));
   }
-  // Blocking from here on, within the bounds that watch_over() sets.
-  const int flags = ::fcntl(socket.get(), F_GETFL);
-  if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags & ~O_NONBLOCK) != 0)
-    return Error::from_errno("Cannot set up a socket");
   watch_over(socket.get());
-  return FrameStream(std::move(socket));
+  return socket;
+}
+
+using Clock = std::chrono::steady_clock;
+
+// What is left until then.
+FrameStream::Wait until(Clock::time_point end) {
+  return std::max(FrameStream::Wait(0), std::chrono::ceil<FrameStream::Wait>(end - Clock::now()));
+}
+
+}  // namespace
+
+Result<FrameKey> frame_key_of(std::span<const std::byte> secret) {
+  if (secret.size() < kMinSecretBytes)
+    return Error(ErrorCode::kInvalidArgument, "The token for another node's vault is too short");
+  FrameKey made;
+  CKPT_TRY(key, tls::derive_psk(secret, "gpumigrate vault psk 1"));
+  CKPT_TRY(name, tls::derive_psk(secret, "gpumigrate vault id 1"));
+  made.key = key;
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const unsigned char byte : name.bytes().first<kIdentityBytes>())
+    made.identity += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return made;
+}
+
+Result<FrameStream> FrameStream::connect(const std::string& address, const FrameKey& key, Wait timeout) {
+  const auto end = Clock::now() + timeout;
+  CKPT_TRY(context, tls::PskContext::create());
+  CKPT_TRY(socket, connect_to(address, timeout));
+  CKPT_TRY(tls, tls::PskStream::client(std::move(context), std::move(socket), key.identity, key.key));
+  FrameStream stream(std::move(tls));
+  CKPT_TRYV(stream.handshake(until(end)));
+  return stream;
+}
+
+Result<FrameStream> FrameStream::accepted(std::shared_ptr<const tls::PskContext> context, UniqueFd socket,
+                                          tls::FindPsk find) {
+  CKPT_TRY(tls, tls::PskStream::server(std::move(context), std::move(socket), std::move(find)));
+  return FrameStream(std::move(tls));
+}
+
+Result<void> FrameStream::handshake(Wait timeout) {
+  const auto end = Clock::now() + timeout;
+  while (true) {
+    CKPT_TRY(done, tls_->handshake());
+    if (done) break;
+    CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), until(end)));
+    if (!ready) return Error(ErrorCode::kTimedOut, "The TLS handshake took too long");
+  }
+  tls_->widen();
+  return ok();
 }
 
 Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const std::byte> payload) {
@@ -127,52 +166,62 @@ Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const 
   Head front;
   front.head_bytes = static_cast<std::uint32_t>(head.size());
   front.payload_bytes = static_cast<std::uint32_t>(payload.size());
-  front.head_hash = checksum(head);
-  front.payload_hash = checksum(payload);
-  iovec parts[] = {{&front, sizeof front},
-                   {const_cast<std::byte*>(head.data()), head.size()},
-                   {const_cast<std::byte*>(payload.data()), payload.size()}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 3;
-  while (message.msg_iovlen > 0) {
-    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return gone("The other side takes nothing").caused_by(Error::from_errno("sendmsg"));
-    auto left = static_cast<std::size_t>(sent);
-    while (message.msg_iovlen > 0 && left >= message.msg_iov->iov_len) {
-      left -= message.msg_iov->iov_len;
-      ++message.msg_iov;
-      --message.msg_iovlen;
-    }
-    if (message.msg_iovlen == 0) break;
-    message.msg_iov->iov_base = static_cast<std::byte*>(message.msg_iov->iov_base) + left;
-    message.msg_iov->iov_len -= left;
+  CKPT_TRYV(write_all(std::as_bytes(std::span(&front, 1))));
+  CKPT_TRYV(write_all(head));
+  CKPT_TRYV(write_all(payload));
+  while (true) {
+    CKPT_TRY(sent, tls_->flush());
+    if (sent) return ok();
+    CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), kSilence));
+    if (!ready) return gone("The other side takes nothing");
+  }
+}
+
+Result<void> FrameStream::write_all(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    CKPT_TRY(taken, tls_->write(bytes.first(std::min(bytes.size(), tls::PskStream::kRecordBytes))));
+    bytes = bytes.subspan(taken);
+    if (taken > 0) continue;
+    CKPT_TRY(sent, tls_->flush());
+    if (sent) continue;
+    CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), kSilence));
+    if (!ready) return gone("The other side takes nothing");
   }
   return ok();
 }
 
+Result<std::size_t> FrameStream::read_some(std::span<std::byte> out, Wait wait) {
+  const auto end = Clock::now() + wait;
+  while (true) {
+    CKPT_TRY(got, tls_->read(out));
+    if (got > 0) return got;
+    CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), wait == kForever ? kForever : until(end)));
+    if (!ready)
+      return Error(ErrorCode::kTimedOut, "Nothing came for " + std::to_string(wait.count()) + " ms");
+  }
+}
+
 Result<void> FrameStream::read_all(std::span<std::byte> out) {
   while (!out.empty()) {
-    const ssize_t got = ::recv(socket_.get(), out.data(), out.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    auto got = read_some(out, kSilence);
+    if (!got && got.assume_error().code() == ErrorCode::kTimedOut)
       return Error(ErrorCode::kTimedOut, "The other side stopped in the middle of a message");
-    if (got < 0) return gone("The connection broke").caused_by(Error::from_errno("recv"));
-    if (got == 0) return gone("The other side has closed the connection");
-    out = out.subspan(static_cast<std::size_t>(got));
+    if (!got) return std::move(got).assume_error();
+    out = out.subspan(got.assume_value());
   }
   return ok();
 }
 
 Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_head_bytes,
                                                    std::span<std::byte> buffer) {
-  CKPT_TRY(ready, wait_for(socket_.get(), POLLIN, wait));
-  if (!ready)
+  Head front;
+  const auto bytes = std::as_writable_bytes(std::span(&front, 1));
+  auto first = read_some(bytes, wait);
+  if (!first && first.assume_error().code() == ErrorCode::kTimedOut)
     return Error(ErrorCode::kTimedOut,
                  "The other side did not answer within " + std::to_string(wait.count()) + " ms");
-  Head front;
-  CKPT_TRYV(read_all(std::as_writable_bytes(std::span(&front, 1))));
+  if (!first) return std::move(first).assume_error();
+  CKPT_TRYV(read_all(bytes.subspan(first.assume_value())));
   if (front.magic != kMagic || front.zero != 0)
     return Error(ErrorCode::kProtocol, "What came is no message of a vault's files");
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
@@ -183,15 +232,12 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   received.head.resize(front.head_bytes);
   received.payload_bytes = front.payload_bytes;
   CKPT_TRYV(read_all(received.head));
-  const auto payload = buffer.first(received.payload_bytes);
-  CKPT_TRYV(read_all(payload));
-  if (checksum(received.head) != front.head_hash || checksum(payload) != front.payload_hash)
-    return Error(ErrorCode::kProtocol, "A message of a vault's files was damaged on its way");
+  CKPT_TRYV(read_all(buffer.first(received.payload_bytes)));
   return received;
 }
 
 void FrameStream::shut_down() noexcept {
-  if (socket_) (void)::shutdown(socket_.get(), SHUT_RDWR);
+  if (tls_) (void)::shutdown(tls_->fd(), SHUT_RDWR);
 }
 
 Result<ListeningSocket> listen_at(const std::string& address) {
@@ -213,17 +259,17 @@ Result<ListeningSocket> listen_at(const std::string& address) {
   return listening;
 }
 
-Result<FrameStream> accept_from(const UniqueFd& listening, FrameStream::Wait wait) {
+Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait) {
   CKPT_TRY(ready, wait_for(listening.get(), POLLIN, wait));
   const Error nobody(ErrorCode::kTimedOut, "Nobody came");
   if (!ready) return nobody;
-  UniqueFd socket(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  UniqueFd socket(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     const bool passing = errno == EINTR || errno == EAGAIN || errno == ECONNABORTED;
     return passing ? nobody : Error::from_errno("Cannot take a connection");
   }
   watch_over(socket.get());
-  return FrameStream(std::move(socket));
+  return socket;
 }
 
 }  // namespace ckpt::vault

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a vault's files over a TCP connection: a small head and up to 8 MiB of a file's bytes. Each is
-// under a checksum (XXH3-64), so that damage on the way is found before use. Blocking.
+// Messages of a vault's files over a connection with TLS 1.3 and a pre-shared key (net/tls). A message is a small head
+// and up to 8 MiB of a file's bytes. TLS proves that they are whole. Blocking.
 //
-//   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head hash u64 | payload hash u64 | head |
-//   payload little endian
+//   magic u32 "GPVF" | head_bytes u32 | payload_bytes u32 | 0 u32 | head | payload, little endian
+//
+// The key and its name follow from a secret that both sides know (FrameKey) and that is never sent.
 //
 // Threads: one at a time; shut_down() from any, it ends what the other is at. Ownership: owns the socket.
 // Errors: kUnavailable: the other side is gone; kTimedOut: it sends nothing in the middle of a message.
@@ -13,17 +14,26 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
+#include "libckpt/net/tls/psk_stream.h"
 
 namespace ckpt::vault {
 
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{4} << 20;  // a long folder
+
+struct FrameKey {
+  std::string identity;  // what a client calls it: no secret
+  tls::PskKey key;
+};
+// kInvalidArgument for less than 16 bytes.
+Result<FrameKey> frame_key_of(std::span<const std::byte> secret);
 
 class FrameStream {
  public:
@@ -31,9 +41,12 @@ class FrameStream {
   static constexpr Wait kForever{-1};
 
   FrameStream() = default;
-  explicit FrameStream(UniqueFd socket) : socket_(std::move(socket)) {}
-  // "host:port", the host an IP address or localhost.
-  static Result<FrameStream> connect(const std::string& address, Wait timeout);
+  // "host:port", the host an IP address or localhost. `timeout` is for connection and handshake together.
+  static Result<FrameStream> connect(const std::string& address, const FrameKey& key, Wait timeout);
+  // Of a connection that was accepted. The handshake is to follow, and nothing else works before.
+  static Result<FrameStream> accepted(std::shared_ptr<const tls::PskContext> context, UniqueFd socket,
+                                      tls::FindPsk find);
+  Result<void> handshake(Wait timeout);
 
   Result<void> send(std::span<const std::byte> head, std::span<const std::byte> payload);
   struct Received {
@@ -43,11 +56,15 @@ class FrameStream {
   // `wait` is for the message's first byte. kProtocol if head or payload exceed `max_head_bytes` or `buffer`.
   Result<Received> receive(Wait wait, std::size_t max_head_bytes, std::span<std::byte> buffer);
   void shut_down() noexcept;
-  explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
+  explicit operator bool() const noexcept { return tls_ != nullptr; }
 
  private:
+  explicit FrameStream(std::unique_ptr<tls::PskStream> tls) : tls_(std::move(tls)) {}
+  // At least one byte, or kTimedOut.
+  Result<std::size_t> read_some(std::span<std::byte> out, Wait wait);
   Result<void> read_all(std::span<std::byte> out);
-  UniqueFd socket_;
+  Result<void> write_all(std::span<const std::byte> bytes);
+  std::unique_ptr<tls::PskStream> tls_;
 };
 
 // A listening socket at "host:port" (port 0: any), and where that is.
@@ -57,6 +74,6 @@ struct ListeningSocket {
 };
 Result<ListeningSocket> listen_at(const std::string& address);
 // The next connection; kTimedOut if there is none within `wait`.
-Result<FrameStream> accept_from(const UniqueFd& listening, FrameStream::Wait wait);
+Result<UniqueFd> accept_from(const UniqueFd& listening, FrameStream::Wait wait);
 
 }  // namespace ckpt::vault

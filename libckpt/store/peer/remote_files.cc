@@ -84,6 +84,8 @@ class RemoteFiles::Lock : public FileLock {
 
 Result<std::unique_ptr<RemoteFiles>> RemoteFiles::connect(Settings settings) {
   std::unique_ptr<RemoteFiles> files(new RemoteFiles(std::move(settings)));
+  CKPT_TRY(key, frame_key_of(files->settings_.token));
+  files->key_ = std::move(key);
   CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&files->session_, 1))));
   // Whether it can be reached, and is meant, is known from here on.
   CKPT_TRY(first, files->dial());
@@ -100,10 +102,9 @@ Result<FrameStream> RemoteFiles::dial() const {
                  "The vault of " + settings_.folder + " cannot be reached at " + settings_.address)
         .caused_by(why);
   };
-  auto stream = FrameStream::connect(settings_.address, kConnecting);
+  auto stream = FrameStream::connect(settings_.address, key_, kConnecting);
   if (!stream) return failed(stream.assume_error());
   FileHello hello;
-  hello.token = settings_.token;
   hello.session = session_;
   if (auto sent = stream.assume_value().send(wire::encode(hello), {}); !sent)
     return failed(sent.assume_error());

@@ -61,6 +61,7 @@ class RemoteFiles : public Files {
   Result<std::unique_ptr<File>> open_as(FileOp op, const std::string& path);
 
   const Settings settings_;
+  FrameKey key_;
   std::uint64_t session_ = 0;
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;

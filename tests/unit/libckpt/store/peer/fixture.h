@@ -3,6 +3,9 @@
 // job content for it.
 #pragma once
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
 #include <filesystem>
 
 #include "libckpt/store/peer/file_server.h"
@@ -77,5 +80,16 @@ class Peers : public testing::Test {
 
   std::string home_;
 };
+
+// To "127.0.0.1:PORT".
+inline UniqueFd connect_to(const std::string& address) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  return socket;
+}
 
 }  // namespace ckpt::vault::test
