@@ -56,7 +56,9 @@ def missing():
 def kernel():
     """The folder of Debian's kernel, unpacked; fetched once."""
     with contextlib.suppress(FileNotFoundError):
-        return CACHE / (CACHE / "kernel").read_text()
+        folder = CACHE / (CACHE / "kernel").read_text()
+        if folder.is_dir():
+            return folder
     return fetch_kernel()
 
 
