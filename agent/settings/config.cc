@@ -141,7 +141,7 @@ Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
   if (network.address.empty() == device.empty())
     return bad(source, where + ": either \"address\" or \"device\" is required");
   const auto known = wire::parse_lane_transport(transport);
-  if (!known) return bad(source, where + ": \"transport\" must be tls or ucx-trusted");
+  if (!known) return bad(source, where + ": \"transport\" must be tls, ucx-trusted or rdma-trusted");
   network.transport = *known;
   if (!network.address.empty() && !is_ip_address(network.address))
     return bad(source, where + ": \"" + network.address + "\" is no IP address");

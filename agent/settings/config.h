@@ -72,6 +72,8 @@
 //                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration
 //                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. A host
 //                                        that reaches a mover's port may write its memory
+//                             "rdma-trusted"  UCX over the RDMA device that stands on the network's device
+//                                        (rc_verbs, connected by rdmacm); open as ucx-trusted is
 //   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
 #pragma once

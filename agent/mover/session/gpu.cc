@@ -21,6 +21,7 @@ Result<std::unique_ptr<transport::Transport>> open_network(const wire::DataNetwo
   }
   transport::UcxOptions options;
   options.ip = network.address;
+  options.rdma = network.transport == wire::LaneTransport::kRdmaTrusted;
   return transport::make_ucx_transport(options);
 }
 

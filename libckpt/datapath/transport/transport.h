@@ -139,13 +139,15 @@ std::unique_ptr<Transport> make_loopback_transport();
 
 struct UcxOptions {
   std::string ip = "127.0.0.1";  // listen on, and connect from, the device that has this address
-  std::string tls = "tcp";  // UCX_TLS. Shared memory is left out: 1.13 has no peer failure detection for it
-  std::string net_device;   // UCX_NET_DEVICES; empty: the device that has `ip`
+  // False: TCP. True: the RDMA device that stands on that device, by rc_verbs and connected by rdmacm.
+  // Shared memory is left out of both: UCX 1.13 has no peer failure detection for it.
+  bool rdma = false;
   // Set besides, as in "TX_SEG_SIZE" = "64k": of a transport's settings, UCX 1.13 wants the name without the
   // transport's, and only warns of one that it does not know. The environment's UCX_* variables are not read
   // for those set here.
   std::vector<std::pair<std::string, std::string>> settings;
 };
+// kNotSupported: no RDMA device stands on the device of `ip`, or UCX cannot use it.
 Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options);
 
 struct TlsOptions {

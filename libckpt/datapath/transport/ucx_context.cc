@@ -7,6 +7,9 @@
 
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
 
 #include "libckpt/datapath/transport/ucx_guard.h"
 
@@ -56,6 +59,35 @@ Result<NetDevice> device_of(const sockaddr_in& address, const std::string& ip) {
   return device;
 }
 
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    entries.push_back(at->path());
+  return entries;
+}
+
+// The RDMA port that has the network device in its table of addresses, as UCX names it: NAME:PORT. InfiniBand's
+// network devices are in no table, but are children of the same card.
+Result<std::string> rdma_port_of(const std::string& device) {
+  for (const auto& rdma : entries_of("/sys/class/infiniband")) {
+    for (const auto& port : entries_of(rdma / "ports")) {
+      for (const auto& entry : entries_of(port / "gid_attrs" / "ndevs")) {
+        std::string name;  // reading an entry that is not used fails
+        if (std::getline(std::ifstream(entry), name) && name == device)
+          return rdma.filename().string() + ":" + port.filename().string();
+      }
+    }
+  }
+  const std::filesystem::path card = "/sys/class/net/" + device;
+  unsigned port = 0;
+  if (std::ifstream(card / "dev_port") >> port) {
+    for (const auto& rdma : entries_of(card / "device" / "infiniband"))
+      return rdma.filename().string() + ":" + std::to_string(port + 1);
+  }
+  return Error(ErrorCode::kNotSupported, "No RDMA device stands on the network device " + device);
+}
+
 Result<void> set(ucp_config_t* config, const std::string& name, const std::string& value) {
   const ucs_status_t status = ucp_config_modify(config, name.c_str(), value.c_str());
   if (status != UCS_OK) return ucx_error(status, "Setting UCX's " + name + " to " + value);
@@ -94,17 +126,21 @@ Error ucx_error(ucs_status_t status, std::string what) {
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
   (void)check_ucx_guard();  // named here, so that every program with lanes is linked with it
   CKPT_TRY(local, parse_ip(options.ip));
-  NetDevice device{options.net_device};
-  if (device.name.empty()) {
-    CKPT_TRY(found, device_of(local, options.ip));
-    device = found;
-  }
+  CKPT_TRY(device, device_of(local, options.ip));
   ucp_config_t* read = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &read);
   if (status != UCS_OK) return ucx_error(status, "Reading UCX's configuration");
   const UniqueHandle<ConfigTraits> config(read);
-  CKPT_TRYV(set(config.get(), "TLS", options.tls));
-  CKPT_TRYV(set(config.get(), "NET_DEVICES", device.name));
+  const std::string transports = options.rdma ? "rc_verbs" : "tcp";
+  std::string used = device.name;
+  if (options.rdma) {
+    CKPT_TRY(port, rdma_port_of(device.name));
+    used = port;
+  }
+  CKPT_TRYV(set(config.get(), "TLS", transports));
+  CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
+  // Who connects: left to itself, UCX takes rdmacm for TCP, too, where there is an RDMA device.
+  CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
   if (device.loopback) {
     CKPT_TRYV(set(config.get(), "SNDBUF", kLocalSocketBuffer));
     CKPT_TRYV(set(config.get(), "RCVBUF", kLocalSocketBuffer));
@@ -120,9 +156,8 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   params.name = "gpumigrate";
   ucp_context_h context = nullptr;
   status = ucp_init(&params, config.get(), &context);
-  if (status != UCS_OK)
-    return ucx_error(status, "Starting UCX with transports " + options.tls + " on device " + device.name);
-  return std::shared_ptr<const UcxContext>(new UcxContext(UniqueUcpContext(context), local));
+  if (status != UCS_OK) return ucx_error(status, "Starting UCX with " + transports + " on " + used);
+  return std::shared_ptr<const UcxContext>(new UcxContext(UniqueUcpContext(context), local, options.rdma));
 }
 
 Result<UniqueUcpWorker> UcxContext::make_worker() const {

@@ -42,14 +42,16 @@ class UcxContext {
 
   [[nodiscard]] ucp_context_h get() const noexcept { return context_.get(); }
   [[nodiscard]] const sockaddr_in& local() const noexcept { return local_; }  // the ip of the options, port 0
+  [[nodiscard]] bool rdma() const noexcept { return rdma_; }
   // A worker with wake-up, for one thread at a time.
   Result<UniqueUcpWorker> make_worker() const;
 
  private:
-  UcxContext(UniqueUcpContext context, const sockaddr_in& local)
-      : context_(std::move(context)), local_(local) {}
+  UcxContext(UniqueUcpContext context, const sockaddr_in& local, bool rdma)
+      : context_(std::move(context)), local_(local), rdma_(rdma) {}
   UniqueUcpContext context_;
   sockaddr_in local_;
+  bool rdma_;
 };
 
 // "ucx:A.B.C.D:PORT" and back; nothing but exactly that is taken.

@@ -250,6 +250,7 @@ bool UcxLane::progress() {
   in_callback_ = true;
   for (int i = 0; i < kProgressRounds && !peer_left_ && ucp_worker_progress(worker_.get()) != 0; ++i)
     any = true;
+  if (!any && context_->rdma() && !peer_left_) any = progress_armed();
   if (!requests_.empty()) admit_requests();
   if (!strangers_.empty()) drop_strangers();
   if (greeted_ && !open_ && !failure()) {
@@ -266,6 +267,12 @@ bool UcxLane::progress() {
     return any;
   }
   return true;
+}
+
+// A completion that comes after the last look and before wait() arms need not raise an event: verbs promise one
+// only for what follows. So the worker is armed, and then looked at once more.
+bool UcxLane::progress_armed() {
+  return ucp_worker_arm(worker_.get()) != UCS_OK || ucp_worker_progress(worker_.get()) != 0;
 }
 
 // Delivers complete messages in order. Those that came before a failure are still delivered.

@@ -69,6 +69,7 @@ class UcxLane final : public Lane {
   void admit_requests();
   void drop_strangers();
   void open();
+  bool progress_armed();
   bool deliver();
   void give_credit();
   std::optional<Error> failure() const;

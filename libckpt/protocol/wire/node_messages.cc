@@ -28,8 +28,10 @@ std::string_view to_string(JobPhase phase) noexcept {
 
 namespace {
 
-constexpr std::array<std::pair<LaneTransport, std::string_view>, 2> kLaneTransports{
-    {{LaneTransport::kTls, "tls"}, {LaneTransport::kUcxTrusted, "ucx-trusted"}}};
+constexpr std::array<std::pair<LaneTransport, std::string_view>, 3> kLaneTransports{
+    {{LaneTransport::kTls, "tls"},
+     {LaneTransport::kUcxTrusted, "ucx-trusted"},
+     {LaneTransport::kRdmaTrusted, "rdma-trusted"}}};
 
 }  // namespace
 

@@ -141,13 +141,13 @@ struct JobInstance {
   }
 };
 
-// How lanes of a network carry data. UCX neither encrypts nor authenticates: the operator has declared that
-// nobody else is on that network.
-enum class LaneTransport : std::uint8_t { kInvalid = 0, kTls = 1, kUcxTrusted = 2 };
+// How lanes of a network carry data. UCX, over TCP or RDMA, neither encrypts nor authenticates: the operator has
+// declared that nobody else is on that network.
+enum class LaneTransport : std::uint8_t { kInvalid = 0, kTls = 1, kUcxTrusted = 2, kRdmaTrusted = 3 };
 [[nodiscard]] constexpr bool is_known(LaneTransport t) {
-  return t >= LaneTransport::kTls && t <= LaneTransport::kUcxTrusted;
+  return t >= LaneTransport::kTls && t <= LaneTransport::kRdmaTrusted;
 }
-// As in agent.toml: tls, ucx-trusted.
+// As in agent.toml: tls, ucx-trusted, rdma-trusted.
 [[nodiscard]] std::string_view to_string(LaneTransport transport) noexcept;
 [[nodiscard]] std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcept;
 

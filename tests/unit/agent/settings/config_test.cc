@@ -86,14 +86,16 @@ TEST(AgentConfig, RackAndLabelsAreRead) {
 TEST(AgentConfig, NetworksAreReadInTheirOrder) {
   const auto config =
       parse_config(kMin + "[[network]]\nname = 'fast'\ndevice = 'ib0'\ntransport = 'ucx-trusted'\n" +
-                       "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n",
+                       "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n" +
+                       "[[network]]\nname = 'rdma'\ndevice = 'ib1'\ntransport = 'rdma-trusted'\n",
                    "x");
   ASSERT_TRUE(config) << config.assume_error().to_string();
   const auto& networks = config.assume_value().networks;
-  ASSERT_EQ(networks.size(), 2U);
+  ASSERT_EQ(networks.size(), 3U);
   EXPECT_EQ(networks[0].device, "ib0");
   EXPECT_EQ(networks[0].network.transport, wire::LaneTransport::kUcxTrusted);
   EXPECT_EQ(networks[1].network, wire::DataNetwork("data", "fd77::2", wire::LaneTransport::kTls));
+  EXPECT_EQ(networks[2].network.transport, wire::LaneTransport::kRdmaTrusted);
 }
 
 TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
@@ -104,7 +106,8 @@ TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
   EXPECT_NE(with(data + "address = 'node-a'\n").find("no IP address"), std::string::npos);
   EXPECT_NE(with("name = '../x'\naddress = '10.0.0.1'\ntransport = 'tls'\n").find("network.name"),
             std::string::npos);
-  EXPECT_NE(with("name = 'data'\naddress = '10.0.0.1'\ntransport = 'ib'\n").find("tls or ucx-trusted"),
+  EXPECT_NE(with("name = 'data'\naddress = '10.0.0.1'\ntransport = 'ib'\n")
+                .find("tls, ucx-trusted or rdma-trusted"),
             std::string::npos);
   EXPECT_NE(with(data + "address = '10.0.0.1'\nport = 1\n").find("network.port"), std::string::npos);
   EXPECT_NE(error_of(kMin + "network = 'data'\n").find("[[network]]"), std::string::npos);

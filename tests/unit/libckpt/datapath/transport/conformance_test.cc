@@ -9,6 +9,7 @@
 
 #include "libckpt/datapath/transport/transport.h"
 #include "tests/unit/libckpt/datapath/transport/peer.h"
+#include "tests/unit/libckpt/datapath/transport/processes.h"
 
 namespace ckpt::transport {
 namespace {
@@ -32,12 +33,17 @@ TestMessage make_message(std::size_t header_bytes, std::size_t payload_bytes, un
 
 class TransportTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { transport_ = make(); }
+  void SetUp() override {
+    if (std::string(GetParam()).starts_with("rdma") && rdma_address() == nullptr)
+      GTEST_SKIP() << "GPUMIGRATE_TEST_RDMA names no address of an RDMA device (tests/vm)";
+    transport_ = make();
+  }
   static std::unique_ptr<Transport> make() {
     const std::string name = GetParam();
     if (name == "loopback") return make_loopback_transport();
-    auto made = name.starts_with("tls") ? make_tls_transport({.ip = name == "tls6" ? "::1" : "127.0.0.1"})
-                                        : make_ucx_transport({});
+    auto made = name.starts_with("tls")    ? make_tls_transport({.ip = name == "tls6" ? "::1" : "127.0.0.1"})
+                : name.starts_with("rdma") ? make_ucx_transport({.ip = rdma_address(), .rdma = true})
+                                           : make_ucx_transport({});
     EXPECT_TRUE(made.has_value()) << made.assume_error().to_string();
     return std::move(made).assume_value();
   }
@@ -492,7 +498,8 @@ TEST_P(TransportTest, WakeEndsAWait) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, TransportTest,
-                         ::testing::Values("loopback", "ucx", "near", "tls", "tls6", "tls_near"),
+                         ::testing::Values("loopback", "ucx", "near", "tls", "tls6", "tls_near", "rdma",
+                                           "rdma_near"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

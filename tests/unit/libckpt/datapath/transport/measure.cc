@@ -3,6 +3,7 @@
 // processes, payloads of the same size. The last figure compares the TLS lane with a core that takes a byte
 // from a plain stream and encrypts it with AES-256-GCM, one after the other.
 //   transport_measure [PAYLOAD_BYTES [TOTAL_BYTES]]
+//   transport_measure --rdma ADDRESS [PAYLOAD_BYTES [TOTAL_BYTES]]    one lane through that RDMA device only
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +15,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,7 +53,7 @@ void drive(Lane& lane) {
   if (!lane.progress()) lane.wait(1'000'000'000);
 }
 
-using MakeTransport = std::unique_ptr<Transport> (*)();
+using MakeTransport = std::function<std::unique_ptr<Transport>()>;
 std::unique_ptr<Transport> make_ucx() {
   return make_ucx_transport({}).assume_value();
 }
@@ -59,7 +61,7 @@ std::unique_ptr<Transport> make_tls() {
   return make_tls_transport({}).assume_value();
 }
 
-void send_all(MakeTransport make, const std::string& address, std::size_t bytes, std::size_t count) {
+void send_all(const MakeTransport& make, const std::string& address, std::size_t bytes, std::size_t count) {
   End end(bytes);
   auto transport = make();
   auto lane = transport->connect(address, kToken, end).assume_value();
@@ -75,7 +77,7 @@ void send_all(MakeTransport make, const std::string& address, std::size_t bytes,
   }
 }
 
-double measure_lane(MakeTransport make, std::size_t bytes, std::size_t count) {
+double measure_lane(const MakeTransport& make, std::size_t bytes, std::size_t count) {
   int pipe_fds[2];
   if (::pipe(pipe_fds) != 0) std::abort();
   const pid_t child = ::fork();  // before the transport is there
@@ -146,9 +148,21 @@ double measure_cipher(const EVP_CIPHER* cipher) {
   return double(total) / double(nanos);
 }
 
+int measure_rdma(const std::string& ip, std::size_t bytes, std::size_t total) {
+  const UcxOptions options{.ip = ip, .rdma = true};
+  const double rate =
+      measure_lane([&] { return make_ucx_transport(options).assume_value(); }, bytes, total / bytes);
+  std::printf("payload %zu: RDMA lane %.3f GB/s\n", bytes, rate);
+  return 0;
+}
+
 }  // namespace
 
 int measure(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "--rdma") {
+    return measure_rdma(argv[2], argc > 3 ? std::strtoull(argv[3], nullptr, 0) : 1 << 20,
+                        argc > 4 ? std::strtoull(argv[4], nullptr, 0) : std::size_t{4} << 30);
+  }
   const std::size_t bytes = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 1 << 20;
   const std::size_t total = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : std::size_t{4} << 30;
   for (int run = 0; run < 3; ++run) {

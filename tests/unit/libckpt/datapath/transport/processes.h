@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,14 @@ extern char** environ;
 
 namespace ckpt::transport {
 
-// "ucx" or "tls": the transports between processes.
+// The address of an RDMA device, for its tests; nothing where they are not asked for.
+inline const char* rdma_address() {
+  return std::getenv("GPUMIGRATE_TEST_RDMA");
+}
+
+// "ucx", "tls" or "rdma": the transports between processes.
 inline Result<std::unique_ptr<Transport>> make_transport(const std::string& name) {
+  if (name == "rdma") return make_ucx_transport({.ip = rdma_address(), .rdma = true});
   return name == "tls" ? make_tls_transport({}) : make_ucx_transport({});
 }
 

@@ -54,5 +54,12 @@ TEST(UcxSockets, WithinAMachineTheirBuffersFitACache) {
   target.stop();
 }
 
+TEST(UcxRdma, IsRefusedOnADeviceThatHasNone) {
+  const auto transport = make_ucx_transport({.ip = "127.0.0.1", .rdma = true});
+  ASSERT_FALSE(transport.has_value());
+  EXPECT_EQ(transport.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_NE(transport.assume_error().to_string().find("network device lo"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ckpt::transport
