@@ -3,7 +3,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
 #include "libckpt/net/control/offload.h"
 #include "libckpt/net/control/spawn.h"
@@ -11,20 +10,11 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr unsigned kCertificateMode = 0644;
-constexpr unsigned kKeyMode = 0600;
-
 Result<void> check_is_for(const tls::Peer& subject, const std::string& certificate, const std::string& key) {
   CKPT_TRY(named, tls::peer_with_key(certificate, key));
   if (named == subject) return ok();
   return Error(ErrorCode::kRefused,
                "The new certificate is that of " + to_text(named) + ", not of " + to_text(subject));
-}
-
-// The key first: a reader in between finds that they do not belong together, and keeps the former.
-Result<void> write_both(const tls::CertFiles& files, const std::string& certificate, const std::string& key) {
-  CKPT_TRYV(write_file_durably(files.key, key, kKeyMode));
-  return write_file_durably(files.certificate, certificate, kCertificateMode);
 }
 
 }  // namespace
@@ -64,7 +54,7 @@ control::Task<> CertificateRenewal::use(wire::UseCertificate request) {
   auto write = [key, certificate = std::move(request.certificate), files = identity_.files(),
                 subject = identity_.subject()]() -> Result<void> {
     CKPT_TRYV(check_is_for(subject, certificate, key));
-    return write_both(files, certificate, key);
+    return tls::replace_pair(files.certificate, certificate, files.key, key);
   };
   const auto written = co_await control::offload(pool_, std::move(write));
   if (written) {

@@ -3,8 +3,8 @@
 // [tls] names. New connections use them; those that are open stay. A key is made here and kept in memory until
 // its certificate comes.
 // Threads: the event loop; keys are made and files are written on `pool`. Ownership: refers to its parts, which
-// outlive it. Errors: go to the coordinator. The files are as before then, or have the new key without its
-// certificate. Then the former pair stays in use, and the next renewal replaces both.
+// outlive it. Errors: go to the coordinator, and the former pair stays
+// in use.
 #pragma once
 
 #include <string>

@@ -34,8 +34,7 @@ Result<void> renew_files(const tls::Authority& authority, const tls::CertFiles& 
   order.hosts = std::move(hosts);
   order.term = tls::kCoordinatorTerm;
   CKPT_TRY(issued, authority.sign(order));
-  CKPT_TRYV(write_file_durably(files.key, issued.key, 0600));
-  return write_file_durably(files.certificate, issued.certificate, 0644);
+  return tls::replace_pair(files.certificate, issued.certificate, files.key, issued.key);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ class CertificateRenewals {
 
   // Once, with the coordinator's own.
   Result<void> start(std::shared_ptr<tls::Identity> own);
+  [[nodiscard]] bool can_certify() const noexcept { return authority_.has_value(); }
   // A node's certificate for the key of a request. kRefused without the authority's key.
   control::Task<Result<std::string>> certify(std::string node, std::string signing_request);
 

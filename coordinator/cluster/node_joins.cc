@@ -47,6 +47,8 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string signing_request = body.text("request").value_or("");
   CKPT_CO_TRYV(body.finish());
+  if (!renewals_.can_certify())
+    co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
   CKPT_CO_TRYV(co_await use_up(id));
   CKPT_CO_TRY(certificate, co_await renewals_.certify(node, signing_request));
   events_.add("node-joined", "node " + node + " has got its certificate by a join token", node);

@@ -71,6 +71,17 @@ Result<void> use_key(SSL_CTX* context, const std::string& path) {
   return ok();
 }
 
+std::string new_key_of(const std::string& key_file) {
+  return key_file + ".new";
+}
+
+// Of a certificate that was just replaced the key may not have its name yet (replace_pair).
+Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
+  auto used = use_key(context, path);
+  if (used || ::access(new_key_of(path).c_str(), F_OK) != 0) return used;
+  return use_key(context, new_key_of(path)) ? Result<void>(ok()) : used;
+}
+
 // Calls `take` with each certificate of the file.
 Result<int> each_certificate(const std::string& path, const std::function<bool(int, X509*)>& take) {
   CKPT_TRY(text, read_file(path, kMaxFileBytes));
@@ -123,6 +134,15 @@ Result<void> check_complete(const CertFiles& files) {
   return ok();
 }
 
+Result<void> replace_pair(const std::string& certificate_file, const std::string& certificate,
+                          const std::string& key_file, const std::string& key) {
+  CKPT_TRYV(write_file_durably(new_key_of(key_file), key, 0600));
+  CKPT_TRYV(write_file_durably(certificate_file, certificate, 0644));
+  if (::rename(new_key_of(key_file).c_str(), key_file.c_str()) != 0)
+    return Error::from_errno("Renaming the new key to " + key_file);
+  return ok();
+}
+
 Result<std::shared_ptr<Identity>> Identity::load(CertFiles files, Tell tell) {
   CKPT_TRYV(check_complete(files));
   if (files.empty()) return Error(ErrorCode::kInvalidArgument, "No certificate is named");
@@ -157,7 +177,7 @@ Result<void> Identity::read() {
            }));
   static_cast<void>(authorities);
   static_cast<void>(chain);
-  CKPT_TRYV(use_key(ssl, files_.key));
+  CKPT_TRYV(use_key_or_new(ssl, files_.key));
   X509* own = SSL_CTX_get0_certificate(ssl);
   CKPT_TRY(subject, peer_of(own));
   if (context_ && subject != subject_)

@@ -31,6 +31,10 @@ struct CertFiles {
 };
 // Nothing, or all three as absolute paths.
 Result<void> check_complete(const CertFiles& files);
+// Replaces certificate and key (PEM). Identity::load() finds a pair at any time, also after a crash in between: the
+// new key stands in KEY.new until the certificate is there. Blocks for the disk. Errors: as write_file_durably().
+Result<void> replace_pair(const std::string& certificate_file, const std::string& certificate,
+                          const std::string& key_file, const std::string& key);
 
 class Identity {
  public:

@@ -8,6 +8,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/authority.h"
 #include "libckpt/net/ca/request.h"
+#include "libckpt/net/tls/cert_identity.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -16,7 +17,6 @@ namespace ckpt::cli {
 namespace {
 
 constexpr unsigned kPublic = 0644;
-constexpr unsigned kPrivate = 0600;
 
 struct CertificateOptions {
   std::string folder;  // of the authority
@@ -48,10 +48,9 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// The key first: a daemon that looks in between finds that they do not belong together, and looks again.
 Result<void> write_pair(const std::string& folder, const std::string& name, const tls::Issued& issued) {
-  CKPT_TRYV(write_file_durably(folder + "/" + name + ".key", issued.key, kPrivate));
-  return write_file_durably(folder + "/" + name + ".pem", issued.certificate, kPublic);
+  const std::string file = folder + "/" + name;
+  return tls::replace_pair(file + ".pem", issued.certificate, file + ".key", issued.key);
 }
 
 bool exists(const std::string& path) {

@@ -113,8 +113,7 @@ Result<void> write_node(const std::string& out, const JoinToken& token, const st
   if (named != tls::Peer::node(text_of(answer, "node")))
     return Error(ErrorCode::kProtocol, "The coordinator's answer is not a certificate of this node");
   CKPT_TRYV(write_file_durably(out + "/ca.pem", token.ca, kPublic));
-  CKPT_TRYV(write_file_durably(out + "/node.key", key, kPrivate));
-  CKPT_TRYV(write_file_durably(out + "/node.pem", text_of(answer, "certificate"), kPublic));
+  CKPT_TRYV(tls::replace_pair(out + "/node.pem", text_of(answer, "certificate"), out + "/node.key", key));
   CKPT_TRYV(write_file_durably(out + "/agent-token", text_of(answer, "agent_token") + "\n", kPrivate));
   std::error_code ignored;
   if (std::filesystem::exists(out + "/agent.toml", ignored)) return ok();

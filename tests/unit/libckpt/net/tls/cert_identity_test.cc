@@ -155,6 +155,26 @@ TEST_F(IdentityTest, KeepsTheFormerAndTellsOnceOfABrokenVersion) {
   EXPECT_EQ(told, 3);
 }
 
+TEST_F(IdentityTest, FindsAPairAtEachPointOfAReplacement) {
+  const CertFiles files = certificates_.write("a", version(next_term()));
+  const CertFiles next = certificates_.write("next", version(next_term()));
+  const auto text = [](const std::string& path) { return read_file(path, 1 << 16).value(); };
+  const auto serves = [&] {
+    const auto node = Identity::load(files);
+    return node && shake(*coordinator_, *node.assume_value()).done();
+  };
+  ASSERT_TRUE(write_file_durably(files.key + ".new", text(next.key)));
+  EXPECT_TRUE(serves()) << "the new key is there alone";
+  ASSERT_TRUE(write_file_durably(files.certificate, text(next.certificate)));
+  EXPECT_TRUE(serves()) << "the new key has not got its name";
+  ASSERT_TRUE(
+      write_file_durably(files.key + ".new", text(certificates_.write("c", version(next_term())).key)));
+  EXPECT_FALSE(serves()) << "no key of the certificate";
+  ASSERT_TRUE(replace_pair(files.certificate, text(next.certificate), files.key, text(next.key)));
+  EXPECT_TRUE(serves());
+  EXPECT_FALSE(std::filesystem::exists(files.key + ".new"));
+}
+
 TEST(PeerNames, AreReadAndWritten) {
   for (const Peer& peer :
        {Peer::coordinator(), Peer::node("node-a"), Peer::node("a.b_c"), Peer::client("admin")})
