@@ -216,6 +216,13 @@ void Agent::create_snapshot_service() {
   vault.folder = config_.vault_folder();
   vault.memory = config_.vault_memory_folder();
   vault.memory_limit_bytes = config_.vault_memory_limit_mib << 20;
+  if (!vault.memory.empty()) {
+    if (auto claimed = protect::claim_memory_folder(vault.memory); !claimed) {
+      spdlog::error("vault_memory is not used, images of other nodes go to the disk: reason {}",
+                    claimed.assume_error().to_string());
+      vault.memory.clear();
+    }
+  }
   vault.host = host_text(networks_.front().address);
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -31,6 +32,9 @@ void remove(const std::string& path) {
   if (is_own_folder(path)) std::filesystem::remove_all(path, ignored);
 }
 
+// Between a folder's name and what nobody can foresee.
+constexpr char kMark = '~';
+
 std::string path_of(const std::string& place, const std::string& name) {
   return place + "/gpumigrate-" + name;
 }
@@ -52,8 +56,7 @@ Result<std::string> find_memory_place(const std::string& wanted) {
 
 Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::string& name,
                                           std::uint64_t needed_bytes) {
-  const std::string path = path_of(place, name);
-  remove(path);
+  remove_memory_folder(place, name);
   struct statfs facts {};
   if (::statfs(place.c_str(), &facts) != 0) return Error::from_errno("Asking for the free space in " + place);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(facts.f_bavail) * facts.f_bsize;
@@ -63,7 +66,8 @@ Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::s
                                               " MiB free and " + std::to_string(needed_bytes >> 20) +
                                               " MiB are needed for the process: mount it larger");
   }
-  if (::mkdir(path.c_str(), 0700) != 0) return Error::from_errno("Making " + path);
+  std::string path = path_of(place, name) + kMark + "XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) return Error::from_errno("Making " + path);
   return MemoryFolder(path);
 }
 
@@ -91,12 +95,14 @@ void remove_memory_folders(const std::string& place, const std::string& begin,
   const std::string named = path_of(place, begin);
   for (const auto& item : std::filesystem::directory_iterator(place, ignored)) {
     const std::string path = item.path().string();
-    if (path.starts_with(named) && unused(path.substr(named.size()))) remove(path);
+    if (!path.starts_with(named)) continue;
+    const std::string rest = path.substr(named.size());
+    if (unused(rest.substr(0, rest.find(kMark)))) remove(path);
   }
 }
 
 void remove_memory_folder(const std::string& place, const std::string& name) {
-  remove(path_of(place, name));
+  remove_memory_folders(place, name, [](const std::string& rest) { return rest.empty(); });
 }
 
 }  // namespace ckpt::agent::host

@@ -17,8 +17,8 @@ Result<std::string> find_memory_place(const std::string& wanted = "");
 
 class [[nodiscard]] MemoryFolder {
  public:
-  // PLACE/gpumigrate-NAME with mode 0700, where an earlier one of the same name is replaced. `needed_bytes`
-  // must be free there.
+  // PLACE/gpumigrate-NAME~RANDOM with mode 0700; earlier ones of the same name are removed. Other users may make
+  // folders in PLACE, too: none that they make beforehand is in the way. `needed_bytes` must be free there.
   static Result<MemoryFolder> create(const std::string& place, const std::string& name,
                                      std::uint64_t needed_bytes);
   MemoryFolder(MemoryFolder&& other) noexcept;
@@ -39,7 +39,7 @@ class [[nodiscard]] MemoryFolder {
 void remove_memory_folders(const std::string& place, const std::string& begin,
                            const std::function<bool(const std::string& rest)>& unused);
 
-// Removes PLACE/gpumigrate-NAME and all in it, if it is this user's. No error if there is none.
+// Removes folders of that NAME and all in them, if they are this user's. No error if there is none.
 void remove_memory_folder(const std::string& place, const std::string& name);
 
 }  // namespace ckpt::agent::host

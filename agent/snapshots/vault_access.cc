@@ -137,7 +137,25 @@ Result<void> check_writable(const std::string& path) {
   return may_write(parent);
 }
 
+// `shared`: others may write there, where they cannot rename or remove what is not theirs.
+Result<void> make_private(const std::string& path, bool shared) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return Error::from_errno("Making the folder " + path);
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return Error::from_errno("Looking at the folder " + path);
+  const bool is_own = info.st_uid == ::geteuid() || info.st_uid == 0;
+  const bool is_closed = (info.st_mode & 0022) == 0 || (shared && (info.st_mode & S_ISVTX) != 0);
+  if (S_ISDIR(info.st_mode) && is_own && is_closed) return ok();
+  return Error(ErrorCode::kRefused,
+               path + " is no folder of this user or of root that nobody else may change: remove it");
+}
+
 }  // namespace
+
+Result<void> claim_memory_folder(const std::string& folder) {
+  CKPT_TRYV(make_private(folder.substr(0, folder.find_last_of('/')), true));
+  return make_private(folder, false);
+}
 
 vault::Route VaultPlace::route() const {
   vault::Route route;

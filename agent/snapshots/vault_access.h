@@ -44,4 +44,9 @@ struct StoredVersion {
 Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
                                    std::uint64_t version);
 
+// Before images go into memory: makes the folder, and the one that it lies in, where they are not there (mode 0700).
+// kRefused if others could put something in their place: they must be this user's or root's, no links, and writable
+// for no others. The outer one may be shared as /dev/shm is.
+Result<void> claim_memory_folder(const std::string& folder);
+
 }  // namespace ckpt::agent::protect

@@ -119,6 +119,8 @@ class Streams(ClusterTest):
         identity = cluster.job("job")["id"]
         image = cluster.json("snapshot", "job")["image"]
         cluster.call("protect", "job", "--every", "1h")
+        # The first one is taken at once, and its writer has the store until then.
+        eventually(lambda: len(cluster.json("images")) == 2, "protection has taken its first image")
         self.assertEqual(cluster.call("unprotect", "job").stdout,
                          f"job {identity} is not protected any more; its images stay\n")
         self.assertEqual(cluster.call("images", "rm", image).stdout, f"image {image} is removed\n")

@@ -120,7 +120,8 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
     auto found = find_access(home);
     if (found) access = std::move(found).assume_value();
   } else {
-    CKPT_TRYV(take_url(given, "--url", access));
+    if (auto taken = take_url(given, "--url", access); !taken)
+      return Error(ErrorCode::kInvalidArgument, taken.assume_error().message());
   }
   if (access.tls) return access.url;
   return Error(ErrorCode::kInvalidArgument,

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -85,6 +87,29 @@ TEST_F(VaultAccessTest, ListReadsNoPack) {
   vault_.reset();
   std::filesystem::create_directories(folder_ + "/jobs/a/packs/0000000009.pack");
   EXPECT_EQ(parts()[0].images.size(), 1U);
+}
+
+TEST(MemoryFolderOfAVault, IsNotUsedWhereOthersCouldHaveMadeIt) {
+  std::string pattern = "/dev/shm/claimXXXXXX";
+  const std::string place = ::mkdtemp(pattern.data());
+  const auto claims = [&](const std::string& folder) {
+    return claim_memory_folder(place + folder).has_value();
+  };
+  EXPECT_TRUE(claims("/a/node-a")) << "it is made";
+  EXPECT_TRUE(claims("/a/node-a")) << "it is there";
+  std::filesystem::create_directory_symlink(place + "/a/node-a", place + "/a/node-b");
+  EXPECT_FALSE(claims("/a/node-b")) << "a link";
+  ASSERT_EQ(::chmod((place + "/a/node-a").c_str(), 0777), 0);
+  EXPECT_FALSE(claims("/a/node-a")) << "others may write";
+  ASSERT_EQ(::chmod((place + "/a").c_str(), 0777), 0);
+  EXPECT_FALSE(claims("/a/node-c")) << "others may exchange it";
+  ASSERT_EQ(::chmod((place + "/a").c_str(), 01777), 0);
+  EXPECT_TRUE(claims("/a/node-c")) << "as /dev/shm";
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown((place + "/a/node-c").c_str(), 65534, 65534), 0);
+    EXPECT_FALSE(claims("/a/node-c")) << "another user's";
+  }
+  std::filesystem::remove_all(place);
 }
 
 }  // namespace
