@@ -60,8 +60,10 @@ control::Task<> CertificateRenewals::run() {
     if (is_due(own_->expires_unix_s(), tls::kCoordinatorTerm)) co_await renew_own();
     std::vector<std::pair<std::string, std::int64_t>> due;
     for (const auto& [name, node] : parts_.nodes.all()) {
+      // By its certificate, not by its word: else the agents' token would be enough to get one.
+      const bool is_proven = node.connected() && node.connection->certified() == tls::Peer::node(name);
       const std::int64_t ends_s = node.certificate_ends_s;
-      if (node.connected() && ends_s != 0 && is_due(ends_s, tls::kNodeTerm)) due.emplace_back(name, ends_s);
+      if (is_proven && ends_s != 0 && is_due(ends_s, tls::kNodeTerm)) due.emplace_back(name, ends_s);
     }
     for (auto& [name, ends_s] : due) co_await renew_node(name, ends_s);
     timer.expires_after(std::chrono::milliseconds(parts_.config.certificate_check_ms));

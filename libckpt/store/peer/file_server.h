@@ -3,8 +3,9 @@
 // remote_files.h. A token is the secret of a TLS connection, and is never sent (frame_stream.h).
 //
 // Bounded: connections, what each may send, open files. A connection that has not shown within seconds that it has a
-// token is closed; where there are too many of these, the oldest goes. A grant names one job, and whether it may be written; nothing else of the vault can be
-// named. A client that writes must hold the vault's lock first. Crafted bytes end a connection, no more.
+// token is closed; where there are too many of these, the oldest goes. A grant names one job, and whether it may be
+// written; nothing else of the vault can be named. A client that writes must hold the vault's lock first. Crafted
+// bytes end a connection, no more.
 // Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
 // all of it. Errors: create(): where it cannot listen.
 #pragma once
