@@ -9,14 +9,31 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "agent/keeper/rank/adopted_process.h"
+#include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
 namespace {
 
 bool is_in(const std::vector<pid_t>& list, pid_t pid) {
   return std::find(list.begin(), list.end(), pid) != list.end();
+}
+
+constexpr Nanos kStopLimitNs = 1'000 * kNanosPerMs;
+constexpr std::chrono::microseconds kStopLook{100};
+constexpr std::size_t kMaxStat = 4096;
+
+// In a trace stop, or gone.
+bool stands(pid_t thread) {
+  const auto stat = read_file("/proc/" + std::to_string(thread) + "/stat", kMaxStat);
+  if (!stat) return true;
+  const std::string& text = stat.assume_value();
+  const std::size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= text.size() ||
+         std::string_view("tZX").find(text[name_end + 2]) != std::string_view::npos;
 }
 
 }  // namespace
@@ -40,7 +57,6 @@ Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nano
   }
   for (const pid_t thread : threads) {
     if (is_in(workers, thread)) continue;
-    // A thread of a stopped process is in a trace stop when the call returns.
     if (::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_EXITKILL) == 0) {
       threads_.push_back(thread);
     } else if (errno != ESRCH) {
@@ -49,9 +65,27 @@ Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nano
       return error;
     }
   }
+  if (auto stopped = stop_all(); !stopped) {
+    detach_all();
+    return stopped;
+  }
   held_pid_ = pid;
   is_ending_ = false;
   limit_.set(now_ns() + limit_ns);
+  return ok();
+}
+
+// A thread of a stopped process may not have stopped yet, and a SIGCONT before it has would let it run.
+Result<void> ThreadHold::stop_all() {
+  for (const pid_t thread : threads_) ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+  const Nanos limit = now_ns() + kStopLimitNs;
+  for (const pid_t thread : threads_) {
+    while (!stands(thread)) {
+      if (now_ns() > limit)
+        return Error(ErrorCode::kTimedOut, "Thread " + std::to_string(thread) + " does not stop");
+      std::this_thread::sleep_for(kStopLook);
+    }
+  }
   return ok();
 }
 

@@ -5,7 +5,7 @@
 // this keeper ends first. Other processes of the tree stay stopped as CRIU left them.
 // A thread may be held while it owns a lock that the work needs. So there is a limit, after which all go on.
 // Threads: one, always the same, as ptrace(2) asks. Ownership: the traces; the destructor does nothing.
-// Errors: of ptrace; kNotFound for a thread that is to work and is not there.
+// Errors: of ptrace; kNotFound for a thread that is to work and is not there; kTimedOut for one that does not stop.
 #pragma once
 
 #include <sys/types.h>
@@ -38,6 +38,7 @@ class ThreadHold {
   [[nodiscard]] bool take_due() { return limit_.take_due(); }
 
  private:
+  Result<void> stop_all();
   void detach_all();
   void release();
 

@@ -342,9 +342,8 @@ class HeldTest : public TransparentTest {
     rank_ = static_cast<pid_t>(status(agent).rank_pid);
     agent.ask<local::DumpReady>(local::PrepareDump{});
     ::kill(rank_, SIGSTOP);
-    // Each thread: one that has not stopped yet would be continued with the process, and not be held.
-    for (const pid_t id : threads_of(rank_))
-      while (state_of(id) != 'T') std::this_thread::yield();
+    // Its other threads may not have stopped yet.
+    while (state_of(rank_) != 'T') std::this_thread::yield();
   }
   pid_t thread(const std::string& name) {
     for (const pid_t id : threads_of(rank_)) {
