@@ -174,7 +174,6 @@ Result<void> Agent::open_peers() {
   PeerLinks::Settings peer;
   peer.node = config_.node;
   peer.listen = config_.peer_listen;
-  peer.insecure = config_.insecure;
   peer.port_file = config_.home + "/peer.port";
   peer.identity = identity_;
   peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
@@ -238,7 +237,7 @@ Result<void> Agent::open_metrics() {
   if (config_.metrics_address.empty()) return ok();
   CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, identity_, metrics_->registry()));
   metrics_server_ = std::move(server);
-  spdlog::info("metrics are shown at {}/metrics", metrics_server_->url());
+  spdlog::info("metrics are shown at {}", metrics_server_->where());
   return ok();
 }
 

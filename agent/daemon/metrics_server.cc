@@ -53,7 +53,9 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
     co_return metrics::answer(registry, request, tokens);
   };
   const auto listen = [&](const std::string& address) {
-    control::HttpServer::Settings settings{address, config.insecure, {identity, admit_client}};
+    control::HttpServer::Settings settings;
+    settings.tls = {identity, admit_client};
+    (address.starts_with("unix:") ? settings.socket : settings.address) = address;
     return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
   const std::string kept = kept_address(file, config.metrics_address);
@@ -63,7 +65,9 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   if (!http) return std::move(http).assume_error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
   server->http_ = std::move(http).assume_value();
-  CKPT_TRYV(write_file_durably(file, server->address()));
+  server->where_ =
+      server->http_->address().empty() ? config.metrics_address : server->http_->url() + "/metrics";
+  CKPT_TRYV(write_file_durably(file, server->http_->address()));
   return server;
 }
 

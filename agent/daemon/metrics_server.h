@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The port on which the agent shows its metrics (settings metrics_address, metrics_token_file); off unless
-// it is set. Beyond loopback, and with an identity, it serves clients with a client's certificate over TLS.
+// it is set. Over TCP it serves clients with a client's certificate.
 // Where it listens stands in the file metrics.address of the node's folder; a port that the system chose is
 // kept across restarts.
 // Threads: the event loop. Ownership: owns the listener; the registry outlives it. Errors: create() returns
@@ -26,11 +26,11 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  [[nodiscard]] const std::string& address() const noexcept { return http_->address(); }
-  [[nodiscard]] std::string url() const { return http_->url(); }
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }  // a URL, or unix:/path
 
  private:
   MetricsServer() = default;
+  std::string where_;
   std::shared_ptr<control::HttpServer> http_;
 };
 

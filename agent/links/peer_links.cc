@@ -105,7 +105,6 @@ Result<void> PeerLinks::listen() {
   settings.check_name = check_is_node;
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
-  settings.insecure = settings_.insecure;
   auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,
                                                         wire::Hello hello) {
     if (alive.lock()) accepted(std::move(connection), std::move(hello.name));

@@ -29,10 +29,9 @@ class PeerLinks {
   };
   struct Settings {
     std::string node;
-    std::string listen = "127.0.0.1:0";
-    bool insecure = false;
+    std::string listen;
     std::string port_file;
-    std::shared_ptr<tls::Identity> identity;  // none: no TLS
+    std::shared_ptr<tls::Identity> identity;  // none: no TLS, and no TCP
     // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
     // with an identity only.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;

@@ -170,7 +170,6 @@ Result<void> read_top(Reader& r, Config& c) {
   CKPT_TRYV(r.text("token_file", &c.token_file, false));
   CKPT_TRYV(r.text("coordinator_file", &c.coordinator_file, false));
   CKPT_TRYV(r.text("peer_listen", &c.peer_listen, false));
-  CKPT_TRYV(r.flag("insecure", &c.insecure));
   CKPT_TRYV(r.text("metrics_address", &c.metrics_address, false));
   CKPT_TRYV(r.text("metrics_token_file", &c.metrics_token_file, false));
   CKPT_TRYV(r.text("log_file", &c.log_file, false));
@@ -268,8 +267,17 @@ Result<void> check_where(const Config& c, const std::string& source) {
   return ok();
 }
 
-bool is_loopback(std::string_view address) {
-  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+Result<void> check_addresses(const Config& c, const std::string& source) {
+  for (const auto& [key, address] :
+       {std::pair("coordinator", &c.coordinator), std::pair("peer_listen", &c.peer_listen),
+        std::pair("metrics_address", &c.metrics_address)}) {
+    if (c.tls.empty() && !address->empty() && !address->starts_with("unix:"))
+      return bad(source,
+                 "\"" + std::string(key) + "\" = \"" + *address +
+                     "\" is TCP, which needs a certificate ([tls]); `gpumigrate node certificate` makes "
+                     "one. Without it use unix:/path");
+  }
+  return ok();
 }
 
 Result<void> check(const Config& c, const std::string& source) {
@@ -293,17 +301,7 @@ Result<void> check(const Config& c, const std::string& source) {
     return bad(source, "\"vault_dir\" must be an absolute path");
   if (!c.vault_memory.empty() && !c.vault_memory.starts_with('/'))
     return bad(source, "\"vault_memory\" must be an absolute path");
-  const bool is_open = !c.insecure && c.tls.empty();
-  if (is_open && !is_loopback(c.peer_listen)) {
-    return bad(source, "\"peer_listen\" = \"" + c.peer_listen +
-                           "\" is beyond loopback, and the peer link is not encrypted without [tls]: set "
-                           "insecure = true to accept that");
-  }
-  if (is_open && !c.metrics_address.empty() && !is_loopback(c.metrics_address)) {
-    return bad(source, "\"metrics_address\" = \"" + c.metrics_address +
-                           "\" is beyond loopback, and nothing is encrypted there without [tls]: set "
-                           "insecure = true to accept that");
-  }
+  CKPT_TRYV(check_addresses(c, source));
   static constexpr std::array<std::string_view, 5> kLevels{"trace", "debug", "info", "warn", "error"};
   for (std::string_view level : kLevels) {
     if (c.log_level == level) return ok();
@@ -354,6 +352,7 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
   CKPT_TRYV(read_top(top, config));
   CKPT_TRYV(read_sections(top, config, source));
   CKPT_TRYV(top.refuse_unknown());
+  if (config.peer_listen.empty()) config.peer_listen = "unix:" + config.home + "/peer.sock";
   CKPT_TRYV(check(config, source));
   return config;
 }

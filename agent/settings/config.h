@@ -6,14 +6,14 @@
 //                                        with '.'
 //   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/,
 //                                        mover-N.log)
-//   coordinator   = "127.0.0.1:7070"     where to dial
+//   coordinator   = "10.0.0.1:7070"      where to dial; TCP needs [tls], without it "unix:/path"
 //   token_file    = "/path"              mode 0600, the token that agents show to the coordinator
 //   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at
 //                                        each start
-//   peer_listen   = "127.0.0.1:0"        where other agents reach this one; port 0: any
-//   insecure      = false                allows peer_listen and metrics_address beyond loopback without [tls]
-//   metrics_address = ""                 where Prometheus reads this node's metrics, e.g. "127.0.0.1:9402";
-//                                        empty: nowhere
+//   peer_listen   = ""                   where other agents reach this one, like "10.0.0.5:7080"; port 0: any;
+//                                        TCP needs [tls]; empty: peer.sock in home, for agents of this machine
+//   metrics_address = ""                 where this node's metrics are read: "10.0.0.5:9402" with [tls], or
+//                                        "unix:/path"; empty: nowhere
 //   metrics_token_file = ""              what Prometheus must show (docs/metrics.md); empty: nothing
 //   log_file      = ""                   empty: standard error
 //   log_level     = "info"               trace | debug | info | warn | error
@@ -53,8 +53,8 @@
 //   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
 //   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own
 //                                         environment
-//   [tls]         ca, certificate, key   PEM files, absolute paths: this node's certificate. With it everything
-//                                        beyond loopback is TLS, both sides verified (docs/operations.md)
+//   [tls]         ca, certificate, key   PEM files, absolute paths: this node's certificate. All TCP of the
+//                                        agent is TLS, both sides verified (docs/operations.md)
 //   [lease]       term_ms = 5000         lease of the running instance inside a switch
 //   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the
 //                                        migration fails
@@ -96,9 +96,8 @@ struct Config {
   std::string coordinator;
   std::string token_file;
   std::string coordinator_file;
-  std::string peer_listen = "127.0.0.1:0";
-  bool insecure = false;
-  tls::CertFiles tls;  // empty: no TLS
+  std::string peer_listen;  // never empty once parsed
+  tls::CertFiles tls;       // empty: no TLS
   std::string metrics_address;
   std::string metrics_token_file;
   std::string log_file;

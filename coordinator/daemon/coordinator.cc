@@ -10,6 +10,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
+#include "libckpt/net/control/address.h"
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/net/metrics/page.h"
 #include "libckpt/protocol/wire/control_messages.h"
@@ -227,9 +228,9 @@ Result<void> Coordinator::open_identity() {
 
 Result<void> Coordinator::listen_for_agents() {
   control::Listener::Settings settings;
-  settings.address = config_.agent_address;
+  settings.address =
+      config_.agent_address.empty() ? "unix:" + config_.folder() + "/agents.sock" : config_.agent_address;
   settings.token = agent_token_;
-  settings.insecure = config_.insecure;
   settings.tls = {identity_, admit_node};
   settings.check_name = check_is_node;
   settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
@@ -251,12 +252,19 @@ Result<void> Coordinator::listen() {
       &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,        &joins_,
       &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
+  HttpServer::Settings settings{config_.api_address, {identity_, admit_client}, api_socket()};
   CKPT_TRY(http,
            HttpServer::create(
-               executor_, {config_.api_address, config_.insecure, {identity_, admit_client}},
+               executor_, std::move(settings),
                [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
   return ok();
+}
+
+// Empty where its path is too long for a socket, and there is TCP.
+std::string Coordinator::api_socket() const {
+  const std::string socket = "unix:" + config_.folder() + "/api.sock";
+  return config_.api_address.empty() || control::parse_address(socket) ? socket : "";
 }
 
 control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
@@ -282,6 +290,7 @@ std::vector<std::string> Coordinator::metrics_tokens() const {
 Result<void> Coordinator::announce() {
   const std::string folder = config_.folder();
   json j = {{"url", api_url()},
+            {"socket", api_socket()},
             {"token_file", folder + "/token"},
             {"operator_token_file", folder + "/operator-token"},
             {"viewer_token_file", folder + "/viewer-token"},
@@ -296,7 +305,7 @@ Result<void> Coordinator::announce() {
     j["key"] = files.key;
   }
   CKPT_TRYV(write_file_durably(folder + "/api.json", j.dump(2) + "\n", 0600));
-  spdlog::info("the API is at {}, agents dial {}", api_url(), listener_->address());
+  spdlog::info("the API is at {} {}, agents dial {}", api_socket(), api_url(), listener_->address());
   return ok();
 }
 

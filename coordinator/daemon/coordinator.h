@@ -43,7 +43,8 @@ class Coordinator {
                                                      Images* fallback = nullptr);
 
   // Where it listens; also in api.json.
-  [[nodiscard]] std::string api_url() const { return http_->url(); }
+  [[nodiscard]] std::string api_url() const { return http_->url(); }  // empty: no TCP
+  [[nodiscard]] std::string api_socket() const;                       // unix:/path; empty: none
   [[nodiscard]] const std::string& agent_address() const { return listener_->address(); }
   [[nodiscard]] const std::string& token() const { return tokens_.admin; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }

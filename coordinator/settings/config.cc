@@ -61,7 +61,6 @@ Result<void> take_key(Config& config, std::string_view key, const toml::node& no
   if (key == "home") return take(node, key, config.home);
   if (key == "api_address") return take(node, key, config.api_address);
   if (key == "agent_address") return take(node, key, config.agent_address);
-  if (key == "insecure") return take(node, key, config.insecure);
   if (key == "metrics_without_token") return take(node, key, config.metrics_without_token);
   if (key == "log_level") return take(node, key, config.log_level);
   if (key == "log_file") return take(node, key, config.log_file);

@@ -12,11 +12,10 @@
 namespace ckpt::coordinator {
 
 struct Config {
-  std::string home;  // absolute once loaded
-  std::string api_address = "127.0.0.1:0";
-  std::string agent_address = "127.0.0.1:0";
-  bool insecure = false;
-  tls::CertFiles tls;  // empty: no TLS
+  std::string home;           // absolute once loaded
+  std::string api_address;    // empty: the Unix socket alone
+  std::string agent_address;  // empty: agents.sock in the folder
+  tls::CertFiles tls;         // empty: no TLS, and no TCP
   std::string
       certificate_authority;  // a folder with ca.pem and ca.key: certificates are renewed; empty: they are not
   std::int64_t certificate_check_ms = 600'000;  // so often their ends are looked at

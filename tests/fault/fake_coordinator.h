@@ -29,6 +29,7 @@ class FakeCoordinator {
     std::ofstream(token_file) << kToken;
     std::filesystem::permissions(token_file, std::filesystem::perms::owner_read);
     control::Listener::Settings settings;
+    settings.address = "unix:" + folder + "/agents.sock";
     settings.token = kToken;
     auto listener = control::Listener::create(
         io_.get_executor(), settings,

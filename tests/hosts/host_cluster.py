@@ -35,7 +35,7 @@ class HostProcess(subprocess.Popen):
 
 class HostCluster(cluster.Cluster):
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings="",
-                 transports=("tls",), certified=True):
+                 transports=("tls",)):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-hosts-", dir="/var/tmp"))
         self.home = self.folder / "cluster"
         self.faults = self.home / "faults"
@@ -44,7 +44,6 @@ class HostCluster(cluster.Cluster):
         self.nodes, self.gpus, self.memory = nodes, gpus, memory
         self.agent_settings, self.coordinator_settings = agent_settings, coordinator_settings
         self.transports = transports  # of the hosts' networks
-        self.certified = certified  # else the control network is trusted (insecure)
         self.environment = dict(os.environ, GPUMIGRATE_HOME=str(self.home), CKPT_FAULT_DIR=str(self.faults),
                                 GPUMIGRATE_SOFTWARE_GPU="1")
         self.hosts = hosts.Hosts(self.folder / "hosts")
@@ -52,8 +51,7 @@ class HostCluster(cluster.Cluster):
         for node in [*self.names(), *self.strangers]:
             (self.home / "nodes" / node / "gpu").mkdir(parents=True)
         self.hosts.up([CONTROL, *self.names(), *self.strangers], len(transports), [self.folder], self.shown)
-        if self.certified:
-            self.certify()
+        self.certify()
         self.up()
 
     strangers = ()  # hosts without a daemon
@@ -75,15 +73,9 @@ class HostCluster(cluster.Cluster):
 
     def security(self, host):
         """The settings of a daemon, which stand last in its file."""
-        if not self.certified:
-            return ""
         name = "coordinator" if host == CONTROL else "node"
         folder = self.tls_folder(host)
         return f'[tls]\nca = "{folder}/ca.pem"\ncertificate = "{folder}/{name}.pem"\nkey = "{folder}/{name}.key"\n'
-
-    @property
-    def insecure(self):
-        return "" if self.certified else "insecure = true\n"
 
     def names(self):
         return [f"node-{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"[:self.nodes]]
@@ -124,7 +116,7 @@ class HostCluster(cluster.Cluster):
 
     def start_coordinator(self):
         address = self.hosts.address(CONTROL)
-        self.config(CONTROL).write_text(f'home = "{self.home}"\n{self.insecure}'
+        self.config(CONTROL).write_text(f'home = "{self.home}"\n'
                                         f'api_address = "{address}:{API_PORT}"\n'
                                         f'agent_address = "{address}:{AGENT_PORT}"\n'
                                         + self.coordinator_settings + "\n" + self.security(CONTROL))
@@ -150,7 +142,7 @@ class HostCluster(cluster.Cluster):
         lines = ", ".join(f'"{name}={value}"' for name, value in self.gpu_environment(node).items())
         rehearsal = "" if "rehearsal" in self.agent_settings else "rehearsal = false\n"
         self.config(node).write_text(
-            f'node = "{node}"\nhome = "{folder}"\n{self.insecure}'
+            f'node = "{node}"\nhome = "{folder}"\n'
             f'coordinator = "{self.hosts.address(CONTROL)}:{AGENT_PORT}"\n'
             f'token_file = "{folder}/agent-token"\n'
             f'metrics_address = "127.0.0.1:0"\n'

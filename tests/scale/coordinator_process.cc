@@ -80,8 +80,7 @@ Result<void> CoordinatorProcess::wait_until_it_listens(const std::string& home) 
       continue;
     }
     start_seconds_ = std::chrono::duration<double>(Clock::now() - begun).count();
-    const std::string url = where.value("url", "");
-    api_port_ = static_cast<std::uint16_t>(std::stoul(url.substr(url.rfind(':') + 1)));
+    api_address_ = where.value("socket", "");
     agent_address_ = where.value("agent_address", "");
     CKPT_TRY(token, read_file(where.value("token_file", ""), kLargestFile));
     CKPT_TRY(agent_token, read_file(where.value("agent_token_file", ""), kLargestFile));

@@ -25,10 +25,10 @@ class CoordinatorProcess {
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
 
   [[nodiscard]] coordinator::test::HttpAnswer get(const std::string& target) const {
-    return coordinator::test::request(api_port_, token_, "GET", target);
+    return coordinator::test::request(api_address_, token_, "GET", target);
   }
   [[nodiscard]] coordinator::test::HttpAnswer post(const std::string& target, const std::string& body) const {
-    return coordinator::test::request(api_port_, token_, "POST", target, body);
+    return coordinator::test::request(api_address_, token_, "POST", target, body);
   }
   // Processor time that it has used.
   [[nodiscard]] double cpu_seconds() const;
@@ -36,7 +36,7 @@ class CoordinatorProcess {
   // Calls of write(2) and its like, on files and sockets.
   [[nodiscard]] std::uint64_t writes() const;
 
-  [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
+  [[nodiscard]] const std::string& api_address() const { return api_address_; }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_address() const { return agent_address_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
@@ -49,7 +49,7 @@ class CoordinatorProcess {
   Result<void> wait_until_it_listens(const std::string& home);
 
   pid_t pid_;
-  std::uint16_t api_port_ = 0;
+  std::string api_address_;
   std::string token_;
   std::string agent_address_;
   std::string agent_token_;

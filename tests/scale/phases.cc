@@ -144,7 +144,7 @@ Result<json> measure_long_polls(const Site& site, unsigned polls) {
   const std::string migration = begun.json().value("id", "");
   std::vector<UniqueFd> waiting;
   for (unsigned i = 0; i < polls; ++i)
-    waiting.push_back(coordinator::test::begin_request(coordinator.api_port(), coordinator.token(),
+    waiting.push_back(coordinator::test::begin_request(coordinator.api_address(), coordinator.token(),
                                                        "/v1/events?follow_ms=60000&since=1000000000000"));
   CKPT_TRY(jobs, timed(200, [&] { return coordinator.get("/v1/jobs?limit=500"); }));
   CKPT_TRY(abort,

@@ -39,7 +39,7 @@ Result<Address> parse_address(std::string_view text) {
   boost::system::error_code code;
   const auto ip = asio::ip::make_address(host, code);
   if (code) return malformed(text, "the host is no IP address");
-  return Address{asio::ip::tcp::endpoint(ip, port), ip.is_loopback()};
+  return Address{asio::ip::tcp::endpoint(ip, port), false};
 }
 
 std::string to_text(const asio::generic::stream_protocol::endpoint& endpoint) {

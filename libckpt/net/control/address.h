@@ -15,7 +15,7 @@ namespace ckpt::control {
 
 struct Address {
   asio::generic::stream_protocol::endpoint endpoint;
-  bool loopback_only = true;  // a Unix socket, or 127.0.0.0/8, or ::1
+  bool is_unix = true;
 };
 
 Result<Address> parse_address(std::string_view text);

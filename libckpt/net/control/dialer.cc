@@ -46,6 +46,10 @@ void Dialer::stop() {
 Task<Result<std::shared_ptr<Connection>>> Dialer::connect(std::shared_ptr<Dialer> self) {
   CKPT_CO_TRY(text, self->settings_.address());
   CKPT_CO_TRY(address, parse_address(text));
+  if (!address.is_unix && !self->settings_.tls)
+    co_return Error(ErrorCode::kRefused, "No certificate ([tls]) to reach " + self->settings_.label +
+                                             " with at " + text +
+                                             ": the token is not sent to who cannot be verified");
   CKPT_CO_TRY(token, self->settings_.token());
   auto socket = std::make_shared<Connection::Socket>(self->executor_);
   asio::steady_timer deadline(self->executor_, self->settings_.connection.handshake_timeout);
@@ -59,10 +63,9 @@ Task<Result<std::shared_ptr<Connection>>> Dialer::connect(std::shared_ptr<Dialer
     co_return Error(ErrorCode::kUnavailable, "Connecting to " + self->settings_.label + " at " + text +
                                                  " failed: " + (code ? code.message() : "no answer"));
   boost::system::error_code ignored;
-  if (address.endpoint.protocol().family() != AF_UNIX)
-    socket->set_option(asio::ip::tcp::no_delay(true), ignored);
+  if (!address.is_unix) socket->set_option(asio::ip::tcp::no_delay(true), ignored);
   Stream stream(std::move(*socket));
-  if (!address.loopback_only) {
+  if (!address.is_unix) {
     CKPT_CO_TRYV(stream.use(self->settings_.tls));
   }
   auto connection =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps one control connection to an address up. It connects, greets, and after a loss tries again. The
 // backoff doubles from 50 ms to `max_backoff`. Half of it is random, so that peers do not all come back at
-// once. With TLS a peer beyond loopback must show its certificate before it gets the token. What was queued
+// once. Over TCP a peer must show its certificate before it gets the token. What was queued
 // on a lost connection is gone: a caller that needs an answer asks again from on_connected. Threads: as
 // Connection. Ownership: shared; stop() ends it. Errors: failed attempts are logged, the first of a row as
 // a warning, the rest at debug level.
@@ -30,7 +30,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     // Asked before every attempt: both may change while the peer restarts.
     std::function<Result<std::string>()> address;
     std::function<Result<std::string>()> token;
-    TlsSettings tls;  // to an address beyond loopback
+    TlsSettings tls;  // required for TCP
     ConnectionSettings connection;
     std::chrono::milliseconds max_backoff{2000};
   };

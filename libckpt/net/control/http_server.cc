@@ -42,8 +42,9 @@ Message to_message(HttpResponse response, unsigned version, bool keep_alive) {
 }  // namespace
 
 struct HttpServer::Session {
-  explicit Session(Tcp::socket socket) : stream(std::move(socket)) {}
+  Session(Stream::Socket socket, std::optional<uid_t> of_user) : stream(std::move(socket)), user(of_user) {}
   Stream stream;
+  std::optional<uid_t> user;  // on a Unix socket
   beast::flat_buffer buffer{kMaxHeaderBytes + kMaxBodyBytes};
 };
 
@@ -55,15 +56,15 @@ struct HttpServer::Wait {
   bool finished = false;
 };
 
-HttpServer::HttpServer(Tcp::acceptor acceptor, Settings settings, Handler handler, Refuse refuse, Waits waits)
-    : acceptor_(std::move(acceptor)),
-      address_(std::move(settings.address)),
+HttpServer::HttpServer(asio::any_io_executor executor, Settings settings, Handler handler, Refuse refuse,
+                       Waits waits)
+    : executor_(std::move(executor)),
       handler_(std::move(handler)),
       refuse_(std::move(refuse)),
       waits_(std::move(waits)),
       limits_(limits_of_process()),
       tls_(std::move(settings.tls)),
-      room_(acceptor_.get_executor()) {}
+      room_(executor_, asio::steady_timer::time_point::max()) {}
 
 HttpServer::Limits HttpServer::limits_of_process() {
   Limits limits;
@@ -77,36 +78,30 @@ HttpServer::Limits HttpServer::limits_of_process() {
 
 Result<std::shared_ptr<HttpServer>> HttpServer::create(asio::any_io_executor executor, Settings settings,
                                                        Handler handler, Refuse refuse, Waits waits) {
-  const std::string& address = settings.address;
-  CKPT_TRY(parsed, parse_address(address));
-  if (parsed.endpoint.protocol().family() == AF_UNIX)
-    return Error(ErrorCode::kInvalidArgument, "HTTP is served on host:port, not on " + address);
-  if (parsed.loopback_only) settings.tls = {};
-  if (!parsed.loopback_only && !settings.insecure && !settings.tls)
-    return Error(ErrorCode::kRefused,
-                 "Refusing to serve HTTP on " + address +
-                     ": it can be reached from other machines without encryption; give it a "
-                     "certificate ([tls]), or say insecure = true if that network is trusted");
-  Tcp::endpoint endpoint;
-  endpoint.resize(parsed.endpoint.size());
-  std::memcpy(endpoint.data(), parsed.endpoint.data(), parsed.endpoint.size());
-  boost::system::error_code code;
-  Tcp::acceptor acceptor(executor);
-  acceptor.open(endpoint.protocol(), code);
-  if (!code) acceptor.set_option(asio::socket_base::reuse_address(true), code);
-  if (!code) acceptor.bind(endpoint, code);
-  if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
-  if (code) return Error::from_errno(code.value(), "Listening on " + address);
-  settings.address = to_text(acceptor.local_endpoint());
-  std::shared_ptr<HttpServer> server(new HttpServer(std::move(acceptor), std::move(settings),
-                                                    std::move(handler), std::move(refuse), std::move(waits)));
-  spawn(executor, "HTTP server", accept_loop(server));
+  const std::string address = settings.address;
+  const std::string socket = settings.socket;
+  std::shared_ptr<HttpServer> server(
+      new HttpServer(executor, std::move(settings), std::move(handler), std::move(refuse), std::move(waits)));
+  if (!address.empty()) {
+    CKPT_TRYV(server->listen(address));
+    server->address_ = to_text(server->acceptors_.back().local_endpoint());
+  }
+  if (!socket.empty()) {
+    CKPT_TRYV(server->listen(socket));
+  }
+  for (Acceptor& acceptor : server->acceptors_) spawn(executor, "HTTP server", accept_loop(server, acceptor));
   return server;
+}
+
+Result<void> HttpServer::listen(const std::string& address) {
+  CKPT_TRY(acceptor, listen_at(executor_, address, static_cast<bool>(tls_)));
+  acceptors_.push_back(std::move(acceptor));
+  return ok();
 }
 
 void HttpServer::close() {
   boost::system::error_code ignored;
-  acceptor_.close(ignored);
+  for (Acceptor& acceptor : acceptors_) acceptor.close(ignored);
   room_.cancel();
 }
 
@@ -115,10 +110,11 @@ void HttpServer::finished() {
   room_.cancel();
 }
 
-Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
-  asio::steady_timer pause(self->acceptor_.get_executor());
-  while (self->acceptor_.is_open()) {
-    auto [code, socket] = co_await self->acceptor_.async_accept(kTuple);
+Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& acceptor) {
+  asio::steady_timer pause(self->executor_);
+  const bool is_local = is_unix(acceptor);
+  while (acceptor.is_open()) {
+    auto [code, socket] = co_await acceptor.async_accept(kTuple);
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
       // Out of descriptors, most likely: let some be closed before the next attempt.
@@ -127,17 +123,28 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self) {
       co_await pause.async_wait(kTuple);
       continue;
     }
-    ++self->connections_;
-    auto failed = [self](Error) { self->finished(); };
-    spawn(self->acceptor_.get_executor(), "HTTP connection", serve(self, std::move(socket)), failed);
+    self->take(std::move(socket), is_local);
     // The next client waits to be accepted, until an idle connection has been closed or an answer has been
     // given.
-    while (self->full() && self->acceptor_.is_open()) {
+    while (self->full() && acceptor.is_open()) {
       if (self->idle_.size() > 1) self->idle_.front()->close();  // the newest may be this one
-      self->room_.expires_after(kIdleTimeout);
       co_await self->room_.async_wait(kTuple);
     }
   }
+}
+
+void HttpServer::take(Stream::Socket socket, bool is_local) {
+  boost::system::error_code ignored;
+  const std::optional<uid_t> user = is_local ? user_of(socket) : std::nullopt;
+  if (is_local && !is_trusted_user(user)) {
+    spdlog::warn("an HTTP connection of another user was closed");
+    return;
+  }
+  if (!is_local) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
+  ++connections_;
+  auto session = std::make_shared<Session>(std::move(socket), user);
+  spawn(executor_, "HTTP connection", serve(shared_from_this(), std::move(session)),
+        [self = shared_from_this()](Error) { self->finished(); });
 }
 
 Task<HttpResponse> HttpServer::answer(std::shared_ptr<HttpServer> self, HttpRequest request) {
@@ -165,7 +172,7 @@ Task<std::optional<HttpResponse>> HttpServer::answer_waiting(std::shared_ptr<Htt
     wait->response = failure ? self->refuse_(500, "The call failed") : std::move(response);
     if (wait->watcher) wait->watcher->stream.cancel();
   };
-  asio::co_spawn(self->acceptor_.get_executor(), answer(self, std::move(request)),
+  asio::co_spawn(self->executor_, answer(self, std::move(request)),
                  asio::bind_cancellation_slot(wait->cancel.slot(), ended));
   // What it sends ahead belongs to its next request; its end, or far too much, ends the call.
   boost::system::error_code code;
@@ -217,6 +224,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
     request.method = std::string(message.method_string());
     request.authorization = std::string(message[http::field::authorization]);
     request.peer = session->stream.peer();
+    request.user = session->user;
     auto target = parse_http_target({message.target().data(), message.target().size()});
     request.body = message.body();
     session->stream.close_never();
@@ -237,7 +245,7 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
 }
 
 Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
-  if (!self->tls_) co_return true;
+  if (session->user) co_return true;
   Result<void> secured = session->stream.use(self->tls_);
   if (secured) {
     session->stream.close_after(kHandshakeTimeout);
@@ -250,15 +258,13 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
   co_return false;
 }
 
-Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, Tcp::socket socket) {
-  boost::system::error_code ignored;
-  socket.set_option(Tcp::no_delay(true), ignored);
-  auto session = std::make_shared<Session>(std::move(socket));
+Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
   // Not in one condition: g++ 12 awaits what stands behind && in any case.
   if (co_await secure(self, session)) {
     while (co_await serve_next(self, session)) {
     }
   }
+  boost::system::error_code ignored;
   session->stream.socket().shutdown(asio::socket_base::shutdown_both, ignored);
   self->finished();
 }

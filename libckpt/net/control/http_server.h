@@ -3,8 +3,8 @@
 // coroutine. Beast is included by http_server.cc alone. A call that may wait for a change (by `waits`) is
 // counted apart. However many wait, kShortConnections more are taken for calls that are answered at once.
 // It ends as soon as its client has gone. When all connections are taken, the one that has been idle for
-// longest is closed. Beyond loopback there is TLS, if there is an identity for it; a client without an
-// admitted certificate is not answered.
+// longest is closed. It listens on TCP, on a Unix socket for this user and root, or on both. Over TCP a client without
+// an admitted certificate is not answered. The limits are for all connections together.
 // Threads: one io_context on one thread. Limits: 10 s a handshake. 512 KiB a body, 16 KiB of headers, 60 s
 // idle, kMaxConnections or as many as the process may have descriptors for. Errors: create() fails if an
 // address cannot be bound; an exception of the handler becomes a 500, one waiting call too many a 503.
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/net/control/acceptor.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/net/control/stream.h"
 
@@ -32,7 +33,8 @@ struct HttpRequest {
   std::vector<std::string> path;             // decoded segments
   std::map<std::string, std::string> query;  // decoded
   std::string authorization;
-  tls::Peer peer;  // whom the client's certificate names; nobody without TLS
+  tls::Peer peer;             // whom the client's certificate names; nobody on a Unix socket
+  std::optional<uid_t> user;  // of the client's process, on a Unix socket
   std::string body;
 };
 
@@ -58,30 +60,31 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static constexpr unsigned kShortConnections = 256;
 
   struct Settings {
-    std::string address;    // host:port
-    bool insecure = false;  // allow an address beyond loopback without TLS
-    TlsSettings tls;        // of an address beyond loopback
+    std::string address;  // host:port; empty: no TCP
+    TlsSettings tls;      // required with an address
+    std::string socket;   // unix:/path; empty: none
   };
   static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor, Settings settings,
                                                     Handler handler, Refuse refuse, Waits waits = {});
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // host:port
-  [[nodiscard]] std::string url() const { return (tls_ ? "https://" : "http://") + address_; }
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }  // host:port; empty: no TCP
+  [[nodiscard]] std::string url() const { return address_.empty() ? "" : "https://" + address_; }
   [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }  // calls that wait for news
   void close();
 
  private:
-  using Tcp = asio::ip::tcp;
   struct Session;
   struct Wait;
   struct Limits {
     unsigned connections = kMaxConnections;
     unsigned waiting = kMaxConnections - kShortConnections;
   };
-  HttpServer(Tcp::acceptor acceptor, Settings settings, Handler handler, Refuse refuse, Waits waits);
+  HttpServer(asio::any_io_executor executor, Settings settings, Handler handler, Refuse refuse, Waits waits);
   static Limits limits_of_process();
-  static Task<> accept_loop(std::shared_ptr<HttpServer> self);
+  Result<void> listen(const std::string& address);
+  static Task<> accept_loop(std::shared_ptr<HttpServer> self, Acceptor& acceptor);
+  void take(Stream::Socket socket, bool is_local);
   static Task<bool> secure(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
-  static Task<> serve(std::shared_ptr<HttpServer> self, Tcp::socket socket);
+  static Task<> serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   // False: the connection is to be closed.
   static Task<bool> serve_next(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session);
   // Nullopt: the client has gone.
@@ -94,7 +97,8 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   [[nodiscard]] bool full() const noexcept { return connections_ >= limits_.connections; }
   void finished();
 
-  Tcp::acceptor acceptor_;
+  asio::any_io_executor executor_;
+  std::list<Acceptor> acceptors_;
   std::string address_;
   Handler handler_;
   Refuse refuse_;

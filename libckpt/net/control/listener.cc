@@ -2,24 +2,11 @@
 #include "libckpt/net/control/listener.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "libckpt/net/control/address.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::control {
-namespace {
-
-Result<void> remove_old_socket(const asio::generic::stream_protocol::endpoint& endpoint) {
-  // A socket file without a listener is left over from a killed process.
-  const std::string path = to_text(endpoint).substr(std::string_view("unix:").size());
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return Error::from_errno("Removing the old socket " + path);
-  return ok();
-}
-
-}  // namespace
-
 Listener::Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept)
     : acceptor_(std::move(acceptor)),
       address_(std::move(address)),
@@ -28,26 +15,7 @@ Listener::Listener(Acceptor acceptor, std::string address, Settings settings, Ac
 
 Result<std::shared_ptr<Listener>> Listener::create(asio::any_io_executor executor, Settings settings,
                                                    Accept accept) {
-  CKPT_TRY(address, parse_address(settings.address));
-  if (address.loopback_only) settings.tls = {};
-  if (!address.loopback_only && !settings.insecure && !settings.tls)
-    return Error(ErrorCode::kRefused,
-                 "Refusing to listen on " + settings.address +
-                     ": it can be reached from other machines without encryption; give it a "
-                     "certificate ([tls]), or say insecure = true if that network is trusted");
-  const bool is_unix = address.endpoint.protocol().family() == AF_UNIX;
-  if (is_unix) {
-    CKPT_TRYV(remove_old_socket(address.endpoint));
-  }
-  boost::system::error_code code;
-  Acceptor acceptor(executor);
-  acceptor.open(address.endpoint.protocol(), code);
-  if (!code && !is_unix) acceptor.set_option(asio::socket_base::reuse_address(true), code);
-  const mode_t old_mask = is_unix ? ::umask(0177) : 0;
-  if (!code) acceptor.bind(address.endpoint, code);
-  if (is_unix) ::umask(old_mask);
-  if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
-  if (code) return Error::from_errno(code.value(), "Listening on " + settings.address);
+  CKPT_TRY(acceptor, listen_at(executor, settings.address, static_cast<bool>(settings.tls)));
   std::string text = to_text(acceptor.local_endpoint());
   std::shared_ptr<Listener> listener(
       new Listener(std::move(acceptor), std::move(text), std::move(settings), std::move(accept)));
@@ -77,15 +45,22 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
       co_await pause.async_wait(kTuple);
       continue;
     }
-    boost::system::error_code ignored;
-    const auto remote = socket.remote_endpoint(ignored);
-    if (remote.protocol().family() != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-    self->take(Stream(std::move(socket)), ignored ? std::string("a peer") : to_text(remote));
+    self->take(std::move(socket));
   }
 }
 
-void Listener::take(Stream stream, std::string peer) {
-  if (auto secured = stream.use(settings_.tls); !secured) {
+void Listener::take(Stream::Socket socket) {
+  boost::system::error_code failed;
+  const auto remote = socket.remote_endpoint(failed);
+  std::string peer = failed ? std::string("a peer") : to_text(remote);
+  const bool local = is_unix(acceptor_);
+  if (local && !is_trusted_user(user_of(socket))) {
+    spdlog::warn("a connection of another user to {} was closed", address_);
+    return;
+  }
+  if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
+  Stream stream(std::move(socket));
+  if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
     spdlog::error("a connection of {} was closed: {}", peer, secured.assume_error().to_string());
     return;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts control connections, does their handshake and hands over those that knew the token. At most
 // kMaxHandshakes of them are open at a time: for another one the oldest goes, so that slow strangers keep
-// nobody out. Beyond loopback there is TLS, if there is an identity for it.
+// nobody out. TCP is TLS; a Unix socket is for this user and root.
 // Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
 // if the port cannot be bound; failures of single connections are logged.
 #pragma once
@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "libckpt/base/result.h"
-#include "libckpt/net/control/address.h"
+#include "libckpt/net/control/acceptor.h"
 #include "libckpt/net/control/connection.h"
 #include "libckpt/protocol/wire/control_messages.h"
 
@@ -26,10 +26,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   // What dialers must show: always the same, or asked for at each handshake.
   using Token = std::variant<std::string, std::function<std::string()>>;
   struct Settings {
-    std::string address = "127.0.0.1:0";
+    std::string address;
     Token token;
-    bool insecure = false;  // allow an address beyond loopback without TLS
-    TlsSettings tls;        // of an address beyond loopback
+    TlsSettings tls;  // required for TCP
     Connection::CheckName check_name;
     ConnectionSettings connection;
   };
@@ -43,11 +42,10 @@ class Listener : public std::enable_shared_from_this<Listener> {
   void close();
 
  private:
-  using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
   Listener(Acceptor acceptor, std::string address, Settings settings, Accept accept);
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
-  void take(Stream stream, std::string peer);
+  void take(Stream::Socket socket);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;

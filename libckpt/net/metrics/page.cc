@@ -12,6 +12,7 @@ bool may_read(const control::HttpRequest& request, const std::vector<std::string
   constexpr std::string_view kBearer = "Bearer ";
   if (tokens.empty() || request.peer.kind == tls::Peer::Kind::kClient) return true;
   const std::string_view given = request.authorization;
+  if (request.user && given.empty()) return true;
   if (!given.starts_with(kBearer)) return false;
   return std::any_of(tokens.begin(), tokens.end(), [&](const std::string& token) {
     return control::same_token(given.substr(kBearer.size()), token);

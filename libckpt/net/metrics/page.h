@@ -11,8 +11,8 @@
 namespace ckpt::metrics {
 
 [[nodiscard]] bool is_page(const control::HttpRequest& request);
-// The page, or 405 for another method than GET. 401 for a client without a client's certificate that does not
-// show one of the tokens as the bearer, either. No tokens: everyone may read.
+// The page, or 405 for another method than GET. 401 for a client that has neither a client's certificate nor come
+// over a Unix socket, and shows none of the tokens as the bearer. No tokens: everyone may read.
 [[nodiscard]] control::HttpResponse answer(const Registry& registry, const control::HttpRequest& request,
                                            const std::vector<std::string>& tokens);
 // A line of text for people.

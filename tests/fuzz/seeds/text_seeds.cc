@@ -23,13 +23,13 @@ staging_mib = 64
 restart_ms = 200
 )");
   corpus.add(target, "agent_by_file",
-             std::string(1, '\0') + "node='n'\nhome='/h'\ncoordinator_file='/c'\ninsecure=true\n");
+             std::string(1, '\0') + "node='n'\nhome='/h'\ncoordinator_file='/c'\npeer_listen='unix:/p'\n");
   corpus.add(target, "coordinator",
              "\1"
              R"(home = "~/x"
 api_address = "127.0.0.1:0"
 agent_address = "127.0.0.1:0"
-insecure = true
+metrics_without_token = true
 log_level = "off"
 lease_term_ms = 100
 switch_timeout_ms = 0x7fff

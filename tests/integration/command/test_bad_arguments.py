@@ -16,7 +16,7 @@ ANY_TEXT = {"--reason", "--name", "--node", "--state", "--type", "--env", "--cwd
 VALID = {("--priority", "-1")}
 # They have an effect with a word that exists nowhere: a backup's file and a certificate's folder are made by
 # their names, and an authority signs for any name.
-LEFT_OUT = {"backup", "cluster init", "local up", "help", "node certificate"}
+LEFT_OUT = {"backup", "cluster certificate", "cluster init", "local up", "help", "node certificate", "node token"}
 
 Taken = collections.namedtuple("Taken", "path positionals options")
 

@@ -20,7 +20,7 @@ LIMIT_S = 60
 
 # While HOME/hold exists it has started and does not listen yet.
 COORDINATOR = """#!{python}
-import http.server, json, os, pathlib, time, tomllib, urllib.parse
+import http.server, json, os, pathlib, socket, time, tomllib, urllib.parse
 home = pathlib.Path(os.environ["GPUMIGRATE_HOME"])
 config = tomllib.loads((home / "coordinator/coordinator.toml").read_text())
 while (home / "hold").exists():
@@ -46,11 +46,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-host, port = config["api_address"].rsplit(":", 1)
-server = http.server.ThreadingHTTPServer((host, int(port)), Handler)
-address = "%s:%d" % server.server_address
-(home / "coordinator/token").write_text("none")
-api = dict(pid=os.getpid(), url="http://" + address, agent_address=address, token_file=str(home / "coordinator/token"))
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+    def server_bind(self):
+        path = pathlib.Path(self.server_address)
+        path.unlink(missing_ok=True)
+        self.socket.bind(str(path))
+        self.server_name, self.server_port = "localhost", 0
+    def get_request(self):
+        connection, _ = self.socket.accept()
+        return connection, ("unix", 0)
+
+port = config["api_address"].rsplit(":", 1)[1]
+address = "127.0.0.1:" + ("4711" if port == "0" else port)
+api_socket = str(home / "coordinator/api.sock")
+server = Server(api_socket, Handler)
+api = dict(pid=os.getpid(), url="https://" + address, agent_address=address, socket="unix:" + api_socket)
 (home / "coordinator/api.new").write_text(json.dumps(api))
 os.rename(home / "coordinator/api.new", home / "coordinator/api.json")
 server.serve_forever()

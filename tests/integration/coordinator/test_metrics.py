@@ -3,9 +3,9 @@
 its alert; the dashboard's and the rules' queries."""
 import json
 import re
+import ssl
 import subprocess
 import unittest
-import urllib.error
 import urllib.request
 
 from cluster import ClusterTest
@@ -39,13 +39,13 @@ class ScrapedCluster(ClusterTest):
     def setUp(self):
         super().setUp()
         status = self.cluster.json("local", "status")
-        self.token_file = status["metrics_token_file"]
-        self.addresses = {process["name"]: process["metrics"].removeprefix("http://").removesuffix("/metrics")
+        self.certificate = status["metrics_certificate"]
+        self.addresses = {process["name"]: process["metrics"].removeprefix("https://").removesuffix("/metrics")
                           for process in status["processes"]}
         nodes = [self.addresses[name] for name in ("node-a", "node-b")]
         self.prometheus = Prometheus({"gpumigrate-coordinator": [self.addresses["coordinator"]],
                                       "gpumigrate-agent": nodes},
-                                     self.token_file, at_once(RULES.read_text()))
+                                     self.certificate, at_once(RULES.read_text()))
         self.addCleanup(self.prometheus.stop)
         self.wait_for = self.prometheus.wait_for
         self.wait_for('sum(up{job=~"gpumigrate-.*"})', 3)
@@ -148,19 +148,14 @@ class Metrics(ScrapedCluster):
         for name in ("gpumigrate_node_ready", "gpumigrate_downtime_seconds", "gpumigrate_agent_nvml_answers"):
             self.assertIn(name, scraped)
 
-    def test_metrics_need_the_token(self):
+    def test_metrics_need_a_certificate(self):
         for name, address in self.addresses.items():
-            for token, status in ((None, 401), ("x" * 64, 401), (open(self.token_file).read().strip(), 200)):
-                request = urllib.request.Request(f"http://{address}/metrics")
-                if token is not None:
-                    request.add_header("Authorization", f"Bearer {token}")
-                try:
-                    with urllib.request.urlopen(request, timeout=30) as answer:
-                        got = answer.status
-                except urllib.error.HTTPError as error:
-                    got = error.code
-                    error.close()
-                self.assertEqual(got, status, name)
+            context = ssl.create_default_context(cafile=self.certificate["ca"])
+            with self.assertRaises(OSError, msg=name):
+                urllib.request.urlopen(f"https://{address}/metrics", context=context, timeout=30)
+            context.load_cert_chain(self.certificate["certificate"], self.certificate["key"])
+            with urllib.request.urlopen(f"https://{address}/metrics", context=context, timeout=30) as answer:
+                self.assertEqual(answer.status, 200, name)
 
 
 class Rules(unittest.TestCase):

@@ -9,9 +9,9 @@ import re
 import subprocess
 import threading
 import unittest
-import urllib.request
 
 import cluster
+from unix_http import ask
 from waiting import eventually
 
 TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "data"
@@ -174,13 +174,9 @@ class Counters(HealthTest):
         self.assertIn('gpumigrate_gpu_remapped_rows{node="node-a",gpu="0",severity="corrected"} 2', page)
 
     def metrics_page(self):
-        status = self.cluster.json("local", "status")
-        address = next(process["metrics"] for process in status["processes"]
-                       if process["name"] == "coordinator")
-        token = pathlib.Path(status["metrics_token_file"]).read_text().strip()
-        request = urllib.request.Request(address, headers={"Authorization": "Bearer " + token})
-        with urllib.request.urlopen(request, timeout=cluster.COMMAND_LIMIT_S) as answer:
-            return answer.read().decode()
+        status, page = ask(self.cluster.home, "/metrics")
+        self.assertEqual(status, 200, page)
+        return page
 
     def wait_for_errors(self, enough):
         def errors_seen():

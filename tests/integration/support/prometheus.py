@@ -75,14 +75,15 @@ class Listener(http.server.ThreadingHTTPServer):
 class Prometheus:
     """`targets`: {job name: [address]}. `rules`: text of a rules file."""
 
-    def __init__(self, targets, token_file, rules):
+    def __init__(self, targets, certificate, rules):
         self.listener = Listener()
         self.alerts = {}  # by name, without a waiter yet
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-prometheus-"))
         self.port = free_port()
         (self.folder / "rules.yml").write_text(rules)
         # JSON is YAML.
-        jobs = [{"job_name": name, "authorization": {"credentials_file": str(token_file)},
+        tls = {"ca_file": certificate["ca"], "cert_file": certificate["certificate"], "key_file": certificate["key"]}
+        jobs = [{"job_name": name, "scheme": "https", "tls_config": tls,
                  "static_configs": [{"targets": addresses}]}
                 for name, addresses in targets.items()]
         jobs.append({"job_name": "pulse", "static_configs": [{"targets": [self.listener.address]}]})

@@ -9,9 +9,8 @@ import os
 import pathlib
 import re
 import statistics
-import urllib.error
-import urllib.request
 
+from unix_http import ask
 from waiting import eventually_equal
 
 DEADLINE_S = 60
@@ -166,16 +165,9 @@ class Api:
     """The coordinator's, for calls that are too many for a command each."""
 
     def __init__(self, cluster):
-        where = json.loads((cluster.home / "coordinator/api.json").read_text())
-        self.url, self.token = where["url"], pathlib.Path(where["token_file"]).read_text().strip()
+        self.home = cluster.home
 
     def call(self, path, body=None):
         """The status and the answer, refusals included."""
-        request = urllib.request.Request(self.url + path,
-                                         data=None if body is None else json.dumps(body).encode(),
-                                         headers={"Authorization": "Bearer " + self.token})
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-                return answer.status, json.loads(answer.read() or "null")
-        except urllib.error.HTTPError as refusal:
-            return refusal.code, json.loads(refusal.read() or "null")
+        status, text = ask(self.home, path, body)
+        return status, json.loads(text or "null")

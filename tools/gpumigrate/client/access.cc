@@ -20,23 +20,20 @@ Error bad_file(const std::string& file, const std::string& what) {
   return {ErrorCode::kInvalidArgument, file + ": " + what};
 }
 
-bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "::1";
-}
+constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kScheme = "https://";
 
-// "https://10.0.0.1:7060" or "http://127.0.0.1:41234"
+// "https://10.0.0.1:7060"
 Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
   access.url = url;
-  access.tls = url.starts_with("https://");
-  const std::string_view scheme = access.tls ? "https://" : "http://";
   const std::size_t colon = url.rfind(':');
-  const Error unusable(ErrorCode::kProtocol,
-                       file + " names no usable address: \"" + url.substr(0, 80) + "\"");
-  if (!url.starts_with(scheme) || colon <= scheme.size()) return unusable;
+  const Error unusable(ErrorCode::kProtocol, file + " names no usable address: \"" + url.substr(0, 80) +
+                                                 "\"; it must be like https://10.0.0.1:7060");
+  if (!url.starts_with(kScheme) || colon <= kScheme.size()) return unusable;
   const char* end = url.data() + url.size();
   const auto [parsed, failure] = std::from_chars(url.data() + colon + 1, end, access.port);
   if (failure != std::errc{} || parsed != end) return unusable;
-  access.host = url.substr(scheme.size(), colon - scheme.size());
+  access.host = url.substr(kScheme.size(), colon - kScheme.size());
   if (access.host.size() > 2 && access.host.front() == '[' && access.host.back() == ']')
     access.host = access.host.substr(1, access.host.size() - 2);
   return ok();
@@ -63,7 +60,12 @@ Result<Access> from_api_file(const std::string& home) {
                                                                          : std::string();
   };
   Access access;
-  CKPT_TRYV(take_url(value("url"), "api.json", access));
+  const std::string socket = value("socket");
+  if (socket.starts_with(kUnix)) access.socket = socket.substr(kUnix.size());
+  if (const std::string url = value("url"); !url.empty() || access.socket.empty()) {
+    CKPT_TRYV(take_url(url, "api.json", access));
+  }
+  if (!access.socket.empty()) return access;
   CKPT_TRY(token, read_token(value("token_file")));
   access.token = std::move(token);
   access.files = {value("ca"), value("certificate"), value("key")};
@@ -102,11 +104,9 @@ Result<Access> from_client_file(const std::string& text, const std::string& file
     *out = *value;
   }
   CKPT_TRYV(take_url(url, file, access));
-  if (!access.tls && !is_loopback(access.host))
-    return bad_file(file, "\"url\" must begin with https://: the token would be read on the way");
   for (std::string* path : {&token_file, &access.files.ca, &access.files.certificate, &access.files.key})
     if (!path->empty() && path->front() != '/') *path = folder_of(file) + "/" + *path;
-  if (token_file.empty() && access.tls) return access;
+  if (token_file.empty()) return access;
   CKPT_TRY(token, read_token(token_file));
   access.token = std::move(token);
   return access;
@@ -123,7 +123,7 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
     if (auto taken = take_url(given, "--url", access); !taken)
       return Error(ErrorCode::kInvalidArgument, taken.assume_error().message());
   }
-  if (access.tls) return access.url;
+  if (!access.url.empty()) return access.url;
   return Error(ErrorCode::kInvalidArgument,
                "The API of a coordinator with certificates is needed: give its address, as "
                "in --url https://10.0.0.1:7060");

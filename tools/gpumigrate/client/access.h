@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the coordinator is, and with what it is asked. On its own host that stands in
-// GPUMIGRATE_HOME/coordinator/api.json, which the coordinator writes. Elsewhere it stands in
+// GPUMIGRATE_HOME/coordinator/api.json, which the coordinator writes: a Unix socket, if it has one. Elsewhere it stands in
 // GPUMIGRATE_HOME/client.toml, which wins if there is one:
 //
 //   url         = "https://10.0.0.1:7060"   an IP address
@@ -22,9 +22,9 @@
 namespace ckpt::cli {
 
 struct Access {
-  std::string url;
-  bool tls = false;
-  std::string host;  // an IP address
+  std::string socket;  // the path of a Unix socket; with it nothing else is needed
+  std::string url;     // https://; empty: no TCP
+  std::string host;    // an IP address
   std::uint16_t port = 0;
   std::string token;
   tls::CertFiles files;

@@ -45,10 +45,11 @@ Result<Json> json_of(Result<HttpResponse> response) {
 
 Result<HttpResponse> CoordinatorClient::call(HttpRequest request) {
   CKPT_TRY(access, find_access(home_));
+  request.socket = std::move(access.socket);
   request.host = std::move(access.host);
   request.port = access.port;
   request.token = std::move(access.token);
-  if (access.tls) {
+  if (request.socket.empty()) {
     if (!identity_ || identity_->files() != access.files) {
       CKPT_TRY(identity, tls::Identity::load(std::move(access.files)));
       identity_ = std::move(identity);

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <list>
 
+#include "libckpt/net/control/address.h"
 #include "libckpt/net/control/stream.h"
 
 namespace ckpt::cli {
@@ -139,7 +140,7 @@ namespace {
 
 http::request<http::string_body> encode(const HttpRequest& request) {
   http::request<http::string_body> message(http::string_to_verb(request.method), request.target, 11);
-  message.set(http::field::host, request.host);
+  message.set(http::field::host, request.socket.empty() ? request.host : "localhost");
   if (!request.token.empty()) message.set(http::field::authorization, "Bearer " + request.token);
   message.set(http::field::user_agent, "gpumigrate/" GPUMIGRATE_VERSION);
   message.keep_alive(false);
@@ -165,6 +166,7 @@ HttpResponse decode(http::response<http::string_body>&& message) {
 }
 
 std::string place_of(const HttpRequest& request) {
+  if (!request.socket.empty()) return "the coordinator at " + request.socket;
   return "the coordinator at " + request.host + ":" + std::to_string(request.port);
 }
 
@@ -172,15 +174,26 @@ Error no_connection(const HttpRequest& request, const boost::system::error_code&
   return Error(ErrorCode::kUnavailable, "Cannot reach " + place_of(request) + " (" + error.message() + ")");
 }
 
+Result<control::Address> address_of(const HttpRequest& request) {
+  if (!request.socket.empty()) return control::parse_address("unix:" + request.socket);
+  boost::system::error_code error;
+  const auto host = asio::ip::make_address(request.host, error);
+  if (error) return no_connection(request, error);
+  if (!request.identity)
+    return Error(ErrorCode::kRefused, "No certificate to ask " + place_of(request) + " with");
+  return control::Address{asio::ip::tcp::endpoint(host, request.port), false};
+}
+
 }  // namespace
 
 Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   Loop& loop = *loop_;
   boost::system::error_code error;
-  const auto address = asio::ip::make_address(request.host, error);
-  if (error) return no_connection(request, error);
+  CKPT_TRY(address, address_of(request));
   control::Stream stream{control::Stream::Socket(loop.io)};
-  CKPT_TRYV(stream.use({request.identity, control::only(tls::Peer::coordinator())}));
+  if (request.socket.empty()) {
+    CKPT_TRYV(stream.use({request.identity, control::only(tls::Peer::coordinator())}));
+  }
   stream.close_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
@@ -193,13 +206,11 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
     ~ForgetCancel() { loop.cancel = nullptr; }
   } forget{loop};
 
-  error = loop.wait([&](auto handler) {
-    stream.socket().async_connect(asio::ip::tcp::endpoint(address, request.port), handler);
-  });
+  error = loop.wait([&](auto handler) { stream.socket().async_connect(address.endpoint, handler); });
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   if (error) return no_connection(request, error);
   // Handshake and request are several small writes.
-  stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
+  if (request.socket.empty()) stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
   Result<void> secured = ok();
   (void)loop.wait([&](auto handler) {
     stream.handshake(control::Stream::Side::kDials, [&secured, handler](Result<void> outcome) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits. With an identity it is
-// TLS, and the coordinator has shown its certificate before a byte of the request leaves.
+// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits. Over TCP the coordinator
+// has shown its certificate before a byte of the request leaves.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
 // Errors: kUnavailable: no connection, so nothing was asked. kRefused: not the
 // coordinator, by its certificate. kTimedOut: contact was lost after the request
@@ -23,11 +23,12 @@ namespace ckpt::cli {
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string host;  // an IP address
+  std::string socket;  // the path of a Unix socket; empty: TCP
+  std::string host;    // an IP address
   std::uint16_t port = 0;
   std::string target;
   std::string token;                        // empty: the certificate is enough
-  std::shared_ptr<tls::Identity> identity;  // none: without TLS
+  std::shared_ptr<tls::Identity> identity;  // required for TCP
   std::string body;                         // JSON; empty: none
   std::chrono::milliseconds timeout{90'000};
   int interrupts = 1;  // so many end the call

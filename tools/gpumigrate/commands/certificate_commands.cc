@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `cluster init`, `cluster certificate` and `node certificate`: the cluster's own certificate authority, in files
 // of this machine. The coordinator is not asked.
-#include <sys/stat.h>
-
-#include <filesystem>
-
 #include "libckpt/base/fd.h"
-#include "libckpt/net/ca/authority.h"
-#include "libckpt/net/ca/request.h"
-#include "libckpt/net/tls/cert_identity.h"
+#include "libckpt/net/ca/authority_folder.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -40,47 +34,16 @@ std::string authority_folder(const Context& context, const CertificateOptions& o
   return options.folder.empty() ? context.home() + "/tls" : options.folder;
 }
 
-Result<void> make_folder(const std::string& path) {
-  std::error_code code;
-  const bool is_new = std::filesystem::create_directories(path, code);
-  if (code) return Error(ErrorCode::kIo, "Making the folder " + path + " failed: " + code.message());
-  if (is_new && ::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Closing the folder " + path);
-  return ok();
-}
-
-Result<void> write_pair(const std::string& folder, const std::string& name, const tls::Issued& issued) {
-  const std::string file = folder + "/" + name;
-  return tls::replace_pair(file + ".pem", issued.certificate, file + ".key", issued.key);
-}
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-// True: it is new.
-Result<bool> obtain_authority(const std::string& folder) {
-  CKPT_TRYV(make_folder(folder));
-  if (exists(folder + "/ca.pem") || exists(folder + "/ca.key")) return false;
-  CKPT_TRY(authority, tls::Authority::create());
-  CKPT_TRY(pem, authority.pem());
-  CKPT_TRYV(write_pair(folder, "ca", pem));
-  return true;
-}
-
 Result<bool> make_cluster(const std::string& folder, const std::vector<std::string>& hosts) {
-  CKPT_TRY(is_new, obtain_authority(folder));
-  CKPT_TRY(authority, tls::Authority::read(folder));
+  CKPT_TRY(is_new, tls::obtain_authority(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::coordinator();
   order.hosts = hosts;
   order.term = tls::kCoordinatorTerm;
-  CKPT_TRY(coordinator, authority.sign(order));
-  CKPT_TRYV(write_pair(folder, "coordinator", coordinator));
+  CKPT_TRYV(tls::issue(folder, order, folder, "coordinator"));
   order.subject = tls::Peer::client("admin");
   order.hosts.clear();
-  CKPT_TRY(admin, authority.sign(order));
-  CKPT_TRYV(write_pair(folder, "admin", admin));
+  CKPT_TRYV(tls::issue(folder, order, folder, "admin"));
   return is_new;
 }
 
@@ -99,29 +62,19 @@ int init_cluster(Context& context, const CertificateOptions& options) {
 }
 
 Result<void> make_node(const std::string& folder, const CertificateOptions& options) {
-  CKPT_TRY(authority, tls::Authority::read(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::node(options.node);
+  order.hosts = options.hosts;
   order.term = term_of(options, tls::kNodeTerm);
-  CKPT_TRY(issued, authority.sign(order));
-  CKPT_TRY(believed, read_file(folder + "/ca.pem", tls::kMaxPemBytes));
-  CKPT_TRYV(make_folder(options.out));
-  CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
-  return write_pair(options.out, "node", issued);
+  return tls::issue(folder, order, options.out, "node");
 }
 
 Result<void> make_client(Context& context, const CertificateOptions& options) {
-  const std::string folder = authority_folder(context, options);
   CKPT_TRY(url, api_url(context.home(), options.url));
-  CKPT_TRY(authority, tls::Authority::read(folder));
   tls::Authority::Order order;
   order.subject = tls::Peer::client(options.role);
   order.term = term_of(options, tls::kClientTerm);
-  CKPT_TRY(issued, authority.sign(order));
-  CKPT_TRY(believed, read_file(folder + "/ca.pem", tls::kMaxPemBytes));
-  CKPT_TRYV(make_folder(options.out));
-  CKPT_TRYV(write_file_durably(options.out + "/ca.pem", believed, kPublic));
-  CKPT_TRYV(write_pair(options.out, "client", issued));
+  CKPT_TRYV(tls::issue(authority_folder(context, options), order, options.out, "client"));
   return write_file_durably(options.out + "/client.toml", client_settings(url), kPublic);
 }
 
@@ -192,6 +145,11 @@ void add_certificate_commands(CommandTree& tree) {
       .called("FOLDER")
       .required();
   certificate.add_option("--days", options->days, "How long it is valid (30)").in_range(1U, kMaxDays);
+  certificate
+      .add_option("--host", options->hosts,
+                  "Address or name of its machine, for programs like Prometheus; may be repeated")
+      .called("HOST")
+      .one_value_each();
   certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");
   certificate.add_example("gpumigrate node certificate node-a --out node-a-tls",
                           "Valid for 30 days; made again, it is used without a restart");

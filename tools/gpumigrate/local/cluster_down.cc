@@ -2,6 +2,7 @@
 #include <csignal>
 
 #include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/local/certificates.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/state.h"
 #include "tools/gpumigrate/local/waiting.h"
@@ -83,7 +84,7 @@ Result<int> down(Context& context, Wait& wait) {
 Json status_of(const std::string& home, const LocalState& state) {
   Json list = Json::array();
   const auto add = [&](const std::string& name, const ProcessId& process, const std::string& address) {
-    const Json metrics = address.empty() ? Json() : Json("http://" + address + "/metrics");
+    const Json metrics = address.empty() ? Json() : Json("https://" + address + "/metrics");
     list.push_back({{"name", name}, {"pid", process.pid}, {"runs", is_alive(process)}, {"metrics", metrics}});
   };
   add("coordinator", state.coordinator, state.api_address);
@@ -115,15 +116,18 @@ int local_status(Context& context) {
                                                               "; `gpumigrate local up` starts one"));
   }
   const Json list = status_of(context.home(), *state);
+  const tls::CertFiles shown = metrics_certificate(context.home());
   bool all = true;
   for (const Json& process : list) all = all && flag_of(process, "runs");
   if (context.json) {
-    context.print({{"home", context.home()},
-                   {"software_gpu", state->software},
-                   {"gpus", state->gpus},
-                   {"gpu_memory", state->gpu_memory},
-                   {"metrics_token_file", context.home() + "/coordinator/metrics-token"},
-                   {"processes", list}});
+    context.print(
+        {{"home", context.home()},
+         {"software_gpu", state->software},
+         {"gpus", state->gpus},
+         {"gpu_memory", state->gpu_memory},
+         {"metrics_token_file", context.home() + "/coordinator/metrics-token"},
+         {"metrics_certificate", {{"ca", shown.ca}, {"certificate", shown.certificate}, {"key", shown.key}}},
+         {"processes", list}});
     return all ? kDone : kRefused;
   }
   Table table({{"PROCESS", {.least = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});

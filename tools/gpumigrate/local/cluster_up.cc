@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "tools/common/units.h"
+#include "tools/gpumigrate/local/certificates.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/gpu_choice.h"
 #include "tools/gpumigrate/local/state.h"
+#include "tools/gpumigrate/local/toml_text.h"
 #include "tools/gpumigrate/local/waiting.h"
 
 namespace ckpt::cli {
@@ -22,15 +24,6 @@ constexpr int kDefaultNodes = 2;
 
 std::string node_name(int index) {
   return std::string("node-") + static_cast<char>('a' + index);
-}
-
-std::string toml_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 Result<void> make_folder(const std::string& path) {
@@ -95,13 +88,15 @@ Result<void> write_coordinator_config(const std::string& home, const LocalState&
   CKPT_TRY(extra, extra_settings(home, "coordinator-extra.toml"));
   return write_file_durably(home + "/coordinator/coordinator.toml",
                             "home = " + toml_text(home) + "\napi_address = " + toml_text(state.api_address) +
-                                "\nagent_address = " + toml_text(state.agent_address) + "\n" + extra);
+                                "\nagent_address = " + toml_text(state.agent_address) + "\n" +
+                                coordinator_security(home) + extra);
 }
 
 Result<void> ClusterStarter::start_coordinator() {
   const std::string folder = home() + "/coordinator";
   CKPT_TRYV(make_folder(folder));
   if (state_.api_address.empty()) state_.api_address = state_.agent_address = "127.0.0.1:0";
+  CKPT_TRYV(certify_local_coordinator(home()));
   CKPT_TRYV(write_coordinator_config(home(), state_));
   DaemonSpec spec;
   spec.argv = {programs_ + "/gpumigrate-coordinator", "--config", folder + "/coordinator.toml"};
@@ -144,7 +139,7 @@ Result<bool> ClusterStarter::take_addresses() {
   const Json api = Json::parse(text.assume_value(), nullptr, false);
   if (static_cast<pid_t>(number_of(api, "pid")) != state_.coordinator.pid) return false;
   const std::string url = text_of(api, "url");
-  constexpr std::string_view kScheme = "http://";
+  constexpr std::string_view kScheme = "https://";
   if (!url.starts_with(kScheme))
     return Error(ErrorCode::kProtocol, "api.json names no usable address: " + url);
   const std::string api_address = url.substr(kScheme.size());
@@ -168,12 +163,13 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
       "driver_processes = [\"cudasim-device\"]\nkernel_log = " + toml_text(kernel_log) + "\n";
   std::string list;
   for (const std::string& entry : environment) list += (list.empty() ? "" : ", ") + toml_text(entry);
-  const std::string text = "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
-                           "\ncoordinator = " + toml_text(state_.agent_address) +
-                           "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
-                           "\nmetrics_address = \"127.0.0.1:0\"\nmetrics_token_file = " +
-                           toml_text(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list +
-                           "]\n" + (gpu_.software ? software : "") + extra;
+  const std::string text =
+      "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
+      "\ncoordinator = " + toml_text(state_.agent_address) +
+      "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
+      "\npeer_listen = \"127.0.0.1:0\"\nmetrics_address = \"127.0.0.1:0\"\nmetrics_token_file = " +
+      toml_text(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list + "]\n" +
+      (gpu_.software ? software : "") + node_security(home(), name) + extra;
   return write_file_durably(folder + "/agent.toml", text);
 }
 
@@ -185,6 +181,7 @@ Result<void> ClusterStarter::start_node(int index) {
   CKPT_TRYV(make_folder(folder + "/gpu"));
   std::vector<std::string> environment = gpu_environment(gpu_, folder, state_.gpus, state_.gpu_memory);
   environment.push_back(cluster_marker(home()));
+  CKPT_TRYV(certify_local_node(home(), name));
   CKPT_TRYV(write_agent_config(folder, name, environment));
   DaemonSpec spec;
   spec.argv = {programs_ + "/gpumigrate-agent", "--config", folder + "/agent.toml"};

@@ -12,6 +12,7 @@
 #include "libckpt/base/fd.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
+#include "tests/unit/support/certificates.h"
 
 namespace ckpt::agent {
 namespace {
@@ -106,32 +107,42 @@ class MetricsServerTest : public AgentMetricsTest {
  protected:
   Result<std::unique_ptr<MetricsServer>> serve(const std::string& address) {
     config_.metrics_address = address;
-    return MetricsServer::create(io_.get_executor(), config_, nullptr, metrics_.registry());
+    return MetricsServer::create(io_.get_executor(), config_, identity_, metrics_.registry());
   }
+  static std::string address_of(const MetricsServer& server) {
+    return server.where().substr(std::string("https://").size());
+  }
+  tls::Certificates certificates_;
+  std::shared_ptr<tls::Identity> identity_ = certificates_.identity("node-a", tls::Peer::node("node-a"));
 };
 
 TEST_F(MetricsServerTest, KeepsThePortThatTheSystemChose) {
   auto first = serve("127.0.0.1:0");
   ASSERT_TRUE(first) << first.error().to_string();
-  const std::string address = first.value()->address();
-  EXPECT_EQ(read_file(folder_ / "metrics.address", 64).value(), address);
+  const std::string address = address_of(*first.value());
+  EXPECT_EQ(read_file(folder_ / "metrics.address", 64).value() + "/metrics", address);
   auto beside = serve("127.0.0.1:0");  // it is taken
   ASSERT_TRUE(beside) << beside.error().to_string();
-  EXPECT_NE(beside.value()->address(), address);
-  const std::string second = beside.value()->address();
+  EXPECT_NE(address_of(*beside.value()), address);
+  const std::string second = address_of(*beside.value());
   beside.value().reset();
   auto again = serve("127.0.0.1:0");
   ASSERT_TRUE(again) << again.error().to_string();
-  EXPECT_EQ(again.value()->address(), second);
+  EXPECT_EQ(address_of(*again.value()), second);
 }
 
 TEST_F(MetricsServerTest, ConfigurationErrorsAreNamed) {
-  EXPECT_THAT(serve("0.0.0.0:0").error().to_string(), HasSubstr("insecure"));
+  EXPECT_TRUE(serve("unix:" + (folder_ / "metrics.sock")));
   config_.metrics_token_file = folder_ / "absent";
   EXPECT_FALSE(serve("127.0.0.1:0"));
   ASSERT_TRUE(write_file_durably(folder_ / "empty", "\n"));
   config_.metrics_token_file = folder_ / "empty";
   EXPECT_THAT(serve("127.0.0.1:0").error().to_string(), HasSubstr("empty"));
+}
+
+TEST_F(MetricsServerTest, TcpNeedsACertificate) {
+  identity_ = nullptr;
+  EXPECT_THAT(serve("127.0.0.1:0").error().to_string(), HasSubstr("certificate"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace ckpt::agent {
 namespace {
 
-const std::string kMin = "node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\ntoken_file = '/t'\n";
+const std::string kMin = "node = 'a'\nhome = '/h'\ncoordinator = 'unix:/c'\ntoken_file = '/t'\n";
 
 std::string error_of(const std::string& text) {
   auto config = parse_config(text, "agent.toml");
@@ -16,7 +16,7 @@ std::string error_of(const std::string& text) {
 TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
   auto config = parse_config(kMin, "agent.toml");
   ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().peer_listen, "127.0.0.1:0");
+  EXPECT_EQ(config.assume_value().peer_listen, "unix:/h/peer.sock");
   EXPECT_EQ(config.assume_value().pause_timeout.count(), 60000);
   EXPECT_EQ(config.assume_value().staging_mib, 128u);
   EXPECT_EQ(config.assume_value().jobs_folder(), "/h/jobs");
@@ -43,7 +43,7 @@ TEST(AgentConfig, NamesTheKeyThatIsWrong) {
   EXPECT_NE(error_of("node = [").find("agent.toml"), std::string::npos);
 }
 
-TEST(AgentConfig, CertificatesStandInPlaceOfInsecure) {
+TEST(AgentConfig, CertificatesAreNamedTogether) {
   const std::string open = kMin + "peer_listen = '0.0.0.0:0'\nmetrics_address = '0.0.0.0:9402'\n";
   const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
   EXPECT_EQ(error_of(open + whole), "");
@@ -55,11 +55,18 @@ TEST(AgentConfig, CertificatesStandInPlaceOfInsecure) {
   EXPECT_TRUE(parse_config(kMin, "agent.toml").value().tls.empty());
 }
 
-TEST(AgentConfig, ListeningBeyondLoopbackNeedsInsecure) {
-  EXPECT_NE(error_of(kMin + "peer_listen = '0.0.0.0:0'\n").find("insecure"), std::string::npos);
-  EXPECT_EQ(error_of(kMin + "peer_listen = '0.0.0.0:0'\ninsecure = true\n"), "");
-  EXPECT_NE(error_of(kMin + "metrics_address = '0.0.0.0:9402'\n").find("insecure"), std::string::npos);
-  EXPECT_EQ(error_of(kMin + "metrics_address = '0.0.0.0:9402'\ninsecure = true\n"), "");
+TEST(AgentConfig, TcpNeedsACertificate) {
+  const std::string whole = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
+  for (const char* setting : {"peer_listen = '127.0.0.1:0'\n", "metrics_address = '0.0.0.0:9402'\n"}) {
+    EXPECT_NE(error_of(kMin + setting).find("certificate"), std::string::npos) << setting;
+    EXPECT_EQ(error_of(kMin + setting + whole), "");
+  }
+  const std::string by_tcp = "node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\ntoken_file = '/t'\n";
+  EXPECT_NE(error_of(by_tcp).find("\"coordinator\""), std::string::npos);
+  EXPECT_EQ(error_of(by_tcp + whole), "");
+}
+
+TEST(AgentConfig, RemapIsOneOfThree) {
   EXPECT_NE(error_of(kMin + "remap = 'copy'\n").find("import or own"), std::string::npos);
   EXPECT_EQ(error_of(kMin + "remap = 'own'\n"), "");
 }
@@ -132,7 +139,7 @@ TEST(Networks, EachGetsAnAddressOfThisMachine) {
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");
-  EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = '127.0.0.1:1'\n"), "");
+  EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = 'unix:/c'\n"), "");
 }
 
 TEST(AgentConfig, VisibleGpusAreParsed) {

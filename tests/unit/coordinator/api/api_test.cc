@@ -12,9 +12,9 @@ namespace ckpt::coordinator::test {
 namespace {
 
 TEST_F(ApiTest, WantsTheToken) {
-  expect_error(request(cluster_.api_port(), "", "GET", "/v1/status"), 401, "unauthorized", 64);
-  expect_error(request(cluster_.api_port(), std::string(64, 'a'), "GET", "/v1/status"), 401, "unauthorized",
-               64);
+  expect_error(request(cluster_.api_address(), "none", "GET", "/v1/status"), 401, "unauthorized", 64);
+  expect_error(request(cluster_.api_address(), std::string(64, 'a'), "GET", "/v1/status"), 401,
+               "unauthorized", 64);
   EXPECT_EQ(cluster_.get("/v1/status").json()["nodes"], 0);
 }
 
@@ -26,7 +26,7 @@ TEST_F(ApiTest, UnknownCallsAreRefused) {
   expect_error(cluster_.get("/v1/migrations/m1"), 404, "not_found", 5);
   expect_error(cluster_.get("/v1/%zz"), 400, "usage", 64);
   expect_error(cluster_.post("/v1/jobs", std::string(600 << 10, ' ')), 413, "usage", 64);
-  EXPECT_EQ(talk(cluster_.api_port(), "nonsense\r\n\r\n").find("200"), std::string::npos);
+  EXPECT_EQ(talk(cluster_.api_address(), "nonsense\r\n\r\n").find("200"), std::string::npos);
 }
 
 TEST_F(ApiTest, ShowsNodesAndGpus) {
@@ -103,7 +103,7 @@ TEST_F(ApiTest, EndedJobIsRemovedAndALiveOneIsNot) {
   start_nodes();
   run_job();
   const auto remove = [&](const std::string& job) {
-    return request(cluster_.api_port(), cluster_.token(), "DELETE", "/v1/jobs/" + job);
+    return request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/" + job);
   };
   expect_error(remove("train"), 409, "refused", 5);
   a_->end_job(1, 3);
@@ -216,11 +216,11 @@ TEST_F(ApiTest, DamagedFramesOnTheControlPortAreDropped) {
   for (std::size_t at : {0, 4, 6, 8, 12, 30}) {
     std::string damaged = frame;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x40);
-    EXPECT_EQ(talk(cluster_.agent_port(), damaged + std::string(64, '\0')), "") << at;
+    EXPECT_EQ(talk(cluster_.agent_address(), damaged + std::string(64, '\0')), "") << at;
   }
-  EXPECT_EQ(talk(cluster_.agent_port(), "GET / HTTP/1.1\r\n\r\n        "), "");
+  EXPECT_EQ(talk(cluster_.agent_address(), "GET / HTTP/1.1\r\n\r\n        "), "");
   // After the handshake, too: its reply comes, then the connection is closed.
-  EXPECT_NE(talk(cluster_.agent_port(), frame + std::string(64, 'x')), "");
+  EXPECT_NE(talk(cluster_.agent_address(), frame + std::string(64, 'x')), "");
   run_job();
   EXPECT_EQ(cluster_.get("/v1/nodes").json().size(), 2U);
 }
@@ -231,7 +231,7 @@ TEST_F(ApiTest, WrongTokenIsAnsweredWithTheReason) {
   hello.token = "wrong";
   const auto frame = wire::to_frame(hello, 1).value();
   const std::string answer =
-      talk(cluster_.agent_port(), std::string(reinterpret_cast<const char*>(frame.data()), frame.size()));
+      talk(cluster_.agent_address(), std::string(reinterpret_cast<const char*>(frame.data()), frame.size()));
   EXPECT_NE(answer.find("wrong token"), std::string::npos);
   EXPECT_TRUE(cluster_.get("/v1/nodes").json().empty());
 }

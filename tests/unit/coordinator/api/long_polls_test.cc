@@ -30,7 +30,7 @@ class LongPollTest : public ::testing::Test {
   }
   void wait_on(const std::string& target, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
-      polls_.push_back(begin_request(cluster_.api_port(), cluster_.token(), target));
+      polls_.push_back(begin_request(cluster_.api_address(), cluster_.token(), target));
   }
   void wait_until_waiting(unsigned wanted) {
     const auto deadline = std::chrono::steady_clock::now() + kPollDeadline;

@@ -46,7 +46,7 @@ class RolesTest : public ApiTest {
   }
   HttpAnswer ask(const std::string& token, std::string_view method, std::string_view path) {
     const std::string body = method == "POST" ? "{}" : "";
-    return request(cluster_.api_port(), token, std::string(method), "/v1/" + std::string(path), body);
+    return request(cluster_.api_address(), token, std::string(method), "/v1/" + std::string(path), body);
   }
 };
 

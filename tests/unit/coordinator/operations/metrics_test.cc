@@ -44,7 +44,7 @@ class MetricsTest : public ::testing::Test {
     return answer.body;
   }
   unsigned status_with(const std::string& token) {
-    return request(cluster_.api_port(), token, "GET", "/metrics").status;
+    return request(cluster_.api_address(), token, "GET", "/metrics").status;
   }
   // Of the series with this name and these labels.
   double value(const std::string& series) {
@@ -69,16 +69,21 @@ TEST_F(MetricsTest, MetricsTokenReadsMetricsOnly) {
   EXPECT_EQ(status_with(token), 200U);
   EXPECT_EQ(status_with(cluster_.token()), 200U);
   EXPECT_EQ(status_with(cluster_.agent_token()), 401U);
-  EXPECT_EQ(status_with(""), 401U);
-  EXPECT_EQ(request(cluster_.api_port(), token, "GET", "/v1/status").status, 401U);
+  EXPECT_EQ(status_with("no-token"), 401U);
+  EXPECT_EQ(request(cluster_.api_address(), token, "GET", "/v1/status").status, 401U);
+}
+
+TEST_F(MetricsTest, UserOfTheCoordinatorNeedsNoToken) {
+  EXPECT_EQ(status_with(""), 200U);
+  EXPECT_EQ(request(cluster_.api_address(), "", "GET", "/v1/status").status, 200U);
 }
 
 TEST_F(MetricsTest, MetricsNeedNoTokenWhenConfiguredSo) {
   cluster_.stop();
   cluster_.settings().metrics_without_token = true;
   cluster_.start();
-  EXPECT_EQ(status_with(""), 200U);
-  EXPECT_EQ(request(cluster_.api_port(), "", "GET", "/v1/status").status, 401U);
+  EXPECT_EQ(status_with("no-token"), 200U);
+  EXPECT_EQ(request(cluster_.api_address(), "no-token", "GET", "/v1/status").status, 401U);
 }
 
 TEST_F(MetricsTest, NodesAndGpus) {

@@ -25,21 +25,21 @@ class ConfigTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(ConfigTest, DefaultsAreLoopback) {
+TEST_F(ConfigTest, DefaultsAreUnixSockets) {
   const auto config = load_config("", "/h");
   ASSERT_TRUE(config);
   EXPECT_EQ(config.value().home, "/h");
-  EXPECT_EQ(config.value().api_address, "127.0.0.1:0");
-  EXPECT_EQ(config.value().agent_address, "127.0.0.1:0");
-  EXPECT_FALSE(config.value().insecure);
+  EXPECT_EQ(config.value().api_address, "");
+  EXPECT_EQ(config.value().agent_address, "");
 }
 
 TEST_F(ConfigTest, FileAndCommandLine) {
-  const auto config = load("home = \"/from-file\"\nlease_term_ms = 2000\ninsecure = true\n", "/from-line");
+  const auto config =
+      load("home = \"/from-file\"\nlease_term_ms = 2000\nmetrics_without_token = true\n", "/from-line");
   ASSERT_TRUE(config);
   EXPECT_EQ(config.value().home, "/from-line");
   EXPECT_EQ(config.value().lease_term_ms, 2000);
-  EXPECT_TRUE(config.value().insecure);
+  EXPECT_TRUE(config.value().metrics_without_token);
 }
 
 TEST_F(ConfigTest, CertificatesAreNamedTogether) {

@@ -55,7 +55,7 @@ class DurableTest : public ::testing::Test {
   int syncs_on_loop() { return disk().syncs_of(loop_) - at_start_; }
   // Whether the coordinator answers, within a time in which a loop that stands still does not.
   bool answers() {
-    const UniqueFd asked = begin_request(cluster_.api_port(), cluster_.token(), "/v1/status");
+    const UniqueFd asked = begin_request(cluster_.api_address(), cluster_.token(), "/v1/status");
     timeval limit{kAnswerTime.count(), 0};
     ::setsockopt(asked.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     char byte = 0;

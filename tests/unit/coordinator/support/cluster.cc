@@ -8,14 +8,6 @@
 #include <future>
 
 namespace ckpt::coordinator::test {
-namespace {
-
-std::uint16_t port_of(const std::string& address) {
-  return static_cast<std::uint16_t>(std::stoul(address.substr(address.rfind(':') + 1)));
-}
-
-}  // namespace
-
 Cluster::Cluster() {
   std::string pattern = ::testing::TempDir() + "/clusterXXXXXX";
   config_.home = ::mkdtemp(pattern.data());
@@ -29,13 +21,9 @@ Cluster::~Cluster() {
 
 void Cluster::start() {
   io_ = std::make_unique<control::asio::io_context>(1);
-  Config config = config_;
-  if (agent_port_ != 0) config.agent_address = agent_address();
-  auto created = Coordinator::create(*io_, config, fatal_, images_);
+  auto created = Coordinator::create(*io_, config_, fatal_, images_);
   ASSERT_TRUE(created) << created.error().to_string();
   coordinator_ = std::move(created).value();
-  api_port_ = port_of(coordinator_->api_url());
-  agent_port_ = port_of(coordinator_->agent_address());
   token_ = coordinator_->token();
   agent_token_ = coordinator_->agent_token();
   thread_ = std::thread([this] { io_->run(); });

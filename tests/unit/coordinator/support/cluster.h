@@ -21,13 +21,13 @@ class Cluster {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  // Fails the test if it does not start. The agents' port is the same after a restart.
+  // Fails the test if it does not start. Its sockets are the same after a restart.
   void start();
   void stop();
 
-  HttpAnswer get(const std::string& target) { return request(api_port_, token_, "GET", target); }
+  HttpAnswer get(const std::string& target) { return request(api_address(), token_, "GET", target); }
   HttpAnswer post(const std::string& target, const std::string& body = "{}") {
-    return request(api_port_, token_, "POST", target, body);
+    return request(api_address(), token_, "POST", target, body);
   }
   // Runs it on the coordinator's thread and waits for it.
   void on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what);
@@ -40,11 +40,10 @@ class Cluster {
   // Instead of failing the test when the journal fails. On the coordinator's thread.
   void expect_fatal(std::function<void(const Error&)> fatal) { fatal_ = std::move(fatal); }
 
-  [[nodiscard]] std::uint16_t api_port() const { return api_port_; }
-  [[nodiscard]] std::uint16_t agent_port() const { return agent_port_; }
+  [[nodiscard]] std::string api_address() const { return "unix:" + config_.folder() + "/api.sock"; }
   [[nodiscard]] const std::string& token() const { return token_; }
   [[nodiscard]] const std::string& agent_token() const { return agent_token_; }
-  [[nodiscard]] std::string agent_address() const { return "127.0.0.1:" + std::to_string(agent_port_); }
+  [[nodiscard]] std::string agent_address() const { return "unix:" + config_.folder() + "/agents.sock"; }
   // For the next start().
   [[nodiscard]] Config& settings() { return config_; }
   [[nodiscard]] const std::string& folder() const { return config_.home; }
@@ -56,8 +55,6 @@ class Cluster {
   std::unique_ptr<control::asio::io_context> io_;
   std::unique_ptr<Coordinator> coordinator_;
   std::thread thread_;
-  std::uint16_t api_port_ = 0;
-  std::uint16_t agent_port_ = 0;
   std::string token_;
   std::string agent_token_;
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/coordinator/support/http_client.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace ckpt::coordinator::test {
@@ -11,12 +10,11 @@ namespace ckpt::coordinator::test {
 namespace {
 
 // Nothing if no server listens there.
-UniqueFd say(std::uint16_t port, const std::string& bytes) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+UniqueFd say(const std::string& at, const std::string& bytes) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  at.substr(std::string_view("unix:").size()).copy(address.sun_path, sizeof address.sun_path - 1);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return {};
   std::size_t sent = 0;
   while (sent < bytes.size()) {
@@ -29,12 +27,12 @@ UniqueFd say(std::uint16_t port, const std::string& bytes) {
 
 }  // namespace
 
-UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target) {
-  return say(port, "GET " + target + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n");
+UniqueFd begin_request(const std::string& at, const std::string& token, const std::string& target) {
+  return say(at, "GET " + target + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n");
 }
 
-std::string talk(std::uint16_t port, const std::string& bytes) {
-  const UniqueFd fd = say(port, bytes);
+std::string talk(const std::string& at, const std::string& bytes) {
+  const UniqueFd fd = say(at, bytes);
   std::string text;
   char buffer[4096];
   ssize_t n = 0;
@@ -43,22 +41,21 @@ std::string talk(std::uint16_t port, const std::string& bytes) {
   return text;
 }
 
-HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
+HttpAnswer request(const std::string& at, const std::string& token, const std::string& method,
                    const std::string& target, const std::string& body) {
-  const std::string text =
-      talk(port, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
-                     (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
-                     "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string text = talk(at, method + " " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+                                        (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") +
+                                        "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   HttpAnswer answer;
   const auto end = text.find("\r\n\r\n");
   if (end == std::string::npos) return answer;
   answer.status = static_cast<unsigned>(std::stoul(text.substr(text.find(' ') + 1, 3)));
   answer.body = text.substr(end + 4);
-  for (std::size_t at = text.find("\r\n") + 2; at < end;) {
-    const auto line_end = text.find("\r\n", at);
-    const auto colon = text.find(": ", at);
-    answer.headers[text.substr(at, colon - at)] = text.substr(colon + 2, line_end - colon - 2);
-    at = line_end + 2;
+  for (std::size_t line = text.find("\r\n") + 2; line < end;) {
+    const auto line_end = text.find("\r\n", line);
+    const auto colon = text.find(": ", line);
+    answer.headers[text.substr(line, colon - line)] = text.substr(colon + 2, line_end - colon - 2);
+    line = line_end + 2;
   }
   return answer;
 }

@@ -2,7 +2,6 @@
 // A blocking HTTP client of a few lines: one connection per request.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,13 +17,13 @@ struct HttpAnswer {
   [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(body); }
 };
 
-// Sends `bytes` to 127.0.0.1:port and returns what comes back until the peer closes.
-std::string talk(std::uint16_t port, const std::string& bytes);
+// Addresses are "unix:/path". Sends `bytes` and returns what comes back until the peer closes.
+std::string talk(const std::string& address, const std::string& bytes);
 
 // Sends a request without waiting for the answer: the owner of the connection may wait, or go.
-UniqueFd begin_request(std::uint16_t port, const std::string& token, const std::string& target);
+UniqueFd begin_request(const std::string& address, const std::string& token, const std::string& target);
 
-HttpAnswer request(std::uint16_t port, const std::string& token, const std::string& method,
+HttpAnswer request(const std::string& address, const std::string& token, const std::string& method,
                    const std::string& target, const std::string& body = {});
 
 }  // namespace ckpt::coordinator::test

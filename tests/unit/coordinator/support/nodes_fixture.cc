@@ -65,7 +65,7 @@ void FakeImages::note(std::string what, JobId job, std::optional<Place> to, std:
 }
 
 FakeAgent& NodesTest::node(const std::string& name) {
-  if (cluster_.agent_port() == 0) cluster_.start();
+  if (cluster_.agent_token().empty()) cluster_.start();
   auto& agent = nodes_[name];
   if (!agent) agent = std::make_unique<FakeAgent>(name, cluster_.agent_address(), cluster_.agent_token());
   return *agent;

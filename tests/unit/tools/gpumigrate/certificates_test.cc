@@ -71,7 +71,6 @@ TEST_F(CertificatesTest, ClientFolderIsAHomeOnAnyMachine) {
   EXPECT_EQ(mode("on-call/client.key"), 0600U);
   std::filesystem::rename(home_ / "on-call", home_ / "copied");
   const Access access = find_access(path("copied")).value();
-  EXPECT_TRUE(access.tls);
   EXPECT_EQ(access.port, 7060);
   EXPECT_EQ(access.token, "");
   EXPECT_EQ(access.files.key, path("copied/client.key"));
@@ -130,7 +129,6 @@ TEST_F(CertificatesTest, TheCoordinatorsFileSaysHowItIsAsked) {
   write("coordinator/api.json", R"({"url": "https://[fd77::1]:7060", "token_file": ")" + path("token") +
                                     R"(", "ca": "/c", "certificate": "/d", "key": "/k"})");
   const Access access = find_access(home_).value();
-  EXPECT_TRUE(access.tls);
   EXPECT_EQ(access.host, "fd77::1");
   EXPECT_EQ(access.port, 7060);
   EXPECT_EQ(access.token, "secret");
@@ -147,7 +145,7 @@ TEST_F(CertificatesTest, TheClientsFileWins) {
   write("client.toml", "url = 'http://10.0.0.1:7060'\n" + rest);
   EXPECT_TRUE(has(find_access(home_).error().to_string(), "https://"));
   write("client.toml", "url = 'http://127.0.0.1:7060'\n" + rest);
-  EXPECT_FALSE(find_access(home_).value().tls);
+  EXPECT_TRUE(has(find_access(home_).error().to_string(), "https://"));
   write("client.toml", "url = 'https://10.0.0.1:7060'\nurls = ''\n" + rest);
   EXPECT_TRUE(has(find_access(home_).error().to_string(), "urls"));
   write("client.toml", "url = 'https://10.0.0.1'\n" + rest);

@@ -2,8 +2,8 @@
 #include "tests/unit/tools/gpumigrate/fake_coordinator.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -28,19 +28,15 @@ void write_text(const std::string& path, const std::string& text) {
 FakeCoordinator::FakeCoordinator(Handler handler) : handler_(std::move(handler)) {
   std::string folder = (std::filesystem::temp_directory_path() / "gpumigrate-cli-XXXXXX").string();
   home_ = ::mkdtemp(folder.data());
-  listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::listen(listener_.get(), 16), 0);
-  EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  listener_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   std::filesystem::create_directories(home_ + "/coordinator");
-  write_text(home_ + "/coordinator/token", "s3cret\n");
-  write_text(home_ + "/coordinator/api.json",
-             R"({"url": "http://127.0.0.1:)" + std::to_string(ntohs(address.sin_port)) +
-                 R"(", "token_file": ")" + home_ + R"(/coordinator/token", "pid": 1})");
+  const std::string path = home_ + "/coordinator/api.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(listener_.get(), 16), 0);
+  write_text(home_ + "/coordinator/api.json", R"({"socket": "unix:)" + path + R"(", "url": "", "pid": 1})");
   thread_ = std::thread([this] { serve(); });
 }
 

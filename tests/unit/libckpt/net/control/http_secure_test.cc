@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// HttpServer over TLS: who is answered, by certificate.
+// HttpServer: who is answered, by certificate over TCP, and by user on a Unix socket.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "libckpt/net/control/address.h"
 #include "libckpt/net/control/http_server.h"
@@ -14,11 +16,13 @@ class SecureHttpTest : public ::testing::Test {
  protected:
   void SetUp() override {
     HttpServer::Settings settings;
-    settings.address = "0.0.0.0:0";
+    settings.address = "127.0.0.1:0";
+    settings.socket = socket_;
     settings.tls = {certificates_.identity("coordinator", tls::Peer::coordinator()),
                     only(tls::Peer::client("admin"))};
-    const auto handle = [this](HttpRequest) -> Task<HttpResponse> {
+    const auto handle = [this](HttpRequest request) -> Task<HttpResponse> {
       ++calls_;
+      user_ = request.user;
       co_return HttpResponse(200, "the jobs");
     };
     const auto refuse = [](unsigned status, const std::string& why) { return HttpResponse(status, why); };
@@ -31,11 +35,14 @@ class SecureHttpTest : public ::testing::Test {
   }
   // What a client with that certificate receives; none: plain HTTP.
   std::string ask(const std::shared_ptr<tls::Identity>& identity) {
+    return ask(identity, server_->address());
+  }
+  std::string ask(const std::shared_ptr<tls::Identity>& identity, const std::string& address) {
     auto stream = std::make_shared<Stream>(Stream::Socket(io_));
     EXPECT_TRUE(stream->use({identity, only(tls::Peer::coordinator())}));
     std::string heard;
     bool done = false;
-    spawn(io_.get_executor(), "client", get(stream, server_->address(), &heard, &done));
+    spawn(io_.get_executor(), "client", get(stream, address, &heard, &done));
     while (!done) EXPECT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
     return heard;
   }
@@ -54,12 +61,14 @@ class SecureHttpTest : public ::testing::Test {
 
   asio::io_context io_{1};
   tls::Certificates certificates_;
+  const std::string socket_ = "unix:" + certificates_.path("api.sock");
+  std::optional<uid_t> user_;  // of the last call
   std::shared_ptr<HttpServer> server_;
   int calls_ = 0;
 };
 
 TEST_F(SecureHttpTest, AnAdmittedCertificateIsAnswered) {
-  EXPECT_TRUE(server_->url().starts_with("https://0.0.0.0:"));
+  EXPECT_TRUE(server_->url().starts_with("https://127.0.0.1:"));
   EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
   EXPECT_EQ(calls_, 1);
 }
@@ -71,6 +80,26 @@ TEST_F(SecureHttpTest, OthersAreNotHeard) {
   EXPECT_EQ(ask(others.identity("admin", tls::Peer::client("admin"))), "");
   EXPECT_EQ(ask(nullptr).find("the jobs"), std::string::npos);
   EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(SecureHttpTest, UnixSocketTellsTheUser) {
+  EXPECT_TRUE(ask(nullptr, socket_).ends_with("the jobs"));
+  EXPECT_EQ(user_, ::geteuid());
+  EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
+  EXPECT_EQ(user_, std::nullopt);
+}
+
+TEST_F(SecureHttpTest, UnixSocketIsForItsUserAlone) {
+  struct stat info {};
+  ASSERT_EQ(::stat(certificates_.path("api.sock").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST_F(SecureHttpTest, WithoutACertificateThereIsNoTcp) {
+  HttpServer::Settings settings;
+  settings.address = "127.0.0.1:0";
+  const auto made = HttpServer::create(io_.get_executor(), settings, nullptr, nullptr);
+  EXPECT_EQ(made.error().code(), ErrorCode::kRefused);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control connections over TLS, on one event loop over real sockets. The wildcard address counts as beyond
-// loopback, so TLS is used there. Deadlines are those of the settings; none is waited for that must not pass.
+// Control connections over TLS, on one event loop over real sockets. Deadlines are those of the settings; none is waited for that must not pass.
 #include <gtest/gtest.h>
 
+#include "libckpt/net/control/address.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
 #include "libckpt/net/control/spawn.h"
@@ -12,7 +12,7 @@
 namespace ckpt::control {
 namespace {
 
-constexpr const char* kBeyondLoopback = "0.0.0.0:0";
+constexpr const char* kTcp = "127.0.0.1:0";
 constexpr const char* kToken = "the-token-of-agents";
 
 class SecureTest : public ::testing::Test {
@@ -33,7 +33,7 @@ class SecureTest : public ::testing::Test {
 
   void listen(std::shared_ptr<tls::Identity> identity, ConnectionSettings settings = {}) {
     Listener::Settings s;
-    s.address = kBeyondLoopback;
+    s.address = kTcp;
     s.token = kToken;
     s.connection = settings;
     s.tls = {std::move(identity), [](const tls::Peer& peer) -> Result<void> {
@@ -239,8 +239,9 @@ TEST_F(SecureTest, ARenewedCertificateNeedsNoRestart) {
   EXPECT_EQ(lost_, 0U);
 }
 
-TEST_F(SecureTest, LoopbackStaysPlain) {
+TEST_F(SecureTest, UnixSocketNeedsNoCertificate) {
   Listener::Settings settings;
+  settings.address = "unix:" + certificates_.path("listener.sock");
   settings.token = kToken;
   settings.tls = {coordinator_, only(tls::Peer::node("a"))};
   unsigned accepted = 0;
@@ -248,17 +249,16 @@ TEST_F(SecureTest, LoopbackStaysPlain) {
                 EXPECT_EQ(c->certified(), tls::Peer());
                 ++accepted;
               }).value();
-  dial(node_);
+  dial(nullptr);
   run_until([&] { return accepted > 0; });
 }
 
-TEST_F(SecureTest, BeyondLoopbackThereIsTlsOrTheOperatorsWord) {
-  Listener::Settings settings;
-  settings.address = kBeyondLoopback;
-  const auto nobody = [](std::shared_ptr<Connection>, wire::Hello) {};
-  EXPECT_EQ(Listener::create(io_.get_executor(), settings, nobody).error().code(), ErrorCode::kRefused);
-  settings.tls = {coordinator_, only(tls::Peer::node("a"))};
-  EXPECT_TRUE(Listener::create(io_.get_executor(), settings, nobody));
+TEST_F(SecureTest, TokenIsNotSentOverTcpWithoutACertificate) {
+  take_port();
+  dial(nullptr);
+  run_until([this] { return attempts_ > 2; });
+  EXPECT_EQ(connected_, 0U);
+  EXPECT_FALSE(taker_);
 }
 
 }  // namespace

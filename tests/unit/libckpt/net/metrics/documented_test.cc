@@ -76,7 +76,8 @@ TEST_F(DocumentedTest, AgentsMetricsAreDocumented) {
   agent::Config config;
   config.node = "node-a";
   config.home = folder_ + "/node";
-  config.coordinator = "127.0.0.1:1";
+  config.coordinator = "unix:" + folder_ + "/absent.sock";
+  config.peer_listen = "unix:" + folder_ + "/peer.sock";
   config.token_file = folder_ + "/token";
   auto made = agent::Agent::create(config);
   ASSERT_TRUE(made) << made.error().to_string();
