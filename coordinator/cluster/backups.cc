@@ -35,6 +35,12 @@ Result<UniqueFd> open_part(const std::string& path) {
   return fd;
 }
 
+// Where each part lies. The authority's are empty for a cluster whose authority is not here.
+std::string place_of(std::string_view part, const std::string& folder, const std::string& authority) {
+  if (!part.starts_with("ca.")) return folder + "/" + std::string(part);
+  return authority.empty() ? "/dev/null" : authority + "/" + std::string(part);
+}
+
 Result<std::uint64_t> size_of(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return Error::from_errno("Looking at a part of a backup");
@@ -65,7 +71,8 @@ Result<StoreCopy> copy_store(const std::string& folder, const std::string& backu
   return copy;
 }
 
-Result<std::uint64_t> write_file(const std::string& path, const std::string& folder, UniqueFd store,
+Result<std::uint64_t> write_file(const std::string& path, const std::string& folder,
+                                 const std::string& authority, UniqueFd store,
                                  migration::Journal::Copy journal, backup::Contents& contents) {
   std::vector<UniqueFd> parts;
   CKPT_TRY(store_bytes, size_of(store.get()));
@@ -73,7 +80,7 @@ Result<std::uint64_t> write_file(const std::string& path, const std::string& fol
   parts.push_back(std::move(store));
   parts.push_back(std::move(journal.fd));
   for (std::size_t i = parts.size(); i < backup::kParts.size(); ++i) {
-    CKPT_TRY(part, open_part(folder + "/" + std::string(backup::kParts[i])));
+    CKPT_TRY(part, open_part(place_of(backup::kParts[i], folder, authority)));
     CKPT_TRY(bytes, size_of(part.get()));
     contents.sizes.push_back(bytes);
     parts.push_back(std::move(part));
@@ -123,7 +130,7 @@ control::Task<Result<Backups::Made>> Backups::make(std::string path) {
   // Only now: the journal knows each migration that the store's copy has as open or closed.
   CKPT_CO_TRY(journal, co_await migrations_.copy_journal());
   const auto write = [&] {
-    return write_file(path, folder, std::move(store.fd), std::move(journal), made.contents);
+    return write_file(path, folder, authority_, std::move(store.fd), std::move(journal), made.contents);
   };
   CKPT_CO_TRY(bytes, co_await control::offload(*disk_, write));
   made.bytes = bytes;

@@ -23,8 +23,12 @@ class Backups : public ApiSection {
  public:
   static constexpr std::string_view kFolder = "backups";  // in the coordinator's folder
 
-  Backups(Store& store, MigrationRunner& migrations, std::string folder)
-      : store_(store), migrations_(migrations), folder_(std::move(folder)) {}
+  // `authority`: the folder of the certificate authority; empty: it is not here.
+  Backups(Store& store, MigrationRunner& migrations, std::string folder, std::string authority)
+      : store_(store),
+        migrations_(migrations),
+        folder_(std::move(folder)),
+        authority_(std::move(authority)) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -39,6 +43,7 @@ class Backups : public ApiSection {
   Store& store_;
   MigrationRunner& migrations_;
   const std::string folder_;
+  const std::string authority_;
   bool busy_ = false;
   std::optional<control::asio::thread_pool> disk_;  // from the first backup on
 };

@@ -108,7 +108,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                         std::move(journal), timing_of(config_), std::move(fatal)),
       stops_({nodes_, node_calls_, jobs_, lifecycle_, migrations_, migration_runner_, executor_}),
       fence_(node_calls_, jobs_),
-      backups_(store_, migration_runner_, config_.folder()),
+      backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
       image_books_(around_images()),

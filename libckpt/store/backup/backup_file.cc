@@ -122,6 +122,7 @@ Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_
     return damaged(contents.assume_error().message());
   }
   Beginning beginning{std::move(contents).assume_value(), kPrefixBytes + header_bytes};
+  if (beginning.contents.sizes.size() == kRequiredParts) beginning.contents.sizes.resize(kParts.size(), 0);
   CKPT_TRYV(check_contents(beginning.contents, beginning.header_end, file_bytes));
   return beginning;
 }

@@ -33,9 +33,13 @@ inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
 
 inline constexpr std::string_view kStore = "state.db";
 inline constexpr std::string_view kJournal = "journal";
-// What a backup has, each once and in this order: files of the coordinator's folder.
-inline constexpr std::array<std::string_view, 6> kParts = {kStore,        kJournal,     "token",
-                                                           "agent-token", "peer-token", "metrics-token"};
+// What a backup has, each once and in this order: files of the coordinator's folder. The last two are those of the
+// certificate authority, wherever its folder is.
+inline constexpr std::array<std::string_view, 10> kParts = {
+    kStore,          kJournal,         "token",        "agent-token", "peer-token",
+    "metrics-token", "operator-token", "viewer-token", "ca.pem",      "ca.key"};
+// Those after them are empty where the cluster has no such file, and were missing in earlier backups.
+inline constexpr std::size_t kRequiredParts = 6;
 
 struct Contents {
   static constexpr std::uint8_t kVersion = 1;
@@ -46,6 +50,7 @@ struct Contents {
   std::uint64_t jobs = 0;
   std::uint64_t migrations = 0;
   std::vector<std::uint64_t> sizes;  // of kParts
+  [[nodiscard]] bool has(std::size_t part) const { return part < kRequiredParts || sizes[part] > 0; }
 
   template <class Archive>
   void fields(Archive& archive) {

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 // Of a store that was not closed in order.
 constexpr std::array<std::string_view, 2> kStoreCompanions = {"state.db-wal", "state.db-shm"};
 // The order in which parts get their names.
-constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5};
+constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5, 6, 7, 8, 9};
 static_assert(kParts[kOrder[0]] == kJournal && kParts[kOrder[1]] == kStore);
 
 std::string path_of(const std::string& folder, std::string_view name) {
@@ -68,6 +68,8 @@ class Staged {
   Result<void> write(const BackupFile& file) {
     for (std::size_t i = 0; i < kParts.size(); ++i) {
       ::unlink(path(kParts[i]).c_str());
+      has_[i] = file.contents().has(i);
+      if (!has_[i]) continue;
       UniqueFd fd(::open(path(kParts[i]).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
       if (!fd) return Error::from_errno("Creating " + path(kParts[i]));
       CKPT_TRYV(file.extract(i, fd.get()));
@@ -81,6 +83,7 @@ class Staged {
   }
   Result<void> put_in_place() {
     for (const std::size_t i : kOrder) {
+      if (!has_[i]) continue;
       if (::rename(path(kParts[i]).c_str(), path_of(folder_, kParts[i]).c_str()) != 0)
         return Error::from_errno("Putting back " + std::string(kParts[i]));
     }
@@ -92,6 +95,7 @@ class Staged {
     return path_of(folder_, part) + ".restoring";
   }
   std::string folder_;
+  std::array<bool, kParts.size()> has_{};
   std::vector<UniqueFd> held_;
 };
 

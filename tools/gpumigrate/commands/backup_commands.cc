@@ -114,6 +114,11 @@ int restore_backup(Context& context, const BackupOptions& options) {
   } else {
     print_contents(context, options.file, file.assume_value().contents());
     if (!aside.empty()) context.out << printable("what was there is kept in " + aside) << "\n";
+    if (file.assume_value().contents().has(backup::kParts.size() - 1))
+      context.out << printable(
+                         "the authority is back as ca.pem and ca.key in " + folder +
+                         "; if its own folder is lost, copy them there and run `gpumigrate cluster init`")
+                  << "\n";
   }
   context.note(
       "Next: `gpumigrate local up`, or start the coordinator's service. What happened since the backup it "

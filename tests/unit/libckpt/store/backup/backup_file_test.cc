@@ -113,6 +113,12 @@ TEST_F(BackupFileTest, SizesThatTheFileDoesNotHaveAreRefusedBeforeAnythingIsRead
     ASSERT_FALSE(parsed.has_value());
     EXPECT_EQ(parsed.assume_error().code(), ErrorCode::kCorrupt);
   }
+  // Those of an earlier version, which had fewer.
+  contents.sizes = std::vector<std::uint64_t>(kRequiredParts, 0);
+  const std::string earlier = beginning_with(contents);
+  const auto parsed = parse_beginning(std::as_bytes(std::span(earlier)), earlier.size());
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(parsed.assume_value().contents.sizes.size(), kParts.size());
   contents.sizes = std::vector<std::uint64_t>(kParts.size(), 0);
   const std::string text = beginning_with(contents);
   EXPECT_TRUE(parse_beginning(std::as_bytes(std::span(text)), text.size()).has_value());

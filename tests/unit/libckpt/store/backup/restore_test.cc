@@ -50,6 +50,17 @@ TEST_F(RestoreTest, IntoAFolderThatIsNotThereMakesIt) {
   expect_home_has("old");
 }
 
+TEST_F(RestoreTest, PartThatTheClusterDidNotHaveIsNotMade) {
+  fill_home("old");
+  put(path("ca.key"), "");
+  make_backup();
+  clear_home();
+  ASSERT_TRUE(run(false).has_value());
+  EXPECT_TRUE(std::filesystem::exists(path("ca.pem")));
+  EXPECT_FALSE(std::filesystem::exists(path("ca.key")));
+  EXPECT_EQ(files_in_home(), kParts.size() - 1);
+}
+
 TEST_F(RestoreTest, RestoreOverAStoreIsRefusedAndTouchesNothing) {
   fill_home("new");
   const auto restored = run(false);
