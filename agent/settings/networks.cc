@@ -57,6 +57,34 @@ std::string normal_form(const std::string& address) {
   return ::inet_ntop(AF_INET6, &v6, text.data(), text.size()) == nullptr ? address : text.data();
 }
 
+// In the settings' order.
+Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
+                                              const std::vector<DeviceAddress>& known) {
+  const auto bad = [&](const std::string& what) {
+    return Error(ErrorCode::kInvalidArgument, "Network " + wanted.network.name + ": " + what);
+  };
+  std::vector<std::string> addresses;
+  const auto take = [&](auto&& is_meant, const std::string& missing) -> Result<void> {
+    const auto found = std::find_if(known.begin(), known.end(), is_meant);
+    if (found == known.end()) return bad(missing);
+    if (std::find(addresses.begin(), addresses.end(), found->address) != addresses.end())
+      return bad("the address " + found->address + " is named twice");
+    addresses.push_back(found->address);
+    return ok();
+  };
+  for (const std::string& device : wanted.devices) {
+    CKPT_TRYV(take([&](const DeviceAddress& at) { return at.device == device; },
+                   "this machine has no device " + device + " with an address that others reach"));
+  }
+  if (!wanted.devices.empty()) return addresses;
+  for (const std::string& given : wanted.network.addresses()) {
+    const std::string address = normal_form(given);
+    CKPT_TRYV(take([&](const DeviceAddress& at) { return at.address == address; },
+                   "no device of this machine has the address " + address));
+  }
+  return addresses;
+}
+
 }  // namespace
 
 bool is_ip_address(const std::string& text) {
@@ -76,17 +104,10 @@ Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<Networ
   }
   CKPT_TRY(known, addresses_of_this_machine());
   for (const NetworkSettings& wanted : settings) {
-    const std::string address = normal_form(wanted.network.address);
-    const auto found = std::find_if(known.begin(), known.end(), [&](const DeviceAddress& at) {
-      return wanted.device.empty() ? at.address == address : at.device == wanted.device;
-    });
-    if (found == known.end())
-      return Error(ErrorCode::kInvalidArgument,
-                   "Network " + wanted.network.name + ": " +
-                       (wanted.device.empty() ? "no device of this machine has the address " + address
-                                              : "this machine has no device " + wanted.device +
-                                                    " with an address that others reach"));
-    networks.emplace_back(wanted.network.name, found->address, wanted.network.transport);
+    CKPT_TRY(addresses, addresses_of(wanted, known));
+    wire::DataNetwork& network =
+        networks.emplace_back(wanted.network.name, addresses.front(), wanted.network.transport);
+    network.more_addresses.assign(addresses.begin() + 1, addresses.end());
   }
   return networks;
 }

@@ -15,14 +15,14 @@ namespace ckpt::agent {
 
 struct NetworkSettings {
   wire::DataNetwork network;
-  std::string device;  // whose first address it has; empty: network.address is given
+  std::vector<std::string> devices;  // whose first addresses it has; empty: the network's are given
 };
 
 [[nodiscard]] bool is_ip_address(const std::string& text);
 // With brackets around an IPv6 address, as it stands before a port.
 [[nodiscard]] std::string host_text(const std::string& address);
-// Each with an address of this machine: a device's first IPv4 address, or its first IPv6 address that is not
-// of the link alone. At least one: without settings it is "local", TLS on loopback.
+// Each with addresses of this machine. Of a device it is the first IPv4 address, or the first IPv6 address that
+// is not of the link alone. At least one network: without settings it is "local", TLS on loopback.
 Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<NetworkSettings>& settings);
 
 }  // namespace ckpt::agent

@@ -208,13 +208,24 @@ class HostCluster(cluster.Cluster):
                 if not command.startswith("nsenter ")}
 
 
+class SpreadCluster(HostCluster):
+    """One network, `data`, with an address in each of the hosts' networks."""
+
+    def network_settings(self, node, without):
+        own = [self.hosts.address(node, network) for network in range(len(self.transports))
+               if network not in without]
+        return (f'[[network]]\nname = "data"\naddresses = {cluster.json.dumps(own)}\n'
+                f'transport = "{self.transports[0]}"\n')
+
+
 class HostsTest(cluster.ClusterTest):
     """A test case with its own hosts."""
 
+    kind = HostCluster
     transports = ("tls",)
 
     def setUp(self):
-        self.cluster = HostCluster(self.nodes, self.gpus, self.memory, self.agent_settings,
-                                   self.coordinator_settings, self.transports)
+        self.cluster = self.kind(self.nodes, self.gpus, self.memory, self.agent_settings,
+                                 self.coordinator_settings, self.transports)
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)
