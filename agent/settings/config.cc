@@ -158,8 +158,11 @@ Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
   const auto known = wire::parse_lane_transport(transport);
   if (!known) return bad(source, where + ": \"transport\" must be tls, ucx-trusted or rdma-trusted");
   network.transport = *known;
-  for (const std::string& address : addresses)
+  for (const std::string& address : addresses) {
     if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is no IP address");
+    const std::string unusable = why_unusable(network.transport, address);
+    if (!unusable.empty()) return bad(source, where + ": " + unusable);
+  }
   if (!addresses.empty()) {
     network.address = addresses.front();
     network.more_addresses.assign(addresses.begin() + 1, addresses.end());

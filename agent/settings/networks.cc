@@ -69,6 +69,8 @@ Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
     if (found == known.end()) return bad(missing);
     if (std::find(addresses.begin(), addresses.end(), found->address) != addresses.end())
       return bad("the address " + found->address + " is named twice");
+    const std::string unusable = why_unusable(wanted.network.transport, found->address);
+    if (!unusable.empty()) return bad(unusable);
     addresses.push_back(found->address);
     return ok();
   };
@@ -90,6 +92,16 @@ Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
 bool is_ip_address(const std::string& text) {
   in6_addr room{};
   return ::inet_pton(AF_INET, text.c_str(), &room) == 1 || ::inet_pton(AF_INET6, text.c_str(), &room) == 1;
+}
+
+std::string why_unusable(wire::LaneTransport transport, const std::string& address) {
+  if (transport == wire::LaneTransport::kTls || address.find(':') == std::string::npos) return {};
+  if (transport == wire::LaneTransport::kRdmaTrusted)
+    return "rdma-trusted has not been tried with IPv6 (" + address +
+           "); give the IPv4 address of that device";
+  if (normal_form(address) == "::1")
+    return "UCX cannot use IPv6 on loopback (::1); give 127.0.0.1, or transport = \"tls\"";
+  return {};
 }
 
 std::string host_text(const std::string& address) {

@@ -168,10 +168,13 @@ class HostCluster(cluster.Cluster):
 
     def network_settings(self, node, without):
         """Every network of the hosts that has a transport, the first preferred."""
-        return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.hosts.address(node, network)}"\n'
+        return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.data_address(node, network)}"\n'
                        f'transport = "{self.transports[network]}"\n'
                        for network in range(len(self.transports))
                        if network not in without and self.transports[network])
+
+    def data_address(self, node, network):
+        return self.hosts.address(node, network)
 
     def start_daemon(self, host, program, environment):
         log = self.config(host).with_name(f"{program}.log")
@@ -206,6 +209,13 @@ class HostCluster(cluster.Cluster):
     def processes(self):
         return {pid: command for pid, command in super().processes().items()
                 if not command.startswith("nsenter ")}
+
+
+class Ipv6Cluster(HostCluster):
+    """Its data networks have IPv6 addresses."""
+
+    def data_address(self, node, network):
+        return self.hosts.address6(node, network)
 
 
 class SpreadCluster(HostCluster):

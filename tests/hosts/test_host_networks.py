@@ -4,7 +4,7 @@ several addresses of one network."""
 import unittest
 
 from cluster import run_unmoved
-from host_cluster import HostsTest, SpreadCluster
+from host_cluster import HostsTest, Ipv6Cluster, SpreadCluster
 from waiting import eventually
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1"]
@@ -68,6 +68,23 @@ class Networks(HostsTest):
         self.assertIn("network net0 is not on both", refused.stderr)
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
         self.assertGreaterEqual(self.cluster.log("job").count("step"), before)
+
+
+class OverIpv6(HostsTest):
+    kind = Ipv6Cluster
+    transports = ("ucx-trusted", "tls")
+
+    def test_jobs_move_with_each_transport(self):
+        arguments = [*TRAINING, "--steps", "1500"]
+        expected = run_unmoved("charlm", *arguments)
+        self.cluster.start("job", "charlm", *arguments)
+        self.cluster.wait_for_line("job", r"^step \d+")
+        for network, transport in enumerate(self.transports):
+            for node in ("node-b", "node-a"):
+                report = self.cluster.migrate("job", node, "--network", f"net{network}")
+                self.assertEqual((report["result"], report["transport"]), ("done", transport), report)
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+        self.assert_steps_in_order(self.cluster.log("job"))
 
 
 STATE = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1", "--pattern", "random"]

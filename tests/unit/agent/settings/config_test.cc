@@ -125,6 +125,18 @@ TEST(AgentConfig, SeveralAddressesThatCannotBeMeantAreRefused) {
   EXPECT_NE(with(nine + "]\n").find("at most 8"), std::string::npos);
 }
 
+TEST(AgentConfig, AddressThatItsTransportCannotUseIsRefused) {
+  const auto with = [](const std::string& transport, const std::string& address) {
+    return error_of(kMin + "[[network]]\nname = 'data'\ntransport = '" + transport + "'\naddress = '" +
+                    address + "'\n");
+  };
+  EXPECT_EQ(with("tls", "::1"), "");
+  EXPECT_EQ(with("ucx-trusted", "fd77::2"), "");
+  EXPECT_NE(with("ucx-trusted", "::1").find("give 127.0.0.1"), std::string::npos);
+  EXPECT_NE(with("ucx-trusted", "0::1").find("give 127.0.0.1"), std::string::npos);
+  EXPECT_NE(with("rdma-trusted", "fd77::2").find("IPv4 address"), std::string::npos);
+}
+
 TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
   const auto with = [](const std::string& lines) { return error_of(kMin + "[[network]]\n" + lines); };
   const std::string data = "name = 'data'\ntransport = 'tls'\n";
