@@ -60,8 +60,7 @@ Task<> NetworkChecks::listen(wire::ListenForCheck request) {
 }
 
 Task<Result<std::string>> NetworkChecks::begin_listening(Check& check, wire::ListenForCheck request) {
-  CKPT_CO_TRYV(co_await open(check, request.gpu, wire::Side::kTarget, std::move(request.network),
-                             std::move(request.session_token)));
+  CKPT_CO_TRYV(co_await open(check, wire::Side::kTarget, std::move(request)));
   CKPT_CO_TRY(addresses, co_await check.session->listen());
   if (addresses.size() != 1)
     co_return Error(ErrorCode::kInternal,
@@ -86,8 +85,7 @@ Task<> NetworkChecks::reach(wire::ReachNode request) {
 Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode request) {
   mover::ReachPeer peer;
   peer.address = request.address;
-  CKPT_CO_TRYV(co_await open(check, request.gpu, wire::Side::kSource, std::move(request.network),
-                             std::move(request.session_token)));
+  CKPT_CO_TRYV(co_await open(check, wire::Side::kSource, std::move(request)));
   CKPT_CO_TRYV(check.session->send(peer));
   co_await wait_for_peer(check);
   if (check.connect_ns) co_return *check.connect_ns;
@@ -96,17 +94,18 @@ Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode 
                   "No answer from " + peer.address + " within " + std::to_string(kCheckLife.count()) + " ms");
 }
 
-Task<Result<void>> NetworkChecks::open(Check& check, std::uint32_t gpu, wire::Side side, std::string network,
-                                       wire::Bytes token) {
-  CKPT_CO_TRY(process, context_.mover_of(gpu));
+template <class M>
+Task<Result<void>> NetworkChecks::open(Check& check, wire::Side side, M request) {
+  CKPT_CO_TRY(process, context_.mover_of(request.gpu));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   mover::OpenSession order;
   order.session = mover::SessionKey(++checks_, mover::kCheckRank);
   order.side = side;
   order.purpose = mover::Purpose::kCheck;
   order.fingerprint_key.resize(wire::kFingerprintKeyBytes);
-  order.session_token = std::move(token);
-  order.network = std::move(network);
+  order.session_token = std::move(request.session_token);
+  order.network = std::move(request.network);
+  order.first_path = request.path;
   MoverSession::Handlers handlers;
   // The session, and with it these, ends before the check.
   handlers.event = [&check](mover::Packet packet) {

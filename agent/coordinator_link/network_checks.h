@@ -30,8 +30,8 @@ class NetworkChecks {
   Task<Result<std::string>> begin_listening(Check& check, wire::ListenForCheck request);
   Task<Result<std::int64_t>> connect(Check& check, wire::ReachNode request);
   // A session without memory on the mover of that GPU.
-  Task<Result<void>> open(Check& check, std::uint32_t gpu, wire::Side side, std::string network,
-                          wire::Bytes token);
+  template <class M>
+  Task<Result<void>> open(Check& check, wire::Side side, M request);
 
   CoordinatorLink& link_;
   MigrationContext& context_;

@@ -139,6 +139,7 @@ Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::M
   request.fingerprint_key = plan.fingerprint_key;
   request.session_token = plan.session_token;
   request.network = plan.network;
+  request.paths = plan.paths;
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));

@@ -169,6 +169,7 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
   request.fingerprint_key = plan.fingerprint_key;
   request.session_token = plan.session_token;
   request.network = plan.network;
+  request.paths = plan.paths;
   request.makes_memory = !way_->has_memory();
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {

@@ -42,6 +42,8 @@ class Reader {
     return ok();
   }
 
+  [[nodiscard]] bool has(const char* key) const { return table_.contains(key); }
+
   Result<void> texts(const char* key, std::vector<std::string>* out) {
     seen_.insert(key);
     const toml::node* node = table_.get(key);
@@ -125,27 +127,47 @@ class Reader {
   std::set<std::string> seen_;
 };
 
+// Of the keys `one` and `several`, which exclude each other.
+Result<std::vector<std::string>> read_one_or_several(Reader& r, const char* one, const char* several) {
+  std::vector<std::string> values;
+  std::string only;
+  CKPT_TRYV(r.texts(several, &values));
+  CKPT_TRYV(r.text(one, &only, false));
+  if (!only.empty()) values.push_back(only);
+  return values;
+}
+
 Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
   wire::DataNetwork network;
-  std::string device;
   std::string transport;
   CKPT_TRYV(r.text("name", &network.name, true));
-  CKPT_TRYV(r.text("address", &network.address, false));
-  CKPT_TRYV(r.text("device", &device, false));
+  int given = 0;
+  for (const char* key : {"address", "addresses", "device", "devices"}) given += r.has(key) ? 1 : 0;
+  CKPT_TRY(addresses, read_one_or_several(r, "address", "addresses"));
+  CKPT_TRY(devices, read_one_or_several(r, "device", "devices"));
   CKPT_TRYV(r.text("transport", &transport, true));
   CKPT_TRYV(r.refuse_unknown());
   const std::string where = "[[network]] \"" + network.name + "\"";
   if (!is_safe_name(network.name))
     return bad(source,
                "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
-  if (network.address.empty() == device.empty())
-    return bad(source, where + ": either \"address\" or \"device\" is required");
+  if (given != 1 || addresses.empty() == devices.empty())
+    return bad(source, where + ": one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
+  if (addresses.size() + devices.size() > wire::DataNetwork::kMaxAddresses)
+    return bad(source, where + ": at most 8 addresses or devices are possible");
   const auto known = wire::parse_lane_transport(transport);
   if (!known) return bad(source, where + ": \"transport\" must be tls, ucx-trusted or rdma-trusted");
   network.transport = *known;
-  if (!network.address.empty() && !is_ip_address(network.address))
-    return bad(source, where + ": \"" + network.address + "\" is no IP address");
-  return NetworkSettings{std::move(network), std::move(device)};
+  for (const std::string& address : addresses) {
+    if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is no IP address");
+    const std::string unusable = why_unusable(network.transport, address);
+    if (!unusable.empty()) return bad(source, where + ": " + unusable);
+  }
+  if (!addresses.empty()) {
+    network.address = addresses.front();
+    network.more_addresses.assign(addresses.begin() + 1, addresses.end());
+  }
+  return NetworkSettings{std::move(network), std::move(devices)};
 }
 
 Result<void> read_networks(Reader& top, Config& c, const std::string& source) {

@@ -69,11 +69,15 @@
 //                 name = "data"          nodes that have one of the same name reach each other over it
 //                 address = "10.0.0.5"   of this node: listened on and dialled from
 //                 device = "eth1"        in place of address: the first address that this device has
-//                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration
+//                 addresses = ["10.0.0.5", "10.1.0.5"]   in place of address, at most 8: a move's lanes are
+//                                        spread over them, the first to the other node's first one and so on
+//                 devices = ["eth1", "eth2"]   in place of addresses: each device's first address
+//                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration. IPv4 and IPv6
 //                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. A host
-//                                        that reaches a mover's port may write its memory
+//                                        that reaches a mover's port may write its memory. IPv4 and IPv6,
+//                                        but not ::1
 //                             "rdma-trusted"  UCX over the RDMA device that stands on the network's device
-//                                        (rc_verbs, connected by rdmacm); open as ucx-trusted is
+//                                        (rc_verbs, connected by rdmacm); open as ucx-trusted is. IPv4 alone
 //   [mover]       staging_mib = 128      staging memory of one mover, 16..256
 //                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
 #pragma once

@@ -57,11 +57,51 @@ std::string normal_form(const std::string& address) {
   return ::inet_ntop(AF_INET6, &v6, text.data(), text.size()) == nullptr ? address : text.data();
 }
 
+// In the settings' order.
+Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
+                                              const std::vector<DeviceAddress>& known) {
+  const auto bad = [&](const std::string& what) {
+    return Error(ErrorCode::kInvalidArgument, "Network " + wanted.network.name + ": " + what);
+  };
+  std::vector<std::string> addresses;
+  const auto take = [&](auto&& is_meant, const std::string& missing) -> Result<void> {
+    const auto found = std::find_if(known.begin(), known.end(), is_meant);
+    if (found == known.end()) return bad(missing);
+    if (std::find(addresses.begin(), addresses.end(), found->address) != addresses.end())
+      return bad("the address " + found->address + " is named twice");
+    const std::string unusable = why_unusable(wanted.network.transport, found->address);
+    if (!unusable.empty()) return bad(unusable);
+    addresses.push_back(found->address);
+    return ok();
+  };
+  for (const std::string& device : wanted.devices) {
+    CKPT_TRYV(take([&](const DeviceAddress& at) { return at.device == device; },
+                   "this machine has no device " + device + " with an address that others reach"));
+  }
+  if (!wanted.devices.empty()) return addresses;
+  for (const std::string& given : wanted.network.addresses()) {
+    const std::string address = normal_form(given);
+    CKPT_TRYV(take([&](const DeviceAddress& at) { return at.address == address; },
+                   "no device of this machine has the address " + address));
+  }
+  return addresses;
+}
+
 }  // namespace
 
 bool is_ip_address(const std::string& text) {
   in6_addr room{};
   return ::inet_pton(AF_INET, text.c_str(), &room) == 1 || ::inet_pton(AF_INET6, text.c_str(), &room) == 1;
+}
+
+std::string why_unusable(wire::LaneTransport transport, const std::string& address) {
+  if (transport == wire::LaneTransport::kTls || address.find(':') == std::string::npos) return {};
+  if (transport == wire::LaneTransport::kRdmaTrusted)
+    return "rdma-trusted has not been tried with IPv6 (" + address +
+           "); give the IPv4 address of that device";
+  if (normal_form(address) == "::1")
+    return "UCX cannot use IPv6 on loopback (::1); give 127.0.0.1, or transport = \"tls\"";
+  return {};
 }
 
 std::string host_text(const std::string& address) {
@@ -76,17 +116,10 @@ Result<std::vector<wire::DataNetwork>> resolve_networks(const std::vector<Networ
   }
   CKPT_TRY(known, addresses_of_this_machine());
   for (const NetworkSettings& wanted : settings) {
-    const std::string address = normal_form(wanted.network.address);
-    const auto found = std::find_if(known.begin(), known.end(), [&](const DeviceAddress& at) {
-      return wanted.device.empty() ? at.address == address : at.device == wanted.device;
-    });
-    if (found == known.end())
-      return Error(ErrorCode::kInvalidArgument,
-                   "Network " + wanted.network.name + ": " +
-                       (wanted.device.empty() ? "no device of this machine has the address " + address
-                                              : "this machine has no device " + wanted.device +
-                                                    " with an address that others reach"));
-    networks.emplace_back(wanted.network.name, found->address, wanted.network.transport);
+    CKPT_TRY(addresses, addresses_of(wanted, known));
+    wire::DataNetwork& network =
+        networks.emplace_back(wanted.network.name, addresses.front(), wanted.network.transport);
+    network.more_addresses.assign(addresses.begin() + 1, addresses.end());
   }
   return networks;
 }

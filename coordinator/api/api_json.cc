@@ -158,8 +158,10 @@ json cordons_or_null(const std::vector<Cordon>& cordons) {
 json networks_json(const DataNetworks& networks) {
   json list = json::array();
   for (const wire::DataNetwork& network : networks)
-    list.push_back(
-        {{"name", network.name}, {"address", network.address}, {"transport", to_string(network.transport)}});
+    list.push_back({{"name", network.name},
+                    {"address", network.address},
+                    {"addresses", network.addresses()},
+                    {"transport", to_string(network.transport)}});
   return list;
 }
 

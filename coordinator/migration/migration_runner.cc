@@ -111,7 +111,8 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   m.timeout_ms = request.timeout_ms;
   m.why = request.why;
   m.network = plan.network;
-  m.transport = request.transport;
+  if (request.network.transport != wire::LaneTransport::kInvalid)
+    m.transport = to_string(request.network.transport);
   m.base = job.incarnation;
   m.incarnation = job.incarnation;
   m.started_ms = wall_clock_ms();
@@ -130,13 +131,13 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   }
   checking_.insert(kept.id);
   control::spawn(parts_.executor, "begin of migration " + migration_text(kept.id),
-                 start(kept.id, std::move(info)));
+                 start(kept.id, std::move(info), request.network));
   return &kept;
 }
 
-control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info) {
+control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info, SharedNetwork network) {
   const Migration asked = *parts_.table.find(id);
-  const auto reached = co_await check_network(parts_.calls, asked);
+  const auto reached = co_await check_network(parts_.calls, asked, std::move(network));
   Migration* m = parts_.table.find(id);
   if (checking_.erase(id) == 0 || m == nullptr) co_return;  // it was aborted meanwhile
   if (reached)

@@ -18,6 +18,7 @@
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/migration/switch_driver.h"
+#include "coordinator/placement/networks.h"
 #include "coordinator/state/signal.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -47,7 +48,7 @@ class MigrationRunner : private SwitchEffects {
     wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
     std::string why;
-    std::string transport;  // of the plan's network
+    SharedNetwork network;  // the plan's
   };
   // The caller has checked all that can be refused without asking the nodes. A network over which the target
   // is not reached, and a journal without space, close the migration as refused, later.
@@ -83,7 +84,7 @@ class MigrationRunner : private SwitchEffects {
   control::Task<Result<Forget>> forgettable() override;
 
   // The network first, then the switch.
-  control::Task<> start(MigrationId id, migration::SwitchInfo info);
+  control::Task<> start(MigrationId id, migration::SwitchInfo info, SharedNetwork network);
   Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
   // Returns when the migration's switch has begun, or will not.
   control::Task<> network_checked(MigrationId id);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "coordinator/fleet/node_calls.h"
+#include "coordinator/placement/networks.h"
 #include "coordinator/state/model.h"
 
 namespace ckpt::coordinator {
@@ -16,10 +17,12 @@ namespace ckpt::coordinator {
 // A mover may have to be started, and a lane to be given up.
 inline constexpr std::chrono::milliseconds kNetworkCheckLimit{40000};
 
-// `network` empty: a node's agent is of a version that names none and answers no checks.
-control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, std::string network,
+// Over each pair of its addresses, one after the other. Its name is empty: a node's agent is of a version that
+// names none and answers no checks.
+control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, SharedNetwork network,
                                           std::chrono::milliseconds limit = kNetworkCheckLimit);
 // Of that move, within its own limit.
-control::Task<Result<void>> check_network(NodeCalls& calls, const Migration& migration);
+control::Task<Result<void>> check_network(NodeCalls& calls, const Migration& migration,
+                                          SharedNetwork network);
 
 }  // namespace ckpt::coordinator

@@ -78,8 +78,8 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
   return plan;
 }
 
-Result<wire::DataNetwork> Moves::network_to(const Job& job, const std::string& to,
-                                            const std::string& asked) const {
+Result<SharedNetwork> Moves::network_to(const Job& job, const std::string& to,
+                                        const std::string& asked) const {
   const Node* source = parts_.nodes.find(job.node());
   const Node* target = parts_.nodes.find(to);
   if (source == nullptr || target == nullptr)
@@ -92,12 +92,15 @@ Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, c
   CKPT_TRY(network, network_to(job, plan.to->node, request.network));
   CKPT_TRY(full, make_plan(job, *plan.to, request.options));
   full.network = network.name;
+  // Lanes within a node take payloads out of memory: more addresses would bring nothing.
+  if (plan.to->node != job.node())
+    full.paths = static_cast<std::uint32_t>(std::max<std::size_t>(1, network.paths.size()));
   MigrationRunner::Request begun;
   begun.to = *plan.to;
   begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
   begun.why = request.why;
-  if (network.transport != wire::LaneTransport::kInvalid) begun.transport = to_string(network.transport);
+  begun.network = std::move(network);
   return parts_.migration_runner.begin(job, begun, std::move(full));
 }
 
@@ -135,7 +138,7 @@ control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request)
   const Place from = job->ranks.front().place;
   CKPT_CO_TRY(network, network_to(*job, plan.to->node, request.network));
   auto checked = co_await parts_.calls.call(from.node, std::move(check), kCheckAnswer);
-  if (checked) checked = co_await check_network(parts_.calls, from, *plan.to, network.name);
+  if (checked) checked = co_await check_network(parts_.calls, from, *plan.to, std::move(network));
   if (checked) co_return plan;
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();

@@ -59,8 +59,8 @@ class Moves {
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
   // Of the job's node and `to`.
-  [[nodiscard]] Result<wire::DataNetwork> network_to(const Job& job, const std::string& to,
-                                                     const std::string& asked) const;
+  [[nodiscard]] Result<SharedNetwork> network_to(const Job& job, const std::string& to,
+                                                 const std::string& asked) const;
 
   Parts parts_;
 };

@@ -23,15 +23,24 @@ std::string list(const DataNetworks& networks) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::vector<AddressPair> paired(const std::vector<std::string>& source,
+                                const std::vector<std::string>& target) {
+  std::vector<AddressPair> pairs;
+  for (std::size_t i = 0; i < std::min(source.size(), target.size()); ++i)
+    pairs.push_back({source[i], target[i]});
+  return pairs;
+}
+
 }  // namespace
 
-Result<wire::DataNetwork> shared_network(const DataNetworks& source, const DataNetworks& target,
-                                         const std::string& asked) {
-  if (source.empty() || target.empty()) return wire::DataNetwork();
+Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetworks& target,
+                                     const std::string& asked) {
+  if (source.empty() || target.empty()) return SharedNetwork();
   for (const wire::DataNetwork& network : source) {
     if (!asked.empty() && network.name != asked) continue;
     const wire::DataNetwork* other = find(target, network.name);
-    if (other != nullptr && other->transport == network.transport) return network;
+    if (other != nullptr && other->transport == network.transport)
+      return SharedNetwork{network.name, network.transport, paired(network.addresses(), other->addresses())};
   }
   if (asked.empty())
     return Error(ErrorCode::kRefused,

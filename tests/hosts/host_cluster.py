@@ -6,6 +6,7 @@ It stands in for support/cluster.py's Cluster, so suites of tests/integration ru
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,14 +24,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class HostProcess(subprocess.Popen):
     """A command on a host. Signals go to itself, not to the nsenter that waits for it."""
 
+    def there(self):
+        return hosts.first_child(self.pid)
+
     def send_signal(self, sig):
         with contextlib.suppress(OSError, IndexError):
-            os.kill(hosts.first_child(self.pid), sig)
+            os.kill(self.there(), sig)
             return
         super().send_signal(sig)
 
     def kill(self):
         self.send_signal(9)
+
+
+class ShellsProcess(HostProcess):
+    """A command whose parent is a shell on the host."""
+
+    def there(self):
+        return hosts.first_child(super().there())
 
 
 class HostCluster(cluster.Cluster):
@@ -48,6 +59,7 @@ class HostCluster(cluster.Cluster):
                                 GPUMIGRATE_SOFTWARE_GPU="1")
         self.hosts = hosts.Hosts(self.folder / "hosts")
         (self.home / "coordinator").mkdir()
+        self.shared.mkdir()
         for node in [*self.names(), *self.strangers]:
             (self.home / "nodes" / node / "gpu").mkdir(parents=True)
         self.hosts.up([CONTROL, *self.names(), *self.strangers], len(transports), [self.folder], self.shown)
@@ -82,9 +94,37 @@ class HostCluster(cluster.Cluster):
 
     def shown(self, host):
         own = self.home / "coordinator" if host == CONTROL else self.home / "nodes" / host
-        all_have = [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, own]
+        all_have = [ROOT, cluster.BUILD, pathlib.Path("~/.cache/gpumigrate").expanduser(), self.faults, self.shared,
+                    own]
         # As a real driver's devices, the software driver's have the same names everywhere.
         return all_have if host == CONTROL else [*all_have, (own / "gpu", DEVICES)]
+
+    @property
+    def shared(self):
+        return self.home / "shared"
+
+    image_place = "node-b"
+
+    @property
+    def addresses(self):
+        return {"127.0.0.1", *(self.hosts.address(host) for host in [CONTROL, *self.names()])}
+
+    def start_by_hand(self, node, command, output, **options):
+        # In a session of its own, with files that were opened there: those of this process are not of the host.
+        # Its parent is a shell, since nsenter stops when its child is stopped.
+        shell = ('cd "$0"; out=$1; shift; setsid "$@" </dev/null >"$out" 2>&1 & wait $!; code=$?; '
+                 '[ $code -le 128 ] || kill -$((code - 128)) $$; exit $code')
+        process = ShellsProcess([*self.hosts.enter(node), "sh", "-c", shell, str(self.shared), str(output), *command],
+                                **options)
+        eventually(lambda: self.is_started(process, command[0]), "the process is started")
+        status = pathlib.Path(f"/proc/{process.there()}/status").read_text()
+        return process, (int(re.search(r"^NSpid:.*\s(\d+)$", status, re.M).group(1)), "--node", node)
+
+    @staticmethod
+    def is_started(process, program):
+        with contextlib.suppress(OSError, IndexError):
+            return os.readlink(f"/proc/{process.there()}/exe") == os.path.realpath(program)
+        return False
 
     # Daemons
 
@@ -160,10 +200,13 @@ class HostCluster(cluster.Cluster):
 
     def network_settings(self, node, without):
         """Every network of the hosts that has a transport, the first preferred."""
-        return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.hosts.address(node, network)}"\n'
+        return "".join(f'[[network]]\nname = "net{network}"\naddress = "{self.data_address(node, network)}"\n'
                        f'transport = "{self.transports[network]}"\n'
                        for network in range(len(self.transports))
                        if network not in without and self.transports[network])
+
+    def data_address(self, node, network):
+        return self.hosts.address(node, network)
 
     def start_daemon(self, host, program, environment):
         log = self.config(host).with_name(f"{program}.log")
@@ -200,13 +243,31 @@ class HostCluster(cluster.Cluster):
                 if not command.startswith("nsenter ")}
 
 
+class Ipv6Cluster(HostCluster):
+    """Its data networks have IPv6 addresses."""
+
+    def data_address(self, node, network):
+        return self.hosts.address6(node, network)
+
+
+class SpreadCluster(HostCluster):
+    """One network, `data`, with an address in each of the hosts' networks."""
+
+    def network_settings(self, node, without):
+        own = [self.hosts.address(node, network) for network in range(len(self.transports))
+               if network not in without]
+        return (f'[[network]]\nname = "data"\naddresses = {cluster.json.dumps(own)}\n'
+                f'transport = "{self.transports[0]}"\n')
+
+
 class HostsTest(cluster.ClusterTest):
     """A test case with its own hosts."""
 
+    kind = HostCluster
     transports = ("tls",)
 
     def setUp(self):
-        self.cluster = HostCluster(self.nodes, self.gpus, self.memory, self.agent_settings,
-                                   self.coordinator_settings, self.transports)
+        self.cluster = self.kind(self.nodes, self.gpus, self.memory, self.agent_settings,
+                                 self.coordinator_settings, self.transports)
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)

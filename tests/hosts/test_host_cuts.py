@@ -9,7 +9,7 @@ import unittest
 
 from crashing import TransparentCrashes
 from fault_points import Point
-from host_cluster import HostsTest
+from host_cluster import HostsTest, SpreadCluster
 from waiting import eventually
 
 STATES = [("agent.source", Point.SOURCE_PREPARING), ("agent.target", Point.TARGET_PREPARING),
@@ -22,7 +22,7 @@ BETWEEN_THE_NODES, SOURCE_FROM_ALL, TARGET_FROM_ALL = "between", "source", "targ
 MINUTE = 60
 
 
-class Cuts(HostsTest, TransparentCrashes):
+class CutMoves(HostsTest, TransparentCrashes):
     places = ("node-a", "node-b")
 
     def cut(self, what, source, target):
@@ -65,19 +65,37 @@ class Cuts(HostsTest, TransparentCrashes):
         self.finish_training()
 
 
-def add_case(role, point, what, name, **how):
+class Cuts(CutMoves):
+    """All networks between the ends are cut."""
+
+
+def add_case(case, role, point, what, name, **how):
     def test(self):
         self.cut_while(role, point, what, **how)
 
-    setattr(Cuts, f"test_{point.name.lower()}_{what}_{name}", test)
+    setattr(case, f"test_{point.name.lower()}_{what}_{name}", test)
 
 
 for (role, point), what in itertools.product(STATES, (BETWEEN_THE_NODES, SOURCE_FROM_ALL, TARGET_FROM_ALL)):
-    add_case(role, point, what, "until_given_up")
+    add_case(Cuts, role, point, what, "until_given_up")
     if point in LONG_CUTS:
-        add_case(role, point, what, "for_a_minute", seconds=MINUTE)
+        add_case(Cuts, role, point, what, "for_a_minute", seconds=MINUTE)
 for role, point in STATES:
-    add_case(role, point, BETWEEN_THE_NODES, "for_good", for_good=True)
+    add_case(Cuts, role, point, BETWEEN_THE_NODES, "for_good", for_good=True)
+
+
+class OneOfTwoAddresses(CutMoves):
+    """The lanes of a move are spread over two networks, of which one is cut."""
+    kind = SpreadCluster
+    transports = ("tls", "tls")
+
+    def cut(self, what, source, target):
+        self.cluster.hosts.cut(source, target, 1)
+        return source, target, 1
+
+
+for point in (Point.SOURCE_PRECOPY, Point.SOURCE_BARRIER_DURABLE):
+    add_case(OneOfTwoAddresses, "agent.source", point, BETWEEN_THE_NODES, "for_good", for_good=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several networks a move goes over, and what happens where there is none, or it is cut."""
+"""Which of several networks a move goes over, and what happens where there is none, or it is cut; a move over
+several addresses of one network."""
 import unittest
 
-from host_cluster import HostsTest
+from cluster import run_unmoved
+from host_cluster import HostsTest, Ipv6Cluster, SpreadCluster
 from waiting import eventually
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1"]
@@ -66,6 +68,79 @@ class Networks(HostsTest):
         self.assertIn("network net0 is not on both", refused.stderr)
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
         self.assertGreaterEqual(self.cluster.log("job").count("step"), before)
+
+
+class OverIpv6(HostsTest):
+    kind = Ipv6Cluster
+    transports = ("ucx-trusted", "tls")
+
+    def test_jobs_move_with_each_transport(self):
+        arguments = [*TRAINING, "--steps", "1500"]
+        expected = run_unmoved("charlm", *arguments)
+        self.cluster.start("job", "charlm", *arguments)
+        self.cluster.wait_for_line("job", r"^step \d+")
+        for network, transport in enumerate(self.transports):
+            for node in ("node-b", "node-a"):
+                report = self.cluster.migrate("job", node, "--network", f"net{network}")
+                self.assertEqual((report["result"], report["transport"]), ("done", transport), report)
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+
+STATE = ["--bytes", "64MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1", "--pattern", "random"]
+
+
+class SeveralAddresses(HostsTest):
+    kind = SpreadCluster
+    transports = ("tls", "tls")
+
+    def sent(self):
+        """Bytes that node-a has sent on each of its devices."""
+        return [int(self.cluster.hosts.run("node-a", "cat", f"/sys/class/net/net{network}/statistics/tx_bytes",
+                                           capture_output=True, text=True).stdout)
+                for network in range(len(self.transports))]
+
+    def move_and_count(self, *arguments):
+        before = self.sent()
+        report = self.cluster.migrate("job", "node-b", *arguments)
+        self.assertEqual((report["result"], report["network"]), ("done", "data"), report)
+        return [after - earlier for earlier, after in zip(before, self.sent())]
+
+    def start_job(self, *steps):
+        self.cluster.start("job", "hotset", *STATE, *steps)
+        self.cluster.wait_for_line("job", r"^step \d+")
+
+    def test_a_move_is_spread_over_the_addresses(self):
+        steps = ("--steps", "1500")
+        expected = run_unmoved("hotset", *STATE, *steps)
+        for node in ("node-a", "node-b"):
+            self.cluster.hosts.limit(node, "400mbit")
+        self.start_job(*steps)
+        sent = self.move_and_count("--live")
+        self.assertGreater(sum(sent), 64 << 20)
+        for share in sent:
+            self.assertGreater(share, sum(sent) / 4, sent)
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_the_addresses_that_both_have_are_used(self):
+        self.cluster.restart_agent("node-b", (1,))
+        eventually(lambda: [network["addresses"] for node in self.cluster.json("nodes") if node["name"] == "node-b"
+                            for network in node["networks"]] == [[self.cluster.hosts.address("node-b")]],
+                   "node-b has one address")
+        self.start_job("--steps", "100000")
+        sent = self.move_and_count()
+        self.assertGreater(sent[0], 64 << 20)
+        self.assertLess(sent[1], 1 << 20)
+
+    def test_an_address_that_is_not_reached_is_refused_by_name(self):
+        self.start_job("--steps", "100000")
+        self.cluster.hosts.cut("node-a", "node-b", 1)
+        refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
+        ends = [self.cluster.hosts.address(node, 1) for node in ("node-a", "node-b")]
+        self.assertIn("over network data, from {} to {}".format(*ends), refused.stderr)
+        self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])  # not touched
+        self.assertEqual(self.cluster.job("job")["state"], "running")
 
 
 if __name__ == "__main__":

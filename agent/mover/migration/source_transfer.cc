@@ -277,8 +277,8 @@ Result<void> SourceTransfer::open_sender() {
   options.shadow_memory_bytes = allowed_shadow_memory(request_.options.shadow_memory_bytes);
   options.duty = duty_of(request_.options.slowdown_permille);
   options.observer = this;
-  CKPT_TRY(network, gpu_.transport_of(network_));
-  CKPT_TRY(sender, engine::Sender::create(gpu_.device, *gpu_.staging, *network, options));
+  CKPT_TRYV(use_network());
+  CKPT_TRY(sender, engine::Sender::create(gpu_.device, *gpu_.staging, *transport_, options));
   {
     const std::lock_guard lock(order_mutex_);
     if (ending_) return Error(ErrorCode::kAborted, "The session was ended");
@@ -288,8 +288,8 @@ Result<void> SourceTransfer::open_sender() {
     host_state_.tell(*sender_);
   }
   CKPT_TRYV(sender_->connect());
-  spdlog::info("lanes: id {} open {} within_this_machine {} in_place {}",
-               wire::migration_text(key_.migration), request_.addresses.size(),
+  spdlog::info("lanes: id {} open {} over_addresses {} within_this_machine {} in_place {}",
+               wire::migration_text(key_.migration), request_.addresses.size(), paths_,
                sender_->same_host_lanes(transport::PayloadAccess::kReads),
                sender_->same_host_lanes(transport::PayloadAccess::kMaps));
   return ok();

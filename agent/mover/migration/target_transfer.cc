@@ -63,8 +63,9 @@ Result<void> TargetTransfer::start(const messages::StartTarget& request) {
   options.key = secrets_.key;
   options.token = secrets_.token;
   options.lanes = std::min<std::uint32_t>(request.lanes, messages::kMaxLanes);
-  CKPT_TRY(network, gpu_.transport_of(network_));
-  CKPT_TRY(receiver, engine::Receiver::create(gpu_.device, *gpu_.staging, *network, *this, options));
+  options.paths = paths_;
+  CKPT_TRYV(use_network());
+  CKPT_TRY(receiver, engine::Receiver::create(gpu_.device, *gpu_.staging, *transport_, *this, options));
   receiver_ = std::move(receiver);
   messages::Listening reply;
   reply.session = key_;

@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 
 #include "libckpt/datapath/engine/source/sender.h"
@@ -13,16 +14,29 @@ namespace {
 
 constexpr std::uint64_t kMaxStagingBytes = std::uint64_t{256} << 20;
 
-Result<std::unique_ptr<transport::Transport>> open_network(const wire::DataNetwork& network) {
-  if (network.transport == wire::LaneTransport::kTls) {
+Result<std::unique_ptr<transport::Transport>> open_path(wire::LaneTransport transport,
+                                                        const std::string& address) {
+  if (transport == wire::LaneTransport::kTls) {
     transport::TlsOptions options;
-    options.ip = network.address;
+    options.ip = address;
     return transport::make_tls_transport(options);
   }
   transport::UcxOptions options;
-  options.ip = network.address;
-  options.rdma = network.transport == wire::LaneTransport::kRdmaTrusted;
+  options.ip = address;
+  options.rdma = transport == wire::LaneTransport::kRdmaTrusted;
   return transport::make_ucx_transport(options);
+}
+
+Gpu::Network open_network(const wire::DataNetwork& network) {
+  Gpu::Network opened{network.name, {}};
+  for (const std::string& address : network.addresses()) {
+    const Gpu::Path& path =
+        opened.paths.emplace_back(Gpu::Path{address, open_path(network.transport, address)});
+    if (!path.transport)
+      spdlog::error("network cannot be used: name {} address {} reason {}", network.name, address,
+                    path.transport.assume_error().to_string());
+  }
+  return opened;
 }
 
 }  // namespace
@@ -41,25 +55,33 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure
   gpu->chunk_bytes = chunk_bytes;
   CKPT_TRY(staging, engine::StagingPool::create(gpu->device, configure.staging_bytes));
   gpu->staging = std::move(staging);
-  for (const wire::DataNetwork& network : configure.networks) {
-    Gpu::Network& opened = gpu->networks.emplace_back(Gpu::Network{network.name, open_network(network)});
-    if (!opened.transport)
-      spdlog::error("network cannot be used: name {} reason {}", network.name,
-                    opened.transport.assume_error().to_string());
-  }
+  for (const wire::DataNetwork& network : configure.networks) gpu->networks.push_back(open_network(network));
   if (configure.networks.empty())
-    gpu->networks.push_back(Gpu::Network{"local", transport::make_tls_transport({})});
+    gpu->networks.push_back(open_network({"local", "127.0.0.1", wire::LaneTransport::kTls}));
   return gpu;
 }
 
-Result<transport::Transport*> Gpu::transport_of(const std::string& name) const {
-  for (const Network& network : networks) {
-    if (!name.empty() && network.name != name) continue;
-    if (network.transport) return network.transport.assume_value().get();
-    return Error(ErrorCode::kUnavailable, "Network " + network.name + " cannot be used here")
-        .caused_by(network.transport.assume_error());
+Result<std::unique_ptr<transport::Transport>> Gpu::lanes_over(const std::string& name, std::uint32_t first,
+                                                              std::uint32_t paths) const {
+  const auto network = std::find_if(networks.begin(), networks.end(),
+                                    [&](const Network& at) { return name.empty() || at.name == name; });
+  if (network == networks.end())
+    return Error(ErrorCode::kNotFound, "This node has no network \"" + name + "\"");
+  const std::size_t end = std::size_t{first} + std::max(paths, 1U);
+  if (end > network->paths.size())
+    return Error(ErrorCode::kNotFound, "Network " + network->name + " has " +
+                                           std::to_string(network->paths.size()) + " addresses here, " +
+                                           std::to_string(end) + " are asked for. Try again");
+  std::vector<transport::Transport*> over;
+  for (std::size_t i = first; i < end; ++i) {
+    const Path& path = network->paths[i];
+    if (!path.transport)
+      return Error(ErrorCode::kUnavailable,
+                   "Network " + network->name + " cannot be used here on " + path.address)
+          .caused_by(path.transport.assume_error());
+    over.push_back(path.transport.assume_value().get());
   }
-  return Error(ErrorCode::kNotFound, "This node has no network \"" + name + "\"");
+  return transport::make_spread_transport(std::move(over));
 }
 
 Result<wire::mover::MoverReady> Gpu::describe() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, a transport for
-// each network. Made at start, since a full or faulty GPU gives none later. A network that cannot be used
+// each address of each network. Made at start, since a full or faulty GPU gives none later. A network that cannot be used
 // fails the sessions that ask for it, and no other. Threads: immutable once made; the parts have their own
 // rules.
 #pragma once
@@ -20,14 +20,21 @@ struct Gpu {
   explicit Gpu(Device d) : device(std::move(d)) {}
   static Result<std::unique_ptr<Gpu>> create(const wire::mover::Configure& configure);
   Result<wire::mover::MoverReady> describe() const;
-  // Of the network, or of the first one if `name` is empty. kNotFound, or why the network cannot be used.
-  Result<transport::Transport*> transport_of(const std::string& name) const;
+  // Lanes over `paths` addresses in turn, from the `first` on, of the network; of the first one if `name` is
+  // empty. To be destroyed before this. kNotFound: there is no such network or address. kUnavailable, and why:
+  // one of the addresses cannot be used.
+  Result<std::unique_ptr<transport::Transport>> lanes_over(const std::string& name, std::uint32_t first,
+                                                           std::uint32_t paths) const;
 
   Device device;
   std::unique_ptr<engine::StagingPool> staging;
+  struct Path {
+    std::string address;
+    Result<std::unique_ptr<transport::Transport>> transport;  // or why it cannot be used
+  };
   struct Network {
     std::string name;
-    Result<std::unique_ptr<transport::Transport>> transport;  // or why it cannot be used
+    std::vector<Path> paths;
   };
   std::vector<Network> networks;
   std::uint64_t chunk_bytes = 0;

@@ -64,15 +64,15 @@ bool NetworkCheck::handle(messages::Packet& packet) {
   return true;
 }
 
-Result<transport::Transport*> NetworkCheck::begin(Side side) {
+Result<void> NetworkCheck::begin(Side side) {
   if (lane_) return Error(ErrorCode::kInvalidArgument, "The check has begun already");
   end_ = std::make_unique<End>(*this, side);
-  return gpu_.transport_of(network_);
+  return use_network();
 }
 
 Result<void> NetworkCheck::listen() {
-  CKPT_TRY(network, begin(Side::kListens));
-  CKPT_TRY(lane, network->listen(secrets_.token, *end_));
+  CKPT_TRYV(begin(Side::kListens));
+  CKPT_TRY(lane, transport_->listen(secrets_.token, *end_));
   lane_ = std::move(lane);
   messages::Listening listening;
   listening.session = key_;
@@ -83,8 +83,8 @@ Result<void> NetworkCheck::listen() {
 }
 
 Result<void> NetworkCheck::reach(const messages::ReachPeer& request) {
-  CKPT_TRY(network, begin(Side::kReaches));
-  CKPT_TRY(lane, network->connect(request.address, secrets_.token, *end_));
+  CKPT_TRYV(begin(Side::kReaches));
+  CKPT_TRY(lane, transport_->connect(request.address, secrets_.token, *end_));
   lane_ = std::move(lane);
   thread_ = std::thread([this] { drive(); });
   return ok();

@@ -28,7 +28,7 @@ class NetworkCheck final : public Session {
   void attached() override {}
   Result<void> listen();
   Result<void> reach(const messages::ReachPeer& request);
-  Result<transport::Transport*> begin(Side side);
+  Result<void> begin(Side side);
   void drive();
 
   std::unique_ptr<End> end_;

@@ -87,6 +87,12 @@ void Session::drop_tensors(const messages::DropTensors& request) {
   });
 }
 
+Result<void> Session::use_network() {
+  CKPT_TRY(lanes, gpu_.lanes_over(network_, first_path_, paths_));
+  transport_ = std::move(lanes);
+  return ok();
+}
+
 void Session::fail(const Error& error) {
   {
     const std::lock_guard lock(mutex_);

@@ -43,6 +43,8 @@ class Session {
         agent_(agent),
         key_(open.session),
         network_(open.network),
+        first_path_(open.first_path),
+        paths_(open.paths),
         secrets_(secrets),
         identity_{open.session.migration, open.incarnation, open.session.rank} {}
   virtual ~Session() = default;
@@ -71,11 +73,17 @@ class Session {
   virtual void let_go(std::uint64_t region) = 0;
   virtual void attached() = 0;  // crash point
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
+  // Before its lanes are made; they end before the session.
+  Result<void> use_network();
 
   Gpu& gpu_;
   AgentLink& agent_;
   const messages::SessionKey key_;
-  const std::string network_;  // whose lanes it uses
+  // What its lanes go over: messages::OpenSession.
+  const std::string network_;
+  const std::uint32_t first_path_;
+  const std::uint32_t paths_;
+  std::unique_ptr<transport::Transport> transport_;  // of these; set by use_network()
   const SessionSecrets secrets_;
   const engine::SessionIdentity identity_;
   std::mutex mutex_;  // regions_, tensors_, failed_

@@ -42,7 +42,7 @@ Result<std::optional<FrameView>> FrameReader::read(tls::PskStream& stream) {
 }
 
 Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const TlsAddress& local, const SessionToken& token,
+                                                 const LaneAddress& local, const SessionToken& token,
                                                  Nanos greeting_nanos) {
   CKPT_TRY(key, lane_psk(token));
   std::unique_ptr<TlsGate> gate(new TlsGate(std::move(context), token, key, greeting_nanos));

@@ -42,7 +42,7 @@ class TlsGate {
   static constexpr std::size_t kMaxWatched = kMaxStrangers + 1;
 
   static Result<std::unique_ptr<TlsGate>> listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const TlsAddress& local, const SessionToken& token,
+                                                 const LaneAddress& local, const SessionToken& token,
                                                  Nanos greeting_nanos);
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 

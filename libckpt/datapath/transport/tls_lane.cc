@@ -21,7 +21,7 @@ Error out_of_place() {
 }  // namespace
 
 Result<std::unique_ptr<TlsLane>> TlsLane::listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const TlsAddress& local, const TlsOptions& options,
+                                                 const LaneAddress& local, const TlsOptions& options,
                                                  const SessionToken& token, LaneHandler& handler) {
   CKPT_TRY(waker, LaneWaker::create());
   std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler, std::move(waker)));
@@ -32,8 +32,8 @@ Result<std::unique_ptr<TlsLane>> TlsLane::listen(std::shared_ptr<const tls::PskC
 }
 
 Result<std::unique_ptr<TlsLane>> TlsLane::connect(std::shared_ptr<const tls::PskContext> context,
-                                                  const TlsAddress& local, const TlsOptions& options,
-                                                  const TlsAddress& remote, const std::string& name,
+                                                  const LaneAddress& local, const TlsOptions& options,
+                                                  const LaneAddress& remote, const std::string& name,
                                                   const SessionToken& token, LaneHandler& handler) {
   CKPT_TRY(waker, LaneWaker::create());
   std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler, std::move(waker)));

@@ -22,12 +22,12 @@ namespace ckpt::transport {
 class TlsLane final : public Lane {
  public:
   static Result<std::unique_ptr<TlsLane>> listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const TlsAddress& local, const TlsOptions& options,
+                                                 const LaneAddress& local, const TlsOptions& options,
                                                  const SessionToken& token, LaneHandler& handler);
   // `name`: the listening lane's address, as it named itself.
   static Result<std::unique_ptr<TlsLane>> connect(std::shared_ptr<const tls::PskContext> context,
-                                                  const TlsAddress& local, const TlsOptions& options,
-                                                  const TlsAddress& remote, const std::string& name,
+                                                  const LaneAddress& local, const TlsOptions& options,
+                                                  const LaneAddress& remote, const std::string& name,
                                                   const SessionToken& token, LaneHandler& handler);
   ~TlsLane() override;
 

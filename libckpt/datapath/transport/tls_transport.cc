@@ -6,7 +6,7 @@ namespace {
 
 class TlsTransport final : public Transport {
  public:
-  TlsTransport(TlsOptions options, const TlsAddress& local, std::shared_ptr<const tls::PskContext> context)
+  TlsTransport(TlsOptions options, const LaneAddress& local, std::shared_ptr<const tls::PskContext> context)
       : options_(std::move(options)), local_(local), context_(std::move(context)) {}
 
   Result<std::unique_ptr<Lane>> listen(const SessionToken& token, LaneHandler& handler) override {
@@ -23,14 +23,14 @@ class TlsTransport final : public Transport {
 
  private:
   const TlsOptions options_;
-  const TlsAddress local_;
+  const LaneAddress local_;
   const std::shared_ptr<const tls::PskContext> context_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_tls_transport(const TlsOptions& options) {
-  CKPT_TRY(local, parse_tls_ip(options.ip));
+  CKPT_TRY(local, parse_ip(options.ip));
   CKPT_TRYV(listen_tls(local));  // an address that this machine has not is refused here
   CKPT_TRY(context, tls::PskContext::create());
   return std::unique_ptr<Transport>(std::make_unique<TlsTransport>(options, local, std::move(context)));

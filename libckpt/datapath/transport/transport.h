@@ -137,6 +137,10 @@ class Transport {
 // Lanes between threads of this process that use the same Transport object. Any number of lanes.
 std::unique_ptr<Transport> make_loopback_transport();
 
+// The first lane goes over the first of them, the next one over the next, and so on in turn. Both ends make
+// their lanes in one order. They outlive it; they are at least one.
+std::unique_ptr<Transport> make_spread_transport(std::vector<Transport*> over);
+
 struct UcxOptions {
   std::string ip = "127.0.0.1";  // listen on, and connect from, the device that has this address
   // False: TCP. True: the RDMA device that stands on that device, by rc_verbs and connected by rdmacm.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/datapath/transport/ucx_context.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,34 +26,28 @@ struct ConfigTraits {
   static void close(Value config) noexcept { ucp_config_release(config); }
 };
 
-Result<sockaddr_in> parse_ip(const std::string& ip) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1)
-    return Error(ErrorCode::kInvalidArgument, "\"" + ip + "\" is not an IPv4 address");
-  return address;
-}
-
 struct NetDevice {
   std::string name;
   bool loopback = false;
 };
 
 // The network device that has the address.
-Result<NetDevice> device_of(const sockaddr_in& address, const std::string& ip) {
+Result<NetDevice> device_of(const LaneAddress& address) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
   NetDevice device;
   for (const ifaddrs* entry = list; entry != nullptr && device.name.empty(); entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in candidate{};
-    std::memcpy(&candidate, entry->ifa_addr, sizeof candidate);
-    if (candidate.sin_addr.s_addr == address.sin_addr.s_addr)
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != address.family()) continue;
+    LaneAddress candidate;
+    candidate.length = address.length;
+    std::memcpy(&candidate.storage, entry->ifa_addr, address.length);
+    if (ip_text(candidate) == ip_text(address))
       device = {entry->ifa_name, (entry->ifa_flags & IFF_LOOPBACK) != 0};
   }
   ::freeifaddrs(list);
   if (device.name.empty())
-    return Error(ErrorCode::kInvalidArgument, "No network device of this machine has the address " + ip);
+    return Error(ErrorCode::kInvalidArgument,
+                 "No network device of this machine has the address " + ip_text(address));
   return device;
 }
 
@@ -126,7 +118,7 @@ Error ucx_error(ucs_status_t status, std::string what) {
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
   (void)check_ucx_guard();  // named here, so that every program with lanes is linked with it
   CKPT_TRY(local, parse_ip(options.ip));
-  CKPT_TRY(device, device_of(local, options.ip));
+  CKPT_TRY(device, device_of(local));
   ucp_config_t* read = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &read);
   if (status != UCS_OK) return ucx_error(status, "Reading UCX's configuration");
@@ -141,6 +133,10 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
   // Who connects: left to itself, UCX takes rdmacm for TCP, too, where there is an RDMA device.
   CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
+  // Of a device with addresses of both families, UCX takes the first family that its setting names.
+  if (!options.rdma) {
+    CKPT_TRYV(set(config.get(), "AF_PRIO", local.family() == AF_INET6 ? "inet6" : "inet"));
+  }
   if (device.loopback) {
     CKPT_TRYV(set(config.get(), "SNDBUF", kLocalSocketBuffer));
     CKPT_TRYV(set(config.get(), "RCVBUF", kLocalSocketBuffer));
@@ -170,24 +166,12 @@ Result<UniqueUcpWorker> UcxContext::make_worker() const {
   return UniqueUcpWorker(worker);
 }
 
-std::string format_ucx_address(const sockaddr_in& address) {
-  char ip[INET_ADDRSTRLEN] = "";
-  ::inet_ntop(AF_INET, &address.sin_addr, ip, sizeof ip);
-  return std::string(kScheme) + ip + ":" + std::to_string(ntohs(address.sin_port));
+std::string format_ucx_address(const LaneAddress& address) {
+  return format_address(kScheme, address);
 }
 
-Result<sockaddr_in> parse_ucx_address(const std::string& text) {
-  const Error bad(ErrorCode::kInvalidArgument, "Not the address of a UCX lane");
-  const std::size_t colon = text.rfind(':');
-  if (text.size() > 64 || !text.starts_with(kScheme) || colon < kScheme.size()) return bad;
-  auto address = parse_ip(text.substr(kScheme.size(), colon - kScheme.size()));
-  if (!address.has_value()) return bad;
-  std::uint16_t port = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) return bad;
-  address.assume_value().sin_port = htons(port);
-  return std::move(address).assume_value();
+Result<LaneAddress> parse_ucx_address(const std::string& text) {
+  return parse_address(kScheme, text);
 }
 
 }  // namespace ckpt::transport

@@ -4,13 +4,13 @@
 // native code.
 #pragma once
 
-#include <netinet/in.h>
 #include <ucp/api/ucp.h>
 
 #include <memory>
 #include <string>
 
 #include "libckpt/base/handle.h"
+#include "libckpt/datapath/transport/lane_address.h"
 #include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::transport {
@@ -41,21 +41,21 @@ class UcxContext {
   static Result<std::shared_ptr<const UcxContext>> create(const UcxOptions& options);
 
   [[nodiscard]] ucp_context_h get() const noexcept { return context_.get(); }
-  [[nodiscard]] const sockaddr_in& local() const noexcept { return local_; }  // the ip of the options, port 0
+  [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }  // the ip of the options, port 0
   [[nodiscard]] bool rdma() const noexcept { return rdma_; }
   // A worker with wake-up, for one thread at a time.
   Result<UniqueUcpWorker> make_worker() const;
 
  private:
-  UcxContext(UniqueUcpContext context, const sockaddr_in& local, bool rdma)
+  UcxContext(UniqueUcpContext context, const LaneAddress& local, bool rdma)
       : context_(std::move(context)), local_(local), rdma_(rdma) {}
   UniqueUcpContext context_;
-  sockaddr_in local_;
+  LaneAddress local_;
   bool rdma_;
 };
 
-// "ucx:A.B.C.D:PORT" and back; nothing but exactly that is taken.
-std::string format_ucx_address(const sockaddr_in& address);
-Result<sockaddr_in> parse_ucx_address(const std::string& text);
+// The scheme is "ucx:".
+std::string format_ucx_address(const LaneAddress& address);
+Result<LaneAddress> parse_ucx_address(const std::string& text);
 
 }  // namespace ckpt::transport

@@ -29,7 +29,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::listen(std::shared_ptr<const UcxContex
 }
 
 Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxContext> context,
-                                                  const sockaddr_in& address, const SessionToken& token,
+                                                  const LaneAddress& address, const SessionToken& token,
                                                   LaneHandler& handler) {
   std::unique_ptr<UcxLane> lane(new UcxLane(std::move(context), token, handler, false));
   CKPT_TRYV(lane->start());
@@ -37,8 +37,11 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   params.field_mask =
       UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
   params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
-  params.sockaddr = {reinterpret_cast<const sockaddr*>(&address), sizeof address};
-  params.local_sockaddr = {reinterpret_cast<const sockaddr*>(&lane->context_->local()), sizeof(sockaddr_in)};
+  const LaneAddress& local = lane->context_->local();
+  if (local.family() != address.family())
+    return Error(ErrorCode::kInvalidArgument, "The lane's address is not of the family of this side's");
+  params.sockaddr = {address.get(), address.length};
+  params.local_sockaddr = {local.get(), local.length};
   CKPT_TRY(connection, lane->make_connection(params));
   lane->peer_ = std::move(connection);
   lane->offer_ = offer_same_host(handler.same_host_memory(), token);
@@ -69,10 +72,10 @@ Result<void> UcxLane::start() {
 }
 
 Result<void> UcxLane::start_listener() {
-  const sockaddr_in& local = context_->local();
+  const LaneAddress& local = context_->local();
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-  params.sockaddr = {reinterpret_cast<const sockaddr*>(&local), sizeof local};
+  params.sockaddr = {local.get(), local.length};
   params.conn_handler = {&UcxLane::on_connection_request, this};
   ucp_listener_h listener = nullptr;
   ucs_status_t status = ucp_listener_create(worker_.get(), &params, &listener);
@@ -82,9 +85,7 @@ Result<void> UcxLane::start_listener() {
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   status = ucp_listener_query(listener, &attributes);
   if (status != UCS_OK) return ucx_error(status, "Asking for a listener's port");
-  sockaddr_in bound{};
-  std::memcpy(&bound, &attributes.sockaddr, sizeof bound);
-  address_ = format_ucx_address(bound);
+  address_ = format_ucx_address({attributes.sockaddr, local.length});
   return ok();
 }
 

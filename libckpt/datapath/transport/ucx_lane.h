@@ -28,7 +28,7 @@ class UcxLane final : public Lane {
   static Result<std::unique_ptr<UcxLane>> listen(std::shared_ptr<const UcxContext> context,
                                                  const SessionToken& token, LaneHandler& handler);
   static Result<std::unique_ptr<UcxLane>> connect(std::shared_ptr<const UcxContext> context,
-                                                  const sockaddr_in& address, const SessionToken& token,
+                                                  const LaneAddress& address, const SessionToken& token,
                                                   LaneHandler& handler);
   ~UcxLane() override;
 

@@ -56,7 +56,7 @@ struct MigrateOptions {
 // it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
 // incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   MigrationPlan() = default;
   JobSpec spec;
   std::vector<RankSpec> target_ranks;
@@ -73,10 +73,11 @@ struct MigrationPlan {
   MigrateOptions options;
   std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
   std::string network;                   // of both nodes (DataNetwork); empty: each side's first one
+  std::uint32_t paths = 1;               // its lanes go over so many of that network's addresses in turn
   template <class A>
   void fields(A& a) {
     a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
-      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network);
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network, paths);
   }
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).
@@ -143,18 +144,20 @@ struct CheckMove {
 
 // Before the target is touched: whether the source's mover reaches the target's over a network of both, by a
 // lane of its own that carries nothing. The target is asked to listen, then the source to connect. Each is
-// answered with the message below it, or with a Reply that gives the reason.
+// answered with the message below it, or with a Reply that gives the reason. A network with several addresses
+// is asked about one after the other.
 struct ListenForCheck {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kListenForCheck;
   ListenForCheck() = default;
   std::uint64_t request_id = 0;
   std::uint32_t gpu = 0;  // whose mover
   std::string network;
-  Bytes session_token;  // kSessionTokenBytes
+  Bytes session_token;     // kSessionTokenBytes
+  std::uint32_t path = 0;  // which of the network's addresses, from 0
   template <class A>
   void fields(A& a) {
-    a(request_id, gpu, network, session_token);
+    a(request_id, gpu, network, session_token, path);
   }
 };
 struct ListensForCheck {
@@ -169,17 +172,18 @@ struct ListensForCheck {
   }
 };
 struct ReachNode {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReachNode;
   ReachNode() = default;
   std::uint64_t request_id = 0;
   std::uint32_t gpu = 0;
   std::string network;
   Bytes session_token;
-  std::string address;  // of ListensForCheck
+  std::string address;     // of ListensForCheck
+  std::uint32_t path = 0;  // from which of its own addresses
   template <class A>
   void fields(A& a) {
-    a(request_id, gpu, network, session_token, address);
+    a(request_id, gpu, network, session_token, address, path);
   }
 };
 struct NodeReached {

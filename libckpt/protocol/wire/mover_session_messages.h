@@ -55,7 +55,9 @@ enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRes
 }
 
 struct OpenSession {
-  CKPT_MOVER_MESSAGE(OpenSession);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "OpenSession";
+  OpenSession() = default;
   SessionKey session;
   Side side = Side::kInvalid;
   Incarnation incarnation = 0;  // the target's, the same on both sides
@@ -66,9 +68,12 @@ struct OpenSession {
   bool makes_memory = false;
   Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
   std::string network;               // whose lanes it uses; empty: the first one's
+  std::uint32_t first_path = 0;      // its lanes go over the network's addresses from this one on,
+  std::uint32_t paths = 1;           // over so many in turn
   template <class A>
   void fields(A& a) {
-    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network);
+    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network, first_path,
+      paths);
   }
 };
 

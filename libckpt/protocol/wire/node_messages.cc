@@ -47,4 +47,11 @@ std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcep
   return std::nullopt;
 }
 
+std::vector<std::string> DataNetwork::addresses() const {
+  std::vector<std::string> all{address};
+  for (const std::string& next : more_addresses)
+    if (all.size() < kMaxAddresses) all.push_back(next);
+  return all;
+}
+
 }  // namespace ckpt::wire

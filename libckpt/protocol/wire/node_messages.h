@@ -152,18 +152,23 @@ enum class LaneTransport : std::uint8_t { kInvalid = 0, kTls = 1, kUcxTrusted = 
 [[nodiscard]] std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcept;
 
 // A network that the node's movers and checkpoint store use. Nodes that give one the same name reach each
-// other over it.
+// other over it. With several addresses the lanes of a move are spread over them: address i of one node
+// reaches address i of the other.
 struct DataNetwork {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::size_t kMaxAddresses = 8;
   DataNetwork() = default;
   DataNetwork(std::string network_name, std::string ip, LaneTransport by)
       : name(std::move(network_name)), address(std::move(ip)), transport(by) {}
   std::string name;
   std::string address;  // of this node, without a port
   LaneTransport transport = LaneTransport::kInvalid;
+  std::vector<std::string> more_addresses;  // the second and later ones
+  // All of them, in their order, but no more than kMaxAddresses.
+  [[nodiscard]] std::vector<std::string> addresses() const;
   template <class A>
   void fields(A& a) {
-    a(name, address, transport);
+    a(name, address, transport, more_addresses);
   }
   friend bool operator==(const DataNetwork&, const DataNetwork&) = default;
 };

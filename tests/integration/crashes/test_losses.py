@@ -8,7 +8,7 @@ import signal
 import socket
 import unittest
 
-from cluster import run_unmoved
+from cluster import network_of, run_unmoved
 from crashing import CrashingTest
 from fault_points import Point
 from waiting import eventually
@@ -77,10 +77,10 @@ class Losses(CrashingTest):
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
-        ports = listening_ports(cluster.processes())
+        ports = listening_ports(cluster)
         self.assertGreaterEqual(len(ports), 3, "coordinator's two ports and the agents' at least")
         for port in ports:
-            attack(port)
+            attack(*port)
         cluster.up()
         report = cluster.migrate("job", "node-b")
         self.assertEqual(report["result"], "done")
@@ -99,20 +99,25 @@ class Losses(CrashingTest):
         cluster.arm("mover.node-a.0", Point.SOURCE_MOVER_ATTACHED, "stop")
         moving = cluster.popen("migrate", "job", "--to", "node-b", "--timeout", "60s")
         self.wait_until_fired("mover.node-a.0", Point.SOURCE_MOVER_ATTACHED, moving)
-        movers = cluster.pids("gpumigrate-mover")
-        agents = sorted(cluster.pids("gpumigrate-agent"))
-        ports = eventually(lambda: listening_ports(movers), "the target's mover listens for the source's")
+        agents = self.agents()
+        ports = eventually(lambda: listening_ports(cluster, "gpumigrate-mover"),
+                           "the target's mover listens for the source's")
         for port in ports:
-            attack(port, until_closed=False)
+            attack(*port, until_closed=False)
         cluster.kill("gpumigrate-mover", signal.SIGCONT)
         moving.communicate(timeout=120)
         self.assertIn(moving.returncode, (0, 1))
-        self.assertEqual(sorted(cluster.pids("gpumigrate-agent")), agents)
+        self.assertEqual(self.agents(), agents)
         there = cluster.job("job")["node"]
         self.assertEqual(cluster.migrate("job", "node-b" if there == "node-a" else "node-a")["result"],
                          "done")
         self.assertEqual(cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(cluster.log("job"))
+
+    def agents(self):
+        """A process that one of them starts has its command line for a moment."""
+        return eventually(lambda: [pids for pids in [sorted(self.cluster.pids("gpumigrate-agent"))]
+                                   if len(pids) == self.nodes], "there is one agent for each node")
 
     def test_full_disk_under_a_journal(self):
         """Refused or given up cleanly, at each party's full disk; the job runs on, the daemon lives, and
@@ -145,12 +150,14 @@ class Losses(CrashingTest):
         self.assert_steps_in_order(cluster.log("job"))
 
 
-def attack(port, until_closed=True):
+def attack(pid, address, port, until_closed=True):
     """Nonsense of several kinds, each on a connection of its own, until the daemon has closed it (UCX may
     keep it)."""
     for junk in (b"", b"\0" * 24, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" * 65536):
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            with network_of(pid):
+                connection = socket.create_connection((address, port), timeout=30)
+            with connection:
                 connection.sendall(junk)
                 connection.shutdown(socket.SHUT_WR)
                 while until_closed and connection.recv(65536):
@@ -159,10 +166,12 @@ def attack(port, until_closed=True):
             continue  # the daemon closed first, or a mover has ended
 
 
-def listening_ports(pids):
-    """TCP ports on which one of the processes listens (loopback only is checked, too)."""
-    inodes = set()
-    for pid in pids:
+def listening_ports(cluster, word=""):
+    """(pid, address, port) of each TCP port on which a process with the word listens. All are the cluster's own
+    addresses, which is checked, too."""
+    ports = []
+    for pid in cluster.pids(word):
+        inodes = set()
         for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 link = os.readlink(fd)
@@ -170,11 +179,11 @@ def listening_ports(pids):
                 continue
             if link.startswith("socket:["):
                 inodes.add(link[8:-1])
-    ports = []
-    for line in pathlib.Path("/proc/net/tcp").read_text().split("\n")[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == "0A" and fields[9] in inodes:
-            address, port = fields[1].split(":")
-            assert address == "0100007F", f"a daemon listens beyond loopback: {line}"
-            ports.append(int(port, 16))
+        for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().split("\n")[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == "0A" and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                address = socket.inet_ntoa(bytes.fromhex(address)[::-1])
+                assert address in cluster.addresses, f"a daemon listens elsewhere: {line}"
+                ports.append((pid, address, int(port, 16)))
     return ports

@@ -39,8 +39,7 @@ class TroubledGpu(cluster.ClusterTest):
         self.assertTrue(found, f"no {kind}")
 
     def protect(self):
-        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to",
-                          str(self.cluster.home / "vault") + "/")
+        self.cluster.call("protect", "job", "--every", f"{INTERVAL_MS}ms", "--force", "--to", self.cluster.image_place)
 
     def newest_version(self):
         return max((image["version"] for image in self.cluster.json("images")), default=0)

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 from adopting import HandStarted, error_of, needs_criu
-from cluster import ClusterTest
+from cluster import ClusterTest, network_of
 from waiting import eventually
 
 
@@ -19,7 +19,7 @@ class Adopting(ClusterTest):
         return self.training
 
     def adopt(self, *arguments, exits=(0,)):
-        return self.cluster.json("adopt", self.training.pid, *arguments, exits=exits)
+        return self.cluster.json("adopt", *self.training.name, *arguments, exits=exits)
 
     def check_report(self, report, turn):
         self.assertEqual(report["result"], "done", report)
@@ -112,9 +112,11 @@ class BetweenNodes(Adopting):
                 if "/charlm-plain" in command.split(" ")[0]]
 
     def test_open_connection_is_named_and_nothing_moves(self):
-        with socket.create_server(("127.0.0.1", 0)) as server:
+        with network_of(self.cluster.pids("nodes/node-a/agent.toml")[0]):
+            server = socket.create_server(("127.0.0.1", 0))
             port = server.getsockname()[1]
             connection = socket.create_connection(("127.0.0.1", port))
+        with server:
             self.addCleanup(connection.close)
             training = self.start(1200, pass_fds=(connection.fileno(),))
             self.adopt("--name", "job")

@@ -25,7 +25,7 @@ class AdoptedCrashes(TransparentCrashes):
         self.training = HandStarted(self.cluster, steps, step_ms=8)
         self.addCleanup(self.training.end)
         self.training.wait_for_step(5)
-        self.cluster.call("adopt", self.training.pid, "--name", "job")
+        self.cluster.call("adopt", *self.training.name, "--name", "job")
 
     def running_place(self):
         self.training.wait_for_step(max(self.training.printed(), default=0) + 2)

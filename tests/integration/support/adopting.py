@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import tomllib
 import unittest
@@ -35,19 +34,14 @@ class HandStarted:
     def __init__(self, cluster, steps, node="node-a", gpu=0, step_ms=STEP_MS, pass_fds=()):
         self.cluster = cluster
         self.steps = steps
-        self.output = cluster.home / "training.out"
+        self.output = cluster.shared / "training.out"
         settings = tomllib.loads((cluster.home / "nodes" / node / "agent.toml").read_text())
-        environment = dict(os.environ, **dict(entry.split("=", 1) for entry in settings["job_environment"]))
+        environment = dict(cluster.environment, **dict(entry.split("=", 1) for entry in settings["job_environment"]))
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
         command = [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
-        with open(self.output, "wb") as output:
-            self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output,
-                                            stderr=output,
-                                            env=environment, cwd=cluster.home, pass_fds=pass_fds,
-                                            # As a shell would start it; where that shell is outside our PID
-                                            # namespace, which CRIU refuses, with a session of its own.
-                                            start_new_session=os.getsid(0) == 0)
-        self.pid = self.process.pid
+        self.process, self.name = cluster.start_by_hand(node, list(map(str, command)), self.output,
+                                                        env=environment, cwd=cluster.shared, pass_fds=pass_fds)
+        self.pid = self.name[0]
 
     def wait_for_step(self, step):
         """Until it has printed that one; the follower ends with its last line."""
@@ -78,8 +72,7 @@ class HandStarted:
         test.assertEqual(final_object(self.text())["digest"], self.expected_digest())
 
     def end(self):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
 

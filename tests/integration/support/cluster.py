@@ -5,6 +5,7 @@ would.
 Environment: GPUMIGRATE_BUILD names the build folder. Nothing here sleeps to wait: it waits for commands that
 end when something has happened (wait, watch, logs -f) and for processes."""
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -66,7 +67,28 @@ def wait_for_end(process, limit_s):
     poll.poll(limit_s * 1000)
 
 
+@contextlib.contextmanager
+def network_of(pid):
+    """This thread's new sockets are in the process's network: over hosts, its host's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    own, its = (os.open(f"/proc/{who}/ns/net", os.O_RDONLY) for who in ("thread-self", pid))
+
+    def enter(network):
+        if os.readlink("/proc/thread-self/ns/net") != os.readlink(f"/proc/self/fd/{network}") \
+                and libc.setns(network, 0) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    try:
+        enter(its)
+        yield
+        enter(own)
+    finally:
+        os.close(own)
+        os.close(its)
+
+
 class Cluster:
+    addresses = {"127.0.0.1"}  # on which its daemons may listen
+
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
         # A rehearsal of each agent of each cluster would take the processor from the tests.
@@ -81,6 +103,25 @@ class Cluster:
                                 GPUMIGRATE_SOFTWARE_GPU="1")
         self.up_arguments = ["--nodes", str(nodes), "--gpus", str(gpus), "--gpu-memory", memory]
         self.up()
+
+    @property
+    def shared(self):
+        """A folder that all nodes see, under the same path."""
+        return self.home
+
+    @property
+    def image_place(self):
+        """Where images of a job on node-a outlive that node, as `--to` takes it."""
+        return str(self.home / "vault") + "/"
+
+    def start_by_hand(self, node, command, output, **options):
+        """As a user would on that node, without gpumigrate. The process, and what `adopt` names it by."""
+        # As a shell would start it; where that shell is outside our PID namespace, which CRIU refuses, with a
+        # session of its own.
+        with open(output, "wb") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                       start_new_session=os.getsid(0) == 0, **options)
+        return process, (process.pid,)
 
     def up(self):
         """Starts what does not run; a killed daemon comes back by this, as a service manager would do it."""

@@ -10,13 +10,16 @@ namespace {
 
 constexpr std::uint32_t kManyLanes = 4;
 
-// `wanted`, or as many as there are cores and slots for; the rest of the staging memory is for other
+// `wanted`, or as many as there are paths, cores and slots for; the rest of the staging memory is for other
 // migrations.
 std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& staging, std::size_t coders) {
   if (options.lanes != 0) return options.lanes;
   const std::size_t slots = staging.free_slots();
-  const bool fit = coders + std::size_t{default_lanes()} * options.window <= slots;
-  return fit ? default_lanes() : kMinLanes;
+  const std::uint32_t paths = std::max(options.paths, 1U);
+  const std::uint32_t on_each = (default_lanes() + paths - 1) / paths;
+  for (const std::uint32_t lanes : {on_each * paths, paths})
+    if (lanes >= kMinLanes && coders + std::size_t{lanes} * options.window <= slots) return lanes;
+  return kMinLanes;
 }
 
 }  // namespace

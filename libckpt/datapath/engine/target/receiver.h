@@ -32,6 +32,7 @@ struct ReceiverOptions {
   track::FingerprintKey key{};
   transport::SessionToken token{};
   std::uint32_t lanes = 0;  // 0 = default_lanes(), fewer if the staging memory is too small for them
+  std::uint32_t paths = 1;  // that lanes go over in turn: then there are as many on each, if memory allows
   std::uint32_t window = kDefaultWindow;  // at least the sender's
   std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;

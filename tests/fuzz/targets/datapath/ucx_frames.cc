@@ -25,10 +25,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto tls_address = transport::parse_tls_address(text);
   if (tls_address) FUZZ_CHECK(transport::format_tls_address(tls_address.assume_value()) == text);
   const auto address = transport::parse_ucx_address(text);
-  if (!address) return 0;
-  const auto again = transport::parse_ucx_address(transport::format_ucx_address(address.assume_value()));
-  FUZZ_CHECK(again.has_value() &&
-             again.assume_value().sin_addr.s_addr == address.assume_value().sin_addr.s_addr &&
-             again.assume_value().sin_port == address.assume_value().sin_port);
+  if (address) FUZZ_CHECK(transport::format_ucx_address(address.assume_value()) == text);
   return 0;
 }

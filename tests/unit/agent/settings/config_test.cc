@@ -99,17 +99,56 @@ TEST(AgentConfig, NetworksAreReadInTheirOrder) {
   ASSERT_TRUE(config) << config.assume_error().to_string();
   const auto& networks = config.assume_value().networks;
   ASSERT_EQ(networks.size(), 3U);
-  EXPECT_EQ(networks[0].device, "ib0");
+  EXPECT_EQ(networks[0].devices, std::vector<std::string>{"ib0"});
   EXPECT_EQ(networks[0].network.transport, wire::LaneTransport::kUcxTrusted);
   EXPECT_EQ(networks[1].network, wire::DataNetwork("data", "fd77::2", wire::LaneTransport::kTls));
   EXPECT_EQ(networks[2].network.transport, wire::LaneTransport::kRdmaTrusted);
 }
 
+TEST(AgentConfig, NetworkMayHaveSeveralAddressesOrDevices) {
+  const auto config = parse_config(
+      kMin + "[[network]]\nname = 'data'\naddresses = ['10.0.0.5', 'fd77::5']\ntransport = 'tls'\n" +
+          "[[network]]\nname = 'fast'\ndevices = ['eth1', 'eth2']\ntransport = 'ucx-trusted'\n",
+      "x");
+  ASSERT_TRUE(config) << config.assume_error().to_string();
+  const auto& networks = config.assume_value().networks;
+  ASSERT_EQ(networks.size(), 2U);
+  EXPECT_EQ(networks[0].network.addresses(), (std::vector<std::string>{"10.0.0.5", "fd77::5"}));
+  EXPECT_EQ(networks[1].devices, (std::vector<std::string>{"eth1", "eth2"}));
+}
+
+TEST(AgentConfig, SeveralAddressesThatCannotBeMeantAreRefused) {
+  const auto with = [](const std::string& line) {
+    return error_of(kMin + "[[network]]\nname = 'data'\ntransport = 'tls'\n" + line);
+  };
+  const std::string several = "addresses = ['10.0.0.1', '10.1.0.1']\n";
+  EXPECT_EQ(with(several), "");
+  EXPECT_NE(with(several + "address = '10.0.0.1'\n").find("one of \"address\""), std::string::npos);
+  EXPECT_NE(with(several + "devices = []\n").find("one of \"address\""), std::string::npos);
+  EXPECT_NE(with("addresses = []\n").find("one of \"address\""), std::string::npos);
+  EXPECT_NE(with("addresses = ['10.0.0.1', 'eth1']\n").find("\"eth1\" is no IP address"), std::string::npos);
+  std::string nine = "devices = ['eth0'";
+  for (int i = 1; i < 9; ++i) nine += ", 'eth" + std::to_string(i) + "'";
+  EXPECT_NE(with(nine + "]\n").find("at most 8"), std::string::npos);
+}
+
+TEST(AgentConfig, AddressThatItsTransportCannotUseIsRefused) {
+  const auto with = [](const std::string& transport, const std::string& address) {
+    return error_of(kMin + "[[network]]\nname = 'data'\ntransport = '" + transport + "'\naddress = '" +
+                    address + "'\n");
+  };
+  EXPECT_EQ(with("tls", "::1"), "");
+  EXPECT_EQ(with("ucx-trusted", "fd77::2"), "");
+  EXPECT_NE(with("ucx-trusted", "::1").find("give 127.0.0.1"), std::string::npos);
+  EXPECT_NE(with("ucx-trusted", "0::1").find("give 127.0.0.1"), std::string::npos);
+  EXPECT_NE(with("rdma-trusted", "fd77::2").find("IPv4 address"), std::string::npos);
+}
+
 TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
   const auto with = [](const std::string& lines) { return error_of(kMin + "[[network]]\n" + lines); };
   const std::string data = "name = 'data'\ntransport = 'tls'\n";
-  EXPECT_NE(with(data).find("either \"address\" or \"device\""), std::string::npos);
-  EXPECT_NE(with(data + "address = '10.0.0.1'\ndevice = 'eth0'\n").find("either"), std::string::npos);
+  EXPECT_NE(with(data).find("one of \"address\""), std::string::npos);
+  EXPECT_NE(with(data + "address = '10.0.0.1'\ndevice = 'eth0'\n").find("one of"), std::string::npos);
   EXPECT_NE(with(data + "address = 'node-a'\n").find("no IP address"), std::string::npos);
   EXPECT_NE(with("name = '../x'\naddress = '10.0.0.1'\ntransport = 'tls'\n").find("network.name"),
             std::string::npos);
@@ -126,14 +165,30 @@ TEST(Networks, EachGetsAnAddressOfThisMachine) {
   const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
   EXPECT_EQ(resolve_networks({}).value(), std::vector{by_address});
   const auto found =
-      resolve_networks({{by_address, ""}, {wire::DataNetwork("lo", "", by_address.transport), "lo"}});
+      resolve_networks({{by_address, {}}, {wire::DataNetwork("lo", "", by_address.transport), {"lo"}}});
   ASSERT_TRUE(found) << found.assume_error().to_string();
   EXPECT_EQ(found.assume_value()[0], by_address);
   EXPECT_EQ(found.assume_value()[1].address, "127.0.0.1");
-  const auto missing = resolve_networks({{wire::DataNetwork("data", "192.0.2.1", by_address.transport), ""}});
+  const auto missing = resolve_networks({{wire::DataNetwork("data", "192.0.2.1", by_address.transport), {}}});
   EXPECT_NE(missing.assume_error().message().find("Network data: no device"), std::string::npos);
-  const auto no_device = resolve_networks({{wire::DataNetwork("data", "", by_address.transport), "nope0"}});
+  const auto no_device = resolve_networks({{wire::DataNetwork("data", "", by_address.transport), {"nope0"}}});
   EXPECT_NE(no_device.assume_error().message().find("no device nope0"), std::string::npos);
+}
+
+TEST(Networks, EachAddressOfSeveralIsOfThisMachineAndNamedOnce) {
+  wire::DataNetwork several("data", "127.0.0.1", wire::LaneTransport::kTls);
+  several.more_addresses = {"::1"};
+  const auto found = resolve_networks({{several, {}}});
+  ASSERT_TRUE(found) << found.assume_error().to_string();
+  EXPECT_EQ(found.assume_value()[0], several);
+  several.more_addresses = {"192.0.2.1"};
+  EXPECT_NE(resolve_networks({{several, {}}}).assume_error().message().find("192.0.2.1"), std::string::npos);
+  several.more_addresses = {"127.0.0.1"};
+  EXPECT_NE(resolve_networks({{several, {}}}).assume_error().message().find("named twice"),
+            std::string::npos);
+  const wire::DataNetwork by_device("data", "", wire::LaneTransport::kTls);
+  EXPECT_NE(resolve_networks({{by_device, {"lo", "lo"}}}).assume_error().message().find("named twice"),
+            std::string::npos);
 }
 
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {

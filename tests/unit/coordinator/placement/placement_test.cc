@@ -199,6 +199,20 @@ TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
   EXPECT_TRUE(shared_network({}, target, ""));  // an older agent names none
 }
 
+TEST(SharedNetwork, AddressesArePairedByTheirPositionAsFarAsBothHaveThem) {
+  const auto network = [](std::vector<std::string> addresses) {
+    wire::DataNetwork made("data", addresses.front(), wire::LaneTransport::kTls);
+    made.more_addresses.assign(addresses.begin() + 1, addresses.end());
+    return DataNetworks{made};
+  };
+  const std::vector<AddressPair> two = {{"10.0.0.1", "10.0.0.2"}, {"10.1.0.1", "10.1.0.2"}};
+  const auto three_addresses = network({"10.0.0.1", "10.1.0.1", "10.2.0.1"});
+  EXPECT_EQ(shared_network(three_addresses, network({"10.0.0.2", "10.1.0.2"}), "").value().paths, two);
+  const std::vector<std::string> many(20, "10.0.0.3");  // a peer's claim
+  EXPECT_EQ(shared_network(network(many), network(many), "").value().paths.size(),
+            wire::DataNetwork::kMaxAddresses);
+}
+
 TEST(PlacementFilter, JobThatStaysOnItsNodeNeedsNoProcessMoves) {
   GpuView view = gpu("a", 1);
   view.moves_processes = false;

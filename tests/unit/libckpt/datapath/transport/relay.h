@@ -28,7 +28,7 @@ class Relay {
 
   // `target`: a TCP port. Without `meddle` bytes pass as they come.
   explicit Relay(std::uint16_t target, Meddle meddle = {}) : meddle_(std::move(meddle)) {
-    listener_ = listen_tls(parse_tls_ip("127.0.0.1").assume_value()).assume_value();
+    listener_ = listen_tls(parse_ip("127.0.0.1").assume_value()).assume_value();
     address_ = local_address_of(listener_.get()).assume_value();
     make_blocking(listener_.get());
     thread_ = std::jthread([this, target] { run(target); });
@@ -40,7 +40,7 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  [[nodiscard]] const TlsAddress& address() const { return address_; }
+  [[nodiscard]] const LaneAddress& address() const { return address_; }
   // Both directions.
   std::string captured() {
     const std::lock_guard lock(mutex_);
@@ -124,7 +124,7 @@ class Relay {
 
   Meddle meddle_;
   UniqueFd listener_;
-  TlsAddress address_;
+  LaneAddress address_;
   UniqueFd dialer_;
   UniqueFd server_;
   bool cut_ = false;

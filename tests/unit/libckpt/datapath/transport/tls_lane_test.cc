@@ -44,9 +44,9 @@ class TlsLaneTest : public ::testing::Test {
     return name;
   }
   // Dials `at`, and takes the lane there for `name`.
-  void connect(Peer& source, const TlsAddress& at, const std::string& name, const TlsOptions& options = {},
+  void connect(Peer& source, const LaneAddress& at, const std::string& name, const TlsOptions& options = {},
                const SessionToken& token = kToken) {
-    const TlsAddress local = parse_tls_ip(options.ip).assume_value();
+    const LaneAddress local = parse_ip(options.ip).assume_value();
     source.start(TlsLane::connect(context_, local, options, at, name, token, source).assume_value());
   }
   void connect(Peer& source, const std::string& name, const SessionToken& token = kToken) {
@@ -293,7 +293,7 @@ TEST_F(TlsLaneTest, CaptureShowsNoPayload) {
   EXPECT_EQ(relay.captured().find(kCanary.substr(0, 8)), std::string::npos);
 
   // The same over a plain socket.
-  const UniqueFd listener = listen_tls(parse_tls_ip("127.0.0.1").assume_value()).assume_value();
+  const UniqueFd listener = listen_tls(parse_ip("127.0.0.1").assume_value()).assume_value();
   Relay::make_blocking(listener.get());
   Relay plain(Relay::port_of(format_tls_address(local_address_of(listener.get()).assume_value())));
   UniqueFd dialer = Relay::dial(Relay::port_of(format_tls_address(plain.address())));

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses of lanes over IP: IPv4 or IPv6, with a port. Threads: pure functions. Errors: kInvalidArgument for a
+// text that is no address.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <string_view>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::transport {
+
+struct LaneAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] int family() const noexcept { return storage.ss_family; }
+};
+
+// "tls:10.0.0.5:4711" or "tls:[fd77::1]:4711" for the scheme "tls:", and back. An address has one form only,
+// since both ends take it for the identity of their key. An address that stands for no interface is refused.
+std::string format_address(std::string_view scheme, const LaneAddress& address);
+Result<LaneAddress> parse_address(std::string_view scheme, const std::string& text);
+// The same without a port: it is 0.
+Result<LaneAddress> parse_ip(const std::string& ip);
+std::string ip_text(const LaneAddress& address);
+
+}  // namespace ckpt::transport
