@@ -95,7 +95,8 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
   struct Setup {
     std::vector<std::uint64_t> sizes{4 * kMiB};
     std::uint64_t chunk_bytes = 64 * kKiB;
-    std::uint32_t lanes = 2;
+    std::uint32_t lanes = 2;  // 0: what the receiver takes for `paths`
+    std::uint32_t paths = 1;
     FaultHooks* source_hooks = nullptr;
     FaultHooks* target_hooks = nullptr;
     std::uint64_t bandwidth = 0;
@@ -118,6 +119,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     must(fill_random(receive.token));
     receive.id = {42, 2, 0};
     receive.lanes = setup.lanes;
+    receive.paths = setup.paths;
     receive.scan_slice_bytes = 1 * kMiB;
     receive.hooks = setup.target_hooks;
     receiver_ = must(Receiver::create(device(1), *target_staging_, transport, *this, receive));

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
+
 #include "tests/unit/libckpt/datapath/engine/engine_pair.h"
 
 namespace ckpt::engine {
@@ -58,6 +60,41 @@ TEST(Engine, rounds_under_random_writers_end_equal) {
       EXPECT_GT(pair.report.scanned_bytes, 0u);
     }
   }
+}
+
+// Counts the lanes that both ends make on it.
+class CountedTransport : public transport::Transport {
+ public:
+  Result<std::unique_ptr<transport::Lane>> listen(const transport::SessionToken& token,
+                                                  transport::LaneHandler& handler) override {
+    ++listening;
+    return under_->listen(token, handler);
+  }
+  Result<std::unique_ptr<transport::Lane>> connect(const std::string& address,
+                                                   const transport::SessionToken& token,
+                                                   transport::LaneHandler& handler) override {
+    ++connecting;
+    return under_->connect(address, token, handler);
+  }
+  int listening = 0;
+  int connecting = 0;
+
+ private:
+  std::unique_ptr<transport::Transport> under_ = transport::make_loopback_transport();
+};
+
+TEST(Engine, lanes_over_several_paths_are_as_many_on_each) {
+  std::array<CountedTransport, 3> paths;
+  const auto spread = transport::make_spread_transport({&paths[0], &paths[1], &paths[2]});
+  EnginePair pair({.lanes = 0, .paths = 3, .transport = spread.get()});
+  for (const CountedTransport& path : paths) {
+    EXPECT_EQ(path.listening, 1);
+    EXPECT_EQ(path.connecting, 1);
+  }
+  pair.announce();
+  pair.source().write(0, test::random_bytes(4 * kMiB, 5));
+  pair.switch_over();
+  EXPECT_EQ(pair.differences(), 0u);
 }
 
 TEST(Engine, an_unchanged_chunk_is_sent_once) {
