@@ -13,6 +13,9 @@
 namespace ckpt::agent {
 namespace {
 
+// What agents tell each other has no plan and no payload.
+constexpr std::size_t kMaxMessageBytes = 64 << 10;
+
 std::string with_port(const std::string& address, const std::string& port) {
   return address.substr(0, address.rfind(':') + 1) + port;
 }
@@ -29,6 +32,9 @@ Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
   }
+  if (body.size() > kMaxMessageBytes)
+    return Error(ErrorCode::kProtocol,
+                 "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
   return wire::decode_switch(body);
 }
 
@@ -79,15 +85,17 @@ control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
 std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
     const std::string& node) const {
   const auto other_side = settings_.identity ? settings_.other_side : nullptr;
-  return [receive = receive_, other_side, node](const wire::FrameHeader& header,
-                                                std::span<const std::byte> body) -> Result<void> {
+  return [receive = receive_, dropped = dropped_, other_side, node](
+             const wire::FrameHeader& header, std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(message, switch_message_of(header, body));
     if (!*receive) return ok();
     if (other_side) {
       const auto side = other_side(message.migration);
       if (!side || !speaks_for_itself(*side, node, message)) {
-        spdlog::warn("message of a peer dropped: node {} id {} {} from {}", node, message.migration,
-                     wire::name_of(message.body), wire::to_string(message.from));
+        if (const auto left_out = dropped->turn(now_ns()))
+          spdlog::warn("message of a peer dropped: node {} id {} {} from {} left out {}", node,
+                       message.migration, wire::name_of(message.body), wire::to_string(message.from),
+                       *left_out);
         return ok();
       }
     }

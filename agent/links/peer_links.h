@@ -15,6 +15,7 @@
 #include <string>
 
 #include "agent/io/async.h"
+#include "libckpt/base/rarely.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
 #include "libckpt/protocol/wire/switch_messages.h"
@@ -71,6 +72,7 @@ class PeerLinks {
   Settings settings_;
   std::shared_ptr<Receive>
       receive_;  // empty after destruction: connections may outlive this object for a moment
+  std::shared_ptr<Rarely> dropped_ = std::make_shared<Rarely>();  // likewise
   std::shared_ptr<control::Listener> listener_;
   std::shared_ptr<std::string>
       token_;  // shared with the listener's handshakes, which may outlive this object
