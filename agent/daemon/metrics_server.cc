@@ -44,6 +44,7 @@ Result<void> admit_client(const tls::Peer& peer) {
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_io_executor executor,
                                                              const Config& config,
                                                              std::shared_ptr<tls::Identity> identity,
+                                                             std::shared_ptr<const tls::DeniedSerials> denied,
                                                              const metrics::Registry& registry) {
   CKPT_TRY(tokens, tokens_of(config.metrics_token_file));
   const std::string file = config.home + "/metrics.address";
@@ -53,7 +54,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
     co_return metrics::answer(registry, request, tokens);
   };
   const auto listen = [&](const std::string& address) {
-    control::HttpServer::Settings settings{address, config.insecure, {identity, admit_client}};
+    control::HttpServer::Settings settings{
+        address, config.insecure, {identity, control::except(denied, admit_client)}};
     return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
   const std::string kept = kept_address(file, config.metrics_address);
@@ -65,6 +67,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   server->http_ = std::move(http).assume_value();
   CKPT_TRYV(write_file_durably(file, server->address()));
   return server;
+}
+
+void MetricsServer::close_denied(const tls::DeniedSerials& denied) {
+  http_->close_where([&denied](const tls::Peer& peer) { return denied.contains(peer.serial); });
 }
 
 MetricsServer::~MetricsServer() {

@@ -21,12 +21,15 @@ class MetricsServer {
   static Result<std::unique_ptr<MetricsServer>> create(control::asio::any_io_executor executor,
                                                        const Config& config,
                                                        std::shared_ptr<tls::Identity> identity,
+                                                       std::shared_ptr<const tls::DeniedSerials> denied,
                                                        const metrics::Registry& registry);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return http_->address(); }
+  // Ends the connections of clients whose certificates are denied by now.
+  void close_denied(const tls::DeniedSerials& denied);
   [[nodiscard]] std::string url() const { return http_->url(); }
 
  private:

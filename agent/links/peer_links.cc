@@ -79,7 +79,7 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
 
 control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
   if (!settings_.identity) return {};
-  return {settings_.identity, std::move(admit)};
+  return {settings_.identity, control::except(settings_.denied, std::move(admit))};
 }
 
 std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
@@ -110,7 +110,12 @@ Result<void> PeerLinks::listen() {
     if (peer.kind == tls::Peer::Kind::kNode) return ok();
     return Error(ErrorCode::kRefused, to_text(peer) + " is no node");
   });
-  settings.check_name = check_is_node;
+  // Once more: the list may have changed since the handshake.
+  settings.check_name = [admit = settings.tls.admit](const tls::Peer& peer,
+                                                     const std::string& name) -> Result<void> {
+    CKPT_TRYV(admit(peer));
+    return check_is_node(peer, name);
+  };
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
   settings.insecure = settings_.insecure;
@@ -175,6 +180,17 @@ void PeerLinks::drop(wire::MigrationId migration) {
   if (it == wanted_.end()) return;
   it->second.dialer->stop();
   wanted_.erase(it);
+}
+
+void PeerLinks::close_denied() {
+  if (!settings_.denied) return;
+  const auto close = [denied = settings_.denied](const std::shared_ptr<control::Connection>& connection) {
+    if (connection && denied->contains(connection->certified().serial))
+      connection->close(
+          Error(ErrorCode::kRefused, "The certificate of " + connection->peer() + " is denied"));
+  };
+  for (const auto& [migration, wanted] : wanted_) close(wanted.dialer->connection());
+  for (const auto& [node, weak] : incoming_) close(weak.lock());
 }
 
 bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {

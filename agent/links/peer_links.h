@@ -34,6 +34,7 @@ class PeerLinks {
     bool insecure = false;
     std::string port_file;
     std::shared_ptr<tls::Identity> identity;  // none: no TLS
+    std::shared_ptr<const tls::DeniedSerials> denied;
     // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
     // with an identity only.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
@@ -52,6 +53,8 @@ class PeerLinks {
   // Keeps a connection to that node for this migration, until drop(). The plan's token is the nodes' as well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
+  // More certificates are denied: ends the connections that showed them.
+  void close_denied();
   // False if there is no connection with that node.
   bool send(const std::string& node, const wire::SwitchMessage& message);
 

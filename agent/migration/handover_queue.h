@@ -2,7 +2,7 @@
 // What waits for the switch machines of an agent, in order. What this agent has to tell them is kept whatever
 // happens. Messages of others are bounded, for each migration and in all. When all places are taken, the
 // migration with the most messages loses its newest. So a node that talks about its own migrations takes no
-// place from others. Whoever sent a message that was dropped sends it again (driver.md).
+// place from others. A message that was dropped is sent again (driver.md).
 // Threads: one. Ownership: owns what waits. Errors: none.
 #pragma once
 

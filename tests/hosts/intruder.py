@@ -2,7 +2,7 @@
 """What a user of another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
 
   hello ADDRESS PORT TOKEN NAME [FOLDER]   claims to be node NAME; FOLDER: the certificate that it shows, else none
-  http ADDRESS PORT TOKEN [FOLDER]         asks for all jobs
+  http ADDRESS PORT TOKEN [FOLDER [PATH [tell]]]   asks for all jobs, or for PATH; `tell`: prints that it has asked
   take PORT COUNT FILE                     listens, answers so many connections with nothing, and writes what it
                                            was sent to FILE
   shown ADDRESS PORT FOLDER                a digest of the certificate that is shown there"""
@@ -26,7 +26,8 @@ def connection(address, port, folder):
         return plain
     context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
     context.check_hostname = False
-    context.load_cert_chain(f"{folder}/node.pem", f"{folder}/node.key")
+    own = "node" if pathlib.Path(folder, "node.pem").exists() else "client"
+    context.load_cert_chain(f"{folder}/{own}.pem", f"{folder}/{own}.key")
     return context.wrap_socket(plain)
 
 
@@ -56,10 +57,15 @@ def hello(address, port, token, name, folder=None):
     return "accepted" if heard[struct.calcsize(HEADER) + 1 + 6 + 4] else "refused"
 
 
-def http(address, port, token, folder=None):
+def http(address, port, token, folder=None, path="/v1/jobs", tell=None):
     with connection(address, port, folder) as stream:
-        stream.sendall(f"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                       f"Authorization: Bearer {token}\r\n\r\n".encode())
+        authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+        if tell:
+            stream.settimeout(None)
+        stream.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                       f"{authorization}\r\n".encode())
+        if tell:
+            print("sent", flush=True)
         heard = read_all(stream)
     return "answered" if b"200 OK" in heard else "closed"
 

@@ -106,7 +106,7 @@ class MetricsServerTest : public AgentMetricsTest {
  protected:
   Result<std::unique_ptr<MetricsServer>> serve(const std::string& address) {
     config_.metrics_address = address;
-    return MetricsServer::create(io_.get_executor(), config_, nullptr, metrics_.registry());
+    return MetricsServer::create(io_.get_executor(), config_, nullptr, nullptr, metrics_.registry());
   }
 };
 

@@ -215,6 +215,8 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     settings.listen = "0.0.0.0:0";  // beyond loopback
     settings.port_file = folder_ / (node + ".port");
     settings.identity = certificates_.identity(certificate, tls::Peer::node(certificate));
+    serials_[node] = settings.identity->subject().serial;
+    settings.denied = denied_;
     settings.other_side = [node](wire::MigrationId id) -> std::optional<PeerLinks::OtherSide> {
       if (id != 5) return std::nullopt;
       if (node == "b") return PeerLinks::OtherSide{"a", wire::Party::kSource};
@@ -230,7 +232,33 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     return wire::SwitchMessage(id, 1, 1, from, to, std::move(body));
   }
   tls::Certificates certificates_;
+  std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
+  std::map<std::string, std::string> serials_;  // by node
 };
+
+TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) {
+  using wire::Party;
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  auto c = make("c", "c", heard_a_);
+  a->keep(5, "b", b->address(), "secret");
+  c->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  run_until(io_, [&] { return c->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  ASSERT_TRUE(denied_->replace({serials_.at("a")}));
+  b->close_denied();
+  run_until(io_, [&] { return !a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  EXPECT_FALSE(b->send("a", runs(Party::kTarget, Party::kSource, 2)));
+  EXPECT_TRUE(b->send("c", runs(Party::kTarget, Party::kSource, 2)));
+  // One that dials now; when d, which dialled later, is through, it has been judged.
+  auto lost = make("lost", "lost", heard_a_);
+  auto d = make("d", "d", heard_a_);
+  ASSERT_TRUE(denied_->replace({serials_.at("lost")}));
+  lost->keep(5, "b", b->address(), "secret");
+  d->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return d->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  EXPECT_FALSE(b->send("lost", runs(Party::kTarget, Party::kSource, 2)));
+}
 
 TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   using wire::Party;

@@ -16,7 +16,7 @@ class SecureHttpTest : public ::testing::Test {
     HttpServer::Settings settings;
     settings.address = "0.0.0.0:0";
     settings.tls = {certificates_.identity("coordinator", tls::Peer::coordinator()),
-                    only(tls::Peer::client("admin"))};
+                    except(denied_, only(tls::Peer::client("admin")))};
     const auto handle = [this](HttpRequest) -> Task<HttpResponse> {
       ++calls_;
       co_return HttpResponse(200, "the jobs");
@@ -54,6 +54,7 @@ class SecureHttpTest : public ::testing::Test {
 
   asio::io_context io_{1};
   tls::Certificates certificates_;
+  std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::shared_ptr<HttpServer> server_;
   int calls_ = 0;
 };
@@ -71,6 +72,43 @@ TEST_F(SecureHttpTest, OthersAreNotHeard) {
   EXPECT_EQ(ask(others.identity("admin", tls::Peer::client("admin"))), "");
   EXPECT_EQ(ask(nullptr).find("the jobs"), std::string::npos);
   EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(SecureHttpTest, DeniedCertificateIsRefusedAndAnotherOfTheRoleIsNot) {
+  const auto lost = certificates_.identity("lost", tls::Peer::client("admin"));
+  EXPECT_TRUE(ask(lost).ends_with("the jobs"));
+  ASSERT_TRUE(denied_->replace({lost->subject().serial}));
+  EXPECT_EQ(ask(lost), "");
+  EXPECT_EQ(calls_, 1);
+  EXPECT_TRUE(ask(certificates_.identity("other", tls::Peer::client("admin"))).ends_with("the jobs"));
+}
+
+TEST_F(SecureHttpTest, OpenConnectionOfADeniedCertificateIsClosed) {
+  const auto lost = certificates_.identity("lost", tls::Peer::client("admin"));
+  auto stream = std::make_shared<Stream>(Stream::Socket(io_));
+  ASSERT_TRUE(stream->use({lost, only(tls::Peer::coordinator())}));
+  std::string heard;
+  bool closed = false;
+  const auto talk = [&]() -> Task<> {
+    co_await stream->socket().async_connect(parse_address(server_->address()).value().endpoint,
+                                            asio::use_awaitable);
+    const auto secured = co_await stream->handshake(Stream::Side::kDials);
+    EXPECT_TRUE(secured);
+    const std::string request = "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n";
+    co_await asio::async_write(*stream, asio::buffer(request), kTuple);
+    std::array<char, 4096> buffer{};
+    while (!closed) {
+      const auto [code, bytes] = co_await stream->async_read_some(asio::buffer(buffer), kTuple);
+      heard.append(buffer.data(), bytes);
+      closed = static_cast<bool>(code);
+    }
+  };
+  spawn(io_.get_executor(), "client", talk());
+  while (!heard.ends_with("the jobs")) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
+  const std::string serial = lost->subject().serial;
+  server_->close_where([](const tls::Peer& peer) { return peer.serial == "0"; });
+  server_->close_where([&serial](const tls::Peer& peer) { return peer.serial == serial; });
+  while (!closed) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
 }
 
 }  // namespace
