@@ -47,8 +47,13 @@ Result<std::string> coordinator_token(const Config& config) {
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const Config& config,
-                                 AgentCommands& commands, std::shared_ptr<tls::Identity> identity)
-    : executor_(std::move(executor)), config_(config), commands_(commands), identity_(std::move(identity)) {}
+                                 AgentCommands& commands, std::shared_ptr<tls::Identity> identity,
+                                 std::shared_ptr<const tls::DeniedSerials> denied)
+    : executor_(std::move(executor)),
+      config_(config),
+      commands_(commands),
+      identity_(std::move(identity)),
+      denied_(std::move(denied)) {}
 
 CoordinatorLink::~CoordinatorLink() {
   if (dialer_) dialer_->stop();
@@ -60,7 +65,7 @@ void CoordinatorLink::start() {
   settings.label = "coordinator";
   settings.address = [this] { return coordinator_address(config_); };
   settings.token = [this] { return coordinator_token(config_); };
-  settings.tls = {identity_, control::only(tls::Peer::coordinator())};
+  settings.tls = {identity_, control::except(denied_, control::only(tls::Peer::coordinator()))};
   control::Dialer::Handlers handlers;
   handlers.on_connected = [this](control::Connection& connection) {
     wire::AgentHello hello;

@@ -42,7 +42,7 @@ class CoordinatorLink : public CoordinatorPort {
  public:
   // With an identity the coordinator must show its certificate, unless it is dialled on this machine.
   CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands,
-                  std::shared_ptr<tls::Identity> identity);
+                  std::shared_ptr<tls::Identity> identity, std::shared_ptr<const tls::DeniedSerials> denied);
   ~CoordinatorLink() override;
 
   void start();
@@ -84,6 +84,7 @@ class CoordinatorLink : public CoordinatorPort {
   const Config& config_;
   AgentCommands& commands_;
   std::shared_ptr<tls::Identity> identity_;
+  std::shared_ptr<const tls::DeniedSerials> denied_;
   std::shared_ptr<control::Dialer> dialer_;
   std::map<wire::FrameType, FrameHandler> handlers_;
   std::vector<std::function<void()>> at_connection_;

@@ -41,6 +41,10 @@ migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
+std::string denied_file(const Config& config) {
+  return config.home + "/denied-certificates";
+}
+
 wire::GpuInfo to_wire(const GpuFacts& gpu, const HealthMonitor& health) {
   wire::GpuInfo out;
   out.index = gpu.index;
@@ -100,7 +104,7 @@ Result<void> Agent::open() {
   if (journal.torn_bytes() > 0) {
     spdlog::warn("journal: a record that was never finished was cut off, bytes {}", journal.torn_bytes());
   }
-  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this, identity_);
+  coordinator_ = std::make_unique<CoordinatorLink>(io_.get_executor(), config_, *this, identity_, denied_);
   const std::string context_program = programs_ + "/gpumigrate-context";
   CKPT_TRY(health, HealthMonitor::create({config_, io_.get_executor(), disk_, *jobs_, *files_, *coordinator_,
                                           programs_ + "/gpumigrate-health", context_program}));
@@ -126,7 +130,11 @@ Result<void> Agent::open() {
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
   move_checks_.emplace(*coordinator_, *context_);
   network_checks_.emplace(*coordinator_, *context_);
-  if (identity_) renewal_.emplace(*coordinator_, *identity_, images_, io_.get_executor());
+  if (identity_) {
+    renewal_.emplace(*coordinator_, *identity_, images_, io_.get_executor());
+    denials_.emplace(*coordinator_, denied_, denied_file(config_), images_, io_.get_executor(),
+                     [this] { close_denied(); });
+  }
   return ok();
 }
 
@@ -167,7 +175,12 @@ Result<void> Agent::open_identity() {
                                                   to_text(identity->subject()) + ", not of node " +
                                                   config_.node);
   identity_ = std::move(identity);
-  return ok();
+  return DeniedCertificates::load(denied_file(config_), *denied_);
+}
+
+void Agent::close_denied() {
+  peers_->close_denied();
+  if (metrics_server_) metrics_server_->close_denied(*denied_);
 }
 
 Result<void> Agent::open_peers() {
@@ -176,6 +189,7 @@ Result<void> Agent::open_peers() {
   peer.listen = config_.peer_listen;
   peer.port_file = config_.home + "/peer.port";
   peer.identity = identity_;
+  peer.denied = denied_;
   peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
   CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
              switch_message(std::move(message));
@@ -235,7 +249,8 @@ Result<void> Agent::open_metrics() {
       Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, movers_,
                        [this](wire::MigrationId id) { return sends(id); }});
   if (config_.metrics_address.empty()) return ok();
-  CKPT_TRY(server, MetricsServer::create(io_.get_executor(), config_, identity_, metrics_->registry()));
+  CKPT_TRY(server,
+           MetricsServer::create(io_.get_executor(), config_, identity_, denied_, metrics_->registry()));
   metrics_server_ = std::move(server);
   spdlog::info("metrics are shown at {}", metrics_server_->where());
   return ok();

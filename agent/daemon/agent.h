@@ -12,6 +12,7 @@
 
 #include "agent/coordinator_link/certificate_renewal.h"
 #include "agent/coordinator_link/coordinator_link.h"
+#include "agent/coordinator_link/denied_certificates.h"
 #include "agent/coordinator_link/descriptions.h"
 #include "agent/coordinator_link/move_checks.h"
 #include "agent/coordinator_link/network_checks.h"
@@ -59,6 +60,7 @@ class Agent : public AgentCommands {
   Result<void> find_programs();
   Result<void> open_jobs();
   Result<void> open_identity();
+  void close_denied();
   Result<void> open_peers();
   Result<void> open_metrics();
   [[nodiscard]] std::set<wire::JobId> live_jobs() const;
@@ -94,6 +96,7 @@ class Agent : public AgentCommands {
   std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
   std::optional<MigrationContext> context_;
   std::shared_ptr<tls::Identity> identity_;  // none: no TLS
+  std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::unique_ptr<PeerLinks> peers_;
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::unique_ptr<HealthMonitor> health_;
@@ -108,6 +111,7 @@ class Agent : public AgentCommands {
   std::optional<MoveChecks> move_checks_;
   std::optional<NetworkChecks> network_checks_;
   std::optional<CertificateRenewal> renewal_;
+  std::optional<DeniedCertificates> denials_;
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;

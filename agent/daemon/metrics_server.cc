@@ -44,6 +44,7 @@ Result<void> admit_client(const tls::Peer& peer) {
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_io_executor executor,
                                                              const Config& config,
                                                              std::shared_ptr<tls::Identity> identity,
+                                                             std::shared_ptr<const tls::DeniedSerials> denied,
                                                              const metrics::Registry& registry) {
   CKPT_TRY(tokens, tokens_of(config.metrics_token_file));
   const std::string file = config.home + "/metrics.address";
@@ -54,7 +55,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   };
   const auto listen = [&](const std::string& address) {
     control::HttpServer::Settings settings;
-    settings.tls = {identity, admit_client};
+    settings.tls = {identity, control::except(denied, admit_client)};
     (address.starts_with("unix:") ? settings.socket : settings.address) = address;
     return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
@@ -69,6 +70,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
       server->http_->address().empty() ? config.metrics_address : server->http_->url() + "/metrics";
   CKPT_TRYV(write_file_durably(file, server->http_->address()));
   return server;
+}
+
+void MetricsServer::close_denied(const tls::DeniedSerials& denied) {
+  http_->close_where([&denied](const tls::Peer& peer) { return denied.contains(peer.serial); });
 }
 
 MetricsServer::~MetricsServer() {

@@ -21,12 +21,15 @@ class MetricsServer {
   static Result<std::unique_ptr<MetricsServer>> create(control::asio::any_io_executor executor,
                                                        const Config& config,
                                                        std::shared_ptr<tls::Identity> identity,
+                                                       std::shared_ptr<const tls::DeniedSerials> denied,
                                                        const metrics::Registry& registry);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
   [[nodiscard]] const std::string& where() const noexcept { return where_; }  // a URL, or unix:/path
+  // Ends the connections of clients whose certificates are denied by now.
+  void close_denied(const tls::DeniedSerials& denied);
 
  private:
   MetricsServer() = default;

@@ -13,6 +13,9 @@
 namespace ckpt::agent {
 namespace {
 
+// What agents tell each other has no plan and no payload.
+constexpr std::size_t kMaxMessageBytes = 64 << 10;
+
 std::string with_port(const std::string& address, const std::string& port) {
   return address.substr(0, address.rfind(':') + 1) + port;
 }
@@ -29,6 +32,9 @@ Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
   }
+  if (body.size() > kMaxMessageBytes)
+    return Error(ErrorCode::kProtocol,
+                 "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
   return wire::decode_switch(body);
 }
 
@@ -73,21 +79,23 @@ Result<std::unique_ptr<PeerLinks>> PeerLinks::create(asio::any_io_executor execu
 
 control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
   if (!settings_.identity) return {};
-  return {settings_.identity, std::move(admit)};
+  return {settings_.identity, control::except(settings_.denied, std::move(admit))};
 }
 
 std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
     const std::string& node) const {
   const auto other_side = settings_.identity ? settings_.other_side : nullptr;
-  return [receive = receive_, other_side, node](const wire::FrameHeader& header,
-                                                std::span<const std::byte> body) -> Result<void> {
+  return [receive = receive_, dropped = dropped_, other_side, node](
+             const wire::FrameHeader& header, std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(message, switch_message_of(header, body));
     if (!*receive) return ok();
     if (other_side) {
       const auto side = other_side(message.migration);
       if (!side || !speaks_for_itself(*side, node, message)) {
-        spdlog::warn("message of a peer dropped: node {} id {} {} from {}", node, message.migration,
-                     wire::name_of(message.body), wire::to_string(message.from));
+        if (const auto left_out = dropped->turn(now_ns()))
+          spdlog::warn("message of a peer dropped: node {} id {} {} from {} left out {}", node,
+                       message.migration, wire::name_of(message.body), wire::to_string(message.from),
+                       *left_out);
         return ok();
       }
     }
@@ -102,7 +110,12 @@ Result<void> PeerLinks::listen() {
     if (peer.kind == tls::Peer::Kind::kNode) return ok();
     return Error(ErrorCode::kRefused, to_text(peer) + " is no node");
   });
-  settings.check_name = check_is_node;
+  // Once more: the list may have changed since the handshake.
+  settings.check_name = [admit = settings.tls.admit](const tls::Peer& peer,
+                                                     const std::string& name) -> Result<void> {
+    CKPT_TRYV(admit(peer));
+    return check_is_node(peer, name);
+  };
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
   auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,
@@ -166,6 +179,17 @@ void PeerLinks::drop(wire::MigrationId migration) {
   if (it == wanted_.end()) return;
   it->second.dialer->stop();
   wanted_.erase(it);
+}
+
+void PeerLinks::close_denied() {
+  if (!settings_.denied) return;
+  const auto close = [denied = settings_.denied](const std::shared_ptr<control::Connection>& connection) {
+    if (connection && denied->contains(connection->certified().serial))
+      connection->close(
+          Error(ErrorCode::kRefused, "The certificate of " + connection->peer() + " is denied"));
+  };
+  for (const auto& [migration, wanted] : wanted_) close(wanted.dialer->connection());
+  for (const auto& [node, weak] : incoming_) close(weak.lock());
 }
 
 bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {

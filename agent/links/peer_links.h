@@ -15,6 +15,7 @@
 #include <string>
 
 #include "agent/io/async.h"
+#include "libckpt/base/rarely.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
 #include "libckpt/protocol/wire/switch_messages.h"
@@ -32,6 +33,7 @@ class PeerLinks {
     std::string listen;
     std::string port_file;
     std::shared_ptr<tls::Identity> identity;  // none: no TLS, and no TCP
+    std::shared_ptr<const tls::DeniedSerials> denied;
     // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
     // with an identity only.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
@@ -50,6 +52,8 @@ class PeerLinks {
   // Keeps a connection to that node for this migration, until drop(). The plan's token is the nodes' as well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
+  // More certificates are denied: ends the connections that showed them.
+  void close_denied();
   // False if there is no connection with that node.
   bool send(const std::string& node, const wire::SwitchMessage& message);
 
@@ -70,6 +74,7 @@ class PeerLinks {
   Settings settings_;
   std::shared_ptr<Receive>
       receive_;  // empty after destruction: connections may outlive this object for a moment
+  std::shared_ptr<Rarely> dropped_ = std::make_shared<Rarely>();  // likewise
   std::shared_ptr<control::Listener> listener_;
   std::shared_ptr<std::string>
       token_;  // shared with the listener's handshakes, which may outlive this object

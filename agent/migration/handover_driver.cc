@@ -70,15 +70,25 @@ Task<Result<void>> HandoverDriver::restore() {
 }
 
 void HandoverDriver::on_message(wire::SwitchMessage message) {
+  const wire::MigrationId id = message.migration;
+  if (!queue_.put_heard(std::move(message))) {
+    if (const auto left_out = dropped_.turn(now_ns()))
+      spdlog::warn("too many switch messages wait, one was dropped: id {} waiting {} left out {}",
+                   wire::migration_text(id), queue_.size(), *left_out);
+  }
+  drain_if_idle();
+}
+
+void HandoverDriver::on_own_message(wire::SwitchMessage message) {
   enqueue(Item(std::move(message)));
 }
 
 void HandoverDriver::on_event(migration::SwitchKey key, migration::SourceEvent event) {
-  enqueue(Item(SourceItem{key, std::move(event)}));
+  enqueue(Item(HandoverQueue::SourceItem{key, std::move(event)}));
 }
 
 void HandoverDriver::on_event(migration::SwitchKey key, migration::TargetEvent event) {
-  enqueue(Item(TargetItem{key, std::move(event)}));
+  enqueue(Item(HandoverQueue::TargetItem{key, std::move(event)}));
 }
 
 void HandoverDriver::ask_again() {
@@ -93,7 +103,7 @@ void HandoverDriver::ask_again() {
 }
 
 void HandoverDriver::forget(wire::JobId job) {
-  enqueue(Item(ForgetItem{job}));
+  enqueue(Item(HandoverQueue::ForgetItem{job}));
 }
 
 Task<> HandoverDriver::compact_without(wire::JobId job) {
@@ -105,7 +115,11 @@ Task<> HandoverDriver::compact_without(wire::JobId job) {
 }
 
 void HandoverDriver::enqueue(Item item) {
-  queue_.push_back(std::move(item));
+  queue_.put_own(std::move(item));
+  drain_if_idle();
+}
+
+void HandoverDriver::drain_if_idle() {
   if (draining_) return;
   draining_ = true;
   control::spawn(io_.get_executor(), "switch events", drain());
@@ -113,8 +127,7 @@ void HandoverDriver::enqueue(Item item) {
 
 Task<> HandoverDriver::drain() {
   while (!queue_.empty()) {
-    Item item = std::move(queue_.front());
-    queue_.pop_front();
+    Item item = queue_.take();
     co_await take(std::move(item));
   }
   draining_ = false;
@@ -126,17 +139,18 @@ Result<Batches> HandoverDriver::feed(const Item& item) {
     fault_before(*message);
     return switches_.on_message(*message, now);
   }
-  if (const auto* source = std::get_if<SourceItem>(&item)) {
+  if (const auto* source = std::get_if<HandoverQueue::SourceItem>(&item)) {
     fault_before(source->event);
     return switches_.on_event(source->key, source->event, now);
   }
-  const auto& target = std::get<TargetItem>(item);
+  const auto& target = std::get<HandoverQueue::TargetItem>(item);
   fault_before(target.event);
   return switches_.on_event(target.key, target.event, now);
 }
 
 Task<> HandoverDriver::take(Item item) {
-  if (const auto* forget = std::get_if<ForgetItem>(&item)) co_return co_await compact_without(forget->job);
+  if (const auto* forget = std::get_if<HandoverQueue::ForgetItem>(&item))
+    co_return co_await compact_without(forget->job);
   if (const auto* message = std::get_if<wire::SwitchMessage>(&item)) {
     if (std::holds_alternative<wire::Prepare>(message->body)) {
       if (!co_await has_room_for(*message)) co_return;
@@ -144,11 +158,13 @@ Task<> HandoverDriver::take(Item item) {
   }
   auto batches = feed(item);
   if (!batches) {
-    spdlog::warn("switch event refused: reason {}", batches.assume_error().to_string());
+    if (const auto left_out = refused_.turn(now_ns()))
+      spdlog::warn("switch event refused: reason {} left out {}", batches.assume_error().to_string(),
+                   *left_out);
     co_return;
   }
   co_await execute(std::move(batches).assume_value());
-  if (const auto* target = std::get_if<TargetItem>(&item)) {
+  if (const auto* target = std::get_if<HandoverQueue::TargetItem>(&item)) {
     if (std::holds_alternative<migration::InstanceRuns>(target->event))
       fault_point(FaultPoint::kTargetRunsStated);
   }

@@ -10,14 +10,15 @@
 // must end the process: the restart reads the journal's content.
 #pragma once
 
-#include <deque>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
-#include <variant>
 
 #include "agent/io/async.h"
+#include "agent/migration/handover_queue.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/base/rarely.h"
 #include "libckpt/protocol/handover/agent_switches.h"
 #include "libckpt/protocol/handover/journal.h"
 
@@ -45,7 +46,10 @@ class HandoverDriver {
   // Once, before anything else: rebuilds the machines and executes their actions.
   Task<Result<void>> restore();
 
+  // Of the coordinator or of a peer: it may be dropped when too many wait (handover_queue.h).
   void on_message(wire::SwitchMessage message);
+  // Of one machine here to another one here.
+  void on_own_message(wire::SwitchMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
@@ -59,20 +63,10 @@ class HandoverDriver {
   void forget(wire::JobId job);
 
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
+  [[nodiscard]] std::size_t waiting() const noexcept { return queue_.size(); }
 
  private:
-  struct SourceItem {
-    migration::SwitchKey key;
-    migration::SourceEvent event;
-  };
-  struct TargetItem {
-    migration::SwitchKey key;
-    migration::TargetEvent event;
-  };
-  struct ForgetItem {
-    wire::JobId job;
-  };
-  using Item = std::variant<wire::SwitchMessage, SourceItem, TargetItem, ForgetItem>;
+  using Item = HandoverQueue::Item;
   struct ArmedTimer {
     std::unique_ptr<asio::steady_timer> timer;
     std::uint64_t generation = 0;
@@ -80,6 +74,7 @@ class HandoverDriver {
   using TimerKey = std::pair<migration::SwitchKey, migration::Timer>;
 
   void enqueue(Item item);
+  void drain_if_idle();
   Task<> drain();
   Task<> take(Item item);
   Task<> compact_without(wire::JobId job);
@@ -99,7 +94,9 @@ class HandoverDriver {
   migration::AgentSwitches switches_;
   HandoverEffects& effects_;
   std::function<void(Error)> fatal_;
-  std::deque<Item> queue_;
+  HandoverQueue queue_;
+  Rarely dropped_;
+  Rarely refused_;
   bool draining_ = false;
   std::map<TimerKey, ArmedTimer> timers_;
   std::uint64_t next_generation_ = 1;

@@ -64,7 +64,7 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
 void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
   const auto peer = peer_nodes_.find(key);
   if (peer != peer_nodes_.end() && peer->second == context_.config.node) {
-    driver_.on_message(message);  // both sides are here
+    driver_.on_own_message(message);  // both sides are here
     return;
   }
   coordinator_.send(message);

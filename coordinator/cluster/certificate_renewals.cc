@@ -97,12 +97,14 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
   if (!authority_)
     co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
   tls::Authority::Order order;
-  order.subject = tls::Peer::node(std::move(node));
+  order.subject = tls::Peer::node(node);
   order.term = tls::kNodeTerm;
   auto certify = [authority = &*authority_, request = std::move(signing_request), order = std::move(order)] {
     return authority->certify(request, order);
   };
-  co_return co_await control::offload(pool_, std::move(certify));
+  CKPT_CO_TRY(certificate, co_await control::offload(pool_, std::move(certify)));
+  CKPT_CO_TRYV(parts_.denied.issued(node, certificate));
+  co_return std::move(certificate);
 }
 
 control::Task<Result<void>> CertificateRenewals::exchange(std::string node) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/cluster/denied_certificates.h"
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/settings/config.h"
 #include "coordinator/state/event_log.h"
@@ -27,6 +28,7 @@ class CertificateRenewals {
     EventLog& events;
     NodeTable& nodes;
     NodeCalls& calls;
+    DeniedCertificates& denied;
     control::asio::any_io_executor executor;
   };
   explicit CertificateRenewals(Parts parts) : parts_(std::move(parts)) {}

@@ -47,11 +47,18 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string signing_request = body.text("request").value_or("");
   CKPT_CO_TRYV(body.finish());
-  if (!renewals_.can_certify())
+  if (!parts_.renewals.can_certify())
     co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
   CKPT_CO_TRYV(co_await use_up(id));
-  CKPT_CO_TRY(certificate, co_await renewals_.certify(node, signing_request));
-  events_.add("node-joined", "node " + node + " has got its certificate by a join token", node);
+  const bool was_removed = parts_.removed.contains(node);
+  if (was_removed) {
+    CKPT_CO_TRYV(parts_.denied.deny_node(node));
+  }
+  CKPT_CO_TRY(certificate, co_await parts_.renewals.certify(node, signing_request));
+  if (was_removed) {
+    CKPT_CO_TRYV(parts_.removed.forget(node));
+  }
+  parts_.events.add("node-joined", "node " + node + " has got its certificate by a join token", node);
   co_return to_response(200, {{"node", node},
                               {"certificate", certificate},
                               {"agent_address", answers_.agent_address},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/join: a machine that has a join token becomes a node. The token is a certificate for ten minutes
 // (`gpumigrate node token`), which names the node. The machine has made a key, and gets a node's certificate for it
-// with the agents' token. Each token is good for one answer: the file used-join-tokens remembers those used, for as
+// with the agents' token. A node that was removed is let in again so, and its former certificates are denied. Each token is good for one answer: the file used-join-tokens remembers those used, for as
 // long as they could be shown again.
 // Threads: one io_context on one thread; files are written in a pool of its own. Ownership: borrows the renewals'
 // authority. Errors: kRefused without an authority, for a token that was used, and for more than kMaxUsed of them.
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "coordinator/cluster/certificate_renewals.h"
+#include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
@@ -19,8 +20,13 @@ namespace ckpt::coordinator {
 class NodeJoins : public ApiSection {
  public:
   static constexpr std::size_t kMaxUsed = 10'000;
-  NodeJoins(CertificateRenewals& renewals, EventLog& events, std::string file)
-      : renewals_(renewals), events_(events), file_(std::move(file)) {}
+  struct Parts {
+    CertificateRenewals& renewals;
+    RemovedNodes& removed;
+    DeniedCertificates& denied;
+    EventLog& events;
+  };
+  NodeJoins(Parts parts, std::string file) : parts_(parts), file_(std::move(file)) {}
 
   struct Answers {
     std::string agent_address;
@@ -36,8 +42,7 @@ class NodeJoins : public ApiSection {
   // On disk when it returns.
   control::Task<Result<void>> use_up(std::string id);
 
-  CertificateRenewals& renewals_;
-  EventLog& events_;
+  Parts parts_;
   const std::string file_;
   Answers answers_;
   std::map<std::string, std::int64_t> used_;  // tokens by id: when each was used, in seconds since 1970

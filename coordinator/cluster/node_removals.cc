@@ -77,6 +77,9 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
   CKPT_TRYV(check(node, force, fenced));
   std::vector<JobId> lost = jobs_on(node);
   CKPT_TRYV(parts_.removed.keep(node, fenced));
+  if (!force) {
+    CKPT_TRYV(parts_.denied.deny_node(node));
+  }
   for (const JobId id : lost) parts_.lifecycle.lose(id, !fenced);
   CKPT_TRYV(parts_.sessions.remove(node));
   parts_.events.add(
@@ -90,6 +93,7 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
 Result<void> NodeRemovals::add(const std::string& node) {
   if (!parts_.removed.contains(node))
     return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
+  CKPT_TRYV(parts_.denied.allow_node(node));
   CKPT_TRYV(parts_.removed.forget(node));
   parts_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
   return ok();

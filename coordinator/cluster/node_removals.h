@@ -2,7 +2,8 @@
 // `node rm`: removes nodes from the cluster for good. An empty one goes at once. A lost one needs `--force`,
 // and its jobs are lost. Their images may be restored once the operator states that nothing runs there any
 // more (`--fenced`), or once `fence_command` has succeeded. A removed node that connects is refused
-// (removed_nodes.h). Its other jobs run on unmanaged, until `node add` lets the node in again.
+// (removed_nodes.h). Its certificates are denied; those of a lost one once its name joins again, as it still has
+// orders to get. Its other jobs run on unmanaged, until `node add` lets the node in again.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
 // kRefused naming the obstacle.
 #pragma once
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
+#include "coordinator/cluster/denied_certificates.h"
 #include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/migration/migration_table.h"
@@ -22,6 +24,7 @@ class NodeRemovals : public ApiSection {
  public:
   struct Parts {
     RemovedNodes& removed;
+    DeniedCertificates& denied;
     EventLog& events;
     NodeTable& nodes;
     NodeSessions& sessions;

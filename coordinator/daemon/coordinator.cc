@@ -103,6 +103,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       removed_nodes_(store_, jobs_, lifecycle_),
       nodes_(store_),
       node_calls_(nodes_, store_sync_, node_frames_, executor_),
+      denied_({store_, events_, nodes_, node_calls_}),
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
                          lifecycle_, executor_},
                         std::move(journal), timing_of(config_), std::move(fatal)),
@@ -134,11 +135,11 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
                     states_, planner_, moves_, fallback != nullptr ? *fallback : images_.requests,
                     evacuation_table_, executor_}),
-      node_events_({config_, events_, node_calls_, jobs_, lifecycle_, migration_runner_, recovery_, fence_,
-                    stops_, service_, drains_, health_, evacuations_, executor_}),
+      node_events_({config_, events_, node_calls_, jobs_, lifecycle_, migration_runner_, recovery_, denied_,
+                    fence_, stops_, service_, drains_, health_, evacuations_, executor_}),
       sessions_({nodes_, node_calls_, node_frames_, removed_nodes_, node_events_, executor_},
                 welcome_of(config_, peer_token)),
-      removals_({removed_nodes_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
+      removals_({removed_nodes_, denied_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
                  config_.fence_command}),
       maintenance_({nodes_, cordons_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
@@ -147,8 +148,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                    executor_}),
       housekeeping_({config_, events_, jobs_, lifecycle_, migration_runner_, drain_table_, health_,
                      evacuation_table_, executor_}),
-      renewals_({config_, events_, nodes_, node_calls_, executor_}),
-      joins_(renewals_, events_, config_.folder() + "/used-join-tokens") {}
+      renewals_({config_, events_, nodes_, node_calls_, denied_, executor_}),
+      joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
                                                          std::function<void(const Error&)> fatal,
@@ -200,6 +201,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(nodes_.load());
   CKPT_TRYV(jobs_.load());
   CKPT_TRYV(removed_nodes_.load());
+  CKPT_TRYV(denied_.load(identity_ ? identity_.get() : nullptr));
   CKPT_TRYV(drain_table_.load());
   CKPT_TRYV(health_.load());
   CKPT_TRYV(evacuation_table_.load());
@@ -231,8 +233,13 @@ Result<void> Coordinator::listen_for_agents() {
   settings.address =
       config_.agent_address.empty() ? "unix:" + config_.folder() + "/agents.sock" : config_.agent_address;
   settings.token = agent_token_;
-  settings.tls = {identity_, admit_node};
-  settings.check_name = check_is_node;
+  settings.tls = {identity_, control::except(denied_.serials(), admit_node)};
+  // Once more: the list may have changed since the handshake.
+  settings.check_name = [admit = settings.tls.admit](const tls::Peer& peer,
+                                                     const std::string& name) -> Result<void> {
+    CKPT_TRYV(admit(peer));
+    return check_is_node(peer, name);
+  };
   settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
   settings.connection.ping_interval = settings.connection.idle_timeout / 4;
   CKPT_TRY(listener,
@@ -249,15 +256,17 @@ Result<void> Coordinator::listen() {
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
                                                  planner_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
-      &image_api_, &rebalancer_, &maintenance_, &health_section_,    &removals_,        &joins_,
-      &recovery_,  &backups_,    &job_section_, &migration_section_, &*cluster_section_};
+      &image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_,          &joins_,
+      &denied_,    &recovery_,   &backups_,     &job_section_,    &migration_section_, &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
-  HttpServer::Settings settings{config_.api_address, {identity_, admit_client}, api_socket()};
+  HttpServer::Settings settings{
+      config_.api_address, {identity_, control::except(denied_.serials(), admit_client)}, api_socket()};
   CKPT_TRY(http,
            HttpServer::create(
                executor_, std::move(settings),
                [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
+  denied_.at_change([this] { close_denied(); });
   return ok();
 }
 
@@ -265,6 +274,12 @@ Result<void> Coordinator::listen() {
 std::string Coordinator::api_socket() const {
   const std::string socket = "unix:" + config_.folder() + "/api.sock";
   return config_.api_address.empty() || control::parse_address(socket) ? socket : "";
+}
+
+void Coordinator::close_denied() {
+  const tls::DeniedSerials& denied = *denied_.serials();
+  sessions_.close_denied(denied);
+  http_->close_where([&denied](const tls::Peer& peer) { return denied.contains(peer.serial); });
 }
 
 control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {

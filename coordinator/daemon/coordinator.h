@@ -18,6 +18,7 @@
 #include "coordinator/api/migration_section.h"
 #include "coordinator/cluster/backups.h"
 #include "coordinator/cluster/certificate_renewals.h"
+#include "coordinator/cluster/denied_certificates.h"
 #include "coordinator/cluster/housekeeping.h"
 #include "coordinator/cluster/node_joins.h"
 #include "coordinator/cluster/node_removals.h"
@@ -68,6 +69,7 @@ class Coordinator {
   Result<void> open_identity();
   Result<void> listen_for_agents();
   Result<void> listen();
+  void close_denied();
   Result<void> announce();
   control::Task<HttpResponse> answer(HttpRequest request);
   // Answers to changes leave once the change is durable.
@@ -89,6 +91,7 @@ class Coordinator {
   NodeTable nodes_;
   NodeFrames node_frames_;
   NodeCalls node_calls_;
+  DeniedCertificates denied_;
   MigrationRunner migration_runner_;
   Stops stops_;
   Fence fence_;

@@ -9,6 +9,7 @@ namespace ckpt::coordinator {
 
 void NodeEvents::on_ready(const Node& node) {
   parts_.events.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+  parts_.denied.on_ready(node);
   parts_.recovery.on_ready(node);
   parts_.migration_runner.on_node_ready(node);
   parts_.jobs.changed().notify();

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "coordinator/cluster/denied_certificates.h"
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/health/evacuations.h"
@@ -25,6 +26,7 @@ class NodeEvents : public NodeListener {
     JobLifecycle& lifecycle;
     MigrationRunner& migration_runner;
     Recovery& recovery;
+    DeniedCertificates& denied;
     Fence& fence;
     Stops& stops;
     Service& service;

@@ -27,6 +27,13 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
 }
 
+bool NodeCalls::relay(const std::string& node, const wire::SwitchMessage& message) {
+  const Node* entry = nodes_.find(node);
+  if (entry == nullptr || !entry->connected() || entry->connection->queued_bytes() > kMaxBeforeRelay)
+    return false;
+  return send(node, message);
+}
+
 void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
   for (auto& [id, pending] : *pending_) {
     if (pending->node != node || pending->answer) continue;

@@ -34,6 +34,10 @@ class NodeCalls {
 
   // Best effort: false if not connected.
   bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
+  // A message of another node to that one. Dropped while much waits for it: a node that floods does not end the
+  // connection of another one.
+  static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
+  bool relay(const std::string& node, const wire::SwitchMessage& message);
   // Not at all if the store does not become durable: then `not_told` is called, for callers that would not
   // repeat the message.
   template <class M>

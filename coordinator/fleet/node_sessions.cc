@@ -65,6 +65,17 @@ void NodeSessions::close_all() {
   }
 }
 
+void NodeSessions::close_denied(const tls::DeniedSerials& denied) {
+  std::vector<std::shared_ptr<control::Connection>> meant;
+  const auto look_at = [&](const std::shared_ptr<control::Connection>& connection) {
+    if (connection && denied.contains(connection->certified().serial)) meant.push_back(connection);
+  };
+  for (const auto& [name, node] : parts_.table.all()) look_at(node.connection);
+  for (const auto& [key, connection] : unregistered_) look_at(connection);
+  for (const auto& connection : meant)
+    connection->close(Error(ErrorCode::kRefused, "Its certificate is denied"));
+}
+
 Result<void> NodeSessions::remove(const std::string& name) {
   CKPT_TRYV(parts_.table.remove_row(name));
   Node* node = parts_.table.find(name);

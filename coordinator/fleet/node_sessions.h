@@ -53,6 +53,8 @@ class NodeSessions {
   // A connection that knew the token; its first frame must be AgentHello.
   void adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello);
   void close_all();
+  // Ends the connections whose certificates are denied by now.
+  void close_denied(const tls::DeniedSerials& denied);
   // The node left the cluster: its connection ends, and nothing of it is kept.
   Result<void> remove(const std::string& name);
 

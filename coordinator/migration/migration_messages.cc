@@ -4,11 +4,15 @@
 #include <spdlog/spdlog.h>
 
 #include "coordinator/migration/migration_runner.h"
+#include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 using wire::Party;
+
+// What agents tell each other has no plan and no payload.
+constexpr std::size_t kMaxRelayedBytes = 64 << 10;
 
 const std::string& node_of(const Migration& m, Party party) {
   return party == Party::kSource ? m.from.node : m.to.node;
@@ -28,7 +32,7 @@ void MigrationRunner::take_frames() {
   using wire::FrameType;
   const auto on_switch_frame = [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(message, wire::decode_switch(body));
-    on_switch(node, message);
+    on_switch(node, message, body.size());
     return ok();
   };
   parts_.frames.take(FrameType::kSwitch, on_switch_frame);
@@ -111,21 +115,30 @@ control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
   co_return forget;
 }
 
-void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& message) {
+std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire::SwitchMessage& message,
+                                                    std::size_t bytes) const {
   const Migration* m = parts_.table.find(message.migration);
+  if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
+    return "it is no part of it";
+  if (!may_state(*m, node.row.name, message)) return "it is not the " + std::string(to_string(message.from));
+  if (message.to == Party::kCoordinator) return std::nullopt;
+  if (bytes > kMaxRelayedBytes) return std::to_string(bytes) + " bytes are too many between agents";
+  // An agent that was told to forget the job would note a migration that it does not know.
+  const Job* job = parts_.jobs.find(m->job);
+  if (m->settled && (job == nullptr || is_ended(job->state))) return "it is over, and its job has ended";
+  return std::nullopt;
+}
+
+void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& message, std::size_t bytes) {
   const std::string id = migration_text(message.migration);
-  if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node)) {
-    spdlog::warn("node {} sent {} of migration {}, of which it is no part", node.row.name,
-                 wire::name_of(message.body), id);
-    return;
-  }
-  if (!may_state(*m, node.row.name, message)) {
-    spdlog::warn("node {} sent {} of migration {} in the name of the {}", node.row.name,
-                 wire::name_of(message.body), id, to_string(message.from));
+  if (const auto why = refusal(node, message, bytes)) {
+    if (const auto left_out = dropped_.turn(now_ns()))
+      spdlog::warn("{} of migration {}, sent by node {} for the {}, was dropped: {} ({} left out)",
+                   wire::name_of(message.body), id, node.row.name, to_string(message.from), *why, *left_out);
     return;
   }
   if (message.to != Party::kCoordinator) {
-    parts_.calls.tell(node_of(*m, message.to), message);
+    parts_.calls.relay(node_of(*parts_.table.find(message.migration), message.to), message);
     return;
   }
   spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));

@@ -20,6 +20,7 @@
 #include "coordinator/migration/switch_driver.h"
 #include "coordinator/placement/networks.h"
 #include "coordinator/state/signal.h"
+#include "libckpt/base/rarely.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -90,7 +91,10 @@ class MigrationRunner : private SwitchEffects {
   control::Task<> network_checked(MigrationId id);
 
   void take_frames();
-  void on_switch(const Node& node, const wire::SwitchMessage& message);
+  void on_switch(const Node& node, const wire::SwitchMessage& message, std::size_t bytes);
+  // Why a node's message is not believed or passed on.
+  [[nodiscard]] std::optional<std::string> refusal(const Node& node, const wire::SwitchMessage& message,
+                                                   std::size_t bytes) const;
   void on_progress(const Node& node, const wire::MigrationProgress& progress);
   void on_source_report(const Node& node, const wire::SourceReport& report);
   void on_target_report(const Node& node, const wire::TargetReport& report);
@@ -107,6 +111,7 @@ class MigrationRunner : private SwitchEffects {
   SwitchDriver driver_;
   std::set<MigrationId> checking_;  // whose network is being checked
   Signal checked_;
+  Rarely dropped_;
 };
 
 }  // namespace ckpt::coordinator

@@ -82,7 +82,20 @@ Result<void> SwitchDriver::recover(migration::SwitchInfo info) {
 
 void SwitchDriver::on_message(wire::SwitchMessage message) {
   const MigrationId id = message.migration;
+  Queue& queue = queues_[id];
+  if (queue.heard >= kMaxHeard) {
+    if (const auto left_out = dropped_.turn(now_ns()))
+      spdlog::warn("migration {}: {} messages wait for its record, another one was dropped, {} left out",
+                   wire::migration_text(id), queue.heard, *left_out);
+    return;
+  }
+  ++queue.heard;
   put(id, Item{std::move(message), {}});
+}
+
+std::size_t SwitchDriver::waiting(MigrationId id) const {
+  const auto queue = queues_.find(id);
+  return queue == queues_.end() ? 0 : queue->second.items.size();
 }
 
 void SwitchDriver::on_event(MigrationId id, migration::CoordinatorEvent event) {
@@ -152,6 +165,7 @@ void SwitchDriver::go_on(MigrationId id) {
 void SwitchDriver::take(MigrationId id, Queue& queue) {
   Item item = std::move(queue.items.front());
   queue.items.pop_front();
+  if (std::holds_alternative<wire::SwitchMessage>(item.what)) --queue.heard;
   queue.then = std::move(item.then);
   queue.outcome = ok();
   auto batches = feed(id, item);
@@ -161,7 +175,9 @@ void SwitchDriver::take(MigrationId id, Queue& queue) {
     return;
   }
   queue.outcome = batches.assume_error();
-  spdlog::warn("migration {}: {}", wire::migration_text(id), batches.assume_error().to_string());
+  if (const auto left_out = refused_.turn(now_ns()))
+    spdlog::warn("migration {}: {} ({} left out)", wire::migration_text(id),
+                 batches.assume_error().to_string(), *left_out);
 }
 
 Result<migration::Batches> SwitchDriver::feed(MigrationId id, Item& item) {

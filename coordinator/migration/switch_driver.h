@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "libckpt/base/rarely.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/handover/coordinator_switches.h"
 #include "libckpt/protocol/handover/journal.h"
@@ -66,6 +67,8 @@ class SwitchDriver {
   // Its record is written with space reserved for the rest of the migration. Refused without it: not_begun().
   Result<void> begin(migration::SwitchInfo info, bool source_connected, bool target_connected);
   Result<void> recover(migration::SwitchInfo info);
+  // Of a node. Dropped while kMaxHeard of them wait for a record of the migration: nodes repeat what they say.
+  static constexpr std::size_t kMaxHeard = 32;
   void on_message(wire::SwitchMessage message);
   void on_event(migration::MigrationId id, migration::CoordinatorEvent event);
   // Returns when all is done that the event leads to, or with why it cannot be.
@@ -78,6 +81,7 @@ class SwitchDriver {
   void forget(migration::MigrationId id);
   // Something that came for it is not done.
   [[nodiscard]] bool is_busy(migration::MigrationId id) const { return queues_.contains(id); }
+  [[nodiscard]] std::size_t waiting(migration::MigrationId id) const;
   [[nodiscard]] const migration::CoordinatorSwitches& switches() const noexcept { return switches_; }
 
  private:
@@ -90,6 +94,7 @@ class SwitchDriver {
   };
   struct Queue {
     std::deque<Item> items;
+    std::size_t heard = 0;  // messages among them
     bool busy = false;
     // Of the item that was taken.
     Then then;
@@ -132,6 +137,8 @@ class SwitchDriver {
   std::uint64_t journal_bytes_ = 0;  // as the disk thread last reported
   std::uint64_t compact_at_bytes_ = 0;
   bool compacting_ = false;
+  Rarely dropped_;
+  Rarely refused_;
   control::asio::thread_pool disk_{1};
 };
 

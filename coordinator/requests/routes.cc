@@ -18,6 +18,9 @@ constexpr std::array kRoutes = {
     Route{"POST", "nodes/NODE/remove", kAdmin},
     Route{"POST", "join", kAdmin},  // and for joiners, who may do nothing else
     Route{"POST", "nodes/NODE/add", kAdmin},
+    Route{"GET", "certificates/denied", kAdmin},
+    Route{"POST", "certificates/deny", kAdmin},
+    Route{"POST", "certificates/allow", kAdmin},
     Route{"GET", "gpus", kViewer},
     Route{"GET", "jobs", kViewer},
     Route{"POST", "jobs", kAdmin},

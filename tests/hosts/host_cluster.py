@@ -168,13 +168,16 @@ class HostCluster(cluster.Cluster):
 
     def restart_agent(self, node, without=()):
         """`without`: numbers of networks that it no longer has."""
+        self.end_daemon(node)
+        self.start_agent(node, without)
+
+    def end_daemon(self, host):
         for pid, command in self.processes().items():
-            if str(self.config(node)) in command:
+            if str(self.config(host)) in command:
                 end = os.pidfd_open(pid)
                 os.kill(pid, 9)
                 cluster.wait_for_end(end, cluster.COMMAND_LIMIT_S)
                 os.close(end)
-        self.start_agent(node, without)
 
     def start_agent(self, node, without=()):
         folder = self.home / "nodes" / node
@@ -185,12 +188,15 @@ class HostCluster(cluster.Cluster):
             f'node = "{node}"\nhome = "{folder}"\n'
             f'coordinator = "{self.hosts.address(CONTROL)}:{AGENT_PORT}"\n'
             f'token_file = "{folder}/agent-token"\n'
-            f'metrics_address = "127.0.0.1:0"\n'
+            f'metrics_address = "{self.metrics_address(node)}"\n'
             f'driver_processes = ["cudasim-device"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
             f'peer_listen = "{self.hosts.address(node)}:{PEER_PORT}"\n'
             f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node, without)
             + self.security(node))
         self.start_daemon(node, "gpumigrate-agent", self.gpu_environment(node))
+
+    def metrics_address(self, node):
+        return "127.0.0.1:0"
 
     def gpu_environment(self, node):
         """Of the software driver, for the agent and for its jobs."""

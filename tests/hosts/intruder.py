@@ -2,13 +2,18 @@
 """What a user of another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
 
   hello ADDRESS PORT TOKEN NAME [FOLDER]   claims to be node NAME; FOLDER: the certificate that it shows, else none
-  http ADDRESS PORT TOKEN [FOLDER]         asks for all jobs
+  http ADDRESS PORT TOKEN [FOLDER [PATH [tell]]]   asks for all jobs, or for PATH; `tell`: prints that it has asked
   take PORT COUNT FILE                     listens, answers so many connections with nothing, and writes what it
                                            was sent to FILE
+  bother ADDRESS FILE PORTS                sends what does not belong there to every port of ADDRESS that listens by
+                                           FILE (a host's /proc/PID/net/tcp), but to these; until its input ends
   shown ADDRESS PORT FOLDER                a digest of the certificate that is shown there"""
+import collections
 import contextlib
 import hashlib
+import os
 import pathlib
+import select
 import socket
 import ssl
 import struct
@@ -26,7 +31,8 @@ def connection(address, port, folder):
         return plain
     context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
     context.check_hostname = False
-    context.load_cert_chain(f"{folder}/node.pem", f"{folder}/node.key")
+    own = "node" if pathlib.Path(folder, "node.pem").exists() else "client"
+    context.load_cert_chain(f"{folder}/{own}.pem", f"{folder}/{own}.key")
     return context.wrap_socket(plain)
 
 
@@ -56,10 +62,15 @@ def hello(address, port, token, name, folder=None):
     return "accepted" if heard[struct.calcsize(HEADER) + 1 + 6 + 4] else "refused"
 
 
-def http(address, port, token, folder=None):
+def http(address, port, token, folder=None, path="/v1/jobs", tell=None):
     with connection(address, port, folder) as stream:
-        stream.sendall(f"GET /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                       f"Authorization: Bearer {token}\r\n\r\n".encode())
+        authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+        if tell:
+            stream.settimeout(None)
+        stream.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                       f"{authorization}\r\n".encode())
+        if tell:
+            print("sent", flush=True)
         heard = read_all(stream)
     return "answered" if b"200 OK" in heard else "closed"
 
@@ -81,8 +92,45 @@ def shown(address, port, folder):
         return hashlib.sha256(stream.getpeercert(binary_form=True)).hexdigest()
 
 
+def bothers():
+    """What a stranger may send: nothing, anything, half a TLS handshake, and UCX's requests to connect and to write
+    memory at an address (its TCP transport, below any handshake of the program)."""
+    magic = struct.pack("<Q", 0xCAFEBABE12345678)
+    connect_request = struct.pack("<BI", 31, 64) + bytes(64)
+    put = struct.pack("<BI", 30, 24) + struct.pack("<QQII", 0x7F0000000000, 4096, 1, 0) + b"\xee" * 4096
+    half_handshake = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64)
+    return [b"", os.urandom(65536), half_handshake, magic + connect_request + put]
+
+
+def listening(file, known):
+    """Ports of a host's /proc/PID/net/tcp."""
+    ports = set()
+    for line in pathlib.Path(file).read_text().split("\n")[1:]:
+        fields = line.split()
+        if len(fields) > 3 and fields[3] == "0A":
+            ports.add(int(fields[1].split(":")[1], 16))
+    return ports - known
+
+
+def bother(address, file, ports):
+    known, held, count = set(map(int, ports.split(","))), collections.deque(), 0
+    what = bothers()
+    while not select.select([sys.stdin], [], [], 0.01)[0]:
+        for port in listening(file, known):
+            for content in what:
+                with contextlib.suppress(OSError):
+                    stream = socket.create_connection((address, port), 0.5)
+                    held.append(stream)
+                    count += 1
+                    stream.settimeout(0.5)
+                    stream.sendall(content)
+        while len(held) > 100:
+            held.popleft().close()
+    return count
+
+
 if __name__ == "__main__":
     try:
-        print({"hello": hello, "http": http, "take": take, "shown": shown}[sys.argv[1]](*sys.argv[2:]))
+        print({"hello": hello, "http": http, "take": take, "shown": shown, "bother": bother}[sys.argv[1]](*sys.argv[2:]))
     except OSError as error:
         print("closed", error)

@@ -55,6 +55,7 @@ class Parser {
     add_recovery_commands(tree_);
     add_certificate_commands(tree_);
     add_join_commands(tree_);
+    add_denial_commands(tree_);
     add_backup_commands(tree_);
     add_policy_test(tree_);
     add_policy_commands(tree_);

@@ -74,7 +74,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Ends the connection; what is queued is dropped. on_closed follows from the event loop.
   void close(Error reason);
   [[nodiscard]] bool is_open() const noexcept { return open_; }
-  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }  // for logs
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }           // for logs
+  [[nodiscard]] std::size_t queued_bytes() const noexcept { return queued_bytes_; }  // not sent yet
   // By its certificate; nobody without TLS.
   [[nodiscard]] const tls::Peer& certified() const noexcept { return stream_.peer(); }
 

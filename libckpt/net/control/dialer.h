@@ -46,6 +46,9 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   void stop();
   [[nodiscard]] bool connected() const noexcept { return connection_ != nullptr && connection_->is_open(); }
 
+  // None while not connected.
+  [[nodiscard]] const std::shared_ptr<Connection>& connection() const noexcept { return connection_; }
+
   // kUnavailable while not connected.
   template <class M>
   Result<void> send(const M& message) {

@@ -105,6 +105,11 @@ void HttpServer::close() {
   room_.cancel();
 }
 
+void HttpServer::close_where(const std::function<bool(const tls::Peer&)>& is_meant) {
+  for (Stream* stream : open_)
+    if (is_meant(stream->peer())) stream->close();
+}
+
 void HttpServer::finished() {
   --connections_;
   room_.cancel();
@@ -261,8 +266,10 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
 Task<> HttpServer::serve(std::shared_ptr<HttpServer> self, std::shared_ptr<Session> session) {
   // Not in one condition: g++ 12 awaits what stands behind && in any case.
   if (co_await secure(self, session)) {
+    const auto open = self->open_.insert(self->open_.end(), &session->stream);
     while (co_await serve_next(self, session)) {
     }
+    self->open_.erase(open);
   }
   boost::system::error_code ignored;
   session->stream.socket().shutdown(asio::socket_base::shutdown_both, ignored);

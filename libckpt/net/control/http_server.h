@@ -70,6 +70,8 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   [[nodiscard]] std::string url() const { return address_.empty() ? "" : "https://" + address_; }
   [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }  // calls that wait for news
   void close();
+  // Ends the connections of such clients, whatever they wait for.
+  void close_where(const std::function<bool(const tls::Peer&)>& is_meant);
 
  private:
   struct Session;
@@ -106,6 +108,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   Limits limits_;
   TlsSettings tls_;
   std::list<Stream*> idle_;  // in a handshake or between two requests, the longest first
+  std::list<Stream*> open_;  // whose handshake is done
   asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;

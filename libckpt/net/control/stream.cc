@@ -21,6 +21,16 @@ Admit only(tls::Peer expected) {
   };
 }
 
+Admit except(std::shared_ptr<const tls::DeniedSerials> denied, Admit admit) {
+  if (!denied) return admit;
+  return [denied = std::move(denied), admit = std::move(admit)](const tls::Peer& peer) -> Result<void> {
+    if (denied->contains(peer.serial))
+      return Error(ErrorCode::kRefused, "The certificate of " + to_text(peer) + " with the serial number " +
+                                            peer.serial + " is denied: see `gpumigrate cluster denied`");
+    return admit(peer);
+  };
+}
+
 struct Stream::Limited {
   explicit Limited(Socket taken) : socket(std::move(taken)), timer(socket.get_executor()) {}
   Socket socket;

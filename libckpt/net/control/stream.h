@@ -13,6 +13,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/asio.h"
+#include "libckpt/net/tls/cert_denied.h"
 #include "libckpt/net/tls/cert_identity.h"
 #include "libckpt/net/tls/cert_peer.h"
 
@@ -29,6 +30,8 @@ struct TlsSettings {
 };
 // Admits this one alone.
 [[nodiscard]] Admit only(tls::Peer expected);
+// None whose certificate is denied; else whom `admit` admits. No list: none is denied.
+[[nodiscard]] Admit except(std::shared_ptr<const tls::DeniedSerials> denied, Admit admit);
 
 class Stream {
  public:

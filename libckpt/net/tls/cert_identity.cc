@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/net/tls/cert_denied.h"
 #include "libckpt/net/tls/cert_handles.h"
 
 namespace ckpt::tls {
@@ -98,12 +99,6 @@ Result<int> each_certificate(const std::string& path, const std::function<bool(i
   ERR_clear_error();
   if (count == 0 || !at_end) return not_usable(path, "not certificates in PEM");
   return count;
-}
-
-std::int64_t end_of(X509* certificate) {
-  std::tm end{};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return 0;
-  return ::timegm(&end);
 }
 
 Result<UniqueSslContext> make_context() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "libckpt/net/tls/cert_denied.h"
 #include "libckpt/net/tls/cert_handles.h"
 
 namespace ckpt::tls {
@@ -100,6 +101,11 @@ Result<Peer> peer_of(X509* certificate) {
   }
   if (found.kind == Peer::Kind::kNobody)
     return Error(ErrorCode::kRefused, "The certificate names no part of a gpumigrate cluster");
+  found.serial = serial_of(certificate);
+  found.ends_s = end_of(certificate);
+  if (found.serial.empty())
+    return Error(ErrorCode::kRefused,
+                 "The certificate of " + to_text(found) + " has no usable serial number");
   return found;
 }
 

@@ -21,7 +21,11 @@ struct Peer {
   enum class Kind : std::uint8_t { kNobody, kCoordinator, kNode, kClient, kJoiner };
   Kind kind = Kind::kNobody;
   std::string name;  // of the node, the role of the client, or "ID.NODE" of a joiner
-  friend bool operator==(const Peer&, const Peer&) = default;
+  // Of the certificate that showed it; else empty and 0. In seconds since 1970.
+  std::string serial{};
+  std::int64_t ends_s = 0;
+  // The same part of the cluster, by whatever certificate.
+  friend bool operator==(const Peer& a, const Peer& b) { return a.kind == b.kind && a.name == b.name; }
 
   static Peer coordinator() { return {Kind::kCoordinator, {}}; }
   static Peer node(std::string name) { return {Kind::kNode, std::move(name)}; }

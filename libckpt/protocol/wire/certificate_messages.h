@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a node's certificate is renewed: the coordinator asks for a new key's request, signs it, and sends the
-// certificate. The key stays at the node. Answers are as in node_messages.h.
+// certificate. The key stays at the node. Answers are as in node_messages.h. And which certificates nodes refuse.
 // Threads: values. Errors: none of their own.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/protocol/wire/control_messages.h"
@@ -45,6 +46,18 @@ struct UseCertificate {
   template <class A>
   void fields(A& a) {
     a(request_id, certificate);
+  }
+};
+
+// To each node with a certificate, when it has connected and at each change: these are denied, and no others.
+struct DenyCertificates {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kDenyCertificates;
+  DenyCertificates() = default;
+  std::vector<std::string> serials;  // net/tls/cert_denied.h
+  template <class A>
+  void fields(A& a) {
+    a(serials);
   }
 };
 

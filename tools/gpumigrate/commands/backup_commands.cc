@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its
-// folder, checks it and takes it to FILE; the others work without a coordinator.
+// folder, checks it and takes it to FILE; the others work without a coordinator. And `cluster recover`: what a
+// coordinator whose store was lost, or is an older copy, learnt from its nodes.
 #include <unistd.h>
 
 #include <ctime>
@@ -9,6 +10,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/store/backup/restore.h"
+#include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/commands/command_tree.h"
@@ -126,6 +128,16 @@ int restore_backup(Context& context, const BackupOptions& options) {
   return kDone;
 }
 
+int recover(Context& context) {
+  auto answer = context.coordinator.get("/v1/recovery");
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << view_recovery(answer.assume_value(), context.layout()) << std::flush;
+  return kDone;
+}
+
 }  // namespace
 
 void add_backup_commands(CommandTree& tree) {
@@ -147,6 +159,13 @@ void add_backup_commands(CommandTree& tree) {
   restore.add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)")
       .called("FOLDER");
   restore.add_flag("--replace", options->replace, "It has a store, which is kept aside");
+}
+
+void add_recovery_commands(CommandTree& tree) {
+  Command cluster = tree.add_parent("cluster", "The cluster as a whole");
+  cluster.require_subcommand();
+  tree.add(cluster, "recover", "Show what a coordinator that lost its store learnt from its nodes",
+           [](Context& c) { return recover(c); });
 }
 
 }  // namespace ckpt::cli

@@ -99,6 +99,7 @@ void add_cluster_commands(CommandTree& tree);    // cluster_options.cc: nodes, g
 void add_image_commands(CommandTree& tree);      // image_commands.cc
 void add_recovery_commands(CommandTree& tree);   // cluster recover
 void add_join_commands(CommandTree& tree);       // node token, node join; after that parent
+void add_denial_commands(CommandTree& tree);     // cluster deny, denied, allow; after that parent
 void add_certificate_commands(CommandTree& tree);  // cluster init, node certificate; after those parents
 void add_drain_commands(CommandTree& tree);        // cordon, uncordon, drain, drains, node rm, node add
 void add_backup_commands(CommandTree& tree);       // backup, backup show, restore

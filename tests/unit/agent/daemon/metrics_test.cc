@@ -107,7 +107,7 @@ class MetricsServerTest : public AgentMetricsTest {
  protected:
   Result<std::unique_ptr<MetricsServer>> serve(const std::string& address) {
     config_.metrics_address = address;
-    return MetricsServer::create(io_.get_executor(), config_, identity_, metrics_.registry());
+    return MetricsServer::create(io_.get_executor(), config_, identity_, nullptr, metrics_.registry());
   }
   static std::string address_of(const MetricsServer& server) {
     return server.where().substr(std::string("https://").size());

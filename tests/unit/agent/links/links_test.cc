@@ -9,6 +9,7 @@
 #include "agent/io/packet_link.h"
 #include "agent/io/process.h"
 #include "agent/links/peer_links.h"
+#include "agent/migration/handover_driver.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 #include "tests/unit/support/certificates.h"
@@ -189,23 +190,40 @@ TEST_F(PeerLinksTest, WrongTokenIsRefused) {
   EXPECT_FALSE(b->send("a", runs(wire::Party::kTarget, wire::Party::kSource, 2)));
 }
 
+struct Quiet : HandoverEffects {
+  void send(const migration::SwitchKey&, const migration::SwitchInfo&, const wire::SwitchMessage&) override {
+    ++sent;
+  }
+  void report(const migration::SwitchKey&, const migration::SwitchInfo&, const migration::Report&) override {}
+  void perform(const migration::SwitchKey&, const migration::SwitchInfo&, const migration::Action&) override {
+    ++performed;
+  }
+  int sent = 0;
+  int performed = 0;
+};
+
 // Node b takes part in migration 5 as its target, whose source is node a. Over TLS.
 class CertifiedPeerLinksTest : public PeerLinksTest {
  protected:
   std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
                                   std::vector<wire::SwitchMessage>& heard) {
+    return make(node, certificate, [&heard](wire::SwitchMessage message) { heard.push_back(message); });
+  }
+  std::unique_ptr<PeerLinks> make(const std::string& node, const std::string& certificate,
+                                  PeerLinks::Receive receive) {
     PeerLinks::Settings settings;
     settings.node = node;
     settings.listen = "127.0.0.1:0";
     settings.port_file = folder_ / (node + ".port");
     settings.identity = certificates_.identity(certificate, tls::Peer::node(certificate));
+    serials_[node] = settings.identity->subject().serial;
+    settings.denied = denied_;
     settings.other_side = [node](wire::MigrationId id) -> std::optional<PeerLinks::OtherSide> {
       if (id != 5) return std::nullopt;
       if (node == "b") return PeerLinks::OtherSide{"a", wire::Party::kSource};
       return PeerLinks::OtherSide{"b", wire::Party::kTarget};
     };
-    auto links = PeerLinks::create(io_.get_executor(), settings,
-                                   [&heard](wire::SwitchMessage message) { heard.push_back(message); });
+    auto links = PeerLinks::create(io_.get_executor(), settings, std::move(receive));
     EXPECT_TRUE(links);
     links.assume_value()->on_token("secret");
     return std::move(links).assume_value();
@@ -215,7 +233,33 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     return wire::SwitchMessage(id, 1, 1, from, to, std::move(body));
   }
   tls::Certificates certificates_;
+  std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
+  std::map<std::string, std::string> serials_;  // by node
 };
+
+TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) {
+  using wire::Party;
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  auto c = make("c", "c", heard_a_);
+  a->keep(5, "b", b->address(), "secret");
+  c->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  run_until(io_, [&] { return c->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  ASSERT_TRUE(denied_->replace({serials_.at("a")}));
+  b->close_denied();
+  run_until(io_, [&] { return !a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  EXPECT_FALSE(b->send("a", runs(Party::kTarget, Party::kSource, 2)));
+  EXPECT_TRUE(b->send("c", runs(Party::kTarget, Party::kSource, 2)));
+  // One that dials now; when d, which dialled later, is through, it has been judged.
+  auto lost = make("lost", "lost", heard_a_);
+  auto d = make("d", "d", heard_a_);
+  ASSERT_TRUE(denied_->replace({serials_.at("lost")}));
+  lost->keep(5, "b", b->address(), "secret");
+  d->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return d->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  EXPECT_FALSE(b->send("lost", runs(Party::kTarget, Party::kSource, 2)));
+}
 
 TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   using wire::Party;
@@ -239,6 +283,70 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   ASSERT_EQ(heard_b_.size(), 2u);
   EXPECT_EQ(std::get<wire::Runs>(heard_b_[0].body).k, 3u);
   EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 5u);
+}
+
+// The driver of node b, and the flood of node a: about migrations that nobody asked for, and about a known one.
+TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKnownOneGoesOn) {
+  using wire::Party;
+  Quiet effects;
+  asio::thread_pool disk(1);
+  auto journal = migration::Journal::open(folder_ / "journal");
+  ASSERT_TRUE(journal);
+  std::optional<HandoverDriver> driver;
+  driver.emplace(io_, disk, std::move(journal).assume_value(), migration::Timing{}, effects,
+                 [](const Error& error) { ADD_FAILURE() << error.to_string(); });
+  ASSERT_TRUE(run_until_done(io_, driver->restore()));
+  auto a = make("a", "a", heard_a_);
+  std::size_t most_waiting = 0;
+  auto b = make("b", "b", [&](wire::SwitchMessage heard) {
+    driver->on_message(std::move(heard));
+    most_waiting = std::max(most_waiting, driver->waiting());
+  });
+  a->keep(5, "b", b->address(), "secret");
+  driver->on_message(message(5, Party::kCoordinator, Party::kTarget, wire::Prepare({}, wire::Bytes(4))));
+  run_until(io_, [&] { return effects.performed > 0; });
+  const auto query = [](wire::MigrationId id) {
+    return message(id, Party::kSource, Party::kTarget, wire::Query());
+  };
+  run_until(io_, [&] { return a->send("b", query(5)); });
+  constexpr wire::MigrationId kFlood = 20'000;
+  for (wire::MigrationId id = 100; id < 100 + kFlood; ++id) {
+    ASSERT_TRUE(a->send("b", query(id)));
+    ASSERT_TRUE(a->send("b", query(5)));
+  }
+  ASSERT_TRUE(a->send("b", message(5, Party::kSource, Party::kTarget,
+                                   wire::Query(wire::Reason(ErrorCode::kAborted, "enough")))));
+  // The last one may be dropped; it is repeated as the protocol does.
+  run_until(io_, [&] {
+    const auto* state = driver->switches().target(5);
+    const bool given_up = state != nullptr && migration::is_closed(*state);
+    if (!given_up && driver->waiting() == 0)
+      a->send("b", message(5, Party::kSource, Party::kTarget,
+                           wire::Query(wire::Reason(ErrorCode::kAborted, "enough"))));
+    return given_up;
+  });
+  EXPECT_LE(most_waiting, HandoverQueue::kMaxHeard);
+  EXPECT_EQ(driver->switches().newest(), 5u);
+  disk.join();
+  driver.reset();
+  auto left = migration::Journal::open(folder_ / "journal");
+  ASSERT_TRUE(left);
+  const auto records = left.assume_value().records();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].kind, migration::RecordKind::kRelinquished);
+}
+
+TEST_F(CertifiedPeerLinksTest, AMessageTooLargeForAgentsEndsTheConnection) {
+  using wire::Party;
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  a->keep(5, "b", b->address(), "secret");
+  run_until(io_, [&] { return a->send("b", runs(Party::kSource, Party::kTarget, 3)); });
+  const wire::Reason large(ErrorCode::kAborted, std::string(100'000, 'x'));
+  EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kTarget, wire::Query(large))));
+  EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 5)));
+  run_until(io_, [&] { return !a->send("b", runs(Party::kSource, Party::kTarget, 7)); });
+  for (const wire::SwitchMessage& heard : heard_b_) EXPECT_EQ(std::get<wire::Runs>(heard.body).k, 3u);
 }
 
 TEST_F(CertifiedPeerLinksTest, AThirdNodeSpeaksForNobody) {

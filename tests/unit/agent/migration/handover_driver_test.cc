@@ -280,5 +280,68 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
   EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
 }
 
+// A node sends as much as it can about migrations in which it takes part.
+TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn) {
+  constexpr wire::MigrationId kFlooded = 5;
+  constexpr wire::JobId kOtherJob = 4;
+  const auto flooded = [](wire::MigrationId id, wire::SwitchBody body) {
+    return wire::SwitchMessage(id, kOtherJob, kBase, Party::kCoordinator, Party::kSource, std::move(body));
+  };
+  {
+    Life agent(folder_ / "journal");
+    agent.driver->on_message(flooded(kFlooded, wire::SwitchBody(wire::Prepare({}, wire::Bytes(4)))));
+    agent.until("do prepare-source");
+    agent.notes.lines.clear();
+    constexpr int kFlood = 100'000;
+    for (int i = 0; i < kFlood; ++i)
+      agent.driver->on_message(flooded(kFlooded, wire::SwitchBody(wire::Query{})));
+    EXPECT_LE(agent.driver->waiting(), HandoverQueue::kMaxOfMigration);
+    // Own events find their place, and messages of another migration do.
+    agent.driver->on_event({kFlooded, Party::kSource},
+                           migration::SourceEvent(migration::SourceReady(wire::Bytes{})));
+    agent.hear_prepare(Party::kTarget);
+    agent.until("do prepare-standby");
+    EXPECT_TRUE(agent.notes.has("send Prepared to coordinator"));
+  }
+  EXPECT_THAT(recorded(), ::testing::IsEmpty());
+}
+
+TEST_F(HandoverDriverTest, FloodAboutManyMigrationsIsBoundedAndTakesNoPlaceFromAnother) {
+  HandoverQueue queue;
+  const auto query = [](wire::MigrationId id) {
+    return wire::SwitchMessage(id, kJob, kBase, Party::kTarget, Party::kSource,
+                               wire::SwitchBody(wire::Query{}));
+  };
+  constexpr wire::MigrationId kMany = 100;
+  constexpr std::size_t kTurns = 1000;
+  for (std::size_t turn = 0; turn < kTurns; ++turn)
+    for (wire::MigrationId id = 100; id < 100 + kMany; ++id) queue.put_heard(query(id));
+  EXPECT_EQ(queue.size(), HandoverQueue::kMaxHeard);
+  queue.put_own(HandoverQueue::ForgetItem{kJob});
+  EXPECT_FALSE(queue.put_heard(query(kMigration)));  // one of the flood went
+  EXPECT_EQ(queue.size(), HandoverQueue::kMaxHeard + 1);
+  std::size_t forgets = 0;
+  std::vector<wire::MigrationId> heard;
+  while (!queue.empty()) {
+    const auto item = queue.take();
+    if (const auto* message = std::get_if<wire::SwitchMessage>(&item))
+      heard.push_back(message->migration);
+    else
+      ++forgets;
+  }
+  EXPECT_EQ(forgets, 1u);
+  EXPECT_EQ(heard.back(), kMigration);
+  EXPECT_TRUE(queue.put_heard(query(kMigration)));
+}
+
+TEST(Rarely, SaysOnceInAWhileHowManyWereLeftOut) {
+  Rarely rarely;
+  EXPECT_EQ(rarely.turn(0), 0u);
+  EXPECT_EQ(rarely.turn(1), std::nullopt);
+  EXPECT_EQ(rarely.turn(Rarely::kApart - 1), std::nullopt);
+  EXPECT_EQ(rarely.turn(Rarely::kApart), 2u);
+  EXPECT_EQ(rarely.turn(Rarely::kApart + 1), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ckpt::agent

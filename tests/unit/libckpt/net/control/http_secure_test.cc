@@ -19,7 +19,7 @@ class SecureHttpTest : public ::testing::Test {
     settings.address = "127.0.0.1:0";
     settings.socket = socket_;
     settings.tls = {certificates_.identity("coordinator", tls::Peer::coordinator()),
-                    only(tls::Peer::client("admin"))};
+                    except(denied_, only(tls::Peer::client("admin")))};
     const auto handle = [this](HttpRequest request) -> Task<HttpResponse> {
       ++calls_;
       user_ = request.user;
@@ -63,6 +63,7 @@ class SecureHttpTest : public ::testing::Test {
   tls::Certificates certificates_;
   const std::string socket_ = "unix:" + certificates_.path("api.sock");
   std::optional<uid_t> user_;  // of the last call
+  std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::shared_ptr<HttpServer> server_;
   int calls_ = 0;
 };
@@ -100,6 +101,43 @@ TEST_F(SecureHttpTest, WithoutACertificateThereIsNoTcp) {
   settings.address = "127.0.0.1:0";
   const auto made = HttpServer::create(io_.get_executor(), settings, nullptr, nullptr);
   EXPECT_EQ(made.error().code(), ErrorCode::kRefused);
+}
+
+TEST_F(SecureHttpTest, DeniedCertificateIsRefusedAndAnotherOfTheRoleIsNot) {
+  const auto lost = certificates_.identity("lost", tls::Peer::client("admin"));
+  EXPECT_TRUE(ask(lost).ends_with("the jobs"));
+  ASSERT_TRUE(denied_->replace({lost->subject().serial}));
+  EXPECT_EQ(ask(lost), "");
+  EXPECT_EQ(calls_, 1);
+  EXPECT_TRUE(ask(certificates_.identity("other", tls::Peer::client("admin"))).ends_with("the jobs"));
+}
+
+TEST_F(SecureHttpTest, OpenConnectionOfADeniedCertificateIsClosed) {
+  const auto lost = certificates_.identity("lost", tls::Peer::client("admin"));
+  auto stream = std::make_shared<Stream>(Stream::Socket(io_));
+  ASSERT_TRUE(stream->use({lost, only(tls::Peer::coordinator())}));
+  std::string heard;
+  bool closed = false;
+  const auto talk = [&]() -> Task<> {
+    co_await stream->socket().async_connect(parse_address(server_->address()).value().endpoint,
+                                            asio::use_awaitable);
+    const auto secured = co_await stream->handshake(Stream::Side::kDials);
+    EXPECT_TRUE(secured);
+    const std::string request = "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n";
+    co_await asio::async_write(*stream, asio::buffer(request), kTuple);
+    std::array<char, 4096> buffer{};
+    while (!closed) {
+      const auto [code, bytes] = co_await stream->async_read_some(asio::buffer(buffer), kTuple);
+      heard.append(buffer.data(), bytes);
+      closed = static_cast<bool>(code);
+    }
+  };
+  spawn(io_.get_executor(), "client", talk());
+  while (!heard.ends_with("the jobs")) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
+  const std::string serial = lost->subject().serial;
+  server_->close_where([](const tls::Peer& peer) { return peer.serial == "0"; });
+  server_->close_where([&serial](const tls::Peer& peer) { return peer.serial == serial; });
+  while (!closed) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
 }
 
 }  // namespace

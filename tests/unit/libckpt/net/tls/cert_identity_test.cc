@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Identities from files, and handshakes between them in memory.
 #include "libckpt/net/tls/cert_identity.h"
+#include "libckpt/net/tls/cert_denied.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/stat.h>
+#include <cctype>
 
 #include "tests/unit/support/certificates.h"
 
@@ -183,6 +186,35 @@ TEST(PeerNames, AreReadAndWritten) {
                            "*.node.gpumigrate", "..node.gpumigrate", "Coordinator.gpumigrate"})
     EXPECT_EQ(peer_of_dns_name(name), Peer()) << name;
   EXPECT_EQ(peer_of_dns_name("a.node.gpumigrate.node.gpumigrate"), Peer::node("a.node.gpumigrate"));
+}
+
+TEST(DeniedSerials, SerialIsThatOfTheCertificateInAnySpelling) {
+  Certificates certificates;
+  const auto identity = certificates.identity("a", Peer::node("a"));
+  const Peer& subject = identity->subject();
+  ASSERT_FALSE(subject.serial.empty());
+  EXPECT_EQ(subject.ends_s, identity->expires_unix_s());
+  std::string spelled = "0x00";
+  for (const char c : subject.serial)
+    spelled += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  EXPECT_EQ(serial_of_text(spelled).value(), subject.serial);
+  EXPECT_EQ(serial_of_text("0A:bC").value(), "abc");
+  EXPECT_EQ(serial_of_text("00").value(), "0");
+  for (const std::string& wrong : {std::string(), std::string("0x"), std::string("xy"), std::string("-1"),
+                                   std::string(kMaxSerialDigits + 1, 'a')})
+    EXPECT_FALSE(serial_of_text(wrong)) << wrong;
+}
+
+TEST(DeniedSerials, ListIsBoundedAndReplacedAsAWhole) {
+  DeniedSerials denied;
+  ASSERT_TRUE(denied.replace({"0A", "b"}));
+  EXPECT_TRUE(denied.contains("a"));
+  EXPECT_FALSE(denied.contains(""));
+  EXPECT_FALSE(denied.replace({"c", "no serial"}));
+  EXPECT_TRUE(denied.contains("a"));
+  EXPECT_FALSE(denied.replace(std::vector<std::string>(DeniedSerials::kMax + 1, "c")));
+  ASSERT_TRUE(denied.replace({"c"}));
+  EXPECT_FALSE(denied.contains("a"));
 }
 
 }  // namespace

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/denied_certificates.h"
+
+#include <spdlog/spdlog.h>
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/ca/request.h"
+#include "libckpt/protocol/wire/certificate_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::size_t kMaxReasonBytes = 1024;
+constexpr std::int64_t kClocksDifferS = 24 * 3600;  // a node's clock may be behind
+constexpr const char* kSchema =
+    "CREATE TABLE IF NOT EXISTS denied_certificates (serial TEXT PRIMARY KEY, subject TEXT NOT NULL, reason "
+    "TEXT "
+    "NOT NULL, "
+    "removed_node TEXT NOT NULL, ends_s INTEGER NOT NULL, denied_ms INTEGER NOT NULL); "
+    "CREATE TABLE IF NOT EXISTS node_certificates (node TEXT NOT NULL, serial TEXT NOT NULL, ends_s INTEGER "
+    "NOT NULL, "
+    "PRIMARY KEY (node, serial))";
+
+std::int64_t unix_now_s() {
+  return wall_clock_ms() / 1000;
+}
+
+bool has_ended(std::int64_t ends_s, std::int64_t now) {
+  return ends_s != 0 && ends_s + kClocksDifferS < now;
+}
+
+}  // namespace
+
+Result<void> DeniedCertificates::load(const tls::Identity* own) {
+  own_ = own;
+  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRY(statement,
+           parts_.store.database().prepare(
+               "SELECT serial, subject, reason, removed_node, ends_s, denied_ms FROM denied_certificates"));
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) break;
+    Entry& entry = entries_[statement.text(0)];
+    entry.of = statement.text(1);
+    entry.reason = statement.text(2);
+    entry.removed_node = statement.text(3);
+    entry.ends_s = statement.integer(4);
+    entry.denied_ms = statement.integer(5);
+  }
+  changed();
+  return forget_ended(unix_now_s());
+}
+
+Result<void> DeniedCertificates::put(const std::string& serial, const Entry& entry) {
+  CKPT_TRY(statement, parts_.store.database().prepare(
+                          "INSERT OR REPLACE INTO denied_certificates VALUES (?1, ?2, ?3, ?4, ?5, ?6)"));
+  statement.bind(1, serial).bind(2, entry.of).bind(3, entry.reason).bind(4, entry.removed_node);
+  return statement.bind(5, entry.ends_s).bind(6, entry.denied_ms).run();
+}
+
+Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
+  CKPT_TRYV(forget_ended(unix_now_s()));
+  if (own_ != nullptr && own_->subject().serial == serial)
+    return Error(ErrorCode::kRefused, "Certificate " + serial +
+                                          " is that of this coordinator: give it another one first "
+                                          "(`gpumigrate cluster init`)");
+  if (has_ended(entry.ends_s, unix_now_s()))
+    return Error(ErrorCode::kInvalidArgument, "Certificate " + serial + " has ended: it is refused already");
+  if (entries_.size() >= tls::DeniedSerials::kMax && !entries_.contains(serial))
+    return Error(ErrorCode::kRefused,
+                 std::to_string(entries_.size()) +
+                     " certificates are denied, and no more can be: make a new authority, or "
+                     "`gpumigrate cluster allow` some");
+  entry.denied_ms = wall_clock_ms();
+  CKPT_TRYV(put(serial, entry));
+  const std::string of = entry.of.empty() ? std::string() : " of " + entry.of;
+  parts_.events.add("certificate-denied", "certificate " + serial + of + " is denied" +
+                                              (entry.reason.empty() ? "" : ": " + entry.reason));
+  entries_[serial] = std::move(entry);
+  changed();
+  return ok();
+}
+
+Result<void> DeniedCertificates::allow(const std::string& serial) {
+  if (!entries_.contains(serial))
+    return Error(
+        ErrorCode::kNotFound,
+        "Certificate " + serial + " is not denied: `gpumigrate cluster denied` shows those that are");
+  CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM denied_certificates WHERE serial = ?1"));
+  CKPT_TRYV(statement.bind(1, serial).run());
+  entries_.erase(serial);
+  parts_.events.add("certificate-allowed", "certificate " + serial + " is not denied any more");
+  changed();
+  return ok();
+}
+
+Result<void> DeniedCertificates::deny_node(const std::string& node) {
+  std::map<std::string, std::int64_t> known;
+  CKPT_TRY(statement,
+           parts_.store.database().prepare("SELECT serial, ends_s FROM node_certificates WHERE node = ?1"));
+  statement.bind(1, node);
+  while (true) {
+    CKPT_TRY(row, statement.next());
+    if (!row) break;
+    known[statement.text(0)] = statement.integer(1);
+  }
+  for (const auto& [serial, ends_s] : known) {
+    if (has_ended(ends_s, unix_now_s()) || entries_.contains(serial)) continue;
+    Entry entry;
+    entry.of = "node " + node;
+    entry.reason = "the node was removed";
+    entry.removed_node = node;
+    entry.ends_s = ends_s;
+    CKPT_TRYV(deny(serial, std::move(entry)));
+  }
+  CKPT_TRY(removal, parts_.store.database().prepare("DELETE FROM node_certificates WHERE node = ?1"));
+  return removal.bind(1, node).run();
+}
+
+Result<void> DeniedCertificates::allow_node(const std::string& node) {
+  std::vector<std::string> meant;
+  for (const auto& [serial, entry] : entries_)
+    if (entry.removed_node == node) meant.push_back(serial);
+  for (const std::string& serial : meant) {
+    tls::Peer back = tls::Peer::node(node);
+    back.serial = serial;
+    back.ends_s = entries_.at(serial).ends_s;
+    CKPT_TRYV(allow(serial));
+    CKPT_TRYV(remember(node, back));
+  }
+  return ok();
+}
+
+Result<void> DeniedCertificates::remember(const std::string& node, const tls::Peer& shown) {
+  CKPT_TRY(old, parts_.store.database().prepare(
+                    "DELETE FROM node_certificates WHERE node = ?1 AND ends_s != 0 AND ends_s < ?2"));
+  CKPT_TRYV(old.bind(1, node).bind(2, unix_now_s() - kClocksDifferS).run());
+  CKPT_TRY(statement,
+           parts_.store.database().prepare("INSERT OR REPLACE INTO node_certificates VALUES (?1, ?2, ?3)"));
+  return statement.bind(1, node).bind(2, shown.serial).bind(3, shown.ends_s).run();
+}
+
+Result<void> DeniedCertificates::issued(const std::string& node, const std::string& certificate) {
+  CKPT_TRY(read, tls::certificate_of(certificate));
+  CKPT_TRY(peer, tls::peer_of(read.get()));
+  return remember(node, peer);
+}
+
+void DeniedCertificates::on_ready(const Node& node) {
+  const tls::Peer& shown = node.connection->certified();
+  if (!shown.serial.empty()) {
+    if (auto kept = remember(node.row.name, shown); !kept)
+      spdlog::error("the certificate of node {} was not noted: {}", node.row.name,
+                    kept.assume_error().to_string());
+  }
+  tell(node);
+}
+
+Result<void> DeniedCertificates::forget_ended(std::int64_t now) {
+  const std::size_t before = entries_.size();
+  CKPT_TRY(statement, parts_.store.database().prepare(
+                          "DELETE FROM denied_certificates WHERE ends_s != 0 AND ends_s + ?1 < ?2"));
+  CKPT_TRYV(statement.bind(1, kClocksDifferS).bind(2, now).run());
+  std::erase_if(entries_, [now](const auto& entry) { return has_ended(entry.second.ends_s, now); });
+  if (entries_.size() != before) changed();
+  return ok();
+}
+
+void DeniedCertificates::tell(const Node& node) {
+  if (node.certificate_ends_s == 0) return;  // it has none, and checks none
+  wire::DenyCertificates list;
+  list.serials.assign(serials_->all().begin(), serials_->all().end());
+  parts_.calls.tell(node.row.name, list);
+}
+
+void DeniedCertificates::changed() {
+  std::vector<std::string> serials;
+  serials.reserve(entries_.size());
+  for (const auto& [serial, entry] : entries_) serials.push_back(serial);
+  if (auto replaced = serials_->replace(serials); !replaced)
+    spdlog::error("the list of denied certificates is not usable: {}", replaced.assume_error().to_string());
+  if (changed_) changed_();
+  for (const auto& [name, node] : parts_.nodes.all())
+    if (node.connected()) tell(node);
+}
+
+bool DeniedCertificates::takes(const HttpRequest& request) const {
+  return request.path[1] == "certificates";
+}
+
+control::Task<Result<HttpResponse>> DeniedCertificates::handle(HttpRequest request) {
+  if (request.path[2] == "deny") co_return handle_denial(request.body);
+  if (request.path[2] == "allow") co_return handle_allowance(request.body);
+  CKPT_CO_TRYV(forget_ended(unix_now_s()));
+  co_return list();
+}
+
+Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) {
+  CKPT_TRY(body, BodyReader::parse(text));
+  const auto given = body.text("serial");
+  const auto certificate = body.text("certificate");
+  Entry entry;
+  entry.reason = body.text("reason").value_or("").substr(0, kMaxReasonBytes);
+  CKPT_TRYV(body.finish());
+  if (given.has_value() == certificate.has_value())
+    return Error(ErrorCode::kInvalidArgument, "Either \"serial\" or \"certificate\" names the certificate");
+  std::string serial;
+  if (certificate) {
+    CKPT_TRY(read, tls::certificate_of(*certificate));
+    CKPT_TRY(peer, tls::peer_of(read.get()));
+    serial = peer.serial;
+    entry.of = to_text(peer);
+    entry.ends_s = peer.ends_s;
+  } else {
+    CKPT_TRY(checked, tls::serial_of_text(*given));
+    serial = std::move(checked);
+  }
+  CKPT_TRYV(deny(serial, std::move(entry)));
+  return to_response(200, {{"serial", serial}});
+}
+
+Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& text) {
+  CKPT_TRY(body, BodyReader::parse(text));
+  const auto given = body.text("serial");
+  CKPT_TRYV(body.finish());
+  CKPT_TRY(serial, tls::serial_of_text(given.value_or("")));
+  CKPT_TRYV(allow(serial));
+  return to_response(200, {{"serial", serial}});
+}
+
+HttpResponse DeniedCertificates::list() const {
+  json out = json::array();
+  for (const auto& [serial, entry] : entries_) {
+    json& item = out.emplace_back(json{{"serial", serial},
+                                       {"of", entry.of},
+                                       {"reason", entry.reason},
+                                       {"ends", nullptr},
+                                       {"denied", time_text(entry.denied_ms)}});
+    if (entry.ends_s != 0) item["ends"] = time_text(entry.ends_s * 1000);
+  }
+  return to_response(200, out);
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The certificates that this cluster refuses although they are valid: an operator names them, or their node was
+// removed. Kept in the store until each has ended. Nodes with a certificate get the list when they connect, and at
+// each change. For `node rm` it is remembered which certificates a node has shown, or was given.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the store;
+// kInvalidArgument for what names no certificate, kNotFound, kRefused for more than tls::DeniedSerials::kMax and for
+// the coordinator's own.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/fleet/node_calls.h"
+#include "coordinator/requests/api_section.h"
+#include "coordinator/state/event_log.h"
+#include "libckpt/net/tls/cert_denied.h"
+#include "libckpt/net/tls/cert_identity.h"
+
+namespace ckpt::coordinator {
+
+class DeniedCertificates : public ApiSection {
+ public:
+  struct Entry {
+    std::string of;  // whom it names, for people; empty: not known
+    std::string reason;
+    std::string removed_node;  // denied since this node was removed; else empty
+    std::int64_t ends_s = 0;   // in seconds since 1970; 0: not known
+    std::int64_t denied_ms = 0;
+  };
+  struct Parts {
+    Store& store;
+    EventLog& events;
+    const NodeTable& nodes;
+    NodeCalls& calls;
+  };
+  explicit DeniedCertificates(Parts parts) : parts_(parts) {}
+
+  // `own`: the coordinator's, if it has one; it outlives this.
+  Result<void> load(const tls::Identity* own);
+  // For all that admit peers; changes with the list.
+  [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
+  [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
+  // What closes open connections.
+  void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
+
+  Result<void> deny(const std::string& serial, Entry entry);
+  Result<void> allow(const std::string& serial);
+  // All that it has shown or was given; and back again.
+  Result<void> deny_node(const std::string& node);
+  Result<void> allow_node(const std::string& node);
+  // Has shown its certificate.
+  void on_ready(const Node& node);
+  // Was given this one (PEM).
+  Result<void> issued(const std::string& node, const std::string& certificate);
+  // Those that have ended leave.
+  Result<void> forget_ended(std::int64_t now_s);
+
+  // GET /v1/certificates/denied, POST /v1/certificates/deny and /v1/certificates/allow.
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  Result<void> remember(const std::string& node, const tls::Peer& shown);
+  Result<void> put(const std::string& serial, const Entry& entry);
+  Result<HttpResponse> handle_denial(const std::string& body);
+  Result<HttpResponse> handle_allowance(const std::string& body);
+  [[nodiscard]] HttpResponse list() const;
+  void tell(const Node& node);
+  void changed();
+
+  Parts parts_;
+  const tls::Identity* own_ = nullptr;
+  std::map<std::string, Entry> entries_;  // by serial
+  std::shared_ptr<tls::DeniedSerials> serials_ = std::make_shared<tls::DeniedSerials>();
+  std::function<void()> changed_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// `cluster deny`, `cluster denied` and `cluster allow`: certificates that the cluster refuses although they are
+// valid.
+#include "libckpt/base/fd.h"
+#include "libckpt/net/ca/request.h"
+#include "tools/gpumigrate/client/table.h"
+#include "tools/gpumigrate/client/views.h"
+#include "tools/gpumigrate/commands/command_tree.h"
+#include "tools/gpumigrate/commands/commands.h"
+
+namespace ckpt::cli {
+namespace {
+
+constexpr std::size_t kTimeLength = 16;  // 2026-01-31T12:00
+
+struct DenialOptions {
+  std::string file;
+  std::string serial;
+  std::string reason;
+};
+
+Result<Json> request_of(const DenialOptions& options) {
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  if (options.file.empty() == options.serial.empty())
+    return Error(ErrorCode::kInvalidArgument, "Name a certificate: by its file, or with --serial");
+  if (options.file.empty()) {
+    body["serial"] = options.serial;
+    return body;
+  }
+  CKPT_TRY(text, read_file(options.file, tls::kMaxPemBytes));
+  // Sent as it is read here: a file with a key beside the certificate stays on this machine.
+  CKPT_TRY(certificate, tls::certificate_of(text));
+  CKPT_TRY(pem, tls::pem_of(certificate.get()));
+  body["certificate"] = pem;
+  return body;
+}
+
+int print_answer(Context& context, const Result<Json>& answer, const std::string& outcome) {
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << printable("Certificate " + text_of(answer.assume_value(), "serial") + outcome) << "\n";
+  return kDone;
+}
+
+int deny(Context& context, const DenialOptions& options) {
+  const auto body = request_of(options);
+  if (!body) return report(context, body.assume_error());
+  return print_answer(context, context.coordinator.post("/v1/certificates/deny", body.assume_value()),
+                      " is denied; open connections of it are closed");
+}
+
+int allow(Context& context, const DenialOptions& options) {
+  const Json body = {{"serial", options.serial}};
+  return print_answer(context, context.coordinator.post("/v1/certificates/allow", body),
+                      " is not denied any more");
+}
+
+std::string view_denied(const Json& list, const Layout& layout) {
+  Table table({{"SERIAL"}, {"OF"}, {"ENDS"}, {"DENIED"}, {"REASON", {.rank = 1, .least = 10}}});
+  for (const Json& entry : list)
+    table.add({text_of(entry, "serial"), text_of(entry, "of"), text_of(entry, "ends").substr(0, kTimeLength),
+               text_of(entry, "denied").substr(0, kTimeLength), text_of(entry, "reason")});
+  return table.empty() ? "No certificate is denied\n" : table.text(layout);
+}
+
+int list_denied(Context& context) {
+  auto answer = context.coordinator.get("/v1/certificates/denied");
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << view_denied(answer.assume_value(), context.layout()) << std::flush;
+  return kDone;
+}
+
+}  // namespace
+
+void add_denial_commands(CommandTree& tree) {
+  const auto options = std::make_shared<DenialOptions>();
+  Command cluster = *tree.app().find_subcommand("cluster");
+  Command denial =
+      tree.add(cluster, "deny", "Refuse a certificate before its end: its key was lost or copied",
+               [options](Context& c) { return deny(c, *options); });
+  denial.add_option("file", options->file, "The certificate in PEM");
+  denial.add_option("--serial", options->serial, "Its serial number, where the file is gone").called("HEX");
+  denial.add_option("--reason", options->reason, "For `cluster denied` and events").called("TEXT");
+  denial.add_example("gpumigrate cluster deny on-call/client.pem --reason 'laptop stolen'",
+                     "Also what is open under it is closed, at the coordinator and at nodes");
+  denial.set_footer(
+      "`openssl x509 -noout -serial -in FILE` shows a serial number. Nodes that are away learn of it when "
+      "they come "
+      "back.");
+  tree.add(cluster, "denied", "List the certificates that are refused before their end",
+           [](Context& c) { return list_denied(c); });
+  Command allowance = tree.add(cluster, "allow", "Take `cluster deny` back",
+                               [options](Context& c) { return allow(c, *options); });
+  allowance.add_option("--serial", options->serial, "As `cluster denied` shows it").called("HEX").required();
+}
+
+}  // namespace ckpt::cli
