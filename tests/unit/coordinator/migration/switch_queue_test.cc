@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many messages of nodes wait for a migration's record to be durable.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "coordinator/migration/switch_driver.h"
+#include "libckpt/base/random.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+struct Effects final : SwitchEffects {
+  void taking(migration::MigrationId, const migration::CoordinatorEvent&) override {}
+  void send(const migration::SwitchInfo&, const migration::Send&) override {}
+  void report(const migration::SwitchInfo&, const migration::Report&) override {}
+  void not_begun(migration::MigrationId, const Error&) override {}
+  void handled(migration::MigrationId id) override { done.insert(id); }
+  [[nodiscard]] std::chrono::milliseconds duration(migration::MigrationId,
+                                                   const migration::ArmTimer&) const override {
+    return std::chrono::hours(1);
+  }
+  control::Task<Result<Forget>> forgettable() override {
+    co_return Forget([](const migration::Record&) { return false; });
+  }
+  std::multiset<migration::MigrationId> done;
+};
+
+TEST(SwitchQueueTest, MessagesThatWaitForARecordAreBounded) {
+  constexpr migration::MigrationId kId = 7;
+  const std::string folder = ::testing::TempDir() + "/queue-" + random_hex(8).value();
+  std::filesystem::create_directory(folder);
+  control::asio::io_context io(1);
+  Effects effects;
+  {
+    SwitchDriver driver(io.get_executor(), migration::Journal::open(folder + "/journal").value(), {}, effects,
+                        [](const Error& error) { ADD_FAILURE() << error.to_string(); });
+    ASSERT_TRUE(driver.begin(migration::SwitchInfo(kId, 1, 1, {migration::RankPlace()}, {}), true, true));
+    // The loop does not run, so that no record is durable meanwhile.
+    for (int i = 0; i < 100'000; ++i)
+      driver.on_message(wire::SwitchMessage(kId, 1, 1, wire::Party::kSource, wire::Party::kCoordinator,
+                                            wire::SwitchBody(wire::Query())));
+    EXPECT_LE(driver.waiting(kId), SwitchDriver::kMaxHeard + 1);
+    while (driver.is_busy(kId)) ASSERT_NE(io.run_one_for(std::chrono::seconds(30)), 0U);
+    EXPECT_EQ(driver.waiting(kId), 0U);
+    EXPECT_LE(effects.done.count(kId), SwitchDriver::kMaxHeard + 1);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
