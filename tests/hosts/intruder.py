@@ -5,8 +5,10 @@
   http ADDRESS PORT TOKEN [FOLDER [PATH [tell]]]   asks for all jobs, or for PATH; `tell`: prints that it has asked
   take PORT COUNT FILE                     listens, answers so many connections with nothing, and writes what it
                                            was sent to FILE
-  bother ADDRESS FILE PORTS                sends what does not belong there to every port of ADDRESS that listens by
-                                           FILE (a host's /proc/PID/net/tcp), but to these; until its input ends
+  bother ADDRESS FILE PORTS [MOST [FOLDER]]   sends what does not belong there to every port of ADDRESS that listens
+                                           by FILE (a host's /proc/PID/net/tcp), but to these; until its input ends.
+                                           Holds the newest MOST connections, with a byte more now and then; FOLDER:
+                                           a certificate that it shows on others
   shown ADDRESS PORT FOLDER                a digest of the certificate that is shown there"""
 import collections
 import contextlib
@@ -112,8 +114,8 @@ def listening(file, known):
     return ports - known
 
 
-def bother(address, file, ports):
-    known, held, count = set(map(int, ports.split(","))), collections.deque(), 0
+def bother(address, file, ports, most=100, folder=None):
+    known, held, count = set(map(int, filter(None, ports.split(",")))), collections.deque(), 0
     what = bothers()
     while not select.select([sys.stdin], [], [], 0.01)[0]:
         for port in listening(file, known):
@@ -124,7 +126,14 @@ def bother(address, file, ports):
                     count += 1
                     stream.settimeout(0.5)
                     stream.sendall(content)
-        while len(held) > 100:
+            if folder:
+                with contextlib.suppress(OSError):
+                    held.append(connection(address, port, folder))
+        for stream in held:
+            with contextlib.suppress(OSError):
+                stream.setblocking(False)
+                stream.send(b"\x16")
+        while len(held) > int(most):
             held.popleft().close()
     return count
 

@@ -1,51 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host of the data network that is no part of the cluster talks to every port that a mover opens, while a job
+"""A host that is no part of the cluster talks to every port that movers, agents and the coordinator open, while a job
 moves."""
 import pathlib
 import subprocess
 import unittest
 
 from cluster import COMMAND_LIMIT_S, run_unmoved
-from host_cluster import AGENT_PORT, API_PORT, PEER_PORT
+from host_cluster import AGENT_PORT, API_PORT, CONTROL, PEER_PORT
 from test_host_trust import STRANGER, ClusterWithStranger
 from test_hosts import TRAINING, HostsTest
 from waiting import eventually
 
 MOVES = 4
+HELD = 200  # connections of a stranger to each host
 FEW_DESCRIPTORS = 24  # the strangers that a mover has at a time, and the move's own
 GROWTH_KIB = 32 << 10
 
 
-class StrangersAtTheMovers(HostsTest):
+class StrangersTest(HostsTest):
     def setUp(self):
         self.cluster = ClusterWithStranger()
         self.addCleanup(self.cluster.down)
         self.addCleanup(self.show_logs_of_a_failure)
 
-    def bother(self, node):
+    def bother(self, node, *spared, more=()):
         """Until its input ends; it tells how many connections it had."""
         hosts = self.cluster.hosts
-        known = ",".join(map(str, (AGENT_PORT, API_PORT, PEER_PORT)))
         process = subprocess.Popen(self.cluster.intruder(STRANGER, "bother", hosts.address(node),
-                                                         f"/proc/{hosts.pid(node)}/net/tcp", known),
+                                                         f"/proc/{hosts.pid(node)}/net/tcp",
+                                                         ",".join(map(str, spared)), *more),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         return process
 
-    def movers(self):
+    def processes(self, *programs):
         """By process: open descriptors, and KiB in memory."""
         found = {}
-        for pid in self.cluster.pids("gpumigrate-mover"):
+        for pid in [pid for program in programs for pid in self.cluster.pids(program + " ")]:
             process = pathlib.Path(f"/proc/{pid}")
             resident = next(line for line in (process / "status").read_text().splitlines() if "VmRSS" in line)
             found[pid] = (len(list((process / "fd").iterdir())), int(resident.split()[1]))
         return found
 
+    def movers(self):
+        return self.processes("gpumigrate-mover")
+
     def move(self, turn):
         report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a", "--live")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
 
+
+class StrangersAtTheMovers(StrangersTest):
     def test_a_move_ends_well_whatever_strangers_send_to_the_movers(self):
         arguments = [*TRAINING, "--steps", "4000"]
         expected = run_unmoved("charlm-plain", *arguments)
@@ -55,7 +61,7 @@ class StrangersAtTheMovers(HostsTest):
             self.move(turn)  # with all that movers keep from a first move
         before = self.movers()
         self.assertEqual(len(before), 2)
-        strangers = [self.bother(node) for node in ("node-a", "node-b")]
+        strangers = [self.bother(node, AGENT_PORT, API_PORT, PEER_PORT) for node in ("node-a", "node-b")]
         for turn in range(MOVES):
             self.move(turn)
             for pid, (descriptors, _) in self.movers().items():
@@ -68,6 +74,41 @@ class StrangersAtTheMovers(HostsTest):
         eventually(lambda: all(descriptors <= before[pid][0] for pid, (descriptors, _) in self.movers().items()),
                    "movers have as many descriptors as before")
         for pid, (_, resident) in self.movers().items():
+            self.assertLessEqual(resident, before[pid][1] + GROWTH_KIB)
+        self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+
+class StrangersAtEveryPort(StrangersTest):
+    """One of them has the certificate of a node, and is not that node."""
+
+    def test_moves_and_clients_go_on(self):
+        arguments = [*TRAINING, "--steps", "4000"]
+        expected = run_unmoved("charlm-plain", *arguments)
+        self.cluster.start("job", "charlm-plain", *arguments, way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        daemons = ("gpumigrate-coordinator", "gpumigrate-agent")
+        for turn in range(2):
+            self.move(turn)
+        before = self.processes(*daemons)
+        self.assertEqual(len(before), 3)
+        more = (HELD, self.cluster.tls_folder("node-b"))
+        strangers = [self.bother(host, more=more) for host in (CONTROL, "node-a", "node-b")]
+        for turn in range(MOVES):
+            self.move(turn)
+            answered = self.cluster.as_client("viewer", "jobs")
+            self.assertEqual(answered.returncode, 0, answered.stderr)
+            for pid, (descriptors, _) in self.processes(*daemons).items():
+                self.assertLessEqual(descriptors, before[pid][0] + 2 * HELD)
+        self.assertTrue(self.cluster.all_ready())
+        had = [int(stranger.communicate("", timeout=COMMAND_LIMIT_S)[0]) for stranger in strangers]
+        self.assertTrue(all(had), had)
+        eventually(lambda: all(descriptors <= before[pid][0] + FEW_DESCRIPTORS
+                               for pid, (descriptors, _) in self.processes(*daemons).items()),
+                   "daemons have as many descriptors as before")
+        after = self.processes(*daemons)
+        self.assertEqual(after.keys(), before.keys(), "a daemon has ended")
+        for pid, (_, resident) in after.items():
             self.assertLessEqual(resident, before[pid][1] + GROWTH_KIB)
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         self.assert_steps_in_order(self.cluster.log("job"))

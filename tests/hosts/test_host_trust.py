@@ -31,6 +31,18 @@ class ClusterWithStranger(HostCluster):
         return subprocess.run(self.intruder(STRANGER, *words), capture_output=True, text=True, check=True,
                               timeout=cluster.COMMAND_LIMIT_S).stdout.strip()
 
+    def as_client(self, role, *words):
+        """The command on the third host, whose home is the folder that `cluster certificate` made: no token."""
+        folder = self.folder / role
+        if not folder.exists():
+            self.gpumigrate("cluster", "certificate", "--role", role, "--out", folder,
+                            "--folder", self.home / "coordinator/tls",
+                            "--url", f"https://{self.hosts.address(CONTROL)}:{API_PORT}")
+        return subprocess.run(["nsenter", "--target", str(self.hosts.pid(STRANGER)), "--net", "--",
+                               cluster.BIN / "gpumigrate", *words],
+                              env=self.environment | {"GPUMIGRATE_HOME": str(folder)}, capture_output=True,
+                              text=True, timeout=cluster.COMMAND_LIMIT_S)
+
     def token(self, name):
         return (self.home / "coordinator" / name).read_text().strip()
 
@@ -170,16 +182,7 @@ class Trust(HostsTest):
         self.assertIn("was used already", again.stderr)
 
     def as_client(self, role, *words):
-        """The command on the third host, whose home is the folder that `cluster certificate` made: no token."""
-        folder = self.cluster.folder / role
-        if not folder.exists():
-            self.cluster.gpumigrate("cluster", "certificate", "--role", role, "--out", folder,
-                                    "--folder", self.cluster.home / "coordinator/tls",
-                                    "--url", f"https://{self.control}:{API_PORT}")
-        return subprocess.run(["nsenter", "--target", str(self.cluster.hosts.pid(STRANGER)), "--net", "--",
-                               cluster.BIN / "gpumigrate", *words],
-                              env=self.cluster.environment | {"GPUMIGRATE_HOME": str(folder)}, capture_output=True,
-                              text=True, timeout=cluster.COMMAND_LIMIT_S)
+        return self.cluster.as_client(role, *words)
 
     def test_a_client_may_do_what_its_certificate_says(self):
         self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")

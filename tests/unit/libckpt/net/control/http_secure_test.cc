@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HttpServer: who is answered, by certificate over TCP, and by user on a Unix socket.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@ namespace {
 
 class SecureHttpTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { serve(); }
+  void serve() {
     HttpServer::Settings settings;
     settings.address = "127.0.0.1:0";
     settings.socket = socket_;
@@ -81,6 +83,28 @@ TEST_F(SecureHttpTest, OthersAreNotHeard) {
   EXPECT_EQ(ask(others.identity("admin", tls::Peer::client("admin"))), "");
   EXPECT_EQ(ask(nullptr).find("the jobs"), std::string::npos);
   EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(SecureHttpTest, SilentStrangersDoNotKeepAClientOut) {
+  // A process that may have few descriptors has few places for connections.
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit few{272, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  server_->close();
+  serve();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  std::list<Stream::Socket> strangers;
+  int connected = 0;
+  for (int i = 0; i < 40; ++i) {
+    strangers.emplace_back(io_).async_connect(parse_address(server_->address()).value().endpoint,
+                                              [&connected](boost::system::error_code code) {
+                                                EXPECT_FALSE(code);
+                                                ++connected;
+                                              });
+  }
+  while (connected < 40) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
+  EXPECT_TRUE(ask(certificates_.identity("admin", tls::Peer::client("admin"))).ends_with("the jobs"));
 }
 
 TEST_F(SecureHttpTest, UnixSocketTellsTheUser) {
