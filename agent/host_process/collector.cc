@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "agent/host_process/build_id.h"
+#include "agent/host_process/criu.h"
 #include "agent/host_process/process_tree.h"
 #include "libckpt/base/fd.h"
 
@@ -19,7 +20,6 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxMapsBytes = 64u << 20;
-constexpr std::uint64_t kMaxGhostBytes = 16u << 20;  // as Criu::dump lets unlinked open files travel
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr unsigned kMemoryDevices = 1;  // null, zero, random, ...
 
@@ -53,6 +53,18 @@ int access_of(pid_t pid, int number) {
   const std::size_t at = info.assume_value().find("flags:");
   if (at == std::string::npos) return O_RDONLY;
   return static_cast<int>(std::strtol(info.assume_value().c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
+}
+
+// What maps the file there, also if it has no name any more. The kernel's names have no leading zeros.
+std::string map_file(pid_t pid, const std::string& range) {
+  const auto without_zeros = [](std::string_view number) {
+    return number.substr(std::min(number.find_first_not_of('0'), number.size() - 1));
+  };
+  const std::string_view all = range;
+  const std::size_t dash = all.find('-');
+  if (dash == std::string_view::npos || dash == 0 || dash + 1 == all.size()) return "";
+  return proc_path(pid, "/map_files/") + std::string(without_zeros(all.substr(0, dash))) + "-" +
+         std::string(without_zeros(all.substr(dash + 1)));
 }
 
 std::string descriptor_of(pid_t pid, int number) {
@@ -111,16 +123,17 @@ void Collector::read_maps(pid_t pid) {
     std::string range, permissions, offset, device, inode, path;
     words >> range >> permissions >> offset >> device >> inode >> std::ws;
     std::getline(words, path);
-    if (path.starts_with('/')) read_map(pid, permissions, path);
+    if (path.starts_with('/')) read_map(pid, range, permissions, path);
   }
 }
 
-void Collector::read_map(pid_t pid, const std::string& permissions, const std::string& path) {
+void Collector::read_map(pid_t pid, const std::string& range, const std::string& permissions,
+                         const std::string& path) {
   const std::string where = "process " + std::to_string(pid);
   if (has_any_prefix(path, {"/memfd:", "/dev/zero", "/dev/nvidia", "/[aio]"})) return;
   if (path.starts_with("/SYSV")) return problem(where + " uses System V shared memory");
   const bool written = permissions.size() >= 4 && permissions[1] == 'w' && permissions[3] == 's';
-  judge_file(pid, path, path, written, true);
+  judge_file(pid, path, path.ends_with(kDeleted) ? map_file(pid, range) : path, written, true);
 }
 
 void Collector::read_descriptors(pid_t pid) {
@@ -151,7 +164,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   }
 }
 
-// `opened_as` also reaches a file that was unlinked, where it is a descriptor's.
+// `opened_as` also reaches a file that was unlinked.
 void Collector::judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                            bool mapped) {
   const std::string where = (mapped ? "mapped by process " : "opened by process ") + std::to_string(pid);
@@ -160,10 +173,8 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   fact.path = path;
   const bool deleted = strip_deleted(fact.path);
   struct stat facts {};
-  const bool there = ::stat(deleted && mapped ? fact.path.c_str() : opened_as.c_str(), &facts) == 0;
-  if (deleted && (mapped || !there || static_cast<std::uint64_t>(facts.st_size) > kMaxGhostBytes))
-    return problem(fact.path + " was deleted and is still " + where);
-  if (deleted) return;  // small: it travels with the image
+  const bool there = ::stat(opened_as.c_str(), &facts) == 0;
+  if (deleted) return judge_unlinked(fact.path, there ? &facts : nullptr, where);
   if (!there) return problem(path + ", " + where + ", cannot be read");
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
   if (S_ISCHR(facts.st_mode)) return judge_device(path, facts.st_rdev, where);
@@ -180,6 +191,22 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
     fact.use = fact.build_id.empty() ? FileUse::kRead : FileUse::kProgram;
   }
   add(std::move(fact));
+}
+
+// It travels with the image, and is made again in its folder for a moment. Worker processes share memory by such
+// files.
+void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
+  if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
+  FileFact folder;
+  folder.use = FileUse::kFolder;
+  folder.path = std::filesystem::path(path).parent_path().string();
+  add(std::move(folder));
+  if (!unlinked_.emplace(facts->st_dev, facts->st_ino).second) return;
+  const auto bytes = static_cast<std::uint64_t>(facts->st_size);
+  unlinked_bytes_ += bytes;
+  if (unlinked_bytes_ > kMaxUnlinkedBytes)
+    problem(path + " (" + std::to_string(bytes) + " bytes) was deleted and is still " + where +
+            ": such files may have " + std::to_string(kMaxUnlinkedBytes) + " bytes together");
 }
 
 void Collector::judge_device(const std::string& path, std::uint64_t device, const std::string& where) {

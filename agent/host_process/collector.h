@@ -5,6 +5,8 @@
 // error.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -27,11 +29,12 @@ class Collector {
  private:
   void read_surroundings(pid_t pid);
   void read_maps(pid_t pid);
-  void read_map(pid_t pid, const std::string& permissions, const std::string& path);
+  void read_map(pid_t pid, const std::string& range, const std::string& permissions, const std::string& path);
   void read_descriptors(pid_t pid);
   void read_descriptor(pid_t pid, int number, const std::string& link);
   void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                   bool mapped);
+  void judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where);
   void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
   Result<void> judge_sockets(pid_t root);
   Result<void> judge_internet_sockets(pid_t root);
@@ -49,6 +52,8 @@ class Collector {
     std::string where;
   };
   std::map<Inode, Pipe> pipes_;
+  std::set<std::pair<dev_t, ino_t>> unlinked_;
+  std::uint64_t unlinked_bytes_ = 0;  // of them together
   std::vector<std::string> problems_;
 };
 

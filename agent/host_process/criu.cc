@@ -42,7 +42,6 @@ constexpr const char* kNoPlugins = "/proc/sys/kernel";
 // FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints.
 // The kernel takes 12 ms to set the first breakpoint, which would be downtime.
 constexpr const char* kNoBreakpoints = "CRIU_FAULT=130";
-constexpr const char* kGhostLimit = "16777216";  // bytes of an unlinked open file that travels with the image
 
 std::string text_of(const char* variable) {
   const char* value = std::getenv(variable);
@@ -125,8 +124,8 @@ constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
-  argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit", kGhostLimit, "--tree",
-                           std::to_string(root)});
+  argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--link-remap", "--ghost-limit",
+                           std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   return argv;
 }

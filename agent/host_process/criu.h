@@ -108,6 +108,9 @@ class Criu {
 // would fail. Empty: it does not.
 [[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
 
+// So many bytes of an unlinked file, open or mapped, travel with the image.
+inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
+
 // How often a caller that waits for the end of a dump checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};
 

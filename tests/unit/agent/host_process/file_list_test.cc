@@ -2,6 +2,8 @@
 // What a process needs of its node, and what makes it impossible to move: this test's own child has it open.
 #include "agent/host_process/file_list.h"
 
+#include "agent/host_process/criu.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -166,14 +168,23 @@ TEST(FileList, DeletedFiles) {
     ::unlink(path.c_str());
     return fd;
   };
-  EXPECT_EQ(why_not([&] { make(4096); }), "");  // small: it travels
-  EXPECT_NE(why_not([&] { make(64 << 20); }).find(path + " was deleted"), std::string::npos);
-  const auto map = [&] {
-    const int fd = make(4096);
-    (void)::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+  const auto map = [&](off_t bytes) {
+    const int fd = make(bytes);
+    (void)::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
     ::close(fd);
   };
-  EXPECT_NE(why_not(map).find(path + " was deleted and is still mapped"), std::string::npos);
+  const auto most = static_cast<off_t>(kMaxUnlinkedBytes);
+  EXPECT_EQ(why_not([&] { make(most); }), "");  // it travels
+  EXPECT_EQ(why_not([&] { map(most); }), "");
+  EXPECT_NE(
+      why_not([&] { make(most + 1); }).find(path + " (1073741825 bytes) was deleted and is still opened"),
+      std::string::npos);
+  EXPECT_NE(why_not([&] { map(most + 1); }).find("was deleted and is still mapped"), std::string::npos);
+  const auto together = [&] {
+    map(most);
+    map(1);
+  };
+  EXPECT_NE(why_not(together).find("bytes together"), std::string::npos);
 }
 
 TEST(FileList, SystemVSharedMemory) {

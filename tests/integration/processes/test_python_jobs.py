@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python programs as they are (tests/integration/programs/python_job.py): with threads, worker processes, locks,
+shared memory, children and timers. Each moves to another node and back, and once to another GPU of its node."""
+import pathlib
+import sys
+import unittest
+
+from cluster import ClusterTest, run_unmoved
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job.py"
+STEPS = 1500
+
+
+class PythonJobs(ClusterTest):
+    gpus = 2
+
+    def run_kind(self, kind):
+        expected = run_unmoved(sys.executable, str(PROGRAM), kind, str(STEPS))
+        self.cluster.start("job", sys.executable, str(PROGRAM), kind, str(STEPS), way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        for place in ("node-b:0", "node-a:1", "node-a:0"):
+            report = self.cluster.migrate("job", place, "--live")
+            self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+            self.cluster.wait_for_line("job", r"^step \d+")
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_plain(self):
+        self.run_kind("plain")
+
+    def test_eight_threads(self):
+        self.run_kind("threads")
+
+    def test_forked_workers(self):
+        self.run_kind("fork")
+
+    def test_spawned_workers(self):
+        self.run_kind("spawn")
+
+    def test_workers_of_a_fork_server(self):
+        self.run_kind("forkserver")
+
+    def test_pool(self):
+        self.run_kind("pool")
+
+    def test_subprocess(self):
+        self.run_kind("subprocess")
+
+    def test_signals_and_timers(self):
+        self.run_kind("signals")
+
+
+if __name__ == "__main__":
+    unittest.main()

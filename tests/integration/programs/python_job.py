@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Python program with device memory that knows nothing of gpumigrate: `python_job.py KIND STEPS`.
+
+Each step changes a piece of device memory and asks the helpers of its KIND for a number. Every 50 steps all device
+memory is compared with a copy in host memory. The last line is a JSON object; its digest depends on KIND and STEPS
+alone."""
+import ctypes
+import hashlib
+import json
+import multiprocessing
+import multiprocessing.shared_memory
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+BLOCKS, BLOCK_BYTES, PIECE_BYTES = 4, 1 << 20, 1 << 14
+COMPARE_EVERY = 50
+STEP_S = 0.002
+WORKERS = 2
+SHARED_BYTES = 1 << 16
+
+
+class Device:
+    """Blocks of memory of the first GPU, through the driver's own interface."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        self.blocks = [self.allocate() for _ in range(BLOCKS)]
+        self.mirror = [bytearray(BLOCK_BYTES) for _ in range(BLOCKS)]
+        for block, mirror in zip(self.blocks, self.mirror):
+            self.call("cuMemcpyHtoD_v2", block, bytes(mirror), ctypes.c_size_t(BLOCK_BYTES))
+
+    def call(self, name, *arguments):
+        code = getattr(self.cuda, name)(*arguments)
+        if code != 0:
+            raise RuntimeError(f"{name} returned {code}")
+
+    def allocate(self):
+        pointer = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(BLOCK_BYTES))
+        return pointer
+
+    def change(self, step):
+        piece = hashlib.shake_128(str(step).encode()).digest(PIECE_BYTES)
+        block, at = step % BLOCKS, (step * 7919 * PIECE_BYTES) % BLOCK_BYTES
+        self.mirror[block][at:at + PIECE_BYTES] = piece
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.blocks[block].value + at), piece, ctypes.c_size_t(PIECE_BYTES))
+
+    def compare(self):
+        for block, mirror in zip(self.blocks, self.mirror):
+            found = ctypes.create_string_buffer(BLOCK_BYTES)
+            self.call("cuMemcpyDtoH_v2", found, block, ctypes.c_size_t(BLOCK_BYTES))
+            if found.raw != bytes(mirror):
+                raise RuntimeError("device memory is not what was written")
+
+    def digest(self):
+        return hashlib.sha256(b"".join(self.mirror)).hexdigest()
+
+
+def number_of(step):
+    return int.from_bytes(hashlib.sha256(f"work {step}".encode()).digest()[:4], "big")
+
+
+class Plain:
+    def ask(self, step):
+        return number_of(step)
+
+    def end(self):
+        pass
+
+
+class Threads:
+    def __init__(self):
+        self.begin, self.done = threading.Barrier(9), threading.Barrier(9)
+        self.step, self.found = 0, [0] * 8
+        for number in range(8):
+            threading.Thread(target=self.work, args=(number,), daemon=True).start()
+
+    def work(self, number):
+        while True:
+            self.begin.wait()
+            self.found[number] = number_of(self.step * 8 + number)
+            self.done.wait()
+
+    def ask(self, step):
+        self.step = step
+        self.begin.wait()
+        self.done.wait()
+        return sum(self.found)
+
+    def end(self):
+        pass
+
+
+def process_work(tasks, answers, lock, total, memory_name):
+    memory = multiprocessing.shared_memory.SharedMemory(name=memory_name)
+    while (step := tasks.get()) is not None:
+        with lock:
+            total.value = (total.value + number_of(step)) % 2**31
+            memory.buf[step % SHARED_BYTES] = step % 251
+        answers.put(number_of(step))
+    memory.close()
+
+
+class Processes:
+    def __init__(self, method):
+        context = multiprocessing.get_context(method)
+        self.tasks, self.answers, self.lock = context.Queue(), context.Queue(), context.Lock()
+        self.total = context.Value("i", 0, lock=False)
+        self.memory = multiprocessing.shared_memory.SharedMemory(create=True, size=SHARED_BYTES)
+        work = (self.tasks, self.answers, self.lock, self.total, self.memory.name)
+        self.workers = [context.Process(target=process_work, args=work) for _ in range(WORKERS)]
+        for worker in self.workers:
+            worker.start()
+
+    def ask(self, step):
+        self.tasks.put(step)
+        found = self.answers.get()
+        with self.lock:
+            if self.memory.buf[step % SHARED_BYTES] != step % 251:
+                raise RuntimeError("shared memory is not what the worker wrote")
+            return found + self.total.value
+
+    def end(self):
+        for _ in self.workers:
+            self.tasks.put(None)
+        for worker in self.workers:
+            worker.join()
+        self.memory.close()
+        self.memory.unlink()
+
+
+class Pool:
+    def __init__(self):
+        self.pool = multiprocessing.get_context("fork").Pool(WORKERS)
+
+    def ask(self, step):
+        return sum(self.pool.map(number_of, range(step * 4, step * 4 + 4)))
+
+    def end(self):
+        self.pool.close()
+        self.pool.join()
+
+
+class Subprocess:
+    def __init__(self):
+        program = "import sys\nfor line in sys.stdin: print(int(line) * 3 + 1, flush=True)"
+        self.child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
+
+    def ask(self, step):
+        print(step, file=self.child.stdin, flush=True)
+        return int(self.child.stdout.readline())
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+class Signals:
+    """A handler that runs every 5 ms, and a timer of a thread."""
+
+    def __init__(self):
+        self.signals, self.fired = 0, threading.Event()
+        signal.signal(signal.SIGALRM, self.count)
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+
+    def count(self, *_):
+        self.signals += 1
+
+    def ask(self, step):
+        if step % 100 == 0:
+            self.fired.clear()
+            seen = self.signals
+            threading.Timer(0.01, self.fired.set).start()
+            self.fired.wait()
+            while self.signals == seen:
+                signal.pause()
+        return number_of(step)
+
+    def end(self):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+KINDS = {"plain": Plain, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+         "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
+
+
+def main():
+    kind, steps = sys.argv[1], int(sys.argv[2])
+    helpers = KINDS[kind]()  # before the driver, which does not go through a fork
+    device = Device()
+    total = 0
+    for step in range(1, steps + 1):
+        device.change(step)
+        total = (total * 31 + helpers.ask(step)) % 2**61
+        if step % COMPARE_EVERY == 0:
+            device.compare()
+        print(f"step {step}", flush=True)
+        time.sleep(STEP_S)
+    device.compare()
+    helpers.end()
+    print(json.dumps({"digest": f"{device.digest()}-{total}", "steps": steps}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
