@@ -143,6 +143,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.more = std::move(words);
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
+  CKPT_CO_TRYV(ports_.share(root));
   CKPT_CO_TRYV(host::detach_from_namespace(folder.path(), root));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
@@ -163,6 +164,7 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
     CKPT_CO_TRY(own, operation_.source_gpu());
     index = own;
   }
+  ports_.take_back();
   CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
   remove_images_of_source(context_, operation_.job());
   co_return ok();

@@ -11,6 +11,7 @@
 
 #include <optional>
 
+#include "agent/host_process/bound_ports.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/mode.h"
@@ -56,6 +57,7 @@ class AdoptedSource final : public SourceMode {
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
   host::TreeSize size_;
+  host::BoundPorts ports_;
 };
 
 class AdoptedTarget final : public TargetMode {

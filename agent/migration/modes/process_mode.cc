@@ -161,6 +161,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
+  CKPT_CO_TRYV(ports_.share(root));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   ImageNotes notes;
@@ -198,6 +199,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
     remove_images_of_source(context_, operation_.job());
+    ports_.take_back();
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "agent/host_process/bound_ports.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/process_tree.h"
@@ -59,6 +60,7 @@ class ProcessSource final : public SourceMode {
   wire::Bytes files_;  // the process's open files, encoded
   std::unique_ptr<host::PageStream>
       stream_;  // with its memory before the pause; none: the pages are sent once all are there
+  host::BoundPorts ports_;
   HostGrowth grew_;
 };
 

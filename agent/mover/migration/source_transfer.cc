@@ -288,10 +288,10 @@ Result<void> SourceTransfer::open_sender() {
     host_state_.tell(*sender_);
   }
   CKPT_TRYV(sender_->connect());
-  spdlog::info("lanes: id {} open {} over_addresses {} within_this_machine {} in_place {}",
-               wire::migration_text(key_.migration), request_.addresses.size(), paths_,
+  spdlog::info("lanes: id {} open {} within_this_machine {} in_place {} over_addresses {}",
+               wire::migration_text(key_.migration), request_.addresses.size(),
                sender_->same_host_lanes(transport::PayloadAccess::kReads),
-               sender_->same_host_lanes(transport::PayloadAccess::kMaps));
+               sender_->same_host_lanes(transport::PayloadAccess::kMaps), paths_);
   return ok();
 }
 

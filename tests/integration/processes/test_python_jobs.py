@@ -49,6 +49,9 @@ class PythonJobs(ClusterTest):
     def test_signals_and_timers(self):
         self.run_kind("signals")
 
+    def test_bound_sockets(self):
+        self.run_kind("listen")
+
 
 if __name__ == "__main__":
     unittest.main()

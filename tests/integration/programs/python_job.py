@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import multiprocessing.shared_memory
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -189,7 +190,36 @@ class Signals:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-KINDS = {"plain": Plain, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+class Listener:
+    """A TCP socket that listens and a bound UDP socket; both are used at the end."""
+
+    def __init__(self):
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.names = self.tcp.getsockname(), self.udp.getsockname()
+
+    def ask(self, step):
+        return number_of(step)
+
+    def end(self):
+        if (self.tcp.getsockname(), self.udp.getsockname()) != self.names:
+            raise RuntimeError("a socket has another name")
+        with socket.create_connection(self.names[0]) as client:
+            accepted, _ = self.tcp.accept()
+            client.sendall(b"over TCP")
+            with accepted:
+                if accepted.recv(8) != b"over TCP":
+                    raise RuntimeError("nothing came over TCP")
+        self.udp.sendto(b"over UDP", self.names[1])
+        if self.udp.recv(8) != b"over UDP":
+            raise RuntimeError("nothing came over UDP")
+        for kept in (self.tcp, self.udp):
+            if kept.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) != 0:
+                raise RuntimeError("a port is shared that was not")
+
+
+KINDS = {"plain": Plain, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 
