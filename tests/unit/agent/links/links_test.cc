@@ -237,6 +237,18 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
   std::map<std::string, std::string> serials_;  // by node
 };
 
+template <std::size_t... I>
+std::vector<wire::SwitchBody> bodies_of(std::index_sequence<I...>) {
+  return {wire::SwitchBody(std::in_place_index<I>)...};
+}
+
+// One of each kind of message.
+std::vector<wire::SwitchBody> all_bodies() {
+  auto bodies = bodies_of(std::make_index_sequence<std::variant_size_v<wire::SwitchBody>>());
+  bodies.emplace_back(wire::Closed(wire::Side::kTarget));
+  return bodies;
+}
+
 TEST_F(CertifiedPeerLinksTest, LinkOfADeniedCertificateIsClosedAndNotMadeAgain) {
   using wire::Party;
   auto a = make("a", "a", heard_a_);
@@ -268,16 +280,19 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   a->keep(5, "b", b->address(), "secret");
   const auto good = runs(Party::kSource, Party::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
-  // Each kind of message and each party that it may be said to be from; all before one more good one.
-  const std::vector<wire::SwitchBody> bodies = {wire::Prepare(), wire::Query(), wire::Released(),
-                                                wire::Closed(wire::Side::kTarget)};
-  for (const wire::SwitchBody& body : bodies) {
-    EXPECT_TRUE(a->send("b", message(5, Party::kCoordinator, Party::kTarget, body)));
-    EXPECT_TRUE(a->send("b", message(5, Party::kCoordinator, Party::kSource, body)));
-    EXPECT_TRUE(a->send("b", message(5, Party::kTarget, Party::kSource, body)));
-    EXPECT_TRUE(a->send("b", message(5, Party::kSource, Party::kCoordinator, body)));
-    EXPECT_TRUE(a->send("b", message(6, Party::kSource, Party::kTarget, body)));
-  }
+  // Each kind of message, from and to each party, of this migration and of another; all before one more good one.
+  std::size_t forged = 0;
+  for (const wire::SwitchBody& body : all_bodies())
+    for (const Party from : {Party::kCoordinator, Party::kSource, Party::kTarget})
+      for (const Party to : {Party::kCoordinator, Party::kSource, Party::kTarget})
+        for (const wire::MigrationId id : {5, 6}) {
+          if (id == 5 && from == Party::kSource && to == Party::kTarget) continue;
+          const wire::SwitchMessage sent = message(id, from, to, body);
+          if (!wire::decode_switch(wire::encode_switch(sent))) continue;
+          EXPECT_TRUE(a->send("b", sent));
+          ++forged;
+        }
+  EXPECT_GT(forged, 100U);  // the others the decoder refuses
   EXPECT_TRUE(a->send("b", runs(Party::kSource, Party::kTarget, 5)));
   run_until(io_, [&] { return heard_b_.size() >= 2; });
   ASSERT_EQ(heard_b_.size(), 2u);
