@@ -96,6 +96,8 @@ Result<void> Collector::collect(pid_t root) {
 FileList Collector::take_list() {
   FileList list;
   for (auto& [path, fact] : files_) list.files.push_back(std::move(fact));
+  list.network = std::move(network_);
+  list.bound = std::move(bound_);
   return list;
 }
 
@@ -197,6 +199,11 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
 // files.
 void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
   if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
+  // CRIU would link it there once more, and look for that link at the target.
+  if (facts->st_nlink > 0)
+    return problem(
+        path + " was deleted, is still " + where +
+        ", and has another name: such a file does not travel (locks of Python's spawn are such files)");
   FileFact folder;
   folder.use = FileUse::kFolder;
   folder.path = std::filesystem::path(path).parent_path().string();
@@ -235,6 +242,20 @@ void Collector::judge_pipes() {
   }
 }
 
+Result<void> Collector::note_bound_sockets(pid_t root) {
+  if (internet_.empty()) return ok();
+  CKPT_TRY(addresses, bound_addresses(root));
+  network_ = network_of(root);
+  for (const auto& [inode, protocol] : internet_) {
+    const auto address = addresses.find(inode);
+    if (address == addresses.end() || address->second.ends_with(":0")) continue;
+    BoundSocket& socket = bound_.emplace_back();
+    socket.protocol = protocol;
+    socket.address = address->second;
+  }
+  return ok();
+}
+
 Result<void> Collector::judge_internet_sockets(pid_t root) {
   if (rules_.no_internet.empty() || internet_.empty()) return ok();
   CKPT_TRY(connections, tcp_connections(root));
@@ -252,6 +273,7 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
 Result<void> Collector::judge_sockets(pid_t root) {
   if (sockets_.empty()) return ok();
   CKPT_TRYV(judge_internet_sockets(root));
+  CKPT_TRYV(note_bound_sockets(root));
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());
   std::set<Inode> outside;

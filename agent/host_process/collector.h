@@ -38,6 +38,7 @@ class Collector {
   void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
   Result<void> judge_sockets(pid_t root);
   Result<void> judge_internet_sockets(pid_t root);
+  Result<void> note_bound_sockets(pid_t root);
   void judge_pipes();
   void add(FileFact fact);
   void problem(std::string text) { problems_.push_back(std::move(text)); }
@@ -46,6 +47,8 @@ class Collector {
   std::map<std::string, FileFact> files_;
   std::map<Inode, std::string> sockets_;   // where each is open
   std::map<Inode, std::string> internet_;  // those of TCP, UDP, ...: the protocol
+  std::string network_;
+  std::vector<BoundSocket> bound_;
   struct Pipe {
     bool read = false;
     bool written = false;

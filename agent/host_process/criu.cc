@@ -124,7 +124,7 @@ constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
-  argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--link-remap", "--ghost-limit",
+  argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   return argv;

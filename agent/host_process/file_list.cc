@@ -2,6 +2,7 @@
 #include "agent/host_process/file_list.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/collector.h"
 #include "agent/host_process/process_tree.h"
+#include "agent/host_process/sockets.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -56,13 +58,25 @@ std::string difference(const FileFact& fact) {
 }
 
 Result<void> check_form(const FileList& list) {
-  const bool good = list.files.size() <= kMaxFiles &&
+  const bool good = list.files.size() <= kMaxFiles && list.bound.size() <= kMaxBound &&
                     std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
                       return is_known(fact.use) && fact.path.size() < kMaxPath &&
                              fact.path.starts_with('/') && fact.path.find('\0') == std::string::npos;
                     });
   if (good) return ok();
   return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
+}
+
+// A restore that cannot bind them would fail in the pause.
+Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
+  if (list.network == network_of(::getpid()) && !list.network.empty()) return ok();  // it has them itself
+  for (const BoundSocket& socket : list.bound) {
+    CKPT_TRY(why, why_not_bound(socket.protocol, socket.address));
+    if (!why.empty())
+      problems.push_back(socket.protocol + " " + socket.address + " cannot be bound at the target (" + why +
+                         ")");
+  }
+  return ok();
 }
 
 // The image and what is restored of it are there at once.
@@ -95,8 +109,9 @@ Result<void> check_files(const FileList& list) {
   for (const FileFact& fact : list.files) {
     if (std::string text = difference(fact); !text.empty()) problems.push_back(std::move(text));
   }
+  CKPT_TRYV(check_sockets(list, problems));
   if (problems.empty()) return check_room_for_restore(list.memory_bytes);
-  return refusal("The target does not have the program's files", problems);
+  return refusal("The target does not have what the program uses", problems);
 }
 
 }  // namespace ckpt::agent::host

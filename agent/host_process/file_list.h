@@ -18,6 +18,7 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::size_t kMaxFiles = 65536;
+inline constexpr std::size_t kMaxBound = 4096;
 inline constexpr std::size_t kMaxProblems = 8;
 
 enum class FileUse : std::uint8_t {
@@ -48,15 +49,32 @@ struct FileFact {
   friend bool operator==(const FileFact&, const FileFact&) = default;
 };
 
+// A TCP or UDP socket that listens, or is bound.
+struct BoundSocket {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::string_view kName = "BoundSocket";
+  BoundSocket() = default;
+  std::string protocol;  // "TCP", "UDPv6"
+  std::string address;   // "0.0.0.0:8080"
+  template <class A>
+  void fields(A& a) {
+    a(protocol, address);
+  }
+  friend bool operator==(const BoundSocket&, const BoundSocket&) = default;
+};
+
 struct FileList {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the memory; an older source sends none
+  // 2: the memory, 3: the sockets; an older source sends none
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   FileList() = default;
   std::vector<FileFact> files;     // by path, each once
   std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
+  std::string network;             // of the program (sockets.h): where it has its sockets already
+  std::vector<BoundSocket> bound;
   template <class A>
   void fields(A& a) {
-    a(files, memory_bytes);
+    a(files, memory_bytes, network, bound);
   }
 };
 
@@ -75,8 +93,8 @@ struct FileRules {
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
 
-// At the target: every file of the list is here as it is there, and there is memory for the image and the
-// restored processes.
+// At the target: every file of the list is here as it is there, the program's sockets can be bound in another
+// network than its own, and there is memory for the image and the restored processes.
 Result<void> check_files(const FileList& list);
 
 }  // namespace ckpt::agent::host

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "libckpt/base/fd.h"
+#include "libckpt/net/control/address.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -145,6 +146,30 @@ Result<std::map<Inode, std::string>> bound_addresses(pid_t pid) {
   };
   CKPT_TRYV(read_tables(pid, {"tcp", "tcp6", "udp", "udp6"}, take));
   return addresses;
+}
+
+std::string network_of(pid_t pid) {
+  const auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
+  std::error_code gone;
+  const auto network = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/ns/net", gone);
+  if (!boot || gone) return {};
+  return boot.assume_value().substr(0, boot.assume_value().find('\n')) + " " + network.string();
+}
+
+Result<std::string> why_not_bound(const std::string& protocol, const std::string& address) {
+  const bool is_tcp = protocol.starts_with("TCP");
+  CKPT_TRY(parsed, control::parse_address(address));
+  if (parsed.is_unix || (!is_tcp && !protocol.starts_with("UDP")))
+    return Error(ErrorCode::kProtocol,
+                 "\"" + protocol + "\" at \"" + address + "\" is no socket that travels");
+  const UniqueFd socket(
+      ::socket(parsed.endpoint.protocol().family(), (is_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0));
+  const int yes = 1;  // as CRIU: what only a former connection held is free
+  if (is_tcp) (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (socket &&
+      ::bind(socket.get(), parsed.endpoint.data(), static_cast<socklen_t>(parsed.endpoint.size())) == 0)
+    return std::string();
+  return std::string(std::strerror(errno));
 }
 
 std::string protocol_of(const std::string& descriptor) {

@@ -24,6 +24,12 @@ Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
 // Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".
 Result<std::map<Inode, std::string>> bound_addresses(pid_t pid);
 
+// Tells one network of one machine from all others: of process `pid`. Empty if the kernel does not tell.
+[[nodiscard]] std::string network_of(pid_t pid);
+// Why a socket of that protocol cannot be bound to such an address in this process's network; empty: it can. Errors:
+// kProtocol for what is no address or another protocol.
+Result<std::string> why_not_bound(const std::string& protocol, const std::string& address);
+
 // "TCP", "UDPv6", "UNIX", ... of an open socket (/proc/PID/fd/N); empty if the kernel does not report it.
 [[nodiscard]] std::string protocol_of(const std::string& descriptor);
 [[nodiscard]] bool is_internet(const std::string& protocol);

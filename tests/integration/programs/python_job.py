@@ -198,6 +198,7 @@ class Listener:
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", 0))
         self.names = self.tcp.getsockname(), self.udp.getsockname()
+        print(f"listening at {self.names[0][1]}", flush=True)
 
     def ask(self, step):
         return number_of(step)

@@ -187,6 +187,54 @@ TEST(FileList, DeletedFiles) {
   EXPECT_NE(why_not(together).find("bytes together"), std::string::npos);
 }
 
+TEST(FileList, DeletedFileWithAnotherNameDoesNotTravel) {
+  TemporaryFolder folder;
+  const std::string why = why_not([&] {
+    const int fd = ::open((folder / "first").c_str(), O_RDWR | O_CREAT, 0600);
+    (void)!::ftruncate(fd, 4096);
+    (void)::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    ::close(fd);
+    (void)!::link((folder / "first").c_str(), (folder / "second").c_str());
+    ::unlink((folder / "first").c_str());
+  });
+  EXPECT_NE(why.find("has another name"), std::string::npos) << why;
+}
+
+TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
+  FileList list = files_of([] {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)!::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    (void)!::listen(socket, 1);
+  });
+  ASSERT_EQ(list.bound.size(), 1u);
+  EXPECT_EQ(list.bound[0].protocol, "TCP");
+  EXPECT_TRUE(list.bound[0].address.starts_with("127.0.0.1:"));
+  const UniqueFd holder(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(holder.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(holder.get(), 1), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(holder.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  list.bound[0].address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  EXPECT_TRUE(check_files(list).has_value());  // the program itself has it
+  list.network = "elsewhere";
+  EXPECT_NE(check_files(list).assume_error().message().find(list.bound[0].address + " cannot be bound"),
+            std::string::npos);
+  list.bound[0].address = "192.0.2.1:0";  // no machine has it (RFC 5737)
+  EXPECT_FALSE(check_files(list).has_value());
+  list.bound[0].address = "127.0.0.1:0";
+  EXPECT_TRUE(check_files(list).has_value());
+  list.bound[0].address = "nowhere";
+  EXPECT_FALSE(check_files(list).has_value());
+  list.bound.resize(kMaxBound + 1);
+  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+}
+
 TEST(FileList, SystemVSharedMemory) {
   const std::string why = why_not([] {
     const int id = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
