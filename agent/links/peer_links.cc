@@ -13,9 +13,6 @@
 namespace ckpt::agent {
 namespace {
 
-// What agents tell each other has no plan and no payload.
-constexpr std::size_t kMaxMessageBytes = 64 << 10;
-
 std::string with_port(const std::string& address, const std::string& port) {
   return address.substr(0, address.rfind(':') + 1) + port;
 }
@@ -32,7 +29,7 @@ Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
     return Error(ErrorCode::kProtocol,
                  "Frame " + std::string(wire::to_string(header.type)) + " does not belong on a peer link");
   }
-  if (body.size() > kMaxMessageBytes)
+  if (body.size() > wire::kMaxBetweenAgentsBytes)
     return Error(ErrorCode::kProtocol,
                  "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
   return wire::decode_switch(body);
@@ -42,11 +39,6 @@ bool speaks_for_itself(const PeerLinks::OtherSide& side, const std::string& node
                        const wire::SwitchMessage& message) {
   const bool between_agents = message.to == wire::Party::kSource || message.to == wire::Party::kTarget;
   return between_agents && side.node == node && side.party == message.from && message.to != message.from;
-}
-
-Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
-  if (peer == tls::Peer::node(name)) return ok();
-  return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
 }
 
 }  // namespace
@@ -106,16 +98,8 @@ std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)
 
 Result<void> PeerLinks::listen() {
   control::Listener::Settings settings;
-  settings.tls = tls_to([](const tls::Peer& peer) -> Result<void> {
-    if (peer.kind == tls::Peer::Kind::kNode) return ok();
-    return Error(ErrorCode::kRefused, to_text(peer) + " is no node");
-  });
-  // Once more: the list may have changed since the handshake.
-  settings.check_name = [admit = settings.tls.admit](const tls::Peer& peer,
-                                                     const std::string& name) -> Result<void> {
-    CKPT_TRYV(admit(peer));
-    return check_is_node(peer, name);
-  };
+  settings.tls = tls_to(control::any_node());
+  settings.check_name = control::check_is_node;
   settings.address = settings_.listen;
   settings.token = [token = token_] { return *token; };
   auto accept = [this, alive = std::weak_ptr(receive_)](std::shared_ptr<control::Connection> connection,

@@ -35,10 +35,11 @@ Result<UniqueFd> open_part(const std::string& path) {
   return fd;
 }
 
-// Where each part lies. The authority's are empty for a cluster whose authority is not here.
+// Where each part lies. The authority's are empty for a cluster whose authority, or its key, is not here.
 std::string place_of(std::string_view part, const std::string& folder, const std::string& authority) {
   if (!part.starts_with("ca.")) return folder + "/" + std::string(part);
-  return authority.empty() ? "/dev/null" : authority + "/" + std::string(part);
+  const std::string path = authority + "/" + std::string(part);
+  return !authority.empty() && ::access(path.c_str(), F_OK) == 0 ? path : "/dev/null";
 }
 
 Result<std::uint64_t> size_of(int fd) {

@@ -34,7 +34,7 @@ bool has_ended(std::int64_t ends_s, std::int64_t now) {
 
 }  // namespace
 
-Result<void> DeniedCertificates::load(const tls::Identity* own) {
+Result<void> DeniedCertificates::load(tls::Identity* own) {
   own_ = own;
   CKPT_TRYV(parts_.store.database().execute(kSchema));
   CKPT_TRY(statement,
@@ -63,6 +63,7 @@ Result<void> DeniedCertificates::put(const std::string& serial, const Entry& ent
 
 Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
   CKPT_TRYV(forget_ended(unix_now_s()));
+  if (own_ != nullptr) own_->refresh();  // it may have been replaced just now
   if (own_ != nullptr && own_->subject().serial == serial)
     return Error(ErrorCode::kRefused, "Certificate " + serial +
                                           " is that of this coordinator: give it another one first "

@@ -38,7 +38,7 @@ class DeniedCertificates : public ApiSection {
   explicit DeniedCertificates(Parts parts) : parts_(parts) {}
 
   // `own`: the coordinator's, if it has one; it outlives this.
-  Result<void> load(const tls::Identity* own);
+  Result<void> load(tls::Identity* own);
   // For all that admit peers; changes with the list.
   [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
@@ -71,7 +71,7 @@ class DeniedCertificates : public ApiSection {
   void changed();
 
   Parts parts_;
-  const tls::Identity* own_ = nullptr;
+  tls::Identity* own_ = nullptr;
   std::map<std::string, Entry> entries_;  // by serial
   std::shared_ptr<tls::DeniedSerials> serials_ = std::make_shared<tls::DeniedSerials>();
   std::function<void()> changed_;

@@ -53,16 +53,6 @@ std::string store_path(const Config& config) {
   return config.folder() + "/state.db";
 }
 
-Result<void> admit_node(const tls::Peer& peer) {
-  if (peer.kind == tls::Peer::Kind::kNode) return ok();
-  return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of a node");
-}
-
-Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
-  if (peer == tls::Peer::node(name)) return ok();
-  return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
-}
-
 Result<void> admit_client(const tls::Peer& peer) {
   if (role_of(peer) || peer.kind == tls::Peer::Kind::kJoiner) return ok();
   return Error(ErrorCode::kRefused,
@@ -233,13 +223,8 @@ Result<void> Coordinator::listen_for_agents() {
   settings.address =
       config_.agent_address.empty() ? "unix:" + config_.folder() + "/agents.sock" : config_.agent_address;
   settings.token = agent_token_;
-  settings.tls = {identity_, control::except(denied_.serials(), admit_node)};
-  // Once more: the list may have changed since the handshake.
-  settings.check_name = [admit = settings.tls.admit](const tls::Peer& peer,
-                                                     const std::string& name) -> Result<void> {
-    CKPT_TRYV(admit(peer));
-    return check_is_node(peer, name);
-  };
+  settings.tls = {identity_, control::except(denied_.serials(), control::any_node())};
+  settings.check_name = control::check_is_node;
   settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
   settings.connection.ping_interval = settings.connection.idle_timeout / 4;
   CKPT_TRY(listener,

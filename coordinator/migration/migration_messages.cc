@@ -11,9 +11,6 @@ namespace {
 
 using wire::Party;
 
-// What agents tell each other has no plan and no payload.
-constexpr std::size_t kMaxRelayedBytes = 64 << 10;
-
 const std::string& node_of(const Migration& m, Party party) {
   return party == Party::kSource ? m.from.node : m.to.node;
 }
@@ -122,7 +119,8 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
     return "it is no part of it";
   if (!may_state(*m, node.row.name, message)) return "it is not the " + std::string(to_string(message.from));
   if (message.to == Party::kCoordinator) return std::nullopt;
-  if (bytes > kMaxRelayedBytes) return std::to_string(bytes) + " bytes are too many between agents";
+  if (bytes > wire::kMaxBetweenAgentsBytes)
+    return std::to_string(bytes) + " bytes are too many between agents";
   // An agent that was told to forget the job would note a migration that it does not know.
   const Job* job = parts_.jobs.find(m->job);
   if (m->settled && (job == nullptr || is_ended(job->state))) return "it is over, and its job has ended";

@@ -19,6 +19,11 @@ Error socket_error(const std::string& what, const std::string& peer, const boost
 
 }  // namespace
 
+Result<void> check_is_node(const tls::Peer& peer, const std::string& name) {
+  if (peer == tls::Peer::node(name)) return ok();
+  return Error(ErrorCode::kRefused, "the certificate is that of " + to_text(peer) + ", not of node " + name);
+}
+
 bool same_token(std::string_view a, std::string_view b) noexcept {
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;
@@ -106,6 +111,7 @@ Task<Result<void>> Connection::secure(Stream::Side side) {
 }
 
 Result<void> Connection::check_certified(const CheckName& check_name, const std::string& name) const {
+  CKPT_TRYV(stream_.still_admitted());
   if (certified().kind == tls::Peer::Kind::kNobody || !check_name) return ok();
   return check_name(certified(), name);
 }

@@ -111,6 +111,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool started_ = false;
 };
 
+// For nodes: a certificate may say its own name alone.
+Result<void> check_is_node(const tls::Peer& peer, const std::string& name);
 // Equal without telling by its time where two tokens differ.
 [[nodiscard]] bool same_token(std::string_view a, std::string_view b) noexcept;
 

@@ -21,6 +21,13 @@ Admit only(tls::Peer expected) {
   };
 }
 
+Admit any_node() {
+  return [](const tls::Peer& peer) -> Result<void> {
+    if (peer.kind == tls::Peer::Kind::kNode) return ok();
+    return Error(ErrorCode::kRefused, "The certificate is that of " + to_text(peer) + ", not of a node");
+  };
+}
+
 Admit except(std::shared_ptr<const tls::DeniedSerials> denied, Admit admit) {
   if (!denied) return admit;
   return [denied = std::move(denied), admit = std::move(admit)](const tls::Peer& peer) -> Result<void> {
@@ -91,6 +98,10 @@ Result<void> Stream::after_handshake(const boost::system::error_code& code) {
   CKPT_TRYV(admit_(peer));
   peer_ = std::move(peer);
   return ok();
+}
+
+Result<void> Stream::still_admitted() const {
+  return tls_ ? admit_(peer_) : ok();
 }
 
 void Stream::read_some(asio::mutable_buffer buffer, Done done) {

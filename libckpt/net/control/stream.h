@@ -28,6 +28,8 @@ struct TlsSettings {
   Admit admit;  // required with an identity
   [[nodiscard]] explicit operator bool() const noexcept { return identity != nullptr; }
 };
+// Admits each node of the cluster.
+[[nodiscard]] Admit any_node();
 // Admits this one alone.
 [[nodiscard]] Admit only(tls::Peer expected);
 // None whose certificate is denied; else whom `admit` admits. No list: none is denied.
@@ -51,6 +53,8 @@ class Stream {
   // Plain streams succeed at once.
   void handshake(Side side, std::function<void(Result<void>)> done);
   Task<Result<void>> handshake(Side side);
+  // Asks once more, of a stream after its handshake: who is admitted may have changed.
+  [[nodiscard]] Result<void> still_admitted() const;
   // Nobody: not known, since there is no TLS.
   [[nodiscard]] const tls::Peer& peer() const noexcept { return peer_; }
 

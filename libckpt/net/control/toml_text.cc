@@ -68,4 +68,13 @@ Result<void> check_toml_text(std::string_view text, const std::string& source) {
   return ok();
 }
 
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
 }  // namespace ckpt::control

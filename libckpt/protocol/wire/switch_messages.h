@@ -290,6 +290,9 @@ struct SwitchMessage {
   SwitchBody body;
 };
 
+// Of a message from agent to agent, encoded: it has no plan and no payload.
+inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
+
 // The body of a FrameType::kSwitch frame.
 [[nodiscard]] std::vector<std::byte> encode_switch(const SwitchMessage& message);
 // Also refuses what no correct sender sends: ids of 0, from == to, a k of the wrong parity for its sender or

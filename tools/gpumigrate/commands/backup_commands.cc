@@ -61,7 +61,9 @@ void print_contents(Context& context, const std::string& file, const backup::Con
   if (context.json) return context.print(json);
   context.out << printable("cluster " + contents.cluster + ", made " + text_of(json, "made") +
                            " by gpumigrate " + contents.software + ": " + std::to_string(contents.jobs) +
-                           " jobs, " + std::to_string(contents.migrations) + " migrations")
+                           " jobs, " + std::to_string(contents.migrations) + " migrations, " +
+                           (contents.has(backup::kParts.size() - 1) ? "with" : "without") +
+                           " the key of the certificate authority")
               << "\n";
 }
 

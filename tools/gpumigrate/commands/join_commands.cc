@@ -9,6 +9,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/net/ca/request.h"
+#include "libckpt/net/control/toml_text.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/client/join_token.h"
 #include "tools/gpumigrate/client/views.h"
@@ -96,14 +97,16 @@ class JoinerFolder {
 
 // What differs from node to node; docs/operations.md has the rest.
 std::string agent_settings(const std::string& out, const Json& answer, const std::string& address) {
+  using control::toml_string;
   std::ostringstream text;
-  text << "node = \"" << text_of(answer, "node") << "\"\n"
-       << "coordinator = \"" << text_of(answer, "agent_address") << "\"\n"
-       << "token_file = \"" << out << "/agent-token\"\n"
-       << "peer_listen = \"" << address << ":7071\"\n\n"
-       << "[[network]]\nname = \"data\"\naddress = \"" << address << "\"\ntransport = \"tls\"\n\n"
-       << "[tls]\nca = \"" << out << "/ca.pem\"\ncertificate = \"" << out << "/node.pem\"\nkey = \"" << out
-       << "/node.key\"\n";
+  text << "node = " << toml_string(text_of(answer, "node")) << "\n"
+       << "coordinator = " << toml_string(text_of(answer, "agent_address")) << "\n"
+       << "token_file = " << toml_string(out + "/agent-token") << "\n"
+       << "peer_listen = " << toml_string(address + ":7071") << "\n\n"
+       << "[[network]]\nname = \"data\"\naddress = " << toml_string(address) << "\ntransport = \"tls\"\n\n"
+       << "[tls]\nca = " << toml_string(out + "/ca.pem")
+       << "\ncertificate = " << toml_string(out + "/node.pem") << "\nkey = " << toml_string(out + "/node.key")
+       << "\n";
   return text.str();
 }
 

@@ -2,7 +2,7 @@
 #include "tools/gpumigrate/local/certificates.h"
 
 #include "libckpt/net/ca/authority_folder.h"
-#include "tools/gpumigrate/local/toml_text.h"
+#include "libckpt/net/control/toml_text.h"
 
 namespace ckpt::cli {
 namespace {
@@ -19,8 +19,9 @@ tls::CertFiles files_of(const std::string& folder, const std::string& name) {
 
 // Inline, so that the operator's further settings may follow.
 std::string settings_of(const tls::CertFiles& files) {
-  return "tls = { ca = " + toml_text(files.ca) + ", certificate = " + toml_text(files.certificate) +
-         ", key = " + toml_text(files.key) + " }\n";
+  return "tls = { ca = " + control::toml_string(files.ca) +
+         ", certificate = " + control::toml_string(files.certificate) +
+         ", key = " + control::toml_string(files.key) + " }\n";
 }
 
 std::string node_folder(const std::string& home, const std::string& node) {
@@ -56,7 +57,8 @@ Result<void> certify_local_node(const std::string& home, const std::string& node
 
 std::string coordinator_security(const std::string& home) {
   const std::string folder = authority_folder(home);
-  return settings_of(files_of(folder, "coordinator")) + "certificate_authority = " + toml_text(folder) + "\n";
+  return settings_of(files_of(folder, "coordinator")) +
+         "certificate_authority = " + control::toml_string(folder) + "\n";
 }
 
 std::string node_security(const std::string& home, const std::string& node) {

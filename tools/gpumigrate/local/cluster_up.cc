@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "libckpt/net/control/toml_text.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/local/certificates.h"
 #include "tools/gpumigrate/local/cluster.h"
 #include "tools/gpumigrate/local/gpu_choice.h"
 #include "tools/gpumigrate/local/state.h"
-#include "tools/gpumigrate/local/toml_text.h"
 #include "tools/gpumigrate/local/waiting.h"
 
 namespace ckpt::cli {
@@ -87,8 +87,9 @@ class ClusterStarter {
 Result<void> write_coordinator_config(const std::string& home, const LocalState& state) {
   CKPT_TRY(extra, extra_settings(home, "coordinator-extra.toml"));
   return write_file_durably(home + "/coordinator/coordinator.toml",
-                            "home = " + toml_text(home) + "\napi_address = " + toml_text(state.api_address) +
-                                "\nagent_address = " + toml_text(state.agent_address) + "\n" +
+                            "home = " + control::toml_string(home) +
+                                "\napi_address = " + control::toml_string(state.api_address) +
+                                "\nagent_address = " + control::toml_string(state.agent_address) + "\n" +
                                 coordinator_security(home) + extra);
 }
 
@@ -160,15 +161,16 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
     return Error::from_errno("Making " + kernel_log);
   const std::string software =
-      "driver_processes = [\"cudasim-device\"]\nkernel_log = " + toml_text(kernel_log) + "\n";
+      "driver_processes = [\"cudasim-device\"]\nkernel_log = " + control::toml_string(kernel_log) + "\n";
   std::string list;
-  for (const std::string& entry : environment) list += (list.empty() ? "" : ", ") + toml_text(entry);
+  for (const std::string& entry : environment)
+    list += (list.empty() ? "" : ", ") + control::toml_string(entry);
   const std::string text =
-      "node = " + toml_text(name) + "\nhome = " + toml_text(folder) +
-      "\ncoordinator = " + toml_text(state_.agent_address) +
-      "\ntoken_file = " + toml_text(home() + "/coordinator/agent-token") +
+      "node = " + control::toml_string(name) + "\nhome = " + control::toml_string(folder) +
+      "\ncoordinator = " + control::toml_string(state_.agent_address) +
+      "\ntoken_file = " + control::toml_string(home() + "/coordinator/agent-token") +
       "\npeer_listen = \"127.0.0.1:0\"\nmetrics_address = \"127.0.0.1:0\"\nmetrics_token_file = " +
-      toml_text(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list + "]\n" +
+      control::toml_string(home() + "/coordinator/metrics-token") + "\njob_environment = [" + list + "]\n" +
       (gpu_.software ? software : "") + node_security(home(), name) + extra;
   return write_file_durably(folder + "/agent.toml", text);
 }
