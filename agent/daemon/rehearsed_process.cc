@@ -25,6 +25,7 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/image_pack.h"
+#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/process_tree.h"
@@ -165,6 +166,7 @@ class Rehearsal {
 
   Task<Result<RehearsalFacts>> run() {
     CKPT_CO_TRY(record, time_of_record(folder_));
+    restores_lazily_ = co_await criu_.restores_lazily(folder_);
     facts_.record_ns = record;
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes));
@@ -214,11 +216,18 @@ class Rehearsal {
     CKPT_CO_TRYV(host::unpack_folder(image.file.get(), image.bytes, folder.path()));
     host::RestoreOptions options;
     options.images = options.work = folder.path();
-    ProcessSpec spec;
-    spec.argv = criu_.restore_command(options);
-    spec.output_path = folder.path() + "/criu.out";
-    spec.own_session = true;
-    auto status = co_await host::run_program(std::move(spec), kRehearsedCriu);
+    if (restores_lazily_) {
+      CKPT_CO_TRY(pages, host::choose_lazy_pages(folder.path()));
+      options.lazy = pages.lazy > 0;
+    }
+    if (options.lazy) {
+      CKPT_CO_TRY(
+          ready, co_await host::run_program(criu_spec(host::lazy_pages_command(folder.path()), folder.path()),
+                                            kRehearsedCriu));
+      if (ready != 0) co_return Error(ErrorCode::kUnavailable, "gpumigrate-lazy-pages does not start");
+    }
+    auto status =
+        co_await host::run_program(criu_spec(criu_.restore_command(options), folder.path()), kRehearsedCriu);
     auto tree = restored(host::Criu::pid_file(options));
     CKPT_CO_TRY(ended, std::move(status));
     if (ended != 0)
@@ -228,6 +237,14 @@ class Rehearsal {
     CKPT_CO_TRYV(host::resume_source(back.root()));
     done.restore_ns = now_ns() - began;
     co_return ok();
+  }
+
+  static ProcessSpec criu_spec(std::vector<std::string> argv, const std::string& folder) {
+    ProcessSpec spec;
+    spec.argv = std::move(argv);
+    spec.output_path = folder + "/criu.out";
+    spec.own_session = true;
+    return spec;
   }
 
   // A child of this process, as it would be the keeper's.
@@ -246,6 +263,7 @@ class Rehearsal {
 
   std::string folder_;
   host::Criu criu_;
+  bool restores_lazily_ = false;
   RehearsalFacts facts_;
 };
 

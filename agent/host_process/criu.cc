@@ -290,6 +290,11 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   co_return facts;
 }
 
+Task<bool> Criu::restores_lazily(std::string work) const {
+  auto said = co_await output_of(command(program_, "check", "--feature", "uffd-noncoop"), work, "criu-check");
+  co_return said.has_value();
+}
+
 std::vector<std::string> Criu::restore_command(const RestoreOptions& options) const {
   std::vector<std::string> argv;
   if (!answers_.empty()) {
@@ -301,6 +306,7 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
   for (std::string& word : options_for(answers_)) argv.push_back(std::move(word));
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
   if (options.stopped) argv.emplace_back("--leave-stopped");
+  if (options.lazy) argv.emplace_back("--lazy-pages");
   argv.insert(argv.end(), {"--pidfile", pid_file(options)});
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   if (!options.old_log.empty()) {

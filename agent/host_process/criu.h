@@ -57,6 +57,7 @@ struct RestoreOptions {
   std::vector<std::string> more;  // further arguments for CRIU
   int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
   bool stopped = true;  // all its processes stay stopped until they are continued
+  bool lazy = false;    // its private memory follows while it runs (lazy_pages_choice.h); images == work
 };
 
 class Criu {
@@ -81,6 +82,8 @@ class Criu {
 
   // For the keeper that becomes the restored program's parent (agent/keeper/init/restored.h).
   [[nodiscard]] std::vector<std::string> restore_command(const RestoreOptions& options) const;
+  // Whether this kernel tells CRIU what a process does to memory that is not there yet.
+  Task<bool> restores_lazily(std::string work) const;
   [[nodiscard]] static std::string pid_file(const RestoreOptions& options);
   [[nodiscard]] static std::string restore_log(const RestoreOptions& options);
   [[nodiscard]] static std::string dump_log(const DumpOptions& options);

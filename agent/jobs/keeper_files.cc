@@ -17,14 +17,22 @@ void add_variable(nlohmann::json& environment, const std::string& entry) {
   environment[entry.substr(0, at)] = entry.substr(at + 1);
 }
 
+nlohmann::json restore_of(const HostRestore& restore) {
+  nlohmann::json out{{"command", restore.command},
+                     {"pid_file", restore.pid_file},
+                     {"criu_log", restore.criu_log},
+                     {"timeout_ms", restore.timeout.count()}};
+  if (!restore.lazy_pages.empty())
+    out["lazy_pages"] = {{"command", restore.lazy_pages}, {"pid_file", restore.lazy_pages_pid_file}};
+  return out;
+}
+
 void add_adopted(nlohmann::json& out, const JobRecord& record, const Config& config,
                  const HostRestore* restore) {
   out["way"] = "adopted";
   if (restore != nullptr) {
     out["init"] = config.init_program;
-    out["restore"] = {{"command", restore->command},
-                      {"pid_file", restore->pid_file},
-                      {"timeout_ms", restore->timeout.count()}};
+    out["restore"] = restore_of(*restore);
   } else {
     out["adopt"] = {{"pid", static_cast<std::uint32_t>(record.spec.adopt_pid)},
                     {"start_ticks", record.spec.adopt_start_ticks}};
@@ -37,12 +45,7 @@ void add_transparent(nlohmann::json& out, const JobRecord& record, const Config&
   out["preload"] = config.shim_library;
   out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
   if (!config.init_program.empty()) out["init"] = config.init_program;
-  if (restore != nullptr) {
-    out["restore"] = {{"command", restore->command},
-                      {"pid_file", restore->pid_file},
-                      {"criu_log", restore->criu_log},
-                      {"timeout_ms", restore->timeout.count()}};
-  }
+  if (restore != nullptr) out["restore"] = restore_of(*restore);
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ struct HostRestore {
   std::string pid_file;
   std::string criu_log;
   std::chrono::milliseconds timeout{60000};
+  // Brings its memory while it runs already (agent/keeper/init/lazy_pages.h); empty: it comes with the process.
+  std::vector<std::string> lazy_pages;
+  std::string lazy_pages_pid_file;
 };
 
 // The job's own environment, with this node's additions and the GPU that the rank is to see.

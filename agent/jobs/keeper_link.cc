@@ -299,6 +299,15 @@ Task<Result<local::Mapped>> KeeperLink::map(local::Map map, Milliseconds timeout
   co_return co_await exchange.expect<local::Mapped>(timeout);
 }
 
+Task<Result<void>> KeeperLink::await_memory(Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::AwaitMemory{});
+  auto done = co_await exchange.expect<local::Done>(timeout);
+  if (done || done.assume_error().code() == ErrorCode::kProtocol)
+    co_return ok();  // an older keeper waits for none
+  co_return std::move(done).assume_error();
+}
+
 Task<Result<void>> KeeperLink::prepare_dump(Milliseconds timeout) {
   Exchange exchange(shared_from_this());
   exchange.send(local::PrepareDump{});

@@ -123,6 +123,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
+  // Until the program's host memory is there, which may follow a restored program.
+  Task<Result<void>> await_memory(Milliseconds timeout);
   Task<Result<void>> prepare_dump(Milliseconds timeout);
   Task<Result<void>> reattach(local::Reattach how, Milliseconds timeout);
   Task<Result<void>> moved();

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
               std::move(foreign),  restored ? std::move(restored->namespace_alive) : UniqueFd()};
   std::unique_ptr<Keeper> keeper(
       new Keeper(std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
-  if (restored) keeper->take_restored();
+  if (restored) keeper->take_restored(std::move(restored->lazy_pages));
   if (standby) fault_point(FaultPoint::kKeeperStandbyStarted);
   return keeper;
 }
@@ -105,7 +105,8 @@ Keeper::Keeper(Parts parts, Timers timers)
   if (parts_.config.adopted) rank_.know(parts_.process.pid());
 }
 
-void Keeper::take_restored() {
+void Keeper::take_restored(std::optional<LazyPages> pages) {
+  arriving_.begin(std::move(pages));
   state_.phase = Phase::kDumped;
   state_.restored = true;
   memory_.take_restored();
@@ -221,6 +222,7 @@ void Keeper::on_children() {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return;
     termination_.last_save().on_child_ended(pid, status);
+    arriving_.on_child_changed(pid, status);
     if (pid == parts_.process.pid())
       rank_changed(rank_ended && !WIFSTOPPED(status) && !WIFCONTINUED(status) ? program : status);
   }
@@ -250,6 +252,7 @@ Result<void> Keeper::rank_exited(int status) {
   hold_.on_exited();
   lease_.on_exited();
   termination_.on_exited();
+  arriving_.on_rank_exited();
   state_.wait_status = status;
   state_.phase = Phase::kExited;
   Result<void> written = write_exit_report(parts_.folder, parts_.config, state_, parts_.process.pid(),
@@ -284,6 +287,8 @@ void Keeper::on_agent_message(local::Received received) {
   if (termination_.last_save().is_under_way() && !is_allowed_in_last_save(type))
     return agent_.refuse(request, type, ErrorCode::kRefused,
                          "The job is about to be killed: its context is being saved");
+  if (type == MessageType::kAwaitMemory) return arriving_.await(request);
+  if (type == MessageType::kPrepareDump && !arriving_.is_whole()) return arriving_.refuse_dump(request);
   if (parts_.config.adopted && adopted_.handle(received)) return;
   switch (type) {
     case MessageType::kAttach:
@@ -362,6 +367,7 @@ std::string Keeper::why_no_rank() const {
 void Keeper::on_agent_gone() {
   if (termination_.last_save().is_under_way()) return;  // the pause under way is this keeper's own
   memory_.on_agent_gone();
+  arriving_.on_agent_gone();
   execution_.on_agent_gone();
 }
 

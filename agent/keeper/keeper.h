@@ -5,6 +5,7 @@
 //   rank/rank_lease               the lease
 //   rank/thread_hold              a restored program that does not go on yet
 //   memory/memory_exchange        device memory of a transparent rank
+//   memory/arriving_memory        host memory that follows a restored program
 //   execution                     pauses, and the incarnation that runs
 //   adopted_rank                  the same for a process without a session
 //   termination, last_save        the rank's end by this keeper's hand
@@ -20,9 +21,11 @@
 
 #include "agent/keeper/adopted_rank.h"
 #include "agent/keeper/execution.h"
+#include "agent/keeper/init/lazy_pages.h"
 #include "agent/keeper/io/agent_port.h"
 #include "agent/keeper/io/peer.h"
 #include "agent/keeper/io/rank_link.h"
+#include "agent/keeper/memory/arriving_memory.h"
 #include "agent/keeper/memory/memory_exchange.h"
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_process.h"
@@ -41,6 +44,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   struct Restored {
     pid_t pid = 0;
     UniqueFd namespace_alive;  // init/holder.h
+    std::optional<LazyPages> lazy_pages;
   };
   // Listens on FOLDER/keeper.sock and starts the rank. With `restored`, a child of this process, it takes that
   // for the rank, and lets its PID namespace go when that has ended.
@@ -67,7 +71,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     Timer hold;
   };
   Keeper(Parts parts, Timers timers);
-  void take_restored();
+  void take_restored(std::optional<LazyPages> pages);
   [[nodiscard]] bool is_transparent() const { return parts_.config.way == MigrationMode::kTransparent; }
 
   Result<void> run_once();
@@ -108,6 +112,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   ThreadHold hold_;
   RankLease lease_;
   MemoryExchange memory_;
+  ArrivingMemory arriving_{parts_.process, agent_};
   Execution execution_;
   AdoptedRank adopted_;
   Termination termination_;

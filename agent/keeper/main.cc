@@ -98,14 +98,17 @@ Result<std::optional<Keeper::Restored>> restore(const Config& config, const std:
   spec.pid_file = config.restore->pid_file;
   spec.log = log.get();
   spec.timeout = config.restore->timeout;
+  spec.lazy_pages = config.restore->lazy_pages;
+  spec.lazy_pages_pid_file = config.restore->lazy_pages_pid_file;
   NamespaceHolder holder;
   if (config.adopted) {
     CKPT_TRY(held, hold_pid_namespace(config.init));
     holder = std::move(held);
     spec.pid_namespace = holder.pid_namespace.get();
   }
-  CKPT_TRY(pid, start_restored(spec));
-  return std::optional(Keeper::Restored{pid, std::move(holder.alive)});
+  CKPT_TRY(restored, start_restored(spec));
+  return std::optional(
+      Keeper::Restored{restored.pid, std::move(holder.alive), std::move(restored.lazy_pages)});
 }
 
 // The pid file stays locked for as long as the result lives.

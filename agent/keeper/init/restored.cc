@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +66,11 @@ void end_children() {
     if (!children.has_value()) return;
     std::istringstream list(children.assume_value());
     for (pid_t child = 0; list >> child;) ::kill(child, SIGKILL);
-    if (::waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
+    int status = 0;
+    const pid_t changed = ::waitpid(-1, &status, 0);
+    if (changed < 0 && errno != EINTR) return;
+    // What brings memory stops at its end (lazy_pages.h); a second SIGKILL does not get it further.
+    if (changed > 0 && WIFSTOPPED(status)) ::ptrace(PTRACE_CONT, changed, nullptr, nullptr);
   }
 }
 
@@ -76,37 +81,52 @@ Result<pid_t> read_pid(const std::string& path) {
   if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-    return Error::from_errno("The restored process " + std::to_string(pid) + " is not this keeper's child");
+    return Error::from_errno("Process " + std::to_string(pid) + " of " + path +
+                             " is not this keeper's child");
   }
   return pid;
 }
 
-}  // namespace
-
-Result<pid_t> start_restored(const RestoreSpec& spec) {
-  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "No command to restore with");
+// Until CRIU has ended; `what` it was to do.
+Result<void> run_criu(const RestoreSpec& spec, const std::vector<std::string>& command, const char* what) {
   std::vector<char*> argv;
-  for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return Error::from_errno("Opening /dev/null");
-  ::unlink(spec.pid_file.c_str());
   const pid_t child = ::fork();
-  if (child < 0) return Error::from_errno("Starting " + spec.command[0]);
+  if (child < 0) return Error::from_errno("Starting " + command[0]);
   if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace);
-  Result<int> ended = wait_for(child, spec.timeout);
-  if (!ended.has_value()) {
-    end_children();
-    return std::move(ended).assume_error();
+  CKPT_TRY(status, wait_for(child, spec.timeout));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
+    return Error(ErrorCode::kIo, "Cannot run " + command[0]);
+  return Error(ErrorCode::kIo, std::string("CRIU could not ") + what);
+}
+
+Result<RestoredProgram> restore_with(const RestoreSpec& spec) {
+  RestoredProgram restored;
+  if (!spec.lazy_pages.empty()) {
+    ::unlink(spec.lazy_pages_pid_file.c_str());
+    CKPT_TRYV(run_criu(spec, spec.lazy_pages, "get ready to bring the program's memory"));
+    CKPT_TRY(server, read_pid(spec.lazy_pages_pid_file));
+    CKPT_TRY(pages, LazyPages::create(server));
+    restored.lazy_pages = std::move(pages);
   }
-  const int status = ended.assume_value();
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    end_children();
-    const bool started = !WIFEXITED(status) || WEXITSTATUS(status) != kNotStarted;
-    return Error(ErrorCode::kIo,
-                 started ? "CRIU could not restore the program" : "Cannot run " + spec.command[0]);
-  }
-  return read_pid(spec.pid_file);
+  ::unlink(spec.pid_file.c_str());
+  CKPT_TRYV(run_criu(spec, spec.command, "restore the program"));
+  CKPT_TRY(pid, read_pid(spec.pid_file));
+  restored.pid = pid;
+  return restored;
+}
+
+}  // namespace
+
+Result<RestoredProgram> start_restored(const RestoreSpec& spec) {
+  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "No command to restore with");
+  Result<RestoredProgram> restored = restore_with(spec);
+  if (!restored.has_value()) end_children();
+  return restored;
 }
 
 }  // namespace ckpt::keeper

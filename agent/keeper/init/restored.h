@@ -9,9 +9,11 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/keeper/init/lazy_pages.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::keeper {
@@ -28,9 +30,17 @@ struct RestoreSpec {
   int log = -1;                              // the program's new log, opened for appending
   int pid_namespace = -1;                    // holder.h; -1: the image has its own
   std::chrono::milliseconds timeout{60000};  // later CRIU is killed
+  // Run first; starts the process that brings the program's memory. Empty: it comes with the program. The
+  // caller is a subreaper then.
+  std::vector<std::string> lazy_pages;
+  std::string lazy_pages_pid_file;  // which that command makes CRIU write
 };
 
-// The init of the restored tree. It is stopped, with all its processes, if the command has --leave-stopped.
-Result<pid_t> start_restored(const RestoreSpec& spec);
+struct RestoredProgram {
+  // The init of the restored tree. It is stopped, with all its processes, if the command has --leave-stopped.
+  pid_t pid = 0;
+  std::optional<LazyPages> lazy_pages;
+};
+Result<RestoredProgram> start_restored(const RestoreSpec& spec);
 
 }  // namespace ckpt::keeper

@@ -85,6 +85,18 @@ Result<void> read_adopt(const Json& document, Config& config) {
   return ok();
 }
 
+Result<void> read_lazy_pages(const Json& restore, Config::Restore& out) {
+  if (!restore.contains("lazy_pages")) return ok();
+  const Json& lazy = restore["lazy_pages"];
+  if (!lazy.is_object()) return bad("'lazy_pages' must be an object");
+  CKPT_TRY(command, words_of(lazy.value("command", Json()), "command"));
+  CKPT_TRY(pid_file, optional_path(lazy, "pid_file"));
+  if (pid_file.empty()) return bad("'lazy_pages' needs 'pid_file'");
+  out.lazy_pages = std::move(command);
+  out.lazy_pages_pid_file = std::move(pid_file);
+  return ok();
+}
+
 Result<void> read_transparent(const Json& document, Config& config) {
   const Json way = document.value("way", Json("cooperative"));
   if (way != "cooperative" && way != "transparent" && way != "adopted")
@@ -113,9 +125,9 @@ Result<void> read_transparent(const Json& document, Config& config) {
   constexpr std::uint64_t kMaxMs = 3'600'000;
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)
     return bad("'timeout_ms' must be a number of milliseconds");
-  config.restore =
-      Config::Restore{std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>())};
-  return ok();
+  config.restore = Config::Restore{
+      std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>()), {}, {}};
+  return read_lazy_pages(restore, *config.restore);
 }
 
 }  // namespace

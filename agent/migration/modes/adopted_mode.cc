@@ -273,8 +273,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
-  HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
-                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
+  HostRestore order = restore_order(*criu_, options, image_.bytes);
   if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
     co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));

@@ -5,6 +5,7 @@
 
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
+#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/process_image.h"
@@ -68,6 +69,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();  // the job may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
+  CKPT_CO_TRYV(co_await keeper->await_memory(host::time_limit_of(static_cast<pid_t>(status.rank_pid))));
   if (status.session_pid == status.rank_pid)
     co_return Error(
         ErrorCode::kRefused,
@@ -243,6 +245,7 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
     co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
+  restores_lazily_ = co_await criu.restores_lazily(context_.config.home);
   criu_ = std::move(criu);
   co_return ok();
 }
@@ -298,11 +301,14 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
-  const auto unpack = [file, bytes = image_.bytes, &folder] {
-    return host::unpack_folder(file, bytes, folder.path());
+  const auto unpack = [file, bytes = image_.bytes, &folder,
+                       lazily = restores_lazily_]() -> Result<host::PageCounts> {
+    CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
+    if (!lazily) return host::PageCounts();
+    return host::choose_lazy_pages(folder.path());
   };
   const Nanos began = now_ns();
-  CKPT_CO_TRYV(co_await offload(context_.images, unpack));
+  CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));
   const Nanos unpacked = now_ns();
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   if (notes.log.empty())
@@ -310,10 +316,10 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   host::RestoreOptions options;
   options.images = options.work = folder.path();
   options.old_log = notes.log;
+  options.lazy = pages.lazy > 0;
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
-  HostRestore order{criu_->restore_command(options), host::Criu::pid_file(options),
-                    host::Criu::restore_log(options), host::criu_timeout(image_.bytes)};
+  HostRestore order = restore_order(*criu_, options, image_.bytes);
   if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
     co_await context_.jobs.remove(old);
   CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
@@ -323,8 +329,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     co_await context_.jobs.remove(job);
     co_return std::move(accepted).assume_error();
   }
-  spdlog::info("process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f}",
-               operation_.name(), ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored));
+  spdlog::info(
+      "process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f} lazy_bytes {}",
+      operation_.name(), ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored), pages.lazy);
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
 }

@@ -93,6 +93,7 @@ class ProcessTarget final : public TargetMode {
   MigrationContext& context_;
   const JobOperation operation_;
   std::optional<host::Criu> criu_;
+  bool restores_lazily_ = false;
   HostState image_;
   std::uint64_t image_bytes_ = 0;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>

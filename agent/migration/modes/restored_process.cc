@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"
 
@@ -25,6 +26,18 @@ Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
 }
 
 }  // namespace
+
+HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options, std::uint64_t bytes) {
+  HostRestore order;
+  order.command = criu.restore_command(options);
+  order.pid_file = host::Criu::pid_file(options);
+  order.criu_log = host::Criu::restore_log(options);
+  order.timeout = host::criu_timeout(bytes);
+  if (!options.lazy) return order;
+  order.lazy_pages = host::lazy_pages_command(options.images);
+  order.lazy_pages_pid_file = host::lazy_pages_pid_file(options.images);
+  return order;
+}
 
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes) {

@@ -11,10 +11,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "agent/host_process/criu.h"
+#include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_link.h"
 #include "agent/migration/modes/migration_context.h"
 
 namespace ckpt::agent {
+
+// How a keeper takes a process from an image of `bytes` (agent/keeper/init/restored.h).
+[[nodiscard]] HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options,
+                                        std::uint64_t bytes);
 
 // `device_bytes`: of its context; the more, the longer it may take.
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,

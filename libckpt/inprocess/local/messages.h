@@ -65,6 +65,7 @@
 //              set is always whole, and twice there is at most as much as one region. A side that restarts
 //              (Release, Make) copies from what has been replaced already.
 //   go on      Resume              refused while memory is not mapped.
+//   whole      A>K AwaitMemory     K>A Done once the program's host memory is there, which may follow a restore
 //   dump       A>R PrepareDump     only while memory is released. R: unmaps the control page, DumpReady,
 //              closes its socket; K>A DumpReady once it is closed: phase kDumped, and what can be dumped
 //              holds nothing of the keeper's. Its service thread waits in sigwaitinfo.
@@ -482,6 +483,9 @@ struct Replace {  // one descriptor per record, in order
 struct PrepareDump {
   static constexpr auto kType = MessageType::kPrepareDump;
 };
+struct AwaitMemory {
+  static constexpr auto kType = MessageType::kAwaitMemory;
+};
 struct DumpReady {
   static constexpr auto kType = MessageType::kDumpReady;
 };
@@ -493,12 +497,13 @@ struct Reattach {
   std::uint32_t hold_ms = 0;
 };
 
-using Body = std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions,
-                          DescribeEnd, Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck,
-                          TensorDropped, StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running,
-                          Moved, SetDeadline, Stop, Kill, Shutdown, RankStopped, RankContinued, RankExited,
-                          Release, Released, Deposit, Withdraw, Map, MapBatch, MapAck, Mapped, Make, Made,
-                          PrepareDump, DumpReady, Reattach, Fetch, Held, Replace, WithdrawRegions>;
+using Body =
+    std::variant<Hello, Welcome, Attach, Status, Done, Failed, Describe, Tensors, Regions, DescribeEnd,
+                 Export, ExportBatch, ExportAck, ExportEnd, RegionFreed, RegionFreedAck, TensorDropped,
+                 StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running, Moved, SetDeadline, Stop,
+                 Kill, Shutdown, RankStopped, RankContinued, RankExited, Release, Released, Deposit, Withdraw,
+                 Map, MapBatch, MapAck, Mapped, Make, Made, PrepareDump, DumpReady, Reattach, Fetch, Held,
+                 Replace, WithdrawRegions, AwaitMemory>;
 
 struct Message {
   std::uint32_t rank = 0;

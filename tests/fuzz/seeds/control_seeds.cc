@@ -125,7 +125,8 @@ std::vector<std::pair<std::uint8_t, local::Body>> job_messages() {
           {0, Fetch{MemorySet::kArrived, 0, 12, 3}},
           {1, Held{3, {region}}},
           {1, Replace{6, 12, {region}}},
-          {0, WithdrawRegions{7, 12, {{1, 6}}}}};
+          {0, WithdrawRegions{7, 12, {{1, 6}}}},
+          {0, AwaitMemory{}}};
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -19,6 +21,7 @@
 
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
+#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"
@@ -51,6 +54,17 @@ void expect_all_stopped(pid_t init) {
     while (process_state(pid) == 'R') ::sched_yield();
     EXPECT_EQ(process_state(pid), 'T');
   }
+}
+
+// Whether a thread of it is in the kernel's hands until a missing page comes.
+bool waits_for_memory(pid_t pid) {
+  std::error_code gone;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    const auto place = read_file((thread.path() / "wchan").string(), 256);
+    if (place.has_value() && place.assume_value() == "handle_userfault") return true;
+  }
+  return false;
 }
 
 class CriuTest : public ::testing::Test {
@@ -97,10 +111,16 @@ class CriuTest : public ::testing::Test {
     options.work = folder_.path();
     return run_until_done(io_, criu_->dump(init, options));
   }
-  Result<pid_t> restore(const std::string& images) {
+  // With a script that CRIU runs before its processes may run.
+  Result<pid_t> restore_lazily(const std::string& images, const std::string& script) {
     RestoreOptions options;
+    options.lazy = true;
+    if (!script.empty()) options.more = {"--action-script", script};
+    return restore(images, options);
+  }
+  Result<pid_t> restore(const std::string& images, RestoreOptions options = {}) {
     options.images = images;
-    options.work = folder_.path();
+    options.work = options.lazy ? images : folder_.path();
     options.old_log = old_log();
     options.log_fd = keeper::kRestoredLogFd;
     const UniqueFd log(::open(new_log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -108,10 +128,21 @@ class CriuTest : public ::testing::Test {
     spec.command = criu_->restore_command(options);
     spec.pid_file = Criu::pid_file(options);
     spec.log = log.get();
+    if (options.lazy) spec.lazy_pages = {LAZY_PAGES_PROGRAM, images, lazy_pages_pid_file(images)};
+    spec.lazy_pages_pid_file = lazy_pages_pid_file(images);
     auto restored = keeper::start_restored(spec);
-    if (restored.has_value()) started_.push_back(restored.assume_value());
     if (!restored.has_value()) return Error(ErrorCode::kIo, Criu::first_error(Criu::restore_log(options)));
-    return restored;
+    started_.push_back(restored.assume_value().pid);
+    pages_ = std::move(restored.assume_value().lazy_pages);
+    return started_.back();
+  }
+  keeper::LazyPages::State wait_for_server() {
+    for (;;) {
+      int status = 0;
+      EXPECT_EQ(::waitpid(pages_->server(), &status, 0), pages_->server());
+      const auto state = pages_->on_changed(status);
+      if (state != keeper::LazyPages::State::kGoesOn) return state;
+    }
   }
   [[nodiscard]] std::string old_log() const {
     return folder_ / "old.log";
@@ -125,6 +156,7 @@ class CriuTest : public ::testing::Test {
   std::string place_;
   std::optional<Criu> criu_;
   std::vector<pid_t> started_;
+  std::optional<keeper::LazyPages> pages_;
 };
 
 TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
@@ -164,6 +196,89 @@ TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
   kill_source(source);
   EXPECT_EQ(wait_for_end(source), SIGKILL);
   std::erase(started_, source);
+}
+
+TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
+  if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t source = start({"plain"});
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+  const MemoryFolder images = make_memory_folder("z");
+  const auto dumped = dump(source, images.path());
+  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+
+  const auto pages = choose_lazy_pages(images.path(), 1 << 20);
+  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
+  EXPECT_GT(pages.assume_value().eager, 0u);
+  EXPECT_LE(pages.assume_value().eager, 1u << 20);
+  EXPECT_GE(pages.assume_value().lazy, 8u << 20);  // the program's memory
+  const auto restored = restore_lazily(images.path(), "");
+  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+  const pid_t copy = restored.assume_value();
+  ASSERT_TRUE(pages_);
+  ASSERT_TRUE(resume_source(copy).has_value());
+  EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
+  EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
+  EXPECT_EQ(ask(copy, new_log(), 3), state_line(3, folder_.path(), 3));
+}
+
+TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("w");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  const auto pages = choose_lazy_pages(images.path());
+  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
+  EXPECT_GE(pages.assume_value().eager, 8u << 20);
+  EXPECT_EQ(pages.assume_value().lazy, 0u);
+  const auto again = choose_lazy_pages(images.path());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again.assume_value().eager, 0u) << "none of them can be lazy any more";
+  ASSERT_TRUE(restore(images.path()).has_value());
+}
+
+TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("v");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  std::filesystem::resize_file(images.path() + "/pagemap-2.img", 21);
+  const auto pages = choose_lazy_pages(images.path());
+  ASSERT_FALSE(pages.has_value());
+  EXPECT_EQ(pages.assume_error().code(), ErrorCode::kCorrupt);
+}
+
+TEST_F(CriuTest, ProgramReadsNoZerosWhenWhatBringsItsMemoryIsKilled) {
+  if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t source = start({"plain"});
+  const MemoryFolder images = make_memory_folder("y");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  // It is stopped once it has the processes, so that none of their pages is brought.
+  const std::string script = folder_ / "stop-server";
+  const std::string server_file = lazy_pages_pid_file(images.path());
+  std::ofstream(script)
+      << "#!/bin/sh\n[ $CRTOOLS_SCRIPT_ACTION = post-restore ] || exit 0\nserver=$(cat " + server_file +
+             ")\nuntil [ $(ls -l /proc/$server/fd | grep -c userfaultfd) = 3 ]; do :; done\n"
+             "kill -STOP $server\n";
+  ASSERT_EQ(::chmod(script.c_str(), 0700), 0);
+  ASSERT_TRUE(choose_lazy_pages(images.path(), 1 << 20).has_value());
+  const auto restored = restore_lazily(images.path(), script);
+  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+  const pid_t copy = restored.assume_value();
+  ASSERT_TRUE(pages_);
+  ::kill(pages_->server(), SIGKILL);
+  EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kLost);
+  // With zeros in its place it would end, or print another state.
+  ASSERT_TRUE(resume_source(copy).has_value());
+  const pid_t program = keeper::program_of(copy);
+  ::kill(-copy, SIGUSR1);
+  while (!waits_for_memory(program) && process_state(program) != 'Z') ::sched_yield();
+  EXPECT_TRUE(waits_for_memory(program));
+  kill_source(copy);
+  EXPECT_EQ(wait_for_end(copy), SIGKILL);
+  std::erase(started_, copy);
+  pages_->let_end();
+  int status = 0;
+  EXPECT_EQ(::waitpid(pages_->server(), &status, 0), pages_->server());
 }
 
 TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {

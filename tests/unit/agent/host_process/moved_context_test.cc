@@ -146,7 +146,7 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   spec.log = log.get();
   const auto restored = keeper::start_restored(spec);
   ASSERT_TRUE(restored.has_value()) << Criu::first_error(Criu::restore_log(from));
-  const pid_t copy = restored.assume_value();
+  const pid_t copy = restored.assume_value().pid;
   started_.push_back(copy);
   expect_done(resume_source(copy));
   const pid_t copied = keeper::program_of(copy);

@@ -87,7 +87,8 @@ std::vector<Body> samples() {
           Fetch{MemorySet::kArrived, 0, 12, 3},
           Held{3, {sample_region(1)}},
           Replace{6, 12, {sample_region(1), sample_region(2)}},
-          WithdrawRegions{7, 12, {{1, 6}, {2, 7}}}};
+          WithdrawRegions{7, 12, {{1, 6}, {2, 7}}},
+          AwaitMemory{}};
 }
 
 std::size_t descriptors_of(const Body& body) {

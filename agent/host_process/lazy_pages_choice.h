@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages of a dumped tree follow it while it runs already (agent/keeper/lazy_pages). A dump marks all pages that
+// can. A program that goes on touches its small pieces of memory at once, and would wait for each
+// page of them. So the smallest runs of pages, up to a limit, come with the process instead.
+// Threads: any; it reads and writes files (offload). Errors: kCorrupt for an image that is not understood; kIo.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// Of all processes together.
+inline constexpr std::uint64_t kMaxEagerBytes = std::uint64_t{32} << 20;
+
+struct PageCounts {
+  std::uint64_t eager = 0;  // bytes that come with the processes
+  std::uint64_t lazy = 0;   // and those that follow
+};
+
+// Changes the pagemaps of a folder of images, and writes the plan of what follows (agent/keeper/lazy_pages/plan.h).
+Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
+
+// Starts gpumigrate-lazy-pages on a folder of images with such a plan, before CRIU's restore there. The command
+// ends when that waits for CRIU.
+[[nodiscard]] std::vector<std::string> lazy_pages_command(const std::string& images);
+[[nodiscard]] std::string lazy_pages_pid_file(const std::string& images);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpumigrate-lazy-pages FOLDER PIDFILE: brings the memory of the processes that `criu restore --lazy-pages`
+// restores from FOLDER, its working folder, too. Returns 0 when it waits for that restore; what
+// goes on has its id in PIDFILE, and ends with 0 when nothing is missing any more. One line on standard error
+// otherwise.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "agent/keeper/lazy_pages/server.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::lazy_pages {
+namespace {
+
+constexpr int kExitUsage = 64;
+constexpr Nanos kMaxRestore = Nanos{3600} * 1'000'000'000;  // as long as a keeper waits for one
+
+Result<void> write_pid(const std::string& path, pid_t pid) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return Error::from_errno("Making " + path);
+  const std::string text = std::to_string(pid);
+  return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
+}
+
+int report(const Error& error) {
+  std::fprintf(stderr, "gpumigrate-lazy-pages: %s\n", error.to_string().c_str());
+  return EXIT_FAILURE;
+}
+
+Result<void> start(const std::string& folder, const std::string& pid_file) {
+  CKPT_TRY(server, Server::create(folder));
+  if (::chdir(folder.c_str()) != 0) return Error::from_errno("Entering " + folder);
+  CKPT_TRY(listener, listen_for_criu());
+  const pid_t child = ::fork();
+  if (child < 0) return Error::from_errno("Starting a process");
+  if (child > 0) return write_pid(pid_file, child);
+  ::setsid();
+  ::signal(SIGHUP, SIG_IGN);
+  const Result<void> done = server.run(listener.get(), now_ns() + kMaxRestore);
+  std::_Exit(done.has_value() ? EXIT_SUCCESS : report(done.assume_error()));
+}
+
+int main_with(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--version") {
+    std::printf("gpumigrate-lazy-pages %s\n", GPUMIGRATE_VERSION);
+    return EXIT_SUCCESS;
+  }
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: gpumigrate-lazy-pages FOLDER PIDFILE\n");
+    return kExitUsage;
+  }
+  const Result<void> started = start(argv[1], argv[2]);
+  return started.has_value() ? EXIT_SUCCESS : report(started.assume_error());
+}
+
+}  // namespace
+}  // namespace ckpt::lazy_pages
+
+int main(int argc, char** argv) {
+  return ckpt::lazy_pages::main_with(argc, argv);
+}

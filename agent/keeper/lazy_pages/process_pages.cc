@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/lazy_pages/process_pages.h"
+
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "agent/keeper/lazy_pages/plan.h"
+
+namespace ckpt::lazy_pages {
+namespace {
+
+constexpr std::uint64_t kPieceBytes = 256 << 10;  // a thread that waits waits for one piece at most
+constexpr std::uint64_t kAroundBytes = 64 << 10;  // that come with a page that is waited for
+// A mapping that moves is not at its old place before the kernel tells of it.
+constexpr Nanos kSettled = Nanos{1'000'000'000};
+
+}  // namespace
+
+Result<void> ProcessPages::read_events(std::vector<ProcessPages>& forked) {
+  for (;;) {
+    uffd_msg event{};
+    const ssize_t got = ::read(faults_.get(), &event, sizeof event);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return ok();
+    if (got < 0) return Error::from_errno("Reading what a process does to its missing memory");
+    if (got != sizeof event) return Error(ErrorCode::kIo, "The kernel told half of what a process does");
+    switch (event.event) {
+      case UFFD_EVENT_PAGEFAULT: {
+        CKPT_TRYV(bring(event.arg.pagefault.address / kPageBytes * kPageBytes));
+        break;
+      }
+      case UFFD_EVENT_REMOVE:
+      case UFFD_EVENT_UNMAP:
+        missing_.drop(event.arg.remove.start, event.arg.remove.end - event.arg.remove.start);
+        break;
+      case UFFD_EVENT_REMAP:
+        missing_.move(event.arg.remap.from, event.arg.remap.to, event.arg.remap.len);
+        break;
+      case UFFD_EVENT_FORK:
+        forked.emplace_back(UniqueFd(static_cast<int>(event.arg.fork.ufd)), missing_);
+        break;
+      default:
+        return Error(ErrorCode::kIo, "The kernel told event " + std::to_string(event.event));
+    }
+  }
+}
+
+Result<void> ProcessPages::bring_some() {
+  if (missing_.is_empty() || has_ended_) return ok();
+  const MissingMemory::Piece piece = missing_.next(cursor_, kPieceBytes);
+  cursor_ = piece.address;
+  CKPT_TRYV(copy(piece));
+  return ok();
+}
+
+Result<void> ProcessPages::bring(std::uint64_t address) {
+  const auto piece = missing_.at(address, kAroundBytes);
+  CKPT_TRY(outcome, piece ? copy(*piece) : zero(address));
+  if (outcome == Outcome::kLater) waiting_.push_back(address);
+  return ok();
+}
+
+Result<void> ProcessPages::bring_waiting() {
+  for (const std::uint64_t address : std::exchange(waiting_, {})) {
+    if (has_ended_) break;
+    CKPT_TRYV(bring(address));
+  }
+  return ok();
+}
+
+Result<ProcessPages::Outcome> ProcessPages::copy(const MissingMemory::Piece& piece) {
+  uffdio_copy order{};
+  order.dst = piece.address;
+  order.src = reinterpret_cast<std::uint64_t>(piece.from);
+  order.len = piece.bytes;
+  const int error = ::ioctl(faults_.get(), UFFDIO_COPY, &order) == 0 ? 0 : errno;
+  if (order.copy > 0) missing_.drop(piece.address, static_cast<std::uint64_t>(order.copy));
+  if (error == 0 || order.copy > 0) return Outcome::kDone;
+  return settle(piece, error);
+}
+
+// After a copy of nothing.
+Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& piece, int error) {
+  switch (error) {
+    case EAGAIN:
+    case ENOMEM:  // the process waits as for any memory
+      return Outcome::kLater;
+    case EEXIST:  // the process has that page
+      missing_.drop(piece.address, kPageBytes);
+      wake(piece.address);
+      return Outcome::kDone;
+    case ENOENT:
+      if (std::exchange(unmapped_, piece.address) != piece.address) unmapped_since_ = now_ns();
+      if (now_ns() - unmapped_since_ < kSettled) return Outcome::kLater;
+      missing_.drop(piece.address, kPageBytes);
+      return Outcome::kDone;
+    case ESRCH:
+    case ENOSPC:
+      has_ended_ = true;
+      return Outcome::kEnded;
+    default:
+      return Error::from_errno(error, "Bringing missing memory of a process");
+  }
+}
+
+Result<ProcessPages::Outcome> ProcessPages::zero(std::uint64_t address) {
+  uffdio_zeropage order{};
+  order.range = {address, kPageBytes};
+  if (::ioctl(faults_.get(), UFFDIO_ZEROPAGE, &order) == 0) return Outcome::kDone;
+  switch (errno) {
+    case EAGAIN:
+    case ENOMEM:
+      return Outcome::kLater;
+    case EEXIST:
+    case ENOENT:  // unmapped meanwhile: the thread that waits finds that itself
+      wake(address);
+      return Outcome::kDone;
+    case ESRCH:
+      has_ended_ = true;
+      return Outcome::kEnded;
+    default:
+      return Error::from_errno("Bringing an empty page to a process");
+  }
+}
+
+void ProcessPages::wake(std::uint64_t address) const {
+  uffdio_range range{address, kPageBytes};
+  (void)::ioctl(faults_.get(), UFFDIO_WAKE, &range);
+}
+
+}  // namespace ckpt::lazy_pages

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The missing pages of one process: those that it waits for come at once, the others piece by piece. By
+// userfaultfd(2) the kernel reports what the process touches, moves, discards and forks. It refuses every copy
+// (EAGAIN) while it has reported a change that was not read yet.
+// Threads: one. Ownership: the userfaultfd; memory behind MissingMemory outlives it. Errors: kIo, errno: then
+// the process must not go on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/keeper/lazy_pages/missing_memory.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::lazy_pages {
+
+class ProcessPages {
+ public:
+  ProcessPages(UniqueFd faults, MissingMemory missing)
+      : faults_(std::move(faults)), missing_(std::move(missing)) {}
+
+  [[nodiscard]] int fd() const { return faults_.get(); }
+  // Nothing is missing, or the process has ended.
+  [[nodiscard]] bool is_done() const { return has_ended_ || (missing_.is_empty() && waiting_.empty()); }
+  // Some pages could not be brought yet.
+  [[nodiscard]] bool is_behind() const { return !waiting_.empty(); }
+
+  // All that the kernel has told; children that it has forked come into `forked`.
+  Result<void> read_events(std::vector<ProcessPages>& forked);
+  // One piece of what it has not asked for.
+  Result<void> bring_some();
+  // What waits since a change.
+  Result<void> bring_waiting();
+
+ private:
+  enum class Outcome { kDone, kLater, kEnded };
+  Result<void> bring(std::uint64_t address);
+  Result<Outcome> copy(const MissingMemory::Piece& piece);
+  Result<Outcome> zero(std::uint64_t address);
+  Result<Outcome> settle(const MissingMemory::Piece& piece, int error);
+  void wake(std::uint64_t address) const;
+
+  UniqueFd faults_;
+  MissingMemory missing_;
+  std::vector<std::uint64_t> waiting_;  // pages that a thread waits for
+  std::uint64_t cursor_ = 0;            // where bring_some() goes on
+  std::uint64_t unmapped_ = 0;          // a piece that has no mapping, as it seems
+  Nanos unmapped_since_ = 0;
+  bool has_ended_ = false;
+};
+
+}  // namespace ckpt::lazy_pages

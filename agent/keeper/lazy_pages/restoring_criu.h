@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of `criu restore --lazy-pages` (criu/uffd.c of CRIU 4). For each process its id and its
+// userfaultfd come, then the report that all of them are restored.
+// Threads: one; it blocks until the deadline. Ownership: sockets. Errors: kProtocol, kTimedOut, errno.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "libckpt/base/clock.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::lazy_pages {
+
+// In the restore's working folder, where CRIU looks for it.
+inline constexpr const char* kSocketName = "lazy-pages.socket";
+
+// The caller's working folder is that folder: a path of it may be too long for an address.
+Result<UniqueFd> listen_for_criu();
+
+class RestoringCriu {
+ public:
+  // Waits for the one connection.
+  static Result<RestoringCriu> accept(int listener, Nanos deadline);
+
+  struct Process {
+    std::uint32_t id = 0;
+    UniqueFd faults;  // none: a process that has ended
+  };
+  // What has come when fd() is readable. None: all processes are restored.
+  Result<std::optional<Process>> next();
+  [[nodiscard]] int fd() const { return connection_.get(); }
+
+ private:
+  RestoringCriu(UniqueFd connection, Nanos deadline)
+      : connection_(std::move(connection)), deadline_(deadline) {}
+  UniqueFd connection_;
+  Nanos deadline_;
+};
+
+}  // namespace ckpt::lazy_pages

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the missing memory of restored processes, from their restore until all of it is there.
+// Threads: one. Ownership: the mapped files of pages, the processes' userfaultfd. Errors: of the plan, of CRIU,
+// of the kernel: the processes must not go on then.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <string>
+
+#include "agent/keeper/lazy_pages/plan.h"
+#include "agent/keeper/lazy_pages/process_pages.h"
+#include "agent/keeper/lazy_pages/restoring_criu.h"
+
+namespace ckpt::lazy_pages {
+
+class Server {
+ public:
+  static Result<Server> create(const std::string& folder);
+  ~Server();
+  Server(Server&& other) noexcept;
+  Server& operator=(Server&&) = delete;
+
+  Result<void> run(int listener, Nanos deadline);
+
+ private:
+  Server() = default;
+  Result<const std::byte*> map_pages(const std::string& folder, const MissingRange& range);
+  Result<void> take_process(RestoringCriu& criu);
+  Result<void> run_once(RestoringCriu& criu);
+
+  struct Mapping {
+    std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::uint32_t, Mapping> files_;
+  std::map<std::uint32_t, MissingMemory> missing_;  // until its process is there
+  std::list<ProcessPages> processes_;
+  bool is_restored_ = false;  // before it, mappings may not be there yet
+};
+
+}  // namespace ckpt::lazy_pages

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/keeper/memory/arriving_memory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace ckpt::keeper {
+
+void ArrivingMemory::begin(std::optional<LazyPages> pages) {
+  pages_ = pages;
+  int status = 0;  // it may have changed before SIGCHLD was watched
+  while (pages_ && ::waitpid(pages_->server(), &status, WNOHANG) == pages_->server())
+    on_child_changed(pages_->server(), status);
+}
+
+void ArrivingMemory::await(std::uint64_t request) {
+  waiting_ = request;
+  if (is_whole()) end_wait();
+}
+
+void ArrivingMemory::refuse_dump(std::uint64_t request) {
+  agent_.refuse(request, local::MessageType::kPrepareDump, ErrorCode::kRefused,
+                "The program's memory is still arriving from its last move");
+}
+
+void ArrivingMemory::on_child_changed(pid_t child, int status) {
+  if (!pages_ || child != pages_->server()) return;
+  const LazyPages::State state = pages_->on_changed(status);
+  if (state == LazyPages::State::kGoesOn) return;
+  if (state == LazyPages::State::kWhole) {
+    pages_.reset();
+    return end_wait();
+  }
+  ::dprintf(
+      2, "The process that brought the program's memory ends too early (status %d): the program is killed\n",
+      status);
+  if (const Result<void> killed = process_.kill_all(); !killed.has_value())
+    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
+}
+
+void ArrivingMemory::on_rank_exited() {
+  if (pages_) pages_->let_end();
+  pages_.reset();
+  end_wait();
+}
+
+void ArrivingMemory::end_wait() {
+  if (const std::uint64_t request = std::exchange(waiting_, 0); request != 0)
+    agent_.answer(request, local::Done{});
+}
+
+}  // namespace ckpt::keeper

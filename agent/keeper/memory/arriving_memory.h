@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the host memory of a restored program is whole, which may run before (init/lazy_pages.h). Until then
+// it must not be dumped: the image would lack what is missing.
+// Threads: one. Ownership: the trace of what brings it. Errors: a program whose memory cannot be brought any
+// more is killed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "agent/keeper/init/lazy_pages.h"
+#include "agent/keeper/io/agent_port.h"
+#include "agent/keeper/rank/rank_process.h"
+
+namespace ckpt::keeper {
+
+class ArrivingMemory {
+ public:
+  ArrivingMemory(const RankProcess& process, AgentPort& agent) : process_(process), agent_(agent) {}
+
+  void begin(std::optional<LazyPages> pages);
+  [[nodiscard]] bool is_whole() const { return !pages_.has_value(); }
+
+  // Answered with Done once it is whole.
+  void await(std::uint64_t request);
+  void refuse_dump(std::uint64_t request);
+
+  void on_child_changed(pid_t child, int status);  // of waitpid
+  void on_agent_gone() { waiting_ = 0; }
+  void on_rank_exited();
+
+ private:
+  void end_wait();
+
+  const RankProcess& process_;
+  AgentPort& agent_;
+  std::optional<LazyPages> pages_;
+  std::uint64_t waiting_ = 0;  // the request of await()
+};
+
+}  // namespace ckpt::keeper
