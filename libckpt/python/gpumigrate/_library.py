@@ -10,7 +10,7 @@ import os
 import pathlib
 import shutil
 import sys
-from typing import Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ._errors import LibraryError
 
@@ -80,6 +80,7 @@ class Session:
         self._check(self.library.ckpt_init(None, ctypes.byref(self.handle), ctypes.byref(role)))
         self.standby = role.value == 1
         self.failure: Optional[BaseException] = None  # of the last callback
+        self.hooks: Any = None  # of torch's allocator, which must not call a session that has ended
         self._callbacks: list[object] = []  # ctypes does not keep what C holds
 
     def _check(self, status: int) -> None:
@@ -139,6 +140,8 @@ class Session:
         self._check(status)
 
     def shutdown(self) -> None:
+        if self.hooks is not None:
+            self.hooks.end()
         handle, self.handle = self.handle, ctypes.c_void_p()
         self._check(self.library.ckpt_shutdown(handle))
 

@@ -13,8 +13,8 @@ PACKAGE = ROOT / "libckpt" / "python"
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_job.py"
 # The system's own: hosts (tests/hosts) have no home folder with another.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-# -B: nothing is written beside the sources. -u would hide output that is lost when the process ends.
-RUN = ("/usr/bin/env", f"PYTHONPATH={PACKAGE}", f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B",
+# -B: nothing is written beside the sources. Unbuffered output would hide what is lost when the process ends.
+RUN = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}", f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B",
        str(PROGRAM))
 
 

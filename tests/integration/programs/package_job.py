@@ -129,8 +129,8 @@ def main():
             totals["step"] += 1
             piece = hashlib.shake_128(f"{epoch} {batch} {random.random()}".encode()).digest(PIECE_BYTES)
             at = (totals["step"] * 7919 * PIECE_BYTES) % BUFFER_BYTES
-            before = device.read(movable.pointer + at, 8)
-            device.write(movable.pointer + at, piece)
+            before = device.read(movable.pointer + at, 8) + device.read(plain + at % DRIVER_BYTES, 8)
+            device.write(movable.pointer + at, bytes(a ^ b for a, b in zip(piece, before)) + piece[len(before):])
             if options.driver_memory:
                 device.write(plain + at % DRIVER_BYTES, piece)
             totals["total"] = (totals["total"] * 31 + batch + int.from_bytes(before, "big")) % 2**61
