@@ -124,9 +124,8 @@ class Job:
         if self._position.pass_begun:
             raise UsageError("steps() begins a second pass, and a moved job would not know which one it is in: "
                              "put it into `for epoch in job.epochs(...)`")
-        for batch in self._position.iterate(data):
+        for batch in self._position.batches(data):
             yield batch
-            self._position.batch += 1
             if self._position.batch % accumulate == 0:
                 self.barrier()
 

@@ -44,8 +44,13 @@ class Position:
     def pass_begun(self) -> bool:
         return self._pass_begun
 
-    def iterate(self, data: Iterable[Any]) -> Iterator[Any]:
-        """The batches of a pass that are left. The caller counts them in `batch`."""
+    def batches(self, data: Iterable[Any]) -> Iterator[Any]:
+        """The batches of a pass that are left, counted. A batch counts as done at the barrier after it."""
+        for batch in self._left(data):
+            self.batch += 1
+            yield batch
+
+    def _left(self, data: Iterable[Any]) -> Iterator[Any]:
         self._keeper = next((each for each in (data, self.loader) if keeps_position(each)), None)
         arrived, self._arrived = self._arrived, None
         self._pass_begun = True

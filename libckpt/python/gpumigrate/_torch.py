@@ -93,8 +93,7 @@ class TorchState:
             if not self._in_memory(tensor) or name in found:
                 continue
             place = (tensor.data_ptr(), tensor.nbytes)
-            # Freed tensors are all at 0, and must not be taken for one.
-            if place[0] == 0 or place not in places:
+            if place not in places:
                 places.add(place)
                 found[name] = tensor
         return found
@@ -129,10 +128,7 @@ class TorchState:
                 there = name in (item[0] for item in self._items())
                 raise StateChanged(f"'{name}' was {'freed or moved to another device' if there else 'renamed or removed'} "
                                    "after it was named")
-            tensor = now[name]
-            if tensor.untyped_storage().nbytes() == 0:
-                raise StateChanged(f"'{name}' was freed after it was named")
-            compare(name, named, self.layout(name, tensor))
+            compare(name, named, self.layout(name, now[name]))
         for name in sorted(now.keys() - self._layouts.keys()):
             raise StateChanged(f"'{name}' was made after attach(), which must find all state: make it before")
 

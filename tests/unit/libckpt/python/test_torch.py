@@ -100,6 +100,14 @@ class Names(TorchTest):
         self.assertEqual(names["optim.first.weight.exp_avg"][4], 2)
         self.assertEqual(names["model.first.weight"][0], self.model.first.weight.data_ptr())
 
+    def test_all_that_is_named_is_put_into_memory_that_can_be_moved(self):
+        model = Model()
+        before = {name: tensor.data_ptr() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+        self.begin(model=model)
+        same = [name for name, tensor in (*model.named_parameters(), *model.named_buffers())
+                if tensor.data_ptr() == before[name]]
+        self.assertEqual(same, ["norm.num_batches_tracked"])
+
     def test_views_that_are_one_tensor_stay_one(self):
         model = Model()
         model.last.bias.data = model.first.bias.data.view(4)

@@ -14,6 +14,7 @@ NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net")
 USE = """
 import ctypes, gpumigrate, importlib.metadata, os, pathlib
 from gpumigrate import _library, _memory
+from gpumigrate.integrations import accelerate, huggingface, lightning
 folder = pathlib.Path(gpumigrate.__file__).parent
 assert "site-packages" in folder.parts and (folder / "py.typed").exists()
 assert importlib.metadata.version("gpumigrate") == gpumigrate.__version__
