@@ -19,14 +19,20 @@ from ._position import Position
 
 GetState = Callable[[], Any]
 SetState = Callable[[Any], None]
+SHIM = "libckpt_shim.so"
 FIRST_STEPS = 2  # after each of these all that is named is compared with its memory
+
+
+def is_cooperative() -> bool:
+    """gpumigrate has started this process, and not in transparent mode: there the whole process moves as it is."""
+    return bool(os.environ.get("CKPT_SOCKET")) and SHIM not in os.environ.get("LD_PRELOAD", "")
 
 
 class Job:
     """Made by `attach`. `active`: gpumigrate has started this process. `standby`: it waits for a move's end."""
 
     def __init__(self) -> None:
-        self._session = Session() if os.environ.get("CKPT_SOCKET") else None
+        self._session = Session() if is_cooperative() else None
         self._driver: Optional[Driver] = None
         self._process = os.getpid()
         self._buffers: dict[str, tuple[Any, Layout]] = {}

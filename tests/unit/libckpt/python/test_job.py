@@ -47,6 +47,12 @@ class OutsideGpumigrate(JobTest):
         self.assertEqual(done.stdout, "started\n[(0, 'a'), (0, 'b'), (1, 'a'), (1, 'b')] False\n", done.stderr)
         self.assertEqual(done.stderr, "")
 
+    def test_in_transparent_mode_the_process_moves_by_itself(self):
+        for preload, active in (("/usr/lib/libother.so", True), ("/usr/lib/libother.so:/opt/libckpt_shim.so", False)):
+            self.new_process()
+            with unittest.mock.patch.dict(os.environ, CKPT_SOCKET="/nonexistent/keeper.sock", LD_PRELOAD=preload):
+                self.assertEqual(gpumigrate.attach().active, active)
+
     def test_loops_without_epochs_may_be_repeated(self):
         job = gpumigrate.attach()
         self.assertEqual([list(job.steps([1, 2])) for _ in range(2)], [[1, 2], [1, 2]])
