@@ -14,13 +14,15 @@ PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_job.py"
 # The system's own: hosts (tests/hosts) have no home folder with another.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 # -B: nothing is written beside the sources. Unbuffered output would hide what is lost when the process ends.
-RUN = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}", f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B",
-       str(PROGRAM))
+INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}",
+               f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B")
+RUN = (*INTERPRETER, str(PROGRAM))
+EXAMPLES = ROOT / "tools" / "examples" / "python"
 
 
 class PythonPackage(ClusterTest):
-    def start(self, *options):
-        self.cluster.start("job", *RUN, *options)
+    def start(self, *options, run=RUN):
+        self.cluster.start("job", *run, *options)
         self.cluster.wait_for_line("job", r"^step \d+")
 
     def move(self, node):
@@ -41,6 +43,20 @@ class PythonPackage(ClusterTest):
             self.move(node)
         self.assertEqual(self.cluster.finish("job"), expected)
         self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_examples(self):
+        for example in ("buffers.py", "answers.py"):
+            with self.subTest(example):
+                run = (*INTERPRETER, str(EXAMPLES / example))
+                expected = run_unmoved(*run)
+                self.start(run=run)
+                self.move("node-b")
+                self.assertEqual(self.cluster.finish("job"), expected)
+                self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_in_transparent_mode_the_package_stays_out(self):
+        self.cluster.start("job", *RUN, way=())
+        self.assertEqual(self.cluster.finish("job"), run_unmoved(*RUN))
 
     def test_a_standby_starts_while_the_source_works(self):
         """The standby's start ends with a step of the source, which could not come if it were in the pause."""

@@ -11,8 +11,10 @@ from cluster import BUILD, ClusterTest, run_unmoved
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_torch.py"
 FOUND = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
-RUN = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={ROOT / 'libckpt' / 'python'}",
-       f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", FOUND.stdout.strip() or "python3", "-B", str(PROGRAM))
+INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={ROOT / 'libckpt' / 'python'}",
+       f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", FOUND.stdout.strip() or "python3", "-B")
+RUN = (*INTERPRETER, str(PROGRAM))
+EXAMPLE = (*INTERPRETER, str(ROOT / "tools" / "examples" / "python" / "train.py"), "--epochs", "12")
 
 
 def losses(text):
@@ -41,6 +43,17 @@ class PythonTorch(ClusterTest):
 
     def test_sgd_without_workers(self):
         self.move_there_and_back("--optimizer", "SGD", "--workers", "0")
+
+    def test_the_example_moves_as_host_state_after_a_warm_up(self):
+        """There is no GPU for torch here. What the standby's warm-up changes is overwritten."""
+        expected = run_unmoved(*EXAMPLE, whole=True)
+        self.cluster.start("job", *EXAMPLE)
+        self.cluster.wait_for_line("job", r"^epoch 0")
+        report = self.cluster.migrate("job", "node-b", "--live")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.cluster.call("wait", "job")
+        epochs = [line for line in self.cluster.log("job").splitlines() if line.startswith("epoch")]
+        self.assertEqual(epochs, expected.splitlines())
 
 
 if __name__ == "__main__":
