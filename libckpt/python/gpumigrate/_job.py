@@ -153,7 +153,7 @@ class Job:
             warnings.warn(f"a move was refused: {error}", MoveWarning, stacklevel=2)
 
     def finish(self) -> None:
-        """The job has ended by itself. Called at the interpreter's end where the program does not."""
+        """The job has ended by itself, and its memory goes with it. The interpreter's end does that, too."""
         session, self._session = self._session, None
         if session is not None and self._process == os.getpid():
             atexit.unregister(self._at_exit)

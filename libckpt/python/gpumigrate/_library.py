@@ -10,7 +10,7 @@ import os
 import pathlib
 import shutil
 import sys
-from typing import Any, Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from ._errors import LibraryError
 
@@ -80,7 +80,8 @@ class Session:
         self._check(self.library.ckpt_init(None, ctypes.byref(self.handle), ctypes.byref(role)))
         self.standby = role.value == 1
         self.failure: Optional[BaseException] = None  # of the last callback
-        self.hooks: Any = None  # of torch's allocator, which must not call a session that has ended
+        # Work on this memory is to end, and torch's allocator must not call a session that has ended.
+        self.before_its_end: Callable[[], object] = lambda: None
         self._callbacks: list[object] = []  # ctypes does not keep what C holds
 
     def _check(self, status: int) -> None:
@@ -140,8 +141,7 @@ class Session:
         self._check(status)
 
     def shutdown(self) -> None:
-        if self.hooks is not None:
-            self.hooks.end()
+        self.before_its_end()
         handle, self.handle = self.handle, ctypes.c_void_p()
         self._check(self.library.ckpt_shutdown(handle))
 

@@ -49,6 +49,7 @@ class PoolMemory:
 
     def __init__(self, session: Optional[Session]) -> None:
         self._session = session
+        self._allocator: Any = None
         self._pool: Any = None
 
     def holds(self, tensor: Any) -> bool:
@@ -66,9 +67,14 @@ class PoolMemory:
     def _entered(self, torch: Any) -> Iterator[None]:
         if self._pool is None:
             assert self._session is not None
-            self._session.hooks = Hooks(self._session)
-            allocator = torch.cuda.memory.CUDAPluggableAllocator(self._session.hooks.path, "gpumigrate_alloc",
-                                                                 "gpumigrate_free")
-            self._pool = torch.cuda.MemPool(allocator.allocator())
+            hooks = Hooks(self._session)
+
+            def before_its_end() -> None:
+                torch.cuda.synchronize()
+                hooks.end()
+
+            self._session.before_its_end = before_its_end
+            self._allocator = torch.cuda.memory.CUDAPluggableAllocator(hooks.path, "gpumigrate_alloc", "gpumigrate_free")
+            self._pool = torch.cuda.MemPool(self._allocator.allocator())
         with torch.cuda.use_mem_pool(self._pool):
             yield

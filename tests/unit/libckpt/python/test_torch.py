@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import unittest
+import unittest.mock
 import warnings
 
 try:
@@ -141,6 +142,34 @@ class Names(TorchTest):
         optimizer = torch.optim.AdamW(model.parameters())
         gpumigrate.attach(model, optimizer)
         self.assertEqual((model.first.weight.data_ptr(), len(optimizer.state)), (before, 0))
+
+
+class Pool(unittest.TestCase):
+    """Torch's own allocator is for a GPU: here its calls are looked at."""
+
+    def test_only_what_is_placed_is_in_the_pool(self):
+        calls = []
+        memory = gpumigrate._memory.PoolMemory(unittest.mock.Mock())
+        session = memory._session
+        with unittest.mock.patch.object(torch.cuda, "MemPool", side_effect=lambda made: calls.append(made) or "pool"), \
+                unittest.mock.patch.object(torch.cuda, "use_mem_pool") as use, \
+                unittest.mock.patch.object(torch.cuda.memory, "CUDAPluggableAllocator") as allocator, \
+                unittest.mock.patch.object(torch.cuda, "synchronize", side_effect=lambda: calls.append("synchronized")), \
+                unittest.mock.patch.object(gpumigrate._memory, "Hooks") as hooks:
+            hooks.return_value.end.side_effect = lambda: calls.append("ended")
+            use.side_effect = lambda pool: unittest.mock.MagicMock(__enter__=lambda _: calls.append(f"in {pool}"),
+                                                                   __exit__=lambda *_: calls.append("out"))
+            for value in (3.0, 4.0):
+                self.assertEqual(memory.place(torch.full((2,), value)).tolist(), [value] * 2)
+            session.before_its_end()
+        allocator.assert_called_once_with(hooks.return_value.path, "gpumigrate_alloc", "gpumigrate_free")
+        self.assertEqual(calls, [allocator.return_value.allocator.return_value, "in pool", "out", "in pool", "out",
+                                 "synchronized", "ended"])
+
+    def test_memory_of_the_processor_is_host_state(self):
+        memory = gpumigrate._memory.PoolMemory(None)
+        self.assertFalse(memory.holds(torch.zeros(2)))
+        self.assertTrue(memory.holds(unittest.mock.Mock(device=torch.device("cuda"))))
 
 
 class Moving(TorchTest):
