@@ -12,9 +12,10 @@ void SourceExtents::name(const std::vector<wire::TensorInfo>& tensors) {
 Result<std::optional<image::Plan>> SourceExtents::next_plan(const Regions& regions, std::uint64_t chunk_bytes,
                                                             bool at_last,
                                                             std::vector<wire::TensorInfo>& tensors) {
-  const auto waiting = std::stable_partition(
-      new_tensors_.begin(), new_tensors_.end(),
-      [&](const wire::TensorInfo& tensor) { return at_last || regions.contains(tensor.region); });
+  const auto waiting =
+      std::stable_partition(new_tensors_.begin(), new_tensors_.end(), [&](const wire::TensorInfo& tensor) {
+        return at_last || tensor.region == wire::kNoRegion || regions.contains(tensor.region);
+      });
   const std::vector<wire::TensorInfo> ready(new_tensors_.begin(), waiting);
   if (ready.empty() && tensors_sent_ > 0) return std::optional<image::Plan>();
   CKPT_TRY(plan, image::build_plan(ready, chunk_bytes, 1, next_extent_));

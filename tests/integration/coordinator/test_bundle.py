@@ -77,6 +77,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual([(item["name"], item["status"]) for item in report["items"]],
                          [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)
 
+    def test_the_wheel_of_the_python_package_is_there(self):
+        self.assertEqual(len(list((self.root / "gpumigrate/python").glob("gpumigrate-*.whl"))), 1)
+
     def test_licenses_of_statically_linked_libraries_are_there(self):
         for package in ("libprotobuf-dev", "libboost-url1.81-dev", "libzstd-dev"):
             self.assertTrue((self.root / "gpumigrate/licenses" / package).is_file(), package)

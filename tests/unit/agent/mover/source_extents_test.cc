@@ -72,6 +72,12 @@ TEST_F(SourceExtentsTest, EachPlanHasTheTensorsNamedSinceTheLastPlan) {
   EXPECT_EQ(extents.tensors_sent(), 3U);
 }
 
+TEST_F(SourceExtentsTest, TensorInMemoryThatCannotBeExportedIsInTheFirstPlan) {
+  extents.name({tensor("plain", wire::kNoRegion), tensor("a", 1)});
+  EXPECT_EQ(next(), (Names{"plain", "a"}));
+  EXPECT_FALSE(plan(true));
+}
+
 TEST_F(SourceExtentsTest, TensorWithoutARegionWaitsUntilTheLastPlan) {
   extents.name({tensor("early", 3), tensor("a", 1)});
   EXPECT_EQ(next(), Names{"a"});

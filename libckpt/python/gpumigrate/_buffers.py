@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory as the package sees it: a pointer, a size, a type and a shape, out of whatever holds it."""
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ._errors import LibraryError, UsageError
+
+# ckpt_dtype and the bytes of one element, by the type strings of the array interface (without byte order).
+DTYPES = {"u1": (1, 1), "i1": (2, 1), "u2": (3, 2), "i2": (4, 2), "u4": (5, 4), "i4": (6, 4), "u8": (7, 8),
+          "i8": (8, 8), "f2": (9, 2), "bf16": (10, 2), "f4": (11, 4), "f8": (12, 8), "f8_e4m3": (13, 1),
+          "f8_e5m2": (14, 1), "b1": (15, 1)}
+KINDS = {"parameter": 1, "optimizer": 2, "buffer": 3, "cache": 4, "scratch": 5}
+MAX_DIMS = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What has to be the same at both ends, and the place, which need not be."""
+
+    pointer: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return DTYPES[self.dtype][1] * math.prod(self.shape)
+
+
+class Buffer:
+    """Device memory that `Job.alloc` has made. Freed by `Job.free`, or with the job."""
+
+    def __init__(self, pointer: int, nbytes: int) -> None:
+        self.pointer, self.nbytes = pointer, nbytes
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.pointer, False), "version": 3}
+
+
+def layout_of(name: str, memory: Any, nbytes: Optional[int] = None) -> Layout:
+    """`memory` is a device pointer (with `nbytes`), or has `__cuda_array_interface__`."""
+    if isinstance(memory, int):
+        if not nbytes:
+            raise UsageError(f"buffer '{name}': a pointer needs nbytes")
+        return Layout(memory, "u1", (nbytes,))
+    described = getattr(memory, "__cuda_array_interface__", None)
+    if described is None:
+        raise UsageError(f"buffer '{name}': {type(memory).__name__} is neither a device pointer nor has "
+                         "__cuda_array_interface__")
+    dtype = described["typestr"].lstrip("<|=")
+    if dtype not in DTYPES:
+        raise UsageError(f"buffer '{name}': elements of type {described['typestr']} cannot be named")
+    shape = tuple(described["shape"])
+    layout = Layout(described["data"][0], dtype, shape if len(shape) <= MAX_DIMS else (math.prod(shape),))
+    if not is_contiguous(shape, described.get("strides"), DTYPES[dtype][1]):
+        raise UsageError(f"buffer '{name}': its elements do not lie one after the other; name a contiguous copy")
+    return layout
+
+
+def is_contiguous(shape: tuple[int, ...], strides: Optional[tuple[int, ...]], item: int) -> bool:
+    expected = item
+    for size, stride in zip(reversed(shape), reversed(strides or ())):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+class Driver:
+    """Memory for a job that gpumigrate has not started: the driver's own."""
+
+    def __init__(self) -> None:
+        try:
+            self.library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise LibraryError(f"there is no CUDA driver to allocate memory with: {error}") from None
+
+    def alloc(self, nbytes: int) -> int:
+        pointer = ctypes.c_uint64()
+        status = self.library.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
+        if status != 0:
+            raise LibraryError(f"cuMemAlloc of {nbytes} bytes returned {status}")
+        return pointer.value
+
+    def free(self, pointer: int) -> None:
+        status = self.library.cuMemFree_v2(ctypes.c_uint64(pointer))
+        if status != 0:
+            raise LibraryError(f"cuMemFree returned {status}")

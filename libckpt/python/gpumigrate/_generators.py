@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of the process's random generators: Python's, NumPy's where it is loaded, torch's of CPU and GPU.
+
+Generators that the program has made itself are its own to register."""
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from typing import Any
+
+
+def save() -> dict[str, Any]:
+    state: dict[str, Any] = {"python": random.getstate()}
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and hasattr(numpy, "random"):
+        state["numpy"] = numpy.random.get_state()
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        state["torch"] = bytes(torch.get_rng_state().tolist())
+        # A GPU's generator would make a context of each GPU, if none is there yet.
+        if torch.cuda.is_initialized():
+            state["cuda"] = bytes(torch.cuda.get_rng_state().tolist())
+    return state
+
+
+def restore(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    if "numpy" in state:
+        importlib.import_module("numpy").random.set_state(state["numpy"])
+    if "torch" in state:
+        torch = importlib.import_module("torch")
+        torch.set_rng_state(torch.tensor(list(state["torch"]), dtype=torch.uint8))
+        if "cuda" in state:
+            torch.cuda.set_rng_state(torch.tensor(list(state["cuda"]), dtype=torch.uint8))

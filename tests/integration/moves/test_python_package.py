@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python programs that use the package gpumigrate (libckpt/python): they move live to another node and back, in
+cooperative mode, and end with the digest of an unmoved run."""
+import os
+import pathlib
+import sys
+import unittest
+
+from cluster import BUILD, ClusterTest, run_unmoved
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "libckpt" / "python"
+PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_job.py"
+# The system's own: hosts (tests/hosts) have no home folder with another.
+PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+# -B: nothing is written beside the sources. Unbuffered output would hide what is lost when the process ends.
+INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}",
+               f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B")
+RUN = (*INTERPRETER, str(PROGRAM))
+EXAMPLES = ROOT / "tools" / "examples" / "python"
+
+
+class PythonPackage(ClusterTest):
+    def start(self, *options, run=RUN):
+        self.cluster.start("job", *run, *options)
+        self.cluster.wait_for_line("job", r"^step \d+")
+
+    def move(self, node):
+        report = self.cluster.migrate("job", node, "--live")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        return report
+
+    def test_there_and_back(self):
+        self.move_there_and_back()
+
+    def test_with_memory_that_cannot_be_exported(self):
+        self.move_there_and_back("--driver-memory")
+
+    def move_there_and_back(self, *options):
+        expected = run_unmoved(*RUN, *options)
+        self.start(*options)
+        for node in ("node-b", "node-a", "node-b"):
+            self.move(node)
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_examples(self):
+        for example in ("buffers.py", "answers.py"):
+            with self.subTest(example):
+                run = (*INTERPRETER, str(EXAMPLES / example))
+                expected = run_unmoved(*run)
+                self.start(run=run)
+                self.move("node-b")
+                self.assertEqual(self.cluster.finish("job"), expected)
+                self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_in_transparent_mode_the_package_stays_out(self):
+        self.cluster.start("job", *RUN, way=())
+        self.assertEqual(self.cluster.finish("job"), run_unmoved(*RUN))
+
+    def test_a_standby_starts_while_the_source_works(self):
+        """The standby's start ends with a step of the source, which could not come if it were in the pause."""
+        options = ("--start-beside", str(self.cluster.home))
+        expected = run_unmoved(*RUN)
+        self.start(*options)
+        self.move("node-b")
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def check_that_it_stays(self, exits, reason, *options):
+        """A move ends with that reason, and the job at its source with the unmoved digest."""
+        expected = run_unmoved(*RUN, *options)
+        self.start(*options)
+        if "--break-at" in options:
+            self.cluster.wait_for_line("job", r"^step 1\d\b")
+        ended = self.cluster.run("migrate", "job", "--to", "node-b", "--live")
+        self.assertEqual(ended.returncode, exits, ended.stderr)
+        self.assertRegex(ended.stdout + ended.stderr, reason)
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_a_buffer_with_another_shape_is_not_moved(self):
+        self.check_that_it_stays(1, "The save callback of host state 'gpumigrate'", "--break-at", "5")
+        self.assertRegex(self.cluster.log("job"), r"MoveWarning: a move was refused: 'weights' was named as u4\[131072, 16\] "
+                         r"and is u4\[65536, 16\] now")
+
+    def test_a_buffer_that_the_standby_does_not_name(self):
+        self.check_that_it_stays(5, "weights.* does not exist at the target", "--forget", "buffer")
+
+    def test_a_state_that_the_standby_does_not_register(self):
+        self.check_that_it_stays(1, "The instance at the target has ended", "--forget", "state")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training with torch and the package gpumigrate (tests/integration/programs/package_torch.py): it moves live to another
+node and back, and each loss is that of an unmoved run, to the last bit. Skipped without a Python with torch."""
+import pathlib
+import re
+import subprocess
+import unittest
+
+from cluster import BUILD, ClusterTest, run_unmoved
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_torch.py"
+FOUND = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
+INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={ROOT / 'libckpt' / 'python'}",
+       f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", FOUND.stdout.strip() or "python3", "-B")
+RUN = (*INTERPRETER, str(PROGRAM))
+EXAMPLE = (*INTERPRETER, str(ROOT / "tools" / "examples" / "python" / "train.py"), "--epochs", "12")
+
+
+def losses(text):
+    return re.findall(r"^step \d+ loss \S+", text, re.M)
+
+
+@unittest.skipIf(FOUND.returncode != 0, FOUND.stderr.strip())
+class PythonTorch(ClusterTest):
+    def move_there_and_back(self, *options):
+        expected = run_unmoved(*RUN, *options, whole=True)
+        moved = self.cluster.shared / "moved"
+        self.cluster.start("job", *RUN, *options, "--slow-until", str(moved))
+        for node in ("node-b", "node-a"):
+            self.cluster.wait_for_line("job", r"^step \d+")
+            report = self.cluster.migrate("job", node, "--live")
+            self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        moved.touch()
+        self.cluster.call("wait", "job")
+        log = self.cluster.log("job")
+        self.assertEqual(losses(log), losses(expected))
+        self.assertEqual(log.splitlines()[-1], expected.splitlines()[-1])
+        self.assertIn("the sampler of DataLoader was moved forward by", log)
+
+    def test_adamw_with_workers_of_the_loader(self):
+        self.move_there_and_back()
+
+    def test_sgd_without_workers(self):
+        self.move_there_and_back("--optimizer", "SGD", "--workers", "0")
+
+    def test_the_example_moves_as_host_state_after_a_warm_up(self):
+        """There is no GPU for torch here. What the standby's warm-up changes is overwritten."""
+        expected = run_unmoved(*EXAMPLE, whole=True)
+        self.cluster.start("job", *EXAMPLE)
+        self.cluster.wait_for_line("job", r"^epoch 0")
+        report = self.cluster.migrate("job", "node-b", "--live")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.cluster.call("wait", "job")
+        epochs = [line for line in self.cluster.log("job").splitlines() if line.startswith("epoch")]
+        self.assertEqual(epochs, expected.splitlines())
+
+
+if __name__ == "__main__":
+    unittest.main()
