@@ -3,63 +3,21 @@
 
 #include <sys/stat.h>
 
-#include <cstring>
 #include <optional>
 
+#include "agent/host_process/criu_records.h"
 #include "criu_images.pb.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint32_t kImageMagic = 0x54564319;
 constexpr std::uint32_t kInventoryMagic = 0x58313116;  // stands alone
 constexpr std::uint32_t kTreeMagic = 0x50273030;
 constexpr std::uint32_t kPidNamespaceMagic = 0x61157326;
 constexpr std::size_t kMaxImageBytes = 4u << 20;
 // No namespace of an image has this id: CRIU counts them from 1.
 constexpr std::uint32_t kNowhere = 0x7fffffff;
-
-Error strange(const std::string& what) {
-  return {ErrorCode::kCorrupt, "CRIU's image is not understood: " + what};
-}
-
-template <class Entry>
-Result<Entry> parse_record(const std::string& record, const char* image) {
-  Entry entry;
-  if (!entry.ParsePartialFromString(record)) return strange(std::string(image) + " has a malformed record");
-  if (!entry.IsInitialized()) return strange(std::string(image) + " lacks a field");
-  return entry;
-}
-
-std::uint32_t word_at(const std::string& bytes, std::size_t at) {
-  std::uint32_t value = 0;
-  if (bytes.size() >= at + sizeof value) std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
-void put_word(std::string& to, std::uint32_t value) {
-  to.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// The records behind `begin`: each a size of four bytes, then itself.
-Result<std::vector<std::string>> records_of(const std::string& image, std::size_t begin) {
-  std::vector<std::string> records;
-  for (std::size_t at = begin; at < image.size();) {
-    const std::uint32_t bytes = word_at(image, at);
-    if (image.size() - at < sizeof bytes || bytes > image.size() - at - sizeof bytes)
-      return strange("a cut record");
-    records.push_back(image.substr(at + sizeof bytes, bytes));
-    at += sizeof bytes + bytes;
-  }
-  if (records.empty()) return strange("no record");
-  return records;
-}
-
-void put_record(std::string& image, const std::string& record) {
-  put_word(image, static_cast<std::uint32_t>(record.size()));
-  image += record;
-}
 
 std::string namespace_image() {
   criu::pidns_entry entry;
@@ -95,7 +53,7 @@ Result<std::vector<std::string>> namespace_dump_options(pid_t root) {
 
 Result<std::string> with_own_session(const std::string& pstree) {
   if (word_at(pstree, 0) != kImageMagic || word_at(pstree, 4) != kTreeMagic)
-    return strange("pstree.img is of another kind");
+    return strange_image("pstree.img is of another kind");
   CKPT_TRY(records, records_of(pstree, 8));
   std::string changed = pstree.substr(0, 8);
   std::optional<criu::pstree_entry> root;
@@ -110,13 +68,13 @@ Result<std::string> with_own_session(const std::string& pstree) {
 }
 
 Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
-  if (word_at(inventory, 0) != kInventoryMagic) return strange("inventory.img is of another kind");
+  if (word_at(inventory, 0) != kInventoryMagic) return strange_image("inventory.img is of another kind");
   CKPT_TRY(records, records_of(inventory, 4));
   CKPT_TRY(entry, parse_record<criu::inventory_entry>(records.front(), "inventory.img"));
   DetachedInventory out;
   out.pid_namespace_id = entry.root_ids().pid_ns_id();
   if (out.pid_namespace_id == 0 || out.pid_namespace_id >= kNowhere)
-    return strange("inventory.img names no PID namespace");
+    return strange_image("inventory.img names no PID namespace");
   entry.mutable_root_ids()->set_pid_ns_id(kNowhere);
   out.bytes = inventory.substr(0, 4);
   put_record(out.bytes, entry.SerializeAsString());

@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/driver_listener.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
@@ -76,6 +77,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   host::FileRules rules;
   rules.own_log = job->log_path();
   rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  rules.driver_files = context_.config.driver_files;
+  rules.gpu_process = static_cast<pid_t>(status.session_pid);
   rules.no_internet = criu_->why_no_internet();
   const auto root = static_cast<pid_t>(status.rank_pid);
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
@@ -299,7 +302,8 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
-    return host::unpack_folder(file, bytes, folder.path());
+    Result<void> done = host::unpack_folder(file, bytes, folder.path());
+    return done ? host::free_driver_names(folder.path()) : done;
   };
   const Nanos began = now_ns();
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));

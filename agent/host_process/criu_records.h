@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// CRIU 4's image files as bytes: a magic, then records, each a size of four bytes and a protobuf message
+// (criu_images.proto). Threads: any. Errors: kCorrupt for a malformed image.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+inline constexpr std::uint32_t kImageMagic = 0x54564319;
+
+[[nodiscard]] Error strange_image(const std::string& what);
+// The word at that byte; 0 behind the end.
+[[nodiscard]] std::uint32_t word_at(const std::string& bytes, std::size_t at);
+void put_word(std::string& to, std::uint32_t value);
+// The records from `begin` on; at least one.
+Result<std::vector<std::string>> records_of(const std::string& image, std::size_t begin);
+void put_record(std::string& image, const std::string& record);
+
+template <class Entry>
+Result<Entry> parse_record(const std::string& record, const char* image) {
+  Entry entry;
+  if (!entry.ParsePartialFromString(record))
+    return strange_image(std::string(image) + " has a malformed record");
+  if (!entry.IsInitialized()) return strange_image(std::string(image) + " lacks a field");
+  return entry;
+}
+
+}  // namespace ckpt::agent::host
