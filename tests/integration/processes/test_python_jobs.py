@@ -61,6 +61,9 @@ class SharedByName(PythonTest):
     def test_forked_workers(self):
         self.run_kind("fork")
 
+    def test_workers_that_were_forked_after_the_first_call_of_the_driver(self):
+        self.run_kind("late")
+
     def refuse_kind(self, kind):
         """Between nodes; to another card of the node it moves."""
         expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))

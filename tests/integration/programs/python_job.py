@@ -220,14 +220,29 @@ class Listener:
                 raise RuntimeError("a port is shared that was not")
 
 
-KINDS = {"plain": Plain, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+class Late(Processes):
+    """Workers that are forked when the driver is in use, and a child that only asks for the number of devices."""
+
+    late = True
+
+    def __init__(self):
+        super().__init__("fork")
+        asks = "import ctypes; c = ctypes.CDLL('libcuda.so.1'); exit(c.cuInit(0))"
+        if subprocess.run([sys.executable, "-c", asks], check=False).returncode != 0:
+            raise RuntimeError("a child that asks for devices has none")
+
+
+KINDS = {"plain": Plain, "late": Late, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 
 def main():
     kind, steps = sys.argv[1], int(sys.argv[2])
-    helpers = KINDS[kind]()  # before the driver, which does not go through a fork
+    late = getattr(KINDS[kind], "late", False)
+    # Before the driver, which does not go through a fork, as a rule.
+    helpers = None if late else KINDS[kind]()
     device = Device()
+    helpers = helpers or KINDS[kind]()
     total = 0
     for step in range(1, steps + 1):
         device.change(step)
