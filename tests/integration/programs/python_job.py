@@ -151,9 +151,10 @@ class Pool:
 
 
 class Subprocess:
+    program = "import sys\nfor line in sys.stdin: print(int(line) * 3 + 1, flush=True)"
+
     def __init__(self):
-        program = "import sys\nfor line in sys.stdin: print(int(line) * 3 + 1, flush=True)"
-        self.child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([sys.executable, "-c", self.program], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
 
     def ask(self, step):
@@ -232,7 +233,13 @@ class Late(Processes):
             raise RuntimeError("a child that asks for devices has none")
 
 
-KINDS = {"plain": Plain, "late": Late, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+class Asking(Subprocess):
+    """A child that asks the driver for devices, and lives on without a context."""
+
+    program = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n" + Subprocess.program
+
+
+KINDS = {"plain": Plain, "late": Late, "asking": Asking, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 
