@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/image_pack.h"
-#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/process_tree.h"

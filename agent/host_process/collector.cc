@@ -132,7 +132,8 @@ void Collector::read_maps(pid_t pid) {
 void Collector::read_map(pid_t pid, const std::string& range, const std::string& permissions,
                          const std::string& path) {
   const std::string where = "process " + std::to_string(pid);
-  if (has_any_prefix(path, {"/memfd:", "/dev/zero", "/dev/nvidia", "/[aio]"})) return;
+  if (is_driver_file(path)) return judge_driver_file(pid, path);
+  if (has_any_prefix(path, {"/memfd:", "/dev/zero", "/[aio]"})) return;
   if (path.starts_with("/SYSV")) return problem(where + " uses System V shared memory");
   const bool written = permissions.size() >= 4 && permissions[1] == 'w' && permissions[3] == 's';
   judge_file(pid, path, path.ends_with(kDeleted) ? map_file(pid, range) : path, written, true);
@@ -157,10 +158,11 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
     found.read = found.read || access != O_WRONLY;
     found.written = found.written || access != O_RDONLY;
     found.where = where;
+  } else if (is_driver_file(link)) {
+    judge_driver_file(pid, link);
   } else if (link.starts_with("anon_inode:")) {
     if (!is_known_nameless(link)) problem(where + " is " + link.substr(11) + ", which cannot be restored");
-  } else if (link.starts_with('/') && !has_any_prefix(link, {"/memfd:", "/dev/nvidia"}) &&
-             link != rules_.own_log) {
+  } else if (link.starts_with('/') && !link.starts_with("/memfd:") && link != rules_.own_log) {
     judge_file(pid, link, proc_path(pid, "/fd/") + std::to_string(number), access_of(pid, number) != O_RDONLY,
                false);
   }
@@ -214,6 +216,23 @@ void Collector::judge_unlinked(const std::string& path, const struct stat* facts
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
     problem(path + " (" + std::to_string(bytes) + " bytes) was deleted and is still " + where +
             ": such files may have " + std::to_string(kMaxUnlinkedBytes) + " bytes together");
+}
+
+bool Collector::is_driver_file(const std::string& path) const {
+  return path.starts_with("/dev/nvidia") ||
+         std::any_of(rules_.driver_files.begin(), rules_.driver_files.end(),
+                     [&path](const std::string& name) { return path.starts_with(name); });
+}
+
+// A child that was forked without the shim keeps them, and so does a process that has no context to save.
+void Collector::judge_driver_file(pid_t pid, const std::string& path) {
+  if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
+  const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
+  const std::string text = name.has_value() ? name.assume_value() : "";
+  problem("process " + std::to_string(pid) + " (" + text.substr(0, text.find('\n')) +
+          ") has the GPU driver's " + path.substr(0, path.find(kDeleted)) +
+          " open, which only the driver's checkpoint of process " + std::to_string(rules_.gpu_process) +
+          " closes");
 }
 
 void Collector::judge_device(const std::string& path, std::uint64_t device, const std::string& where) {

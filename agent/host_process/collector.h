@@ -35,6 +35,8 @@ class Collector {
   void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                   bool mapped);
   void judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where);
+  [[nodiscard]] bool is_driver_file(const std::string& path) const;
+  void judge_driver_file(pid_t pid, const std::string& path);
   void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
   Result<void> judge_sockets(pid_t root);
   Result<void> judge_internet_sockets(pid_t root);
@@ -45,6 +47,7 @@ class Collector {
 
   const FileRules& rules_;
   std::map<std::string, FileFact> files_;
+  std::set<pid_t> driver_holders_;
   std::map<Inode, std::string> sockets_;   // where each is open
   std::map<Inode, std::string> internet_;  // those of TCP, UDP, ...: the protocol
   std::string network_;

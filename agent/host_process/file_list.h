@@ -86,6 +86,10 @@ struct FileRules {
   // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's
   // checkpoint.
   std::vector<std::string> driver_processes;
+  // The beginnings of names of the driver's files beside /dev/nvidia*, and the one process whose checkpoint closes
+  // them.
+  std::vector<std::string> driver_files;
+  pid_t gpu_process = 0;
   // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
   // Empty: it can.
   std::string no_internet;

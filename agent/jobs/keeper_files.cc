@@ -61,6 +61,10 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   // The inventory counts GPUs as NVML does, by bus id; the driver must count alike.
   environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
   environment["CUDA_VISIBLE_DEVICES"] = gpus;
+  std::string driver_files;
+  for (const std::string& name : config.driver_files)
+    driver_files += (driver_files.empty() ? "" : ",") + name;
+  if (!driver_files.empty()) environment["CKPT_DRIVER_FILES"] = driver_files;
 
   nlohmann::json out;
   out["job"] = wire::job_text(record.spec.job);

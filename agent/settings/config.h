@@ -24,6 +24,8 @@
 //                                        this program's folder
 //   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint
 //                                        closes a program's sockets to them
+//   driver_files = []                    further files of the GPU driver than /dev/nvidia*: its checkpoint closes
+//                                        them; the beginnings of their names
 //   rehearsal = true                     tries once for each version what dumping and restoring a process
 //                                        takes here (rehearsal.h)
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto
@@ -113,6 +115,7 @@ struct Config {
   bool rehearsal = true;
   std::string remap = "auto";
   std::vector<std::string> driver_processes;
+  std::vector<std::string> driver_files;
   // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move
   // processes.
   std::string init_program;

@@ -3,10 +3,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
-#include "agent/host_process/pid_namespace_image.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
@@ -87,6 +88,8 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRYV(host::check_sessions(processes));
   host::FileRules rules;
   rules.driver_processes = context_.config.driver_processes;
+  rules.driver_files = context_.config.driver_files;
+  rules.gpu_process = root;
   rules.no_internet = criu_->why_no_internet();
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
   auto files = co_await offload(context_.images, collect);
@@ -263,7 +266,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder] {
-    return host::unpack_folder(file, bytes, folder.path());
+    Result<void> done = host::unpack_folder(file, bytes, folder.path());
+    return done ? host::free_driver_names(folder.path()) : done;
   };
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));

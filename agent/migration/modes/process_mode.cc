@@ -3,9 +3,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
-#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/migration/modes/process_image.h"
@@ -78,6 +79,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   host::FileRules rules;
   rules.own_log = job->log_path();
   rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  rules.driver_files = context_.config.driver_files;
+  rules.gpu_process = static_cast<pid_t>(status.session_pid);
   rules.no_internet = criu_->why_no_internet();
   const auto root = static_cast<pid_t>(status.rank_pid);
   const auto collect = [root, &rules] { return host::collect_files(root, rules); };
@@ -304,6 +307,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   const auto unpack = [file, bytes = image_.bytes, &folder,
                        lazily = restores_lazily_]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
+    CKPT_TRYV(host::free_driver_names(folder.path()));
     if (!lazily) return host::PageCounts();
     return host::choose_lazy_pages(folder.path());
   };

@@ -3,7 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/host_process/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process that the checkpoint tests stop and restore: it obeys orders on its socket and checks
 // itself.
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -191,6 +193,15 @@ class Job {
     EXPECT_EQ(counted_, *reinterpret_cast<volatile std::uint64_t*>(pinned_ + 4096));
   }
 
+  // It has what a forked child inherits, and does nothing.
+  static void fork_a_child() {
+    const pid_t child = ::fork();
+    EXPECT_GE(child, 0);
+    if (child != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) ::pause();
+  }
+
   // False for what is no order.
   bool obey(const std::string& order, int fd) {
     if (order == "check")
@@ -221,6 +232,8 @@ class Job {
       workers_ = std::make_unique<Workers>(6);
     else if (order == "stop working")
       EXPECT_GT(workers_->stop(), 0U);
+    else if (order == "fork")
+      fork_a_child();
     else
       return false;
     return true;

@@ -2,15 +2,24 @@
 // What the software driver does at a checkpoint beyond what is known of the real one: what it leaves in the
 // process (a dump of it must find nothing of the driver's), what it refuses, and going on with other devices.
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/conformance/checkpoint/checkpoint_support.h"
 
 namespace conformance {
 namespace {
+
+bool has_secret_memory() {
+  const int fd = static_cast<int>(::syscall(SYS_memfd_secret, O_CLOEXEC));
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
 
 class CudasimCheckpointTest : public CheckpointTest {
  protected:
@@ -23,6 +32,7 @@ class CudasimCheckpointTest : public CheckpointTest {
       char target[256];
       const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target, sizeof target);
       const std::string text(target, length > 0 ? static_cast<std::size_t>(length) : 0);
+      if (text == listener()) continue;                    // it stays (below)
       const bool own = std::string(entry->d_name) == "3";  // the test's socket
       if (!own && (text.rfind("socket:", 0) == 0 || text.rfind("/memfd:", 0) == 0 ||
                    text.find("/device") != std::string::npos)) {
@@ -35,6 +45,38 @@ class CudasimCheckpointTest : public CheckpointTest {
       if (line.find("memfd:conformance") != std::string::npos) continue;  // the job's own
       const std::size_t rights = line.find(' ') + 1;
       if (line[rights + 3] == 's' || line.find("memfd") != std::string::npos) found.push_back(line);
+    }
+    return found;
+  }
+  // "socket:[INODE]" of the listener that has the process's number in its name.
+  [[nodiscard]] std::string listener() const {
+    std::ifstream sockets("/proc/net/unix");
+    const std::string ending = "-" + std::to_string(pid());
+    for (std::string line; std::getline(sockets, line);) {
+      const std::size_t name = line.find(" @cuda-uvmfd-");
+      if (name == std::string::npos || !line.ends_with(ending)) continue;
+      const std::size_t inode = line.rfind(' ', name - 1) + 1;
+      return "socket:[" + line.substr(inode, name - inode) + "]";
+    }
+    return "";
+  }
+  [[nodiscard]] std::string forked_child() const {
+    const std::string task = "/proc/" + std::to_string(pid()) + "/task/" + std::to_string(pid());
+    std::ifstream children(task + "/children");
+    std::string child;
+    children >> child;
+    return child;
+  }
+  // Descriptors and maps of the device.
+  static int device_files(const std::string& process) {
+    int found = 0;
+    for (const auto& item : std::filesystem::directory_iterator("/proc/" + process + "/fd")) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(item.path(), gone) == "/secretmem (deleted)") ++found;
+    }
+    std::ifstream maps("/proc/" + process + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("/secretmem") != std::string::npos) ++found;
     }
     return found;
   }
@@ -51,6 +93,45 @@ TEST_F(CudasimCheckpointTest, NothingOfTheDriverRemains) {
   ASSERT_OK(checkpoint());
   EXPECT_EQ("", joined(remains()));
   ASSERT_OK(restore());
+  ASSERT_OK(unlock());
+  EXPECT_TRUE(job_->does("check"));
+}
+
+TEST_F(CudasimCheckpointTest, TheListenerStays) {
+  const std::string before = listener();
+  EXPECT_NE("", before);
+  ASSERT_OK(lock());
+  ASSERT_OK(checkpoint());
+  EXPECT_EQ(before, listener());
+  ASSERT_OK(restore());
+  ASSERT_OK(unlock());
+  EXPECT_EQ(before, listener());
+}
+
+TEST_F(CudasimCheckpointTest, TheDeviceIsClosedInTheProgramAndLeftInForkedChildren) {
+  if (!has_secret_memory()) GTEST_SKIP() << "this kernel has no secret memory";
+  const std::string own = std::to_string(pid());
+  EXPECT_EQ(2, device_files(own));
+  ASSERT_TRUE(job_->does("fork"));
+  const std::string child = forked_child();
+  EXPECT_EQ(2, device_files(child));
+  ASSERT_OK(lock());
+  ASSERT_OK(checkpoint());
+  EXPECT_EQ(0, device_files(own));
+  EXPECT_EQ(2, device_files(child));
+  ASSERT_OK(restore());
+  ASSERT_OK(unlock());
+  EXPECT_EQ(2, device_files(own));
+  EXPECT_TRUE(job_->does("check"));
+}
+
+TEST_F(CudasimCheckpointTest, NoCheckpointUnderAProfiler) {
+  ::setenv("CUDA_INJECTION64_PATH", INJECTION, 1);
+  job_ = std::make_unique<CheckpointJob>();
+  ::unsetenv("CUDA_INJECTION64_PATH");
+  ASSERT_OK(lock());
+  EXPECT_CUDA(CUDA_ERROR_NOT_SUPPORTED, checkpoint());
+  EXPECT_EQ(CU_PROCESS_STATE_LOCKED, state());
   ASSERT_OK(unlock());
   EXPECT_TRUE(job_->does("check"));
 }

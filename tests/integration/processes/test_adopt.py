@@ -2,13 +2,19 @@
 """`adopt`: a CUDA process that was started without gpumigrate becomes a job and is moved by stop-and-copy,
 between two GPUs of its node and between nodes. What needs root and CRIU is skipped without."""
 import os
+import pathlib
 import socket
 import subprocess
+import sys
 import unittest
 
 from adopting import HandStarted, error_of, needs_criu
 from cluster import ClusterTest, network_of
 from waiting import eventually
+
+
+PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+PYTHON_JOB = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job.py"
 
 
 class Adopting(ClusterTest):
@@ -126,6 +132,17 @@ class BetweenNodes(Adopting):
             self.assertEqual(self.cluster.job("job")["state"], "running")
         self.assertEqual(training.process.wait(), 0)
         training.check_end(self)
+
+
+    def test_forked_children_that_hold_the_driver_are_named_and_nothing_moves(self):
+        """Without the shim nobody closes what they inherit."""
+        self.start(0, command=(PYTHON, PYTHON_JOB, "late", "100000"))
+        self.adopt("--name", "job")
+        result = self.cluster.run("migrate", "job", "--to", "node-b")
+        self.assertEqual(result.returncode, 5, result)
+        self.assertRegex(result.stdout + result.stderr, r"process \d+ \(python3[.\d]*\) has the GPU driver's /\S+ open, "
+                         f"which only the driver's checkpoint of process {self.training.pid} closes")
+        self.assertEqual(self.cluster.job("job")["state"], "running")
 
 
 class DryRuns(Adopting):

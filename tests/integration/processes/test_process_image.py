@@ -18,6 +18,7 @@ PARAMETERS = 4_000_000  # each is 16 bytes in device memory: value, gradient, tw
 OWN_FILE = "/etc/hostname"
 SLACK = 4 << 20  # what a process maps between its inspection and its dump
 REGULAR_FILE = 1  # CRIU's FdTypes
+DRIVER_LISTENER = "the driver's listener"
 
 # What CRIU restores is its sister and ends with its parent: there the script must become CRIU.
 WRAPPER = """#!/bin/sh
@@ -110,7 +111,7 @@ class ProcessImage(ClusterTest):
         own = {number: link for number, link in links.items() if link.startswith("/")
                and not link.startswith("/memfd:")}
         # Closed when the driver saves the context.
-        drivers = str(self.cluster.home / "nodes" / "node-a" / "gpu")
+        drivers = (str(self.cluster.home / "nodes" / "node-a" / "gpu"), "/secretmem")
         return {number: link for number, link in own.items() if not link.startswith(drivers)}
 
     def test_neither_device_memory_nor_the_shims_descriptors(self):
@@ -141,12 +142,17 @@ class ProcessImage(ClusterTest):
         files = {}
         for record in records(image / "files.img"):
             regular = numbers_and_bytes(record[3][0]) if 3 in record else {}
-            files[record[2][0]] = (record[1][0], regular.get(6, [b""])[0].decode())
+            # The driver's listener stays open through its checkpoint.
+            listener = 16 in record and numbers_and_bytes(record[16][0])[11][0].startswith(b"\0cuda-uvmfd-")
+            name = DRIVER_LISTENER if listener else regular.get(6, [b""])[0].decode()
+            files[record[2][0]] = (record[1][0], name)
         dumped = []
         for path in image.glob("fdinfo-*.img"):
             numbers = {}
             for record in records(path):
                 kind, name = files[record[1][0]]
+                if name == DRIVER_LISTENER:
+                    continue
                 self.assertEqual(kind, REGULAR_FILE, f"{path.name}: {record}")
                 numbers[record[4][0]] = name
             dumped.append(numbers)

@@ -61,14 +61,17 @@ class SharedByName(PythonTest):
     def test_forked_workers(self):
         self.run_kind("fork")
 
-    def refuse_kind(self, kind):
+    def test_workers_that_were_forked_after_the_first_call_of_the_driver(self):
+        self.run_kind("late")
+
+    def refuse_kind(self, kind, why="/dev/shm/sem.* does not travel"):
         """Between nodes; to another card of the node it moves."""
         expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))
         self.cluster.start("job", PYTHON, str(PROGRAM), kind, str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         refused = self.cluster.run("migrate", "job", "--to", "node-b", "--live")
         self.assertEqual(refused.returncode, 5, refused.stderr)
-        self.assertRegex(refused.stdout + refused.stderr, "/dev/shm/sem.* does not travel")
+        self.assertRegex(refused.stdout + refused.stderr, why)
         report = self.cluster.migrate("job", "node-a:1", "--live")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.assertEqual(self.cluster.finish("job"), expected)
@@ -76,6 +79,9 @@ class SharedByName(PythonTest):
 
     def test_spawned_workers_are_refused_by_their_locks(self):
         self.refuse_kind("spawn")
+
+    def test_child_that_only_asks_the_driver_is_named_and_is_no_rank(self):
+        self.refuse_kind("asking", r"process \d+ \(\S+\) has the GPU driver's /\S+ open")
 
     def test_workers_of_a_fork_server_are_refused_by_their_locks(self):
         self.refuse_kind("forkserver")

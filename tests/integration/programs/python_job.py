@@ -151,9 +151,10 @@ class Pool:
 
 
 class Subprocess:
+    program = "import sys\nfor line in sys.stdin: print(int(line) * 3 + 1, flush=True)"
+
     def __init__(self):
-        program = "import sys\nfor line in sys.stdin: print(int(line) * 3 + 1, flush=True)"
-        self.child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([sys.executable, "-c", self.program], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
 
     def ask(self, step):
@@ -220,14 +221,35 @@ class Listener:
                 raise RuntimeError("a port is shared that was not")
 
 
-KINDS = {"plain": Plain, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+class Late(Processes):
+    """Workers that are forked when the driver is in use, and a child that only asks for the number of devices."""
+
+    late = True
+
+    def __init__(self):
+        super().__init__("fork")
+        asks = "import ctypes; c = ctypes.CDLL('libcuda.so.1'); exit(c.cuInit(0))"
+        if subprocess.run([sys.executable, "-c", asks], check=False).returncode != 0:
+            raise RuntimeError("a child that asks for devices has none")
+
+
+class Asking(Subprocess):
+    """A child that asks the driver for devices, and lives on without a context."""
+
+    program = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n" + Subprocess.program
+
+
+KINDS = {"plain": Plain, "late": Late, "asking": Asking, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 
 def main():
     kind, steps = sys.argv[1], int(sys.argv[2])
-    helpers = KINDS[kind]()  # before the driver, which does not go through a fork
+    late = getattr(KINDS[kind], "late", False)
+    # Before the driver, which does not go through a fork, as a rule.
+    helpers = None if late else KINDS[kind]()
     device = Device()
+    helpers = helpers or KINDS[kind]()
     total = 0
     for step in range(1, steps + 1):
         device.change(step)

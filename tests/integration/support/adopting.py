@@ -31,14 +31,14 @@ def needs_criu():
 class HandStarted:
     """`output` is its own file, as a shell would have redirected it: no log of gpumigrate's."""
 
-    def __init__(self, cluster, steps, node="node-a", gpu=0, step_ms=STEP_MS, pass_fds=()):
+    def __init__(self, cluster, steps, node="node-a", gpu=0, step_ms=STEP_MS, pass_fds=(), command=()):
         self.cluster = cluster
         self.steps = steps
         self.output = cluster.shared / "training.out"
         settings = tomllib.loads((cluster.home / "nodes" / node / "agent.toml").read_text())
         environment = dict(cluster.environment, **dict(entry.split("=", 1) for entry in settings["job_environment"]))
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
-        command = [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
+        command = command or [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
         self.process, self.name = cluster.start_by_hand(node, list(map(str, command)), self.output,
                                                         env=environment, cwd=cluster.shared, pass_fds=pass_fds)
         self.pid = self.name[0]

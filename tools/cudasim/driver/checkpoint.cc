@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "tools/cudasim/driver/host_files.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/process.h"
 
@@ -136,7 +137,8 @@ CUresult Checkpoint::checkpoint() {
   for (Context* context : process.contexts) {
     if (context->error() != CUDA_SUCCESS) return context->error();
   }
-  if (holds_exports() || Memory::get().has_imports()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (HostFiles::get().has_profiler() || holds_exports() || Memory::get().has_imports())
+    return CUDA_ERROR_NOT_SUPPORTED;
   CUresult result = CUDA_SUCCESS;
   for (Context* context : process.contexts) {
     if (result == CUDA_SUCCESS) result = context->save();
@@ -148,6 +150,7 @@ CUresult Checkpoint::checkpoint() {
   }
   for (Context* context : process.contexts) context->close_executor();
   for (Device& device : process.devices) device.card.reset();
+  HostFiles::get().close_device();
   state_ = CU_PROCESS_STATE_CHECKPOINTED;
   return CUDA_SUCCESS;
 }
@@ -175,6 +178,7 @@ CUresult Checkpoint::restore(const Order& order) {
     process.devices[i].physical = physical[i];
     process.devices[i].card = std::move(cards[i]);
   }
+  HostFiles::get().open_device();
   for (Context* context : process.contexts) {
     const Device& device = process.devices[static_cast<std::size_t>(context->ordinal())];
     if (result == CUDA_SUCCESS) result = context->open_executor(device.physical);
@@ -193,6 +197,7 @@ void Checkpoint::give_up() {
   broken_ = true;
   for (Context* context : Process::get().contexts) context->close_executor();
   for (Device& device : Process::get().devices) device.card.reset();
+  HostFiles::get().close_device();
 }
 
 CUresult Checkpoint::unlock() {

@@ -93,6 +93,11 @@ CUresult Context::start_executor(int physical) {
   return result;
 }
 
+void Context::forget_executor() {
+  if (socket_ >= 0) ::close(socket_);
+  socket_ = -1;
+}
+
 void Context::destroy() {
   alive_ = false;
   {

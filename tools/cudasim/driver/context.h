@@ -127,6 +127,8 @@ class Context {
   bool drain(Deadline deadline);
   CUresult save();
   void close_executor();
+  // In a forked child: closes its copy of the connection.
+  void forget_executor();
   CUresult open_executor(int physical);
   void mark_restored();
   // The program ends in good order.

@@ -9,6 +9,7 @@
 
 #include "tools/cudasim/driver/capture.h"
 #include "tools/cudasim/driver/gate.h"
+#include "tools/cudasim/driver/host_files.h"
 #include "tools/cudasim/driver/memory.h"
 #include "tools/cudasim/driver/order.h"
 
@@ -52,13 +53,22 @@ CUresult Process::initialize() {
     devices.clear();
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  pthread_atfork(nullptr, nullptr, [] {
-    Process::get().forked_ = true;
-    gate().forget();
-  });
+  pthread_atfork(nullptr, nullptr, [] { Process::get().forget_in_child(); });
+  HostFiles::get().open();
   initialized_ = true;
   start_taking_orders();
+  guard.unlock();
+  HostFiles::get().load_profiler();
   return CUDA_SUCCESS;
+}
+
+// The executors' connections and the cards are this driver's own and have nothing like them in NVIDIA's: a child
+// that kept them would keep an executor alive whose program lets go of it.
+void Process::forget_in_child() {
+  forked_ = true;
+  gate().forget();
+  for (Context* context : contexts) context->forget_executor();
+  for (Device& device : devices) device.card.reset();
 }
 
 CUresult Process::ready() const {

@@ -48,6 +48,9 @@ class Process {
   // A context whose executor may hold memory of the device: preferably one on it.
   Context* context_for(int ordinal);
 
+  // In a forked child, on its only thread: no call works there any more.
+  void forget_in_child();
+
   std::shared_mutex lock;
   std::vector<Device> devices;
   std::vector<Context*> contexts;  // alive

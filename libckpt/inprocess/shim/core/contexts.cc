@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -26,6 +27,8 @@ struct Contexts {
   std::vector<CUcontext> made;
   std::vector<CUgreenCtx> green;
 };
+
+std::atomic<bool> g_watched{false};
 
 Contexts& contexts() {
   static auto* const known = new Contexts;
@@ -159,9 +162,20 @@ Result<void> close_between_captures(Nanos timeout) {
 
 }  // namespace
 
+void at_first_context(void (*start)()) noexcept {
+  if (!g_watched.exchange(true)) g_first_context.store(start);
+}
+
+void run_first_context() noexcept {
+  if (auto* start = g_first_context.exchange(nullptr)) start();
+}
+
 void note_context(CUcontext context) noexcept {
-  const std::lock_guard lock(contexts().mutex);
-  contexts().made.push_back(context);
+  {
+    const std::lock_guard lock(contexts().mutex);
+    contexts().made.push_back(context);
+  }
+  note_first_context();
 }
 
 void forget_context(CUcontext context) noexcept {

@@ -5,11 +5,23 @@
 // Ownership: none; a context lives as long as the program keeps it.
 #pragma once
 
+#include <atomic>
+
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
 #include "libckpt/inprocess/shim/core/real_driver.h"
 
 namespace ckpt::shim {
+
+// Calls `start` once, when the program has its first context: on the program's thread, inside the gate.
+void at_first_context(void (*start)()) noexcept;
+// After each call that works with a context only. The runtime library makes contexts by private tables, too.
+inline std::atomic<void (*)()> g_first_context{nullptr};
+void run_first_context() noexcept;
+inline void note_first_context() noexcept {
+  if (g_first_context.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    run_first_context();
+}
 
 // A context that the program has made, or ended. Primary contexts are found without.
 void note_context(CUcontext context) noexcept;

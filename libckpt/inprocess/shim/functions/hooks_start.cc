@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuInit makes the process a rank of its job.
+// After cuInit the first context makes the process a rank of its job. Many processes only ask the driver whether
+// there is a GPU.
+#include <cstdlib>
+
+#include "libckpt/inprocess/shim/core/contexts.h"
 #include "libckpt/inprocess/shim/core/hooks.h"
+#include "libckpt/inprocess/shim/core/job_state.h"
 #include "libckpt/inprocess/shim/rank/session.h"
 
 namespace ckpt::shim {
 
 CUresult hook::cuInit(unsigned int flags) {
   const CUresult result = real().cuInit(flags);
-  if (result == CUDA_SUCCESS) start_rank();
+  if (result != CUDA_SUCCESS) return result;
+  // The driver loads it, and refuses a checkpoint under it.
+  const char* profiler = std::getenv("CUDA_INJECTION64_PATH");
+  if (profiler != nullptr && profiler[0] != '\0') not_movable("a profiler (CUDA_INJECTION64_PATH)");
+  prepare_rank();
+  at_first_context(start_rank);
   return result;
 }
 

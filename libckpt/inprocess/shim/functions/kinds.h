@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "libckpt/inprocess/shim/core/contexts.h"
 #include "libckpt/inprocess/shim/core/gate.h"
 #include "libckpt/inprocess/shim/core/hooks.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
@@ -59,6 +60,7 @@ struct Through<Row, CUresult (*RealDriver::*)(A...)> {
       if constexpr (Row::kKind == Kind::kRefuse) {
         if (result == CUDA_SUCCESS) not_movable(Row::kName);
       }
+      if (result == CUDA_SUCCESS) note_first_context();
       return result;
     }
   }

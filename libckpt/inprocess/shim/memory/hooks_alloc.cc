@@ -125,7 +125,9 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   const CUresult result = call_real(real().cuDevicePrimaryCtxRetain, context, device);
-  if (result == CUDA_SUCCESS) note_primary_context(shim_memory().state(), device, *context);
+  if (result != CUDA_SUCCESS) return result;
+  note_primary_context(shim_memory().state(), device, *context);
+  note_first_context();
   return result;
 }
 

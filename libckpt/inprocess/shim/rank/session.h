@@ -5,8 +5,11 @@
 
 namespace ckpt::shim {
 
-// After the real cuInit has succeeded; only the first call does something. Without a keeper in the
-// environment (CKPT_SOCKET) nothing happens.
+// Without a keeper in the environment (CKPT_SOCKET) neither does anything, nor does a second call.
+
+// After the real cuInit has succeeded: forked children let go of the driver's files.
+void prepare_rank() noexcept;
+// The process has a context: connects to the keeper.
 void start_rank() noexcept;
 
 }  // namespace ckpt::shim

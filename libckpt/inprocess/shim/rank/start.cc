@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "libckpt/inprocess/shim/core/driver_files.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
 #include "libckpt/inprocess/shim/rank/rank_session.h"
 #include "libckpt/inprocess/shim/rank/session.h"
@@ -14,6 +15,7 @@ namespace ckpt::shim {
 namespace {
 
 std::once_flag g_once;
+std::once_flag g_prepared;
 std::atomic<RankSession*> g_session{nullptr};  // lives as long as the process
 
 void forget() {
@@ -29,9 +31,15 @@ Result<void> start_session(const std::string& socket_path) {
   return session->start();
 }
 
+// Null outside of a job, and in a forked child.
+const char* keeper_socket() {
+  const char* path = std::getenv("CKPT_SOCKET");
+  return path == nullptr || path[0] == '\0' || forgotten() ? nullptr : path;
+}
+
 void start_once() {
-  const char* socket_path = std::getenv("CKPT_SOCKET");
-  if (socket_path == nullptr || socket_path[0] == '\0' || forgotten()) return;
+  const char* socket_path = keeper_socket();
+  if (socket_path == nullptr) return;
   std::string why;
   try {
     const Result<void> started = start_session(socket_path);
@@ -44,6 +52,12 @@ void start_once() {
 }
 
 }  // namespace
+
+void prepare_rank() noexcept {
+  std::call_once(g_prepared, [] {
+    if (keeper_socket() != nullptr) drop_driver_files_in_children();
+  });
+}
 
 void start_rank() noexcept {
   std::call_once(g_once, start_once);

@@ -3,7 +3,7 @@
 // a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
 // again, are changed once only, and grow by no more than numbers do.
 #include "agent/gpus/gpu_identity.h"
-#include "agent/host_process/pid_namespace_image.h"
+#include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/jobs/image_notes.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -19,9 +19,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
-#include "agent/host_process/lazy_pages_choice.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
 #include "agent/host_process/time_limit.h"

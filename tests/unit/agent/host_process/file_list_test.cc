@@ -333,6 +333,27 @@ TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(FileList, DriverFilesBelongToTheOneProcessThatIsCheckpointed) {
+  const Child child([] {
+    const int fd = ::memfd_create("driver", 0);
+    (void)!::ftruncate(fd, 4096);
+    ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  });
+  FileRules rules;
+  EXPECT_TRUE(collect_files(child.pid(), rules).has_value());
+  rules.driver_files = {"/memfd:driver"};
+  rules.gpu_process = child.pid();
+  EXPECT_TRUE(collect_files(child.pid(), rules).has_value());
+  rules.gpu_process = 1;
+  const auto refused = collect_files(child.pid(), rules);
+  ASSERT_FALSE(refused.has_value());
+  const std::string why = refused.assume_error().message();
+  const std::string process = "process " + std::to_string(child.pid()) + " (";
+  EXPECT_NE(why.find(process), std::string::npos) << why;
+  EXPECT_EQ(why.find(process), why.rfind(process)) << "each process is named once: " << why;
+  EXPECT_NE(why.find("has the GPU driver's /memfd:driver open"), std::string::npos) << why;
+}
+
 TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
   FileList list = files_of([] {});
   EXPECT_GT(list.memory_bytes, 0u);

@@ -9,6 +9,7 @@
 
 #include "agent/context_helper/context_helper.h"
 #include "agent/host_process/criu.h"
+#include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/process_tree.h"
@@ -125,6 +126,8 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   // As before a move: with its context it already has nothing that stands in the way.
   FileRules rules;
   rules.own_log = old_log();
+  rules.driver_files = {"/secretmem"};
+  rules.gpu_process = keeper::program_of(source);
   const auto files = collect_files(source, rules);
   ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();
   expect_done(check_files(files.assume_value()));
@@ -134,6 +137,7 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   const auto dumped = run(criu.dump(source, to));
   ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
 
+  expect_done(free_driver_names(to.images));
   RestoreOptions from;
   from.images = to.images;
   from.work = to.work;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/pid_namespace_image.h"
+#include "agent/host_process/criu_image/pid_namespace_image.h"
 
 #include <gtest/gtest.h>
 

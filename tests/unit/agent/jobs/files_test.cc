@@ -69,12 +69,14 @@ TEST(InstanceFolders, AreListedByJobAndIncarnation) {
 TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
   Config config;
   config.job_environment = {"LD_LIBRARY_PATH=/node", "EXTRA=1=2"};
+  config.driver_files = {"/dev/one", "anon_inode:two"};
   const auto json = nlohmann::json::parse(keeper_config(some_record(), config));
   EXPECT_EQ(json["env"]["LD_LIBRARY_PATH"], "/node");
   EXPECT_EQ(json["env"]["EXTRA"], "1=2");
   EXPECT_EQ(json["env"]["PATH"], "/bin");
   EXPECT_EQ(json["env"]["EMPTY"], "");
   EXPECT_EQ(json["env"]["CUDA_VISIBLE_DEVICES"], "2");
+  EXPECT_EQ(json["env"]["CKPT_DRIVER_FILES"], "/dev/one,anon_inode:two");
   EXPECT_EQ(json["role"], "standby");
   EXPECT_EQ(json["incarnation"], 3);
   EXPECT_EQ(json["job"], "j7");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA program that knows nothing of gumigrate: buffers of many sizes that it writes, copies and checks,
 // step by step, allocating and freeing meanwhile, until the file in argv[1] exists. "stuck": first the GPU
-// waits for a host function that waits for the file in argv[2]. Exit: 0 all right, 3 a byte was wrong, 4 the
+// waits for a host function that waits for the file in argv[2]. With argv[2] "asks" it only initialises the driver; with
+// "beside" such a process is beside it. Exit: 0 all right, 3 a byte was wrong, 4 the
 // driver refused something.
 #include <cuda.h>
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace {
@@ -63,8 +65,12 @@ void check(const Driver& driver, CUdeviceptr pointer, std::size_t buffer, unsign
   }
 }
 
+void wait_for_end(const char* path) {
+  while (::access(path, F_OK) != 0) ::poll(nullptr, 0, 1);
+}
+
 void CUDA_CB wait_for_file(void* path) {
-  while (::access(static_cast<const char*>(path), F_OK) != 0) ::poll(nullptr, 0, 1);
+  wait_for_end(static_cast<const char*>(path));
 }
 
 // Each step checks what the one before has written, moves it to fresh memory, and writes the next.
@@ -81,6 +87,19 @@ void run_step(const Driver& driver, std::vector<CUdeviceptr>& buffers, unsigned 
   }
 }
 
+int ask_only(const char* stop_file) {
+  must(named<decltype(cuInit)>("cuInit")(0), "cuInit");
+  std::printf("asked\n");
+  wait_for_end(stop_file);
+  return 0;
+}
+
+void start_beside(char** argv) {
+  char asks[] = "asks";
+  char* words[] = {argv[0], argv[1], asks, nullptr};
+  if (::fork() == 0) ::_exit(::execv("/proc/self/exe", words));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +110,9 @@ int main(int argc, char** argv) {
     std::printf("%s\n", ::dlerror());
     return 4;
   }
+  const std::string life = argc > 2 ? argv[2] : "";
+  if (life == "asks") return ask_only(argv[1]);
+  if (life == "beside") start_beside(argv);
   const Driver driver;
   must(driver.init(0), "cuInit");
   CUcontext context = nullptr;
@@ -104,7 +126,7 @@ int main(int argc, char** argv) {
     must(driver.up(buffers[i], bytes.data(), bytes.size()), "cuMemcpyHtoD");
   }
   std::printf("ready\n");
-  if (argc > 2) {
+  if (!life.empty() && life != "beside") {
     must(driver.call_host(nullptr, wait_for_file, argv[2]), "cuLaunchHostFunc");
     std::printf("stuck\n");
     must(driver.synchronize(), "cuCtxSynchronize");

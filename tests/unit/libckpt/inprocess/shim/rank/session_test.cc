@@ -195,6 +195,26 @@ TEST_F(ShimRankTest, RankMakesMemoryAndAMoverFillsIt) {
   expect_good_end(agent, folder);
 }
 
+TEST_F(ShimRankTest, ProcessThatOnlyInitialisesTheDriverIsNoRank) {
+  const std::string folder = start_program({"beside"});
+  Agent agent(folder);
+  wait_until_ready(agent);
+  wait_until_ready(agent, "asked\n");
+  const auto summary = agent.ask<local::DescribeEnd>(local::Describe{}).summary;
+  EXPECT_EQ(summary.movable, 1u) << summary.reason.view();
+  expect_good_end(agent, folder);
+}
+
+TEST_F(ShimRankTest, ProgramUnderAProfilerIsNotMovable) {
+  const std::string folder = start_program({}, {{"CUDA_INJECTION64_PATH", "/nonexistent.so"}});
+  Agent agent(folder);
+  wait_until_ready(agent);
+  const auto summary = agent.ask<local::DescribeEnd>(local::Describe{}).summary;
+  EXPECT_EQ(summary.movable, 0u);
+  EXPECT_NE(summary.reason.view().find("profiler"), std::string_view::npos) << summary.reason.view();
+  expect_good_end(agent, folder);
+}
+
 TEST_F(ShimRankTest, MapWithoutItsMemoryIsRefusedAndALaterMapWorks) {
   const std::string folder = start_program();
   Agent agent(folder);

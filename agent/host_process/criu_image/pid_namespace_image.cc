@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/pid_namespace_image.h"
+#include "agent/host_process/criu_image/pid_namespace_image.h"
 
 #include <sys/stat.h>
 
 #include <optional>
 
-#include "agent/host_process/criu_records.h"
+#include "agent/host_process/criu_image/criu_records.h"
 #include "criu_images.pb.h"
 #include "libckpt/base/fd.h"
 

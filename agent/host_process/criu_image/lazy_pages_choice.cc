@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/host_process/criu_records.h"
+#include "agent/host_process/criu_image/criu_records.h"
 #include "agent/keeper/lazy_pages/plan.h"
 #include "criu_images.pb.h"
 #include "libckpt/base/fd.h"

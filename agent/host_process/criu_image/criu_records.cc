@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/criu_records.h"
+#include "agent/host_process/criu_image/criu_records.h"
 
 #include <cstring>
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/criu_image/driver_listener.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+
+#include "agent/host_process/criu_image/criu_records.h"
+#include "criu_images.pb.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::uint32_t kFilesMagic = 0x56303138;
+constexpr std::size_t kMaxFilesBytes = 64u << 20;
+const std::string kDriverName = std::string(1, '\0') + "cuda-uvmfd-";
+
+bool is_bound(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.size() + 1 > sizeof address.sun_path) return false;
+  name.copy(address.sun_path + 1, name.size());
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return socket && ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 &&
+         errno == EADDRINUSE;
+}
+
+std::string random_ending() {
+  std::uint64_t number = 0;
+  (void)!::getrandom(&number, sizeof number, 0);
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+// Other records, which are most, stay as they are, byte for byte.
+Result<std::string> with_free_name(const std::string& record, const IsTaken& is_taken,
+                                   const OtherName& other) {
+  if (record.find(kDriverName) == std::string::npos) return record;
+  CKPT_TRY(file, parse_record<criu::file_entry>(record, "files.img"));
+  const std::string name = file.has_usk() ? file.usk().name() : "";
+  if (!name.starts_with(kDriverName) || !is_taken(name.substr(1))) return record;
+  file.mutable_usk()->set_name(kDriverName + other());
+  return file.SerializeAsString();
+}
+
+}  // namespace
+
+Result<std::string> with_free_driver_names(const std::string& files, const IsTaken& is_taken,
+                                           const OtherName& other) {
+  if (word_at(files, 0) != kImageMagic || word_at(files, 4) != kFilesMagic)
+    return strange_image("files.img is of another kind");
+  CKPT_TRY(records, records_of(files, 8));
+  std::string changed = files.substr(0, 8);
+  for (const std::string& record : records) {
+    CKPT_TRY(freed, with_free_name(record, is_taken, other));
+    put_record(changed, freed);
+  }
+  return changed;
+}
+
+Result<void> free_driver_names(const std::string& images) {
+  const std::string path = images + "/files.img";
+  CKPT_TRY(files, read_file(path, kMaxFilesBytes));
+  CKPT_TRY(changed, with_free_driver_names(files, is_bound, random_ending));
+  return changed == files ? ok() : write_file_durably(path, changed);
+}
+
+}  // namespace ckpt::agent::host

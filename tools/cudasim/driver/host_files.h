@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What NVIDIA's driver keeps open in a program beside its GPUs, imitated. The device is a descriptor and a shared
+// mapping that forked children inherit and that CRIU cannot dump: secret memory in place of /dev/nvidia*. The
+// listener is an abstract Unix socket that stays open through a checkpoint. The profiler is a library that
+// CUDA_INJECTION64_PATH names; under it no checkpoint is made.
+//
+// Threads: one at a time (cuInit, then the thread that takes orders). Ownership: until the end of the process.
+#pragma once
+
+namespace cudasim {
+
+class HostFiles {
+ public:
+  static HostFiles& get();
+
+  // cuInit. A kernel without secret memory gives no device, and everything else works.
+  void open();
+  // Afterwards, without a lock: the library may call the driver.
+  void load_profiler();
+  void close_device();
+  void open_device();
+  [[nodiscard]] bool has_profiler() const { return has_profiler_; }
+
+ private:
+  void listen();
+  int device_ = -1;
+  void* mapped_ = nullptr;
+  bool listens_ = false;
+  bool has_profiler_ = false;
+};
+
+}  // namespace cudasim

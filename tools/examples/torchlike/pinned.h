@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned host memory in blocks of powers of two. A block is used again once the stream that had it is done with
+// it. Threads: one. Errors end the program.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ckpt::examples {
+
+class PinnedCache {
+ public:
+  PinnedCache() = default;
+  ~PinnedCache();
+  PinnedCache(const PinnedCache&) = delete;
+  PinnedCache& operator=(const PinnedCache&) = delete;
+  std::uint64_t* get(std::uint64_t bytes);
+  // The stream's work up to here still uses it.
+  void put(std::uint64_t* block, CUstream stream);
+
+ private:
+  struct Block {
+    std::uint64_t* at = nullptr;
+    std::uint64_t bytes = 0;
+    CUevent done = nullptr;
+    bool is_taken = false;
+  };
+  std::vector<Block> blocks_;
+};
+
+}  // namespace ckpt::examples
