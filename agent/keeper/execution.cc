@@ -133,7 +133,8 @@ void Execution::on_failed(const local::Message& message) {
     pause_request_ = 0;
     parts_.state.phase = Phase::kRunning;
   } else if (refused == MessageType::kResume && parts_.state.phase == Phase::kResuming) {
-    parts_.state.phase = Phase::kConnected;  // a standby that does not fit
+    parts_.state.phase = Phase::kConnected;
+    has_misfit_ = true;
   }
 }
 

@@ -47,6 +47,8 @@ class Execution {
 
   // A dumped rank stays stopped, also with a lease, until it is called back.
   [[nodiscard]] bool may_continue() const;
+  // The rank could not go on with the state that it was given.
+  [[nodiscard]] bool has_misfit() const { return has_misfit_; }
 
  private:
   void withdraw_pause();
@@ -57,6 +59,7 @@ class Execution {
   std::uint64_t pause_request_ = 0;
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // in phase kResuming
+  bool has_misfit_ = false;
 };
 
 }  // namespace ckpt::keeper

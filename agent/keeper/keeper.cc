@@ -499,6 +499,15 @@ void Keeper::on_rank_message(local::Received received) {
       return rank_.drop();
   }
   agent_.send(message, std::move(received.descriptors));
+  if (execution_.has_misfit() && parts_.config.role == local::Role::kStandby && state_.resumed_ns == 0)
+    end_misfit();
+}
+
+// A standby that could not take over the source's state. Its program may have caught the error: it must not go on
+// beside the source, which continues now.
+void Keeper::end_misfit() {
+  if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
+    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
 }
 
 // The rank has ended its session, or has ended. Its unanswered requests fail here.

@@ -101,6 +101,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   void open_session(Peer peer, pid_t pid);
   void on_rank_message(local::Received received) override;
   void on_rank_gone() override;
+  void end_misfit();
   [[nodiscard]] bool is_agent_full() const override {
     return agent_.is_attached() && agent_.peer().is_full();
   }

@@ -10,6 +10,18 @@ std::string host_state_path(const Job& job) {
   return job.folder() + "/host_state";
 }
 
+// The keeper or its rank has answered: the standby has not run, and the keeper ends it.
+bool is_misfit(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kTimedOut:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kAborted:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
@@ -86,7 +98,11 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
   const Nanos sent_ns = now_ns();
   const auto keeper = job->keeper();  // the instance may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
-  CKPT_CO_TRY(running, co_await keeper->resume(resume, std::move(host_state)));
+  auto resumed = co_await keeper->resume(resume, std::move(host_state));
+  if (!resumed && is_misfit(resumed.assume_error()))
+    co_return Error(ErrorCode::kAborted, "The standby could not take over the job's state")
+        .caused_by(std::move(resumed).assume_error());
+  CKPT_CO_TRY(running, std::move(resumed));
   if (report != nullptr && report->resume_sent_ns == 0) {
     report->resume_sent_ns = sent_ns;
     report->resumed_ns = running.resumed_ns;

@@ -88,7 +88,7 @@ class PythonPackage(ClusterTest):
         self.check_that_it_stays(5, "weights.* does not exist at the target", "--forget", "buffer")
 
     def test_a_state_that_the_standby_does_not_register(self):
-        self.check_that_it_stays(1, "The instance at the target has ended", "--forget", "state")
+        self.check_that_it_stays(1, "The standby could not take over the job's state: .*gpumigrate", "--forget", "state")
 
 
 if __name__ == "__main__":

@@ -283,6 +283,21 @@ TEST_F(KeeperTest, StandbyThatDoesNotFitReportsTheDifference) {
   source.ask<local::Running>(local::Resume{1, 0, 0});
 }
 
+TEST_F(KeeperTest, StandbyThatDoesNotFitIsKilledEvenIfItsProgramKeepsOn) {
+  Agent source(start({"steps"}, "fresh", "from"));
+  Agent target(start({"steps-other-keeps-on"}, "standby", "to"));
+  source.wait_for_phase(Phase::kRunning);
+  target.wait_for_phase(Phase::kStandbyReady);
+  const auto paused = source.ask<local::Paused>(local::Pause{});
+  const UniqueFd state = source.take_descriptor();
+  target.send(local::Resume{2, 0, paused.host_state_bytes}, state.get());
+  EXPECT_NE(target.next_failure().text.view().find("'state'"), std::string_view::npos);
+  const auto exited = target.next<local::RankExited>();
+  EXPECT_EQ(exited.wait_status, SIGKILL);
+  EXPECT_EQ(exited.ended_by_keeper, 0u);
+  source.ask<local::Running>(local::Resume{1, 0, 0});
+}
+
 TEST_F(KeeperTest, EndedSessionCannotBePaused) {
   Agent agent(start({"session-end"}));
   EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("ended its session"), std::string_view::npos);

@@ -53,8 +53,8 @@ int wait_for_ever() {
 }
 
 // Steps with a barrier each; `bytes` is the size of its host state, so that two of different sizes do not
-// fit.
-int steps(std::size_t bytes, bool with_barrier) {
+// fit. `keeps_on`: also where it could not take over.
+int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   static char state[64];
   std::uint64_t step = 0;
   ckpt_session* session = nullptr;
@@ -63,7 +63,8 @@ int steps(std::size_t bytes, bool with_barrier) {
   must(ckpt_init(nullptr, &session, &role), "ckpt_init");
   must(ckpt_host_state(session, "step", &step, sizeof step), "ckpt_host_state");
   must(ckpt_host_state(session, "state", state, bytes), "ckpt_host_state");
-  must(ckpt_ready(session, &start), "ckpt_ready");
+  if (keeps_on && ckpt_ready(session, &start) != CKPT_OK) return wait_for_ever();
+  if (!keeps_on) must(ckpt_ready(session, &start), "ckpt_ready");
   say(std::string(start == CKPT_RESUMED ? "resumed" : "fresh") + " at " + std::to_string(step));
   if (!with_barrier) return wait_for_ever();
   for (;;) {
@@ -87,6 +88,7 @@ int main(int argc, char** argv) {
   }
   if (mode == "steps") return steps(16, true);
   if (mode == "steps-other") return steps(32, true);
+  if (mode == "steps-other-keeps-on") return steps(32, true, true);
   if (mode == "no-barrier") return steps(16, false);
   if (mode == "session-end") {
     ckpt_session* session = nullptr;
