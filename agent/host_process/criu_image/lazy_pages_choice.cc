@@ -21,6 +21,7 @@ constexpr std::size_t kMaxPagemapBytes = std::size_t{256} << 20;
 constexpr std::size_t kMagicBytes = 8;
 using lazy_pages::kPageBytes;
 using lazy_pages::MissingRange;
+constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;
 constexpr std::uint32_t kMmMagic = 0x57492820;
 constexpr std::uint32_t kCanBeLazy = 1u << 1;  // PE_LAZY
 constexpr std::uint32_t kIsPresent = 1u << 2;  // PE_PRESENT
@@ -60,13 +61,11 @@ Result<std::uint32_t> process_in(const std::string& name) {
   return process;
 }
 
-Result<Pagemap> read_pagemap(const std::string& path, std::uint32_t process) {
-  CKPT_TRY(text, read_file(path, kMaxPagemapBytes));
+Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
   if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kPagemapMagic)
-    return strange_image(path + " is of another kind");
+    return strange_image("a pagemap is of another kind");
   CKPT_TRY(records, records_of(text, kMagicBytes));
   Pagemap pagemap;
-  pagemap.path = path;
   pagemap.process = process;
   CKPT_TRY(head, parse_record<criu::pagemap_head>(records.front(), "a pagemap"));
   pagemap.pages_file = head.pages_id();
@@ -74,6 +73,9 @@ Result<Pagemap> read_pagemap(const std::string& path, std::uint32_t process) {
   put_record(pagemap.head, records.front());
   for (std::size_t i = 1; i < records.size(); ++i) {
     CKPT_TRY(entry, parse_record<criu::pagemap_entry>(records[i], "a pagemap"));
+    if (entry.vaddr() % kPageBytes != 0 || entry.vaddr() > kMaxAddress ||
+        entry.nr_pages() > kMaxAddress / kPageBytes)
+      return strange_image("a pagemap has pages that cannot be");
     pagemap.entries.push_back(std::move(entry));
   }
   return pagemap;
@@ -110,7 +112,9 @@ Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
     // Those of shared memory, pagemap-shmem-*, have no lazy pages.
     if (!name.starts_with(kNameBegin) || name.starts_with("pagemap-shmem-")) continue;
     CKPT_TRY(process, process_in(name));
-    CKPT_TRY(pagemap, read_pagemap(item.path().string(), process));
+    CKPT_TRY(text, read_file(item.path().string(), kMaxPagemapBytes));
+    CKPT_TRY(pagemap, parse_pagemap(text, process));
+    pagemap.path = item.path().string();
     pagemaps.push_back(std::move(pagemap));
   }
   if (error) return Error::from_errno(error.value(), "Reading " + images);
@@ -118,11 +122,9 @@ Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
 }
 
 // Ends of the mappings of a process, ascending.
-Result<std::vector<std::uint64_t>> mapping_ends(const std::string& images, std::uint32_t process) {
-  const std::string path = images + "/mm-" + std::to_string(process) + ".img";
-  CKPT_TRY(text, read_file(path, kMaxPagemapBytes));
+Result<std::vector<std::uint64_t>> mapping_ends(const std::string& text) {
   if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kMmMagic)
-    return strange_image(path + " is of another kind");
+    return strange_image("a list of mappings is of another kind");
   CKPT_TRY(records, records_of(text, kMagicBytes));
   CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
   std::vector<std::uint64_t> ends;
@@ -132,8 +134,9 @@ Result<std::vector<std::uint64_t>> mapping_ends(const std::string& images, std::
 }
 
 // What is lazy in a pagemap, cut where a mapping ends.
-Result<void> add_missing(const std::string& images, const Pagemap& pagemap, std::vector<MissingRange>& plan) {
-  CKPT_TRY(ends, mapping_ends(images, pagemap.process));
+Result<void> add_missing(const Pagemap& pagemap, const std::string& mappings,
+                         std::vector<MissingRange>& plan) {
+  CKPT_TRY(ends, mapping_ends(mappings));
   std::uint64_t offset = 0;
   for (const criu::pagemap_entry& entry : pagemap.entries) {
     const bool present = entry.has_flags() ? (entry.flags() & kIsPresent) != 0 : !entry.in_parent();
@@ -173,10 +176,19 @@ Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t mo
   std::vector<MissingRange> plan;
   for (const Pagemap& pagemap : pagemaps) {
     CKPT_TRYV(write_pagemap(pagemap));
-    CKPT_TRYV(add_missing(images, pagemap, plan));
+    CKPT_TRY(mappings,
+             read_file(images + "/mm-" + std::to_string(pagemap.process) + ".img", kMaxPagemapBytes));
+    CKPT_TRYV(add_missing(pagemap, mappings, plan));
   }
   CKPT_TRYV(lazy_pages::write_plan(images, plan));
   return counts;
+}
+
+Result<std::vector<MissingRange>> lazy_ranges(const std::string& pagemap, const std::string& mappings) {
+  CKPT_TRY(parsed, parse_pagemap(pagemap, 1));
+  std::vector<MissingRange> ranges;
+  CKPT_TRYV(add_missing(parsed, mappings, ranges));
+  return ranges;
 }
 
 std::string lazy_pages_pid_file(const std::string& images) {

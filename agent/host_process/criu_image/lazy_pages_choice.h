@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/keeper/lazy_pages/plan.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
@@ -23,6 +24,10 @@ struct PageCounts {
 
 // Changes the pagemaps of a folder of images, and writes the plan of what follows (agent/keeper/lazy_pages/plan.h).
 Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
+
+// What the bytes of a pagemap and of its process's mm image name as lazy. For tests.
+Result<std::vector<lazy_pages::MissingRange>> lazy_ranges(const std::string& pagemap,
+                                                          const std::string& mappings);
 
 // Starts gpumigrate-lazy-pages on a folder of images with such a plan, before CRIU's restore there. The command
 // ends when that waits for CRIU.

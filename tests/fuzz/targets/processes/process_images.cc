@@ -2,7 +2,11 @@
 // The records in the image of a process: {which u8, text or bytes}. Notes that are taken name a GPU and
 // a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
 // again, are changed once only, and grow by no more than numbers do.
+#include <algorithm>
+
 #include "agent/gpus/gpu_identity.h"
+#include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/jobs/image_notes.h"
 #include "tests/fuzz/fuzz.h"
@@ -43,6 +47,27 @@ void check_inventory(const std::string& bytes) {
   FUZZ_CHECK(!agent::host::with_other_namespace(changed.assume_value().bytes).has_value());
 }
 
+void check_files(const std::string& bytes) {
+  const auto taken = [](const std::string&) { return true; };
+  const auto changed = agent::host::with_free_driver_names(bytes, taken, [] { return std::string("x"); });
+  if (!changed) return;
+  const auto again =
+      agent::host::with_free_driver_names(changed.assume_value(), taken, [] { return std::string("x"); });
+  FUZZ_CHECK(again.has_value() && again.assume_value() == changed.assume_value());
+}
+
+// Both files, the first with its length before it.
+void check_pages(const std::string& bytes) {
+  Input input(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  const std::size_t length = std::min<std::size_t>(input.number<std::uint16_t>(), bytes.size());
+  const std::string rest = input.text();
+  const auto ranges = agent::host::lazy_ranges(rest.substr(0, length),
+                                               length < rest.size() ? rest.substr(length) : std::string());
+  if (!ranges) return;
+  for (const lazy_pages::MissingRange& range : ranges.assume_value())
+    FUZZ_CHECK(range.bytes > 0 && range.address + range.bytes > range.address);
+}
+
 }  // namespace
 }  // namespace ckpt::fuzz
 
@@ -50,7 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ckpt::fuzz;
   Input input(data, size);
   const auto which = input.number<std::uint8_t>();
-  constexpr void (*kChecks[])(const std::string&) = {check_notes, check_tree, check_inventory};
+  constexpr void (*kChecks[])(const std::string&) = {check_notes, check_tree, check_inventory, check_files,
+                                                     check_pages};
   kChecks[which % std::size(kChecks)](input.text());
   return 0;
 }
