@@ -13,6 +13,7 @@
 #include <string>
 
 #include "agent/keeper/lazy_pages/server.h"
+#include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::lazy_pages {
@@ -42,6 +43,7 @@ Result<void> start(const std::string& folder, const std::string& pid_file) {
   if (child > 0) return write_pid(pid_file, child);
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
+  set_fault_role("lazy_pages");
   const Result<void> done = server.run(listener.get(), now_ns() + kMaxRestore);
   std::_Exit(done.has_value() ? EXIT_SUCCESS : report(done.assume_error()));
 }

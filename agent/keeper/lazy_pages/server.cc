@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "libckpt/base/fault.h"
+
 namespace ckpt::lazy_pages {
 namespace {
 
@@ -62,6 +64,7 @@ Result<const std::byte*> Server::map_pages(const std::string& folder, const Miss
 Result<void> Server::take_process(RestoringCriu& criu) {
   CKPT_TRY(process, criu.next());
   is_restored_ = !process.has_value();
+  if (is_restored_) fault_point(FaultPoint::kMemoryFollows);
   if (is_restored_ || !process->faults) return ok();
   const auto missing = missing_.find(process->id);
   processes_.emplace_back(std::move(process->faults),
