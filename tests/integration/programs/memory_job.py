@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memory_job.py MIB: has so many MiB of host memory, each different. Each step reads one and writes into it, and goes
+through the GPU. Threads come and go, whose stacks are discarded. Ends with an error if anything is not what it was."""
+import ctypes
+import os
+import sys
+import threading
+
+cuda = ctypes.CDLL("libcuda.so.1")
+def check(result):
+    if result:
+        raise SystemExit(f"CUDA error {result}")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+check(cuda.cuInit(0))
+check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
+check(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(16 << 20)))
+MIB = 1 << 20
+data = bytearray(int(sys.argv[1]) * MIB)
+block = os.urandom(MIB)
+for at in range(0, len(data), MIB):
+    data[at:at + MIB] = block
+    data[at:at + 8] = at.to_bytes(8, "little")
+step = 0
+while True:
+    step += 1
+    word, back = ctypes.c_uint64(step), ctypes.c_uint64()
+    check(cuda.cuMemcpyHtoD_v2(memory, ctypes.byref(word), ctypes.c_size_t(8)))
+    check(cuda.cuMemcpyDtoH_v2(ctypes.byref(back), memory, ctypes.c_size_t(8)))
+    at = step * 7 * MIB % len(data)
+    if back.value != step or int.from_bytes(data[at:at + 8], "little") % MIB != 0 or data[at + 8:at + MIB] != block[8:]:
+        raise SystemExit(f"step {step}: memory is not what it was")
+    data[at:at + 8] = (at + step * len(data)).to_bytes(8, "little")
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    print("step", step, flush=True)
