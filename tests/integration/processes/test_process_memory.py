@@ -43,6 +43,14 @@ class ProcessMemory(ClusterTest):
             self.assertGreater(int(lazy), MIB * 9 // 10 << 20)
         self.check_steps(2 * MIB)
 
+    def test_it_comes_back_from_an_image_and_is_moved_at_once(self):
+        self.start()
+        self.cluster.call("suspend", "job")
+        self.cluster.call("resume", "job")
+        report = self.cluster.migrate("job", "node-b" if self.cluster.job("job")["node"] == "node-a" else "node-a")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.check_steps(2 * MIB)
+
     def test_it_goes_on_at_its_source_if_what_brings_its_memory_is_killed(self):
         self.start()
         self.cluster.arm("lazy_pages", Point.MEMORY_FOLLOWS)
