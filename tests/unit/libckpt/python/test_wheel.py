@@ -44,9 +44,9 @@ print(asked)
 """
 
 
-def run(*command):
+def run(home, *command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
+                          env={"PATH": os.environ["PATH"], "HOME": home})
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.stdout}{done.stderr}")
     return done.stdout
@@ -57,12 +57,12 @@ class Wheel(unittest.TestCase):
         allowed = subprocess.run([*NO_NETWORK, "true"], capture_output=True).returncode == 0
         prefix = NO_NETWORK if allowed else ()
         with tempfile.TemporaryDirectory(prefix="gm-wheel-") as folder:
-            wheel = run(*prefix, ROOT / "tools/wheel", "--build", os.environ["GPUMIGRATE_BUILD"], folder).strip()
+            wheel = run(folder, *prefix, ROOT / "tools/wheel", "--build", os.environ["GPUMIGRATE_BUILD"], folder).strip()
             version = (ROOT / "VERSION").read_text().strip()
             self.assertEqual(pathlib.Path(wheel).name, f"gpumigrate-{version}-py3-none-linux_x86_64.whl")
-            run(*prefix, PYTHON, "-m", "venv", f"{folder}/venv")
-            run(*prefix, f"{folder}/venv/bin/pip", "install", "--no-index", wheel)
-            self.assertEqual(run(f"{folder}/venv/bin/python", "-I", "-c", USE), "[64, 1000, -4096]\n")
+            run(folder, *prefix, PYTHON, "-m", "venv", f"{folder}/venv")
+            run(folder, *prefix, f"{folder}/venv/bin/pip", "install", "--no-index", wheel)
+            self.assertEqual(run(folder, f"{folder}/venv/bin/python", "-I", "-c", USE), "[64, 1000, -4096]\n")
 
 
 if __name__ == "__main__":
