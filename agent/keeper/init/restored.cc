@@ -90,6 +90,7 @@ Result<pid_t> read_pid(const std::string& path) {
 // Until CRIU has ended; `what` it was to do.
 Result<void> run_criu(const RestoreSpec& spec, const std::vector<std::string>& command, const char* what) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));

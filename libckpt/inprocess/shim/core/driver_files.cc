@@ -83,7 +83,7 @@ void drop_if_driver_map(std::string_view line) {
   if (first.ptr == last || *first.ptr != '-' || std::from_chars(first.ptr + 1, last, end, 16).ptr == last)
     return;
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  ::mmap(reinterpret_cast<void*>(begin), end - begin, PROT_NONE, kFlags, -1, 0);
+  (void)::mmap(reinterpret_cast<void*>(begin), end - begin, PROT_NONE, kFlags, -1, 0);
 }
 
 void drop_maps() {
