@@ -87,8 +87,9 @@ Result<pid_t> read_pid(const std::string& path) {
   return pid;
 }
 
-// Until CRIU has ended; `what` it was to do.
-Result<void> run_criu(const RestoreSpec& spec, const std::vector<std::string>& command, const char* what) {
+// Until the command has ended; `failed`: the message if it did not succeed.
+Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command,
+                         const char* failed) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -102,20 +103,20 @@ Result<void> run_criu(const RestoreSpec& spec, const std::vector<std::string>& c
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
     return Error(ErrorCode::kIo, "Cannot run " + command[0]);
-  return Error(ErrorCode::kIo, std::string("CRIU could not ") + what);
+  return Error(ErrorCode::kIo, failed);
 }
 
 Result<RestoredProgram> restore_with(const RestoreSpec& spec) {
   RestoredProgram restored;
   if (!spec.lazy_pages.empty()) {
     ::unlink(spec.lazy_pages_pid_file.c_str());
-    CKPT_TRYV(run_criu(spec, spec.lazy_pages, "get ready to bring the program's memory"));
+    CKPT_TRYV(run_command(spec, spec.lazy_pages, "gpumigrate-lazy-pages could not start"));
     CKPT_TRY(server, read_pid(spec.lazy_pages_pid_file));
     CKPT_TRY(pages, LazyPages::create(server));
     restored.lazy_pages = std::move(pages);
   }
   ::unlink(spec.pid_file.c_str());
-  CKPT_TRYV(run_criu(spec, spec.command, "restore the program"));
+  CKPT_TRYV(run_command(spec, spec.command, "CRIU could not restore the program"));
   CKPT_TRY(pid, read_pid(spec.pid_file));
   restored.pid = pid;
   return restored;

@@ -33,7 +33,7 @@ struct RestoreSpec {
   // Run first; starts the process that brings the program's memory. Empty: it comes with the program. The
   // caller is a subreaper then.
   std::vector<std::string> lazy_pages;
-  std::string lazy_pages_pid_file;  // which that command makes CRIU write
+  std::string lazy_pages_pid_file;  // which that command writes
 };
 
 struct RestoredProgram {

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = 256 << 10;  // a thread that waits waits for one piece at most
 constexpr std::uint64_t kAroundBytes = 64 << 10;  // that come with a page that is waited for
-// A mapping that moves is not at its old place before the kernel tells of it.
-constexpr Nanos kSettled = Nanos{1'000'000'000};
+// A mapping that moves is not at its old place before the kernel reports it, which a thread of the process does.
+constexpr Nanos kSettled = Nanos{60} * 1'000'000'000;
 
 }  // namespace
 
@@ -54,8 +54,9 @@ Result<void> ProcessPages::read_events(std::vector<ProcessPages>& forked) {
 Result<void> ProcessPages::bring_some() {
   if (missing_.is_empty() || has_ended_) return ok();
   const MissingMemory::Piece piece = missing_.next(cursor_, kPieceBytes);
-  cursor_ = piece.address;
-  CKPT_TRYV(copy(piece));
+  cursor_ = piece.address + piece.bytes;
+  CKPT_TRY(outcome, copy(piece));
+  is_stalled_ = outcome == Outcome::kLater;
   return ok();
 }
 
@@ -74,7 +75,16 @@ Result<void> ProcessPages::bring_waiting() {
   return ok();
 }
 
-Result<ProcessPages::Outcome> ProcessPages::copy(const MissingMemory::Piece& piece) {
+// The kernel copies into one mapping only, and the program may have cut one in two.
+Result<ProcessPages::Outcome> ProcessPages::copy(MissingMemory::Piece piece) {
+  for (;;) {
+    CKPT_TRY(outcome, try_copy(piece));
+    if (outcome != Outcome::kNotOneMapping) return outcome;
+    piece.bytes = piece.bytes / kPageBytes / 2 * kPageBytes;
+  }
+}
+
+Result<ProcessPages::Outcome> ProcessPages::try_copy(const MissingMemory::Piece& piece) {
   uffdio_copy order{};
   order.dst = piece.address;
   order.src = reinterpret_cast<std::uint64_t>(piece.from);
@@ -96,8 +106,10 @@ Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& p
       wake(piece.address);
       return Outcome::kDone;
     case ENOENT:
-      if (std::exchange(unmapped_, piece.address) != piece.address) unmapped_since_ = now_ns();
-      if (now_ns() - unmapped_since_ < kSettled) return Outcome::kLater;
+      if (piece.bytes > kPageBytes) return Outcome::kNotOneMapping;
+      if (now_ns() - unmapped_.try_emplace(piece.address, now_ns()).first->second < kSettled)
+        return Outcome::kLater;
+      unmapped_.erase(piece.address);
       missing_.drop(piece.address, kPageBytes);
       return Outcome::kDone;
     case ESRCH:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "agent/keeper/lazy_pages/missing_memory.h"
@@ -25,7 +26,7 @@ class ProcessPages {
   // Nothing is missing, or the process has ended.
   [[nodiscard]] bool is_done() const { return has_ended_ || (missing_.is_empty() && waiting_.empty()); }
   // Some pages could not be brought yet.
-  [[nodiscard]] bool is_behind() const { return !waiting_.empty(); }
+  [[nodiscard]] bool is_behind() const { return !waiting_.empty() || is_stalled_; }
 
   // All that the kernel has told; children that it has forked come into `forked`.
   Result<void> read_events(std::vector<ProcessPages>& forked);
@@ -35,19 +36,20 @@ class ProcessPages {
   Result<void> bring_waiting();
 
  private:
-  enum class Outcome { kDone, kLater, kEnded };
+  enum class Outcome { kDone, kLater, kEnded, kNotOneMapping };
   Result<void> bring(std::uint64_t address);
-  Result<Outcome> copy(const MissingMemory::Piece& piece);
+  Result<Outcome> copy(MissingMemory::Piece piece);
+  Result<Outcome> try_copy(const MissingMemory::Piece& piece);
   Result<Outcome> zero(std::uint64_t address);
   Result<Outcome> settle(const MissingMemory::Piece& piece, int error);
   void wake(std::uint64_t address) const;
 
   UniqueFd faults_;
   MissingMemory missing_;
-  std::vector<std::uint64_t> waiting_;  // pages that a thread waits for
-  std::uint64_t cursor_ = 0;            // where bring_some() goes on
-  std::uint64_t unmapped_ = 0;          // a piece that has no mapping, as it seems
-  Nanos unmapped_since_ = 0;
+  std::vector<std::uint64_t> waiting_;       // pages that a thread waits for
+  std::uint64_t cursor_ = 0;                 // where bring_some() goes on
+  std::map<std::uint64_t, Nanos> unmapped_;  // pages that have no mapping, as it seems, and since when
+  bool is_stalled_ = false;                  // bring_some() could bring nothing
   bool has_ended_ = false;
 };
 

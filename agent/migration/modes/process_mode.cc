@@ -70,7 +70,11 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();  // the job may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
-  CKPT_CO_TRYV(co_await keeper->await_memory(host::time_limit_of(static_cast<pid_t>(status.rank_pid))));
+  auto whole = co_await keeper->await_memory(host::time_limit_of(static_cast<pid_t>(status.rank_pid)));
+  if (!whole)
+    co_return Error(ErrorCode::kRefused,
+                    "The program's memory is still arriving from its last move: try again later")
+        .caused_by(std::move(whole).assume_error());
   if (status.session_pid == status.rank_pid)
     co_return Error(
         ErrorCode::kRefused,

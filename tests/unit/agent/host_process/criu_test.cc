@@ -246,7 +246,7 @@ TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
   EXPECT_EQ(pages.assume_error().code(), ErrorCode::kCorrupt);
 }
 
-TEST_F(CriuTest, ProgramReadsNoZerosWhenWhatBringsItsMemoryIsKilled) {
+TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t source = start({"plain"});

@@ -55,14 +55,14 @@ TEST_F(ArrivingTest, AgentThatComesLaterMayWaitToo) {
   agent.next<local::Done>();
 }
 
-TEST_F(ArrivingTest, ProgramIsKilledWhenWhatBringsItsMemoryFails) {
+TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
   const std::string folder = start_restored(1);
   const Watch program(pid_in("restored"));
   end_server();
   EXPECT_TRUE(program.ended());
 }
 
-TEST_F(ArrivingTest, ProgramIsKilledWhenWhatBringsItsMemoryIsKilled) {
+TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerIsKilled) {
   const std::string folder = start_restored(0);
   const Watch program(pid_in("restored"));
   const Watch server(pid_in("server"));
@@ -77,7 +77,7 @@ TEST_F(ArrivingTest, ProgramWithoutLazyPagesIsWhole) {
   agent.ask<local::Done>(local::AwaitMemory{});
 }
 
-TEST_F(ArrivingTest, WhatBringsMemoryEndsWithARestoreThatFails) {
+TEST_F(ArrivingTest, LazyPageServerEndsWithFailedRestore) {
   const std::string folder = root_ + "/job";
   Json config = transparent();
   config["restore"] = {{"command", shell("exit 1")}, {"pid_file", root_ + "/restored"}};

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "agent/keeper/lazy_pages/plan.h"
+#include "tests/unit/agent/support/temporary_folder.h"
 
 namespace ckpt::lazy_pages {
 namespace {
@@ -82,7 +83,7 @@ class Program {
  public:
   Program(std::byte* memory, std::uint64_t begin, std::uint64_t end, unsigned seed) : random_(seed) {
     for (std::uint64_t page = begin; page < end; ++page)
-      pages_.push_back({memory + page * kPageBytes, word_of(page)});
+      pages_.push_back({memory + page * kPageBytes, word_of(page), true});
   }
   int run(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -99,6 +100,7 @@ class Program {
   struct Page {
     std::byte* at = nullptr;
     std::uint64_t word = 0;
+    bool can_write = true;
   };
   static bool is_good(const Page& page) {
     std::uint64_t word = 0;
@@ -108,7 +110,7 @@ class Program {
   int do_one() {
     const std::uint64_t first = random_() % (pages_.size() - 16);
     const std::uint64_t count = random_() % 16 + 1;
-    switch (random_() % 6) {
+    switch (random_() % 7) {
       case 0:
         for (std::uint64_t i = first; i < first + count; ++i) discard(pages_[i]);
         return kGood;
@@ -123,6 +125,9 @@ class Program {
         return kGood;
       case 4:
         write(pages_[first]);
+        return kGood;
+      case 5:
+        protect(pages_[first]);
         return kGood;
       default:
         for (std::uint64_t i = first; i < first + count; ++i) {
@@ -143,8 +148,12 @@ class Program {
     ::munmap(page.at, kPageBytes);
     page.at = static_cast<std::byte*>(to);
   }
+  // Cuts its mapping off its neighbours'.
+  static void protect(Page& page) {
+    if (page.at != nullptr && ::mprotect(page.at, kPageBytes, PROT_READ) == 0) page.can_write = false;
+  }
   void write(Page& page) {
-    if (page.at == nullptr) return;
+    if (page.at == nullptr || !page.can_write) return;
     page.word = random_();
     std::memcpy(page.at + 8, &page.word, sizeof page.word);
   }
@@ -266,8 +275,8 @@ TEST(ProcessPages, ProgramThatEndsEarlyIsDone) {
 }
 
 TEST(MissingPagesPlan, ComesBackAsWrittenAndNothingElseDoes) {
-  char name[] = "/tmp/plan-XXXXXX";
-  const std::string folder = ::mkdtemp(name);
+  const agent::TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   const std::vector<MissingRange> ranges = {{2, 1, 0x7000, 0x2000, 0}, {3, 1, 0x9000, 0x1000, 0x2000}};
   ASSERT_TRUE(write_plan(folder, ranges).has_value());
   const auto back = read_plan(folder);
@@ -281,8 +290,6 @@ TEST(MissingPagesPlan, ComesBackAsWrittenAndNothingElseDoes) {
   const std::string path = folder + "/" + kPlanName;
   ASSERT_EQ(::truncate(path.c_str(), 20), 0);
   EXPECT_FALSE(read_plan(folder).has_value());
-  ::unlink(path.c_str());
-  ::rmdir(folder.c_str());
 }
 
 }  // namespace
