@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What NVIDIA's driver keeps open in a program beside its GPUs, imitated. The device is a descriptor and a shared
 // mapping that forked children inherit and that CRIU cannot dump: secret memory in place of /dev/nvidia*. The
-// listener is an abstract Unix socket that stays open through a checkpoint. The profiler is a library that
+// listener is an abstract Unix socket that stays open through a checkpoint. A thread's name is a file below
+// /proc/self/task by the thread's number, and cuInit fails where that is not found. The profiler is a library that
 // CUDA_INJECTION64_PATH names; under it no checkpoint is made.
 //
 // Threads: one at a time (cuInit, then the thread that takes orders). Ownership: until the end of the process.
@@ -13,6 +14,8 @@ class HostFiles {
  public:
   static HostFiles& get();
 
+  // cuInit, first: false if the calling thread's name cannot be written.
+  [[nodiscard]] static bool names_threads();
   // cuInit. A kernel without secret memory gives no device, and everything else works.
   void open();
   // Afterwards, without a lock: the library may call the driver.

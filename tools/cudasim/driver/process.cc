@@ -38,6 +38,7 @@ CUresult Process::initialize() {
   std::unique_lock<std::shared_mutex> guard(lock);
   if (forked_) return CUDA_ERROR_NOT_INITIALIZED;
   if (initialized_) return CUDA_SUCCESS;
+  if (!HostFiles::names_threads()) return CUDA_ERROR_OPERATING_SYSTEM;
   const std::vector<int> visible = visible_devices();
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   for (const int physical : visible) {
