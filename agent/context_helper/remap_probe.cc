@@ -88,8 +88,10 @@ Result<Packet> receive_packet(int socket) {
   return packet;
 }
 
+// Another process reads it next. So small a copy returns before it is done, which shows on a GPU at work.
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
   CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
+  CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
   return ok();
 }
 
@@ -288,9 +290,7 @@ class Prober {
     CKPT_TRY(bytes, granularity(device));
     const auto fill = [&]() -> Result<void> {
       CKPT_TRY(memory, ImportedMemory::import(device.api(), device.device(), made.descriptor.get(), bytes));
-      CKPT_TRYV(write_pattern(device, memory.pointer()));
-      CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
-      return ok();
+      return write_pattern(device, memory.pointer());
     };
     const Result<void> filled = fill();
     made.descriptor.reset();

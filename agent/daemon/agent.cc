@@ -213,7 +213,8 @@ void Agent::create_context() {
       [this](wire::JobId job) { return protection_->give_way(job); },
       [this](std::shared_ptr<Job> job) { return protection_->resume_in_place(std::move(job)); },
       std::make_shared<PauseMemory>(disk_, config_.home),
-      [this](const wire::JobSpec& spec) { return check_spec(spec); }});
+      [this](const wire::JobSpec& spec) { return check_spec(spec); },
+      [this](pid_t pid) { return device_bytes_of(inventory_.last(), pid); }});
 }
 
 void Agent::create_snapshot_service() {

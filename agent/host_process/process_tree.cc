@@ -199,6 +199,7 @@ TreeSize size_of_tree(pid_t root) {
       return numbers.size() == 1 ? numbers[0] : 0;
     };
     ++size.processes;
+    size.members.push_back(pid);
     size.threads += number("Threads");
     size.private_bytes += (number("RssAnon") + number("VmSwap")) << 10;
     size.shared_bytes += number("RssShmem") << 10;

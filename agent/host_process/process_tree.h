@@ -65,6 +65,7 @@ struct TreeSize {
   std::uint64_t processes = 0;
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
+  std::vector<pid_t> members;
   // Without `bytes` of the shared ones, which are transferred apart.
   [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
     return private_bytes + (shared_bytes > bytes ? shared_bytes - bytes : 0);

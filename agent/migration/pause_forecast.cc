@@ -50,7 +50,7 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
   }
   const auto root = static_cast<pid_t>(job->rank_pid());
   const auto measure = [root] { return host::size_of_tree(root); };
-  const host::TreeSize size = co_await offload(context_.images, measure);
+  host::TreeSize size = co_await offload(context_.images, measure);
   if (job->ended() || size.processes == 0) co_return;
   Nanos here = 0;
   Nanos away = 0;
@@ -60,6 +60,7 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
     away = whole(adopted_work(size, device, false), 0);
   } else {
     const bool imports = context_.remap.imports();
+    size.private_bytes += context_bytes(context_, size, summary.region_bytes);
     here = whole(swap_work(summary.region_bytes, imports), copy);
     away = whole(process_work(size, summary.region_bytes, can_stream(size.private_bytes), imports), copy);
   }

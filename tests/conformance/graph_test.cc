@@ -257,6 +257,15 @@ TEST_F(GraphTest, AllocationsAreForbiddenByACaptureThatIsNotRelaxed) {
   EXPECT_OK(api().cuGraphDestroy(graph));
 }
 
+TEST_F(GraphTest, ACapturedStreamHasNoNumber) {
+  unsigned long long number = 0;
+  CUgraph graph = nullptr;
+  EXPECT_OK(api().cuStreamGetId(stream_, &number));
+  ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, api().cuStreamGetId(stream_, &number));
+  EXPECT_CUDA(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, api().cuStreamEndCapture(stream_, &graph));
+}
+
 TEST_F(GraphTest, AllocationsOfACaptureBelongToTheGraph) {
   CUgraph graph = nullptr;
   CUdeviceptr own = 0;

@@ -143,8 +143,10 @@ TEST_F(NvmlTest, TheTopologyFitsTogether) {
     ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetHandleByIndex_v2", i, &other));
     int there = -1;
     int back = -1;
-    ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetTopologyCommonAncestor", gpu_, other, &there));
-    ASSERT_EQ(kNvmlSuccess, call("nvmlDeviceGetTopologyCommonAncestor", other, gpu_, &back));
+    const int answer = call("nvmlDeviceGetTopologyCommonAncestor", gpu_, other, &there);
+    ASSERT_EQ(answer, call("nvmlDeviceGetTopologyCommonAncestor", other, gpu_, &back));
+    if (answer == kNotSupported) continue;  // an H100 in a virtual machine
+    ASSERT_EQ(kNvmlSuccess, answer);
     EXPECT_EQ(there, back);
     EXPECT_EQ(there == 0, other == gpu_);
   }

@@ -17,6 +17,7 @@ class ValueTest : public DriverTest {
     for (int i = 0; i < 16; ++i) words_[i] = 0;
     ASSERT_OK(api().cuMemAlloc_v2(&memory_, 4096));
     ASSERT_OK(api().cuMemsetD8_v2(memory_, 0, 4096));
+    ASSERT_OK(api().cuCtxSynchronize());  // the stream does not wait for it
     ASSERT_OK(api().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   }
   void TearDown() override {
@@ -39,7 +40,7 @@ class ValueTest : public DriverTest {
 
 TEST_F(ValueTest, AStreamWritesWords) {
   ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, memory_ + 4, 77, 0));
-  ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, there_, 78, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  ASSERT_OK(api().cuStreamWriteValue32_v2(stream_, there_, 78, 0));
   ASSERT_OK(api().cuStreamWriteValue64_v2(stream_, memory_ + 8, 0x100000005ULL, 0));
   ASSERT_OK(api().cuStreamSynchronize(stream_));
   EXPECT_EQ((std::vector<std::uint32_t>{0, 77, 5, 1}), read_words(memory_, 4));

@@ -20,15 +20,20 @@ constexpr std::uint32_t kFilesMagic = 0x56303138;
 constexpr std::size_t kMaxFilesBytes = 64u << 20;
 const std::string kDriverName = std::string(1, '\0') + "cuda-uvmfd-";
 
-bool is_bound(const std::string& name) {
+// Sockets of other types may have the same abstract name. The driver's is of type SOCK_SEQPACKET (580.159.04).
+bool is_bound_as(int type, const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.size() + 1 > sizeof address.sun_path) return false;
   name.copy(address.sun_path + 1, name.size());
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return socket && ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 &&
          errno == EADDRINUSE;
+}
+
+bool is_bound(const std::string& name) {
+  return is_bound_as(SOCK_SEQPACKET, name) || is_bound_as(SOCK_STREAM, name);
 }
 
 std::string random_ending() {

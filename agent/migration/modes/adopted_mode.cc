@@ -278,9 +278,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
   HostRestore order = restore_order(*criu_, options, image_.bytes);
-  if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
-    co_await context_.jobs.remove(old);
-  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
   if (const auto keeper = job->keeper()) {
     auto status = co_await keeper->attach();

@@ -45,6 +45,9 @@ struct MigrationContext {
   std::shared_ptr<PauseMemory> pauses = {};
   // Whether this node may run what a plan asks it to run. May be empty.
   std::function<Result<void>(const wire::JobSpec&)> check_spec = {};
+  // Memory of GPUs that the driver counted for a process when it was last asked; 0: it names no such process.
+  // May be empty.
+  std::function<std::uint64_t(pid_t)> device_bytes_of = {};
 };
 
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its

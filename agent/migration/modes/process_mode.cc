@@ -38,6 +38,13 @@ Nanos restore_cost(const host::TreeSize& size) {
          static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
 }
 
+std::uint64_t context_bytes(const MigrationContext& context, const host::TreeSize& tree,
+                            std::uint64_t region_bytes) {
+  std::uint64_t counted = 0;
+  for (const pid_t pid : tree.members) counted += context.device_bytes_of ? context.device_bytes_of(pid) : 0;
+  return counted > region_bytes ? counted - region_bytes : 0;
+}
+
 PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams, bool imports) {
   PauseWork work = common_work(PauseKind::kProcess);
   const std::uint64_t bytes = size.without_shared(region_bytes);
@@ -95,16 +102,18 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   files_ = wire::encode(files.assume_value());
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
-  co_return co_await open_stream(root);
+  const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
+  size_.private_bytes += context;
+  co_return co_await open_stream(root, context);
 }
 
 // Before the pause, which would otherwise wait for the kernel to find and clear so much memory.
-Task<Result<void>> ProcessSource::open_stream(pid_t root) {
+Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t context_bytes) {
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
-  const std::uint64_t expected = estimate.largest_bytes;
-  const std::uint64_t most = std::min(expected + expected / 4 + kSpareBytes, kMaxHostState);
+  const std::uint64_t expected = estimate.largest_bytes + context_bytes;
   if (!can_stream(expected)) co_return ok();
-  const auto make = [most, expected] { return host::PageStream::create(most, expected); };
+  // What is not used costs nothing, and what the driver saves of a context is known only once it has.
+  const auto make = [expected] { return host::PageStream::create(kMaxHostState, expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
   co_return ok();
@@ -328,9 +337,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   HostRestore order = restore_order(*criu_, options, image_.bytes);
-  if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
-    co_await context_.jobs.remove(old);
-  CKPT_CO_TRY(job, co_await context_.jobs.start(std::move(record), std::move(order)));
+  CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   const Nanos restored = now_ns();
   auto accepted = co_await accept(job);
   if (!accepted) {

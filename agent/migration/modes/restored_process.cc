@@ -39,6 +39,18 @@ HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& op
   return order;
 }
 
+Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
+                                                  JobRecord record, HostRestore order) {
+  if (auto old = context.jobs.started_as(operation.job(), operation.next()))
+    co_await context.jobs.remove(old);
+  const std::string log = order.criu_log;
+  auto started = co_await context.jobs.start(std::move(record), std::move(order));
+  if (started) co_return started;
+  const auto read = [&log] { return host::Criu::first_error(log); };
+  const std::string reason = co_await offload(context.images, read);
+  co_return std::move(started).assume_error().caused_by(Error(ErrorCode::kIo, "CRIU: " + reason));
+}
+
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes) {
   local::Reattach how;

@@ -22,6 +22,10 @@ namespace ckpt::agent {
 [[nodiscard]] HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options,
                                         std::uint64_t bytes);
 
+// The keeper and its restored process, in place of what an earlier attempt left. The error has CRIU's own reason.
+Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
+                                                  JobRecord record, HostRestore order);
+
 // `device_bytes`: of its context; the more, the longer it may take.
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes);

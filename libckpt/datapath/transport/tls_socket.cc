@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::string_view kScheme = "tls:";
 constexpr int kBacklog = 64;
-constexpr int kKeepIdleSeconds = 15;
-constexpr int kKeepIntervalSeconds = 5;
-constexpr int kKeepProbes = 6;
-// Data that nobody acknowledges, or that a peer which stands still does not take.
-constexpr unsigned kUserTimeoutMs = 60'000;
+constexpr int kKeepIdleSeconds = 5;
+constexpr int kKeepIntervalSeconds = 3;
+constexpr int kKeepProbes = 3;
+// Data that nobody acknowledges, or that a peer which stands still does not take. A paused job may be waiting.
+constexpr unsigned kUserTimeoutMs = 15'000;
 // Within a machine there is no delay to cover, and what waits in a larger buffer leaves the caches (measured).
 // Elsewhere the kernel's own sizing knows the path better.
 constexpr int kSameHostBuffer = 1 << 20;

@@ -38,6 +38,7 @@ int import_memory(int socket) {
     if (byte != 0x11) return 3;
   }
   if (api().cuMemsetD8_v2(memory.address, 0x22, kBytes) != CUDA_SUCCESS) return 4;
+  if (api().cuCtxSynchronize() != CUDA_SUCCESS) return 5;
   send_text(socket, "imported");
   receive_text(socket);
   return 0;
@@ -49,6 +50,7 @@ int export_memory(int socket) {
   Mapped memory(kBytes, true);
   int fd = -1;
   if (api().cuMemsetD8_v2(memory.address, 0x33, kBytes) != CUDA_SUCCESS) return 2;
+  if (api().cuCtxSynchronize() != CUDA_SUCCESS) return 4;
   if (api().cuMemExportToShareableHandle(&fd, memory.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) !=
       CUDA_SUCCESS) {
     return 3;

@@ -59,18 +59,18 @@ void HostFiles::close_device() {
   device_ = -1;
 }
 
-// As the real driver's, its name has the PID namespace and the process.
+// As the real driver's: of this type, and its name has the PID namespace, the process and a zero at the end.
 void HostFiles::listen() {
   if (listens_) return;
   struct stat space {};
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (fd < 0 || ::stat("/proc/self/ns/pid", &space) != 0) return;
   const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "cuda-uvmfd-%lu-%d",
                                    static_cast<unsigned long>(space.st_ino), ::getpid());
   const auto bytes =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length));
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 2 + static_cast<std::size_t>(length));
   listens_ = ::bind(fd, reinterpret_cast<sockaddr*>(&address), bytes) == 0 && ::listen(fd, 16) == 0;
   if (!listens_) ::close(fd);
 }

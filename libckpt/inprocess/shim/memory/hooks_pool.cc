@@ -38,9 +38,11 @@ Pool* find_pool(MemoryState& state, CUmemoryPool handle, int device) {
   return found != state.pools.end() ? found->second.get() : &add_pool(state, handle, device, 0);
 }
 
-// True also if the driver cannot tell: a legacy stream while another stream of its context is captured.
-bool is_captured(CUstream stream) {
+// True also if the driver cannot tell: a legacy stream while another stream of its context is captured. The first
+// question about a stream: others end its capture (cuStreamGetId does on driver 580).
+bool is_captured(CUstream stream, bool per_thread) {
   if (!captures_open()) return false;
+  if (stream == nullptr) stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return call_real(real().cuStreamIsCapturing, stream, &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -50,8 +52,8 @@ bool is_captured(CUstream stream) {
 // wrong with the call.
 Pool* pool_for(MemoryState& state, CUmemoryPool handle, CUdeviceptr* pointer, size_t bytes, CUstream stream,
                bool per_thread, StreamPlace* place) {
-  if (pointer == nullptr || bytes == 0 || place_of(state.driver, stream, per_thread, place) != CUDA_SUCCESS ||
-      is_captured(place->stream)) {
+  if (pointer == nullptr || bytes == 0 || is_captured(stream, per_thread) ||
+      place_of(state.driver, stream, per_thread, place) != CUDA_SUCCESS) {
     return nullptr;
   }
   if (handle == nullptr && call_real(real().cuDeviceGetMemPool, &handle, place->device) != CUDA_SUCCESS) {
@@ -76,7 +78,8 @@ template <class Call>
 CUresult free_async(CUdeviceptr pointer, CUstream stream, bool per_thread, Call driver_call) {
   MemoryState& state = shim_memory().state();
   StreamPlace place;
-  if (place_of(state.driver, stream, per_thread, &place) == CUDA_SUCCESS && !is_captured(place.stream)) {
+  if (!is_captured(stream, per_thread) &&
+      place_of(state.driver, stream, per_thread, &place) == CUDA_SUCCESS) {
     if (const std::optional<CUresult> result = free_on_stream(state, pointer, place)) return *result;
   }
   return driver_call();

@@ -76,12 +76,13 @@ TEST(DriverListener, MalformedImagesAreErrors) {
 
 TEST(DriverListener, ANameIsTakenWhileASocketIsBoundToIt) {
   const TemporaryFolder folder;
-  const std::string name = "cuda-uvmfd-0-" + std::to_string(::getpid());
+  // As driver 580.159.04 names it, with a zero at the end.
+  const std::string name = "cuda-uvmfd-0-" + std::to_string(::getpid()) + std::string(1, '\0');
   const std::string image = image_of({abstract_name(name)});
   std::ofstream(folder / "files.img", std::ios::binary) << image;
   ASSERT_TRUE(free_driver_names(folder.path()).has_value());
   EXPECT_EQ(read_file(folder / "files.img", 4096).assume_value(), image);
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   name.copy(address.sun_path + 1, name.size());

@@ -240,11 +240,13 @@ CUresult cuEventDestroy(CUevent event) {
   return api::cuEventDestroy_v2(event);
 }
 
+// While a stream is captured these two questions are forbidden, in any mode.
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   Context* context = nullptr;
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
   CUDASIM_CHECK(id != nullptr, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_TRY(allow_wait(stream));
   *id = stream->id;
   return CUDA_SUCCESS;
 }
@@ -254,6 +256,7 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
   Stream* stream = nullptr;
   CUDASIM_TRY(enter_stream(handle, &context, &stream));
   CUDASIM_CHECK(device != nullptr, CUDA_ERROR_INVALID_VALUE);
+  CUDASIM_TRY(allow_wait(stream));
   *device = context->ordinal();
   return CUDA_SUCCESS;
 }

@@ -79,7 +79,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
   }
   if (*function != nullptr) found = CU_GET_PROC_ADDRESS_SUCCESS;
   if (status != nullptr) *status = found;
-  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
