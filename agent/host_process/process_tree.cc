@@ -2,12 +2,19 @@
 #include "agent/host_process/process_tree.h"
 
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "agent/host_process/time_limit.h"
 #include "libckpt/base/fd.h"
@@ -49,6 +56,38 @@ Result<std::string> status_of(pid_t pid) {
   Result<std::string> text = read_file(proc_path(pid, "/status"), kMaxProcText);
   if (text.has_value()) return text;
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
+}
+
+using FileId = std::pair<dev_t, ino_t>;
+
+bool is_memory_file(std::string_view name) {
+  return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)") || name.starts_with("/SYSV");
+}
+
+// Memory without a file's name that processes share: what is mapped so, and memory files that are open.
+void add_shared_memory(pid_t pid, std::set<FileId>& found) {
+  std::error_code gone;
+  std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);
+  for (; !gone && file != std::filesystem::directory_iterator(); file.increment(gone)) {
+    std::error_code unreadable;
+    const std::string target = std::filesystem::read_symlink(file->path(), unreadable).string();
+    struct stat facts {};
+    if (!unreadable && is_memory_file(target) && ::stat(file->path().c_str(), &facts) == 0)
+      found.emplace(facts.st_dev, facts.st_ino);
+  }
+  std::ifstream maps(proc_path(pid, "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    // "7f05d87cd000-7f05d88cd000 rw-s 00000000 00:01 1620795    /dev/zero (deleted)" (proc_pid_maps(5))
+    const std::size_t name = line.find('/');
+    if (name == std::string::npos || !is_memory_file(std::string_view(line).substr(name))) continue;
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned long long inode = 0;
+    char shared = 0;
+    if (std::sscanf(line.c_str(), "%*s %*3c%c %*s %x:%x %llu", &shared, &major, &minor, &inode) == 4 &&
+        shared == 's')
+      found.emplace(makedev(major, minor), inode);
+  }
 }
 
 // A job's children come and go while its tree is looked at; one that is gone is none of it. Its root is a
@@ -165,24 +204,26 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
     return Error(ErrorCode::kNotFound, "Process " + std::to_string(root) + " has ended");
   DumpEstimate estimate;
   std::vector<pid_t> waiting{root};
-  for (std::size_t position = 0; !waiting.empty();) {
+  std::set<FileId> shared;
+  for (std::size_t processes = 0; !waiting.empty();) {
     const pid_t pid = waiting.back();
     waiting.pop_back();
     std::vector<pid_t> children;
     append_children(pid, children);
     waiting.insert(waiting.end(), children.rbegin(), children.rend());
-    if (position + waiting.size() > kMaxProcesses)
+    if (processes + waiting.size() > kMaxProcesses)
       return Error(ErrorCode::kRefused,
                    "The job has more than " + std::to_string(kMaxProcesses) + " processes");
     const Result<std::uint64_t> read = memory_of(pid);
     if (!read && left_meanwhile(pid, root)) continue;
     CKPT_TRY(own, read);
+    add_shared_memory(pid, shared);
     estimate.bytes += own;
     if (own >= estimate.largest_bytes) {
       estimate.largest_bytes = own;
-      estimate.largest_position = position;
+      estimate.largest_position = processes + shared.size();
     }
-    ++position;
+    ++processes;
   }
   return estimate;
 }

@@ -52,8 +52,9 @@ struct DumpEstimate {
   std::uint64_t bytes =
       0;  // of memory that a dump of the tree writes at most (private and shared pages that are not a file's)
   std::uint64_t largest_bytes = 0;  // the largest process's share
-  std::size_t largest_position =
-      0;  // of that process in CRIU's order: parents before children, a child's children before its sister
+  // Of that process's pages among CRIU's files of pages. Parents come before children, a child's children before its
+  // sister. What a process shares and nobody before it did comes before its own: a file for each (CRIU 4.2.1).
+  std::size_t largest_position = 0;
 };
 Result<DumpEstimate> estimate_dump(pid_t root);
 

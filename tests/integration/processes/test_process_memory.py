@@ -26,6 +26,9 @@ class ProcessMemory(ClusterTest):
         self.cluster.start("job", PYTHON, str(PROGRAM), str(MIB), way=())
         self.cluster.wait_for_line("job", r"^step 5\b")
 
+    def agent_log(self, node):
+        return next((self.cluster.home / "nodes" / node).glob("*agent.log")).read_text()
+
     def check_steps(self, more):
         """All of the memory is read once in `more` steps."""
         steps = len(re.findall(r"^step", self.cluster.log("job"), re.M))
@@ -33,14 +36,15 @@ class ProcessMemory(ClusterTest):
         self.assert_steps_in_order(self.cluster.log("job"))
 
     def test_it_moves_there_and_back_at_once(self):
-        """The second move waits for the memory of the first one."""
+        """The second move waits for the memory of the first one. Pages go straight into what is sent."""
         self.start()
-        for node in ("node-b", "node-a"):
+        for source, node in (("node-a", "node-b"), ("node-b", "node-a")):
             report = self.cluster.migrate("job", node)
             self.assertEqual((report["result"], report["verified"]), ("done", True), report)
-            log = next((self.cluster.home / "nodes" / node).glob("*agent.log")).read_text()
-            (lazy,) = re.findall(r"process restored: .* lazy_bytes (\d+)", log)
+            (lazy,) = re.findall(r"process restored: .* lazy_bytes (\d+)", self.agent_log(node))
             self.assertGreater(int(lazy), MIB * 9 // 10 << 20)
+            (beside,) = re.findall(r"process dumped: .* bytes (\d+) packed", self.agent_log(source))
+            self.assertLess(int(beside), MIB << 18, "these were written to files and copied")
         self.check_steps(2 * MIB)
 
     def test_it_comes_back_from_an_image_and_is_moved_at_once(self):

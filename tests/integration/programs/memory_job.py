@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """memory_job.py MIB: has so many MiB of host memory, each different. Each step reads one and writes into it, and goes
-through the GPU. Threads come and go, whose stacks are discarded. Ends with an error if anything is not what it was."""
+through the GPU. It shares memory without a file's name, as NVIDIA's driver does. Threads come and go, whose stacks
+are discarded. Ends with an error if anything is not what it was."""
 import ctypes
+import mmap
 import os
 import sys
 import threading
@@ -16,6 +18,11 @@ check(cuda.cuDeviceGet(ctypes.byref(device), 0))
 check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
 check(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(16 << 20)))
 MIB = 1 << 20
+shared = [mmap.mmap(-1, MIB) for _ in range(3)]
+open_only = os.memfd_create("open")
+os.write(open_only, b"open")
+for number, part in enumerate(shared[1:]):
+    part[:8] = number.to_bytes(8, "little")
 data = bytearray(int(sys.argv[1]) * MIB)
 block = os.urandom(MIB)
 for at in range(0, len(data), MIB):
@@ -30,6 +37,9 @@ while True:
     at = step * 7 * MIB % len(data)
     if back.value != step or int.from_bytes(data[at:at + 8], "little") % MIB != 0 or data[at + 8:at + MIB] != block[8:]:
         raise SystemExit(f"step {step}: memory is not what it was")
+    if any(int.from_bytes(part[:8], "little") != number for number, part in enumerate(shared[1:])) or \
+            os.pread(open_only, 9, 0) != b"open":
+        raise SystemExit(f"step {step}: shared memory is not what it was")
     data[at:at + 8] = (at + step * len(data)).to_bytes(8, "little")
     thread = threading.Thread(target=lambda: None)
     thread.start()
