@@ -148,6 +148,8 @@ void CachingAllocator::empty(Arena& arena) {
     const Range whole{block->first, block->second.bytes};
     const Range range = arena.segments->releasable(whole);
     if (range.bytes == 0) continue;
+    // Unmapping waits for nothing, and a free block may still be in use on its own stream.
+    check(cuStreamSynchronize(block->second.stream), "cuStreamSynchronize");
     arena.segments->give_back(range);
     Block rest{whole.end() - range.end(), block->second.stream, false};
     rest.is_taken = false;
