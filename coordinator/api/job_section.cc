@@ -42,6 +42,7 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
+    if (verb == "obstacles" && is_get(request)) co_return co_await obstacles(job->id);
     if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), job->id);
     if (verb == "stop" && is_post(request)) co_return stop(request, *job);
     if (verb == "migrate" && is_post(request)) co_return co_await migrate(std::move(request), job->id);
@@ -120,6 +121,22 @@ JobSection::Answer JobSection::stop(const HttpRequest& request, Job& job) {
   CKPT_TRYV(body.finish());
   CKPT_TRYV(parts_.service.stop(job, grace));
   return to_response(202, job_json(job, parts_.states));
+}
+
+control::Task<JobSection::Answer> JobSection::obstacles(JobId id) {
+  CKPT_CO_TRY(found, co_await parts_.moves.obstacles(id));
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const auto way = [](const std::string& reason) {
+    return json{{"possible", reason.empty()}, {"reason", reason.empty() ? json() : json(reason)}};
+  };
+  const json within = way(found.within_node);
+  const json between = way(found.between_nodes);
+  co_return to_response(200, {{"job", job_text(id)},
+                              {"name", job->spec.name},
+                              {"at", to_text(job->ranks.front().place)},
+                              {"within_node", within},
+                              {"between_nodes", between}});
 }
 
 control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId id) {

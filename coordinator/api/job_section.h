@@ -39,6 +39,7 @@ class JobSection : public ApiSection {
   control::Task<Answer> wait(HttpRequest request, JobId id);
   control::Task<Answer> logs(HttpRequest request, JobId id);
   Answer stop(const HttpRequest& request, Job& job);
+  control::Task<Answer> obstacles(JobId id);
   control::Task<Answer> migrate(HttpRequest request, JobId id);
 
   Parts parts_;

@@ -145,6 +145,31 @@ control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request)
   co_return plan;
 }
 
+control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const std::string state = parts_.states.of(*job);
+  if (state != "running")
+    co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + state +
+                                             ": what stands in the way of a move is known while it runs");
+  MoveObstacles found;
+  for (const bool leaves_node : {false, true}) {
+    std::string& reason = leaves_node ? found.between_nodes : found.within_node;
+    job = parts_.jobs.find(id);
+    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    wire::CheckMove check;
+    check.job = id;
+    check.incarnation = job->incarnation;
+    check.leaves_node = leaves_node;
+    const auto checked = co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
+    if (checked) continue;
+    const Error& error = checked.assume_error();
+    if (error.code() != ErrorCode::kRefused && error.code() != ErrorCode::kNotSupported) co_return error;
+    reason = error.to_string();
+  }
+  co_return found;
+}
+
 control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest request) {
   const std::int64_t max_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(max_ms);

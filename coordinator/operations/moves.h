@@ -26,6 +26,13 @@ struct MigrateRequest {
   std::string why;
 };
 
+// Why a job cannot be moved within its node, and to another one; empty: nothing of it stands in the way.
+struct MoveObstacles {
+  MoveObstacles() = default;
+  std::string within_node;
+  std::string between_nodes;
+};
+
 class Moves {
  public:
   struct Parts {
@@ -46,6 +53,9 @@ class Moves {
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
   // A dry run: the plan, and whether the job's node would begin with it. Touches nothing.
   control::Task<Result<MigratePlan>> look(JobId id, MigrateRequest request);
+  // What stands in the way of a move of this running job, wherever it would go: its node looks at the job, and not at
+  // targets. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
+  control::Task<Result<MoveObstacles>> obstacles(JobId id);
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
   // release the nodes have not reported yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);

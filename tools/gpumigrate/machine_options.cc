@@ -2,6 +2,7 @@
 #include "tools/gpumigrate/machine_options.h"
 
 #include "tools/gpumigrate/doctor.h"
+#include "tools/gpumigrate/job_doctor.h"
 #include "tools/gpumigrate/local/cluster.h"
 
 namespace ckpt::cli {
@@ -30,11 +31,17 @@ void add_machine_commands(CommandTree& tree) {
   tree.begin_family("This machine");
   add_local(tree);
   const auto agent_config = std::make_shared<std::string>();
-  tree.add(tree.app(), "doctor", "What this machine can do, and what is missing for the rest",
-           [agent_config](Context& c) { return doctor(c, *agent_config); })
+  const auto job = std::make_shared<std::string>();
+  Command asked = tree.add(tree.app(), "doctor", "What this machine can do, and what is missing for the rest",
+                           [agent_config, job](Context& c) {
+                             return job->empty() ? doctor(c, *agent_config) : doctor_of_job(c, *job);
+                           });
+  asked.add_example("gpumigrate doctor --job train", "See what stands in the way of moving a running job");
+  asked
       .add_option("--agent-config", *agent_config,
                   "The settings (agent.toml) of a node's agent, which goes by what is found")
       .called("FILE");
+  asked.add_option("--job", *job, "What stands in the way of moving this job, wherever it runs").called("JOB");
 }
 
 }  // namespace ckpt::cli

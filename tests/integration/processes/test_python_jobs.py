@@ -69,6 +69,8 @@ class SharedByName(PythonTest):
         expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))
         self.cluster.start("job", PYTHON, str(PROGRAM), kind, str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
+        self.assertRegex(self.cluster.call("doctor", "--job", "job").stdout,
+                         rf"(?s)yes +move to another GPU of its node\nno +move to another node\n\nTo move to another node:\n.*{why}")
         refused = self.cluster.run("migrate", "job", "--to", "node-b", "--live")
         self.assertEqual(refused.returncode, 5, refused.stderr)
         self.assertRegex(refused.stdout + refused.stderr, why)

@@ -96,6 +96,23 @@ TEST_F(ApiTest, DryRunTouchesNothing) {
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
 }
 
+TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
+  two_nodes();
+  a_->refuse_leaving = true;
+  start_nodes();
+  run_job();
+  const json found = cluster_.get("/v1/jobs/train/obstacles").json();
+  EXPECT_EQ(found["at"], "node-a:0");
+  EXPECT_EQ(found["within_node"], json::parse(R"({"possible":true,"reason":null})"));
+  EXPECT_EQ(found["between_nodes"], json::parse(R"({"possible":false,"reason":"Descriptor 3 is a pipe"})"));
+  EXPECT_EQ(cluster_.get("/v1/jobs/nobody/obstacles").status, 404U);
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
+  cluster_.get("/v1/jobs/train/wait?timeout_ms=60000");
+  const HttpAnswer ended = cluster_.get("/v1/jobs/train/obstacles");
+  EXPECT_EQ(ended.status, 409U);
+  EXPECT_NE(ended.body.find("train is exited"), std::string::npos) << ended.body;
+}
+
 TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
   two_nodes();
   a_->pause_within_node_ns = 7'000'000;

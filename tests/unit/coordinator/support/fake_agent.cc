@@ -129,8 +129,10 @@ Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<cons
   }
   if (header.type == FrameType::kCheckMove) {
     wire::Reply reply;
-    reply.request_id = wire::decode<wire::CheckMove>(body).value().request_id;
-    if (refuse_moves) reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
+    const auto check = wire::decode<wire::CheckMove>(body).value();
+    reply.request_id = check.request_id;
+    if (refuse_moves || (refuse_leaving && check.leaves_node))
+      reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
     (void)dialer_->send(reply);
   }
   if (on_other) on_other(header, body);

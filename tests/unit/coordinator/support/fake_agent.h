@@ -51,6 +51,7 @@ class FakeAgent {
   std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // but for the answer
   bool refuse_moves = false;  // that are only checked
+  bool refuse_leaving = false;  // and would go to another node
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
   // On its thread.
   std::function<void()> on_hello;

@@ -16,6 +16,7 @@
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/drain_views.h"
 #include "tools/gpumigrate/doctor.h"
+#include "tools/gpumigrate/job_doctor.h"
 #include "tools/gpumigrate/screens/drain_screen.h"
 #include "tools/gpumigrate/screens/frame.h"
 #include "tools/gpumigrate/screens/lists.h"
@@ -55,6 +56,18 @@ const std::map<std::string, View>& views() {
       {"doctor",
        [](const Layout& l) {
          return to_text(diagnose({{"node", {{"name", "host"}}}}), l);
+       }},
+      {"doctor-job",
+       [](const Layout& l) {
+         return view_obstacles({{"job", "j1-k3fa"},
+                                {"name", "train"},
+                                {"at", "node-a:0"},
+                                {"within_node", {{"possible", true}, {"reason", nullptr}}},
+                                {"between_nodes",
+                                 {{"possible", false},
+                                  {"reason", "The job's process cannot be moved: /dev/shm/sem.x does not travel; "
+                                             "process 12 (python3) has the GPU driver's /dev/nvidia0 open"}}}},
+                               l);
        }},
       {"plan", [](const Layout& l) { return view_plan(sample_plan(true), false, l); }},
       {"plan-refused", [](const Layout& l) { return view_plan(sample_plan(false), false, l); }},
