@@ -147,7 +147,7 @@ Task<Result<void>> RemapChoice::prepare() {
   // From the file each time: `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = std::move(kept).assume_value();
-  if (!holds_for(driver)) {
+  if (!holds_for(driver) || !facts_->has_a_way()) {
     CKPT_CO_TRYV(co_await find_out(driver));
   }
   if (!facts_ || facts_->imports() || facts_->makes()) co_return ok();
@@ -171,8 +171,7 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   facts_->driver = driver_name(driver.driver_version);
   facts_->gpu = driver.gpu;
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
-  if (!facts_->import && !facts_->own)
-    co_return ok();  // nothing was found out: the next migration asks again
+  if (!facts_->has_a_way()) co_return ok();  // the next migration asks again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
     spdlog::warn("remap facts not kept: reason {}", saved.assume_error().to_string());
   co_return ok();

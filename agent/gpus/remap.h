@@ -2,7 +2,8 @@
 // How a rank whose context was restored gets memory (docs/design.md §13). It imports the memory that a mover
 // made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
 // it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
-// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. The key `remap` of the
+// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. An answer that allows no way is
+// not kept: it may come from a fault of the moment, and would refuse all moves from then on. The key `remap` of the
 // settings decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.
@@ -34,6 +35,8 @@ struct RemapFacts {
   // As far as is known; a method that could not be tried is taken to work.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
+  // One of the ways was seen to work.
+  [[nodiscard]] bool has_a_way() const { return (import || own) && (imports() || makes()); }
 };
 // As they are stored, and as the probe prints them ("remap" of its line). kCorrupt for anything else.
 Result<RemapFacts> parse_remap_facts(const nlohmann::ordered_json& json);

@@ -344,15 +344,20 @@ std::string Criu::dump_log(const DumpOptions& options) {
 }
 
 std::string Criu::first_error(const std::string& log_path) {
+  if (auto found = find_error(log_path)) return *std::move(found);
+  return ::access(log_path.c_str(), F_OK) == 0 ? "see " + log_path : "it left no log at " + log_path;
+}
+
+std::optional<std::string> Criu::find_error(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
-  if (!log.has_value()) return "it left no log at " + log_path;
+  if (!log.has_value()) return std::nullopt;
   const std::string& text = log.assume_value();
   const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
   // What comes first is the cause, but for the complaint about a limit that a private prefix always gets.
   std::size_t at = text.find("Error (");
   while (at != std::string::npos && line_at(at).find("RLIMIT_NOFILE") != std::string::npos)
     at = text.find("Error (", at + 1);
-  if (at == std::string::npos) return "see " + log_path;
+  if (at == std::string::npos) return std::nullopt;
   std::string line = line_at(at);
   if (met_another_dump(log_path))
     line += "; another dump is under way in this working folder, or left its folder proc.crtools: remove it";

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,8 @@ class Criu {
 
   // What went wrong by a log of CRIU: its first error line, and the path.
   [[nodiscard]] static std::string first_error(const std::string& log_path);
+  // The same; nothing if the log has no error, or is not there.
+  [[nodiscard]] static std::optional<std::string> find_error(const std::string& log_path);
 
   // For FileRules.
   [[nodiscard]] std::string why_no_internet() const;

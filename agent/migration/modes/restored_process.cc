@@ -46,9 +46,11 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
   const std::string log = order.criu_log;
   auto started = co_await context.jobs.start(std::move(record), std::move(order));
   if (started) co_return started;
-  const auto read = [&log] { return host::Criu::first_error(log); };
-  const std::string reason = co_await offload(context.images, read);
-  co_return std::move(started).assume_error().caused_by(Error(ErrorCode::kIo, "CRIU: " + reason));
+  const auto read = [&log] { return host::Criu::find_error(log); };
+  const auto reason = co_await offload(context.images, read);
+  Error error = std::move(started).assume_error();
+  if (!reason) co_return error;
+  co_return Error(error.code(), error.to_string() + "; CRIU: " + *reason);
 }
 
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,

@@ -173,15 +173,21 @@ TEST_F(ChoiceTest, ProbeThatFailsRefusesNothing) {
   EXPECT_TRUE(choice.is_free());
 }
 
-TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefused) {
-  RemapChoice choice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM);
-  ASSERT_TRUE(prepare(choice).has_value());
-  auto facts = load_remap_facts(folder_.path()).assume_value();
-  facts.import = facts.own = false;
-  ASSERT_TRUE(save_remap_facts(folder_.path(), facts).has_value());
+TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefusedAndAskedAgain) {
+  // The first time it can do nothing.
+  const std::string asked = folder_.path() + "/asked";
+  const std::string probe = folder_.path() + "/probe";
+  std::ofstream(probe) << "#!/bin/sh\ncan=true; [ -e " << asked << " ] || can=false; : > " << asked << "\n"
+                       << R"(echo "{\"remap\":{\"import\":$can,\"own\":$can}}")"
+                       << "\n";
+  std::filesystem::permissions(probe, std::filesystem::perms::owner_all);
+  RemapChoice choice(io_.get_executor(), config_, *contexts_, probe);
   const auto refused = prepare(choice);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_FALSE(load_remap_facts(folder_.path()).has_value()) << "a fault of the moment is not kept";
+  EXPECT_TRUE(prepare(choice).has_value());
+  EXPECT_TRUE(load_remap_facts(folder_.path()).has_value());
 }
 
 }  // namespace
