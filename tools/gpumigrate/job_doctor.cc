@@ -23,12 +23,12 @@ std::vector<std::string> obstacles_in(const std::string& reason) {
   return found;
 }
 
-struct Way {
+struct KindOfMove {
   const char* member;
   const char* text;
 };
-constexpr Way kWays[] = {{"within_node", "move to another GPU of its node"},
-                         {"between_nodes", "move to another node"}};
+constexpr KindOfMove kKinds[] = {{"within_node", "move to another GPU of its node"},
+                                 {"between_nodes", "move to another node"}};
 
 }  // namespace
 
@@ -38,15 +38,15 @@ std::string view_obstacles(const Json& answer, const Layout& layout) {
                                layout) +
                      "\n";
   Table table({{"CAN"}, {"WHAT"}});
-  for (const Way& way : kWays) {
-    const bool can = member(member(answer, way.member), "possible") == true;
-    table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), way.text});
+  for (const KindOfMove& kind : kKinds) {
+    const bool can = member(member(answer, kind.member), "possible") == true;
+    table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), kind.text});
   }
   text += table.text(layout);
-  for (const Way& way : kWays) {
-    const Json& reason = member(member(answer, way.member), "reason");
+  for (const KindOfMove& kind : kKinds) {
+    const Json& reason = member(member(answer, kind.member), "reason");
     if (!reason.is_string()) continue;
-    text += "\n" + paragraph(std::string("To ") + way.text + ":", layout);
+    text += "\n" + paragraph(std::string("To ") + kind.text + ":", layout);
     for (const std::string& obstacle : obstacles_in(reason.get<std::string>()))
       text += paragraph("- " + obstacle, layout);
   }

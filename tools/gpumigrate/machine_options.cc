@@ -41,7 +41,8 @@ void add_machine_commands(CommandTree& tree) {
       .add_option("--agent-config", *agent_config,
                   "The settings (agent.toml) of a node's agent, which goes by what is found")
       .called("FILE");
-  asked.add_option("--job", *job, "What stands in the way of moving this job, wherever it runs").called("JOB");
+  asked.add_option("--job", *job, "What stands in the way of moving this job, wherever it runs")
+      .called("JOB");
 }
 
 }  // namespace ckpt::cli

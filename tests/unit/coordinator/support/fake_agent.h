@@ -49,8 +49,8 @@ class FakeAgent {
   // Of the instances that change from now on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  bool ignore_stops = false;  // but for the answer
-  bool refuse_moves = false;  // that are only checked
+  bool ignore_stops = false;    // but for the answer
+  bool refuse_moves = false;    // that are only checked
   bool refuse_leaving = false;  // and would go to another node
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
   // On its thread.

@@ -65,8 +65,9 @@ const std::map<std::string, View>& views() {
                                 {"within_node", {{"possible", true}, {"reason", nullptr}}},
                                 {"between_nodes",
                                  {{"possible", false},
-                                  {"reason", "The job's process cannot be moved: /dev/shm/sem.x does not travel; "
-                                             "process 12 (python3) has the GPU driver's /dev/nvidia0 open"}}}},
+                                  {"reason",
+                                   "The job's process cannot be moved: /dev/shm/sem.x does not travel; "
+                                   "process 12 (python3) has the GPU driver's /dev/nvidia0 open"}}}},
                                l);
        }},
       {"plan", [](const Layout& l) { return view_plan(sample_plan(true), false, l); }},
