@@ -3,7 +3,7 @@
 // made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
 // it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
 // GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. An answer that allows no way is
-// not kept: it may come from a fault of the moment, and would refuse all moves from then on. The key `remap` of the
+// not kept: it may come from a fault of the moment. It would refuse all moves from then on. The key `remap` of the
 // settings decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.
