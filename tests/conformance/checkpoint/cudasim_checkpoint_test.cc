@@ -51,7 +51,7 @@ class CudasimCheckpointTest : public CheckpointTest {
   // "socket:[INODE]" of the listener that has the process's number in its name.
   [[nodiscard]] std::string listener() const {
     std::ifstream sockets("/proc/net/unix");
-    const std::string ending = "-" + std::to_string(pid());
+    const std::string ending = "-" + std::to_string(pid()) + "@";  // as the kernel writes the zero at the end
     for (std::string line; std::getline(sockets, line);) {
       const std::size_t name = line.find(" @cuda-uvmfd-");
       if (name == std::string::npos || !line.ends_with(ending)) continue;

@@ -56,7 +56,9 @@ class MovedContextTest : public ::testing::Test {
   }
   // The init; `pair` is from the first GPU to the second.
   pid_t start_program_on_gpu(context::GpuPair& pair) {
-    auto init = start_program({CUDA_PROGRAM}, folder_.path(), old_log());
+    // In a PID namespace of its own the driver needs the shim.
+    auto init = start_program({"/usr/bin/env", std::string("LD_PRELOAD=") + SHIM_LIBRARY, CUDA_PROGRAM},
+                              folder_.path(), old_log());
     EXPECT_TRUE(init.has_value());
     started_.push_back(init.assume_value());
     const std::string line = wait_for_line(old_log(), "ready ", init.assume_value());
