@@ -35,7 +35,7 @@ struct RemapFacts {
   // As far as is known; a method that could not be tried is taken to work.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
-  // One of the ways was seen to work.
+  // The probe tried one, and did not rule out both.
   [[nodiscard]] bool has_a_way() const { return (import || own) && (imports() || makes()); }
 };
 // As they are stored, and as the probe prints them ("remap" of its line). kCorrupt for anything else.

@@ -28,7 +28,7 @@ constexpr std::array kRoutes = {
     Route{"POST", "adopt", kAdmin},
     Route{"POST", "jobs/JOB/stop", kOperator},
     Route{"GET", "jobs/JOB/wait", kViewer},
-    Route{"GET", "jobs/JOB/obstacles", kViewer},
+    Route{"GET", "jobs/JOB/obstacles", kOperator},
     Route{"GET", "jobs/JOB/logs", kAdmin},
     Route{"DELETE", "jobs/JOB", kOperator},
     Route{"POST", "jobs/JOB/migrate", kOperator},
