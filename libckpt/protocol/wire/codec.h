@@ -192,7 +192,11 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 
 template <WireEnum T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
-  if (archive.ended_early()) return;
+  if (archive.ended_early()) {
+    // An enum whose default is no value has been there since the first version.
+    if (!is_known(value)) throw DecodeError(ErrorCode::kProtocol, "an enum is missing");
+    return;
+  }
   std::underlying_type_t<T> number{};
   archive.read(&number, sizeof number);
   if (number == 0 || !is_known(static_cast<T>(number)))

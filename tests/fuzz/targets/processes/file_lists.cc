@@ -100,7 +100,8 @@ void check_program() {
 }
 
 void check_list(FileList list) {
-  list.bound.clear();  // no ports of this machine are tried here
+  list.bound.clear();     // no ports of this machine are tried here,
+  list.memory_bytes = 0;  // nor is its memory compared
   const bool malformed = std::any_of(list.files.begin(), list.files.end(), is_malformed);
   if (malformed) {
     const auto refused = check_files(list);

@@ -185,6 +185,27 @@ TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefault) {
   EXPECT_EQ(whole.assume_value().behind, "behind");
 }
 
+struct SecondWithSide {
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    a(side, extra);
+  }
+  Side side = Side::kInvalid;
+  std::string extra;
+};
+struct FirstWithoutSide {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A&) {}
+};
+
+TEST(Codec, AnOlderVersionThatLacksAnEnumWithoutDefaultIsRefused) {
+  const auto read = decode<SecondWithSide>(encode(FirstWithoutSide{}));
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.assume_error().code(), ErrorCode::kProtocol);
+}
+
 TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
   Strings old;
   old.list = {"a"};
