@@ -323,7 +323,7 @@ void Metrics::ended(const Migration& m) {
 
 void Metrics::count(const wire::SourceReport& report) {
   sent_bytes.add({"chunks"}, static_cast<double>(report.sent_bytes));
-  sent_bytes.add({"host"}, static_cast<double>(report.host_bytes));
+  sent_bytes.add({"host"}, static_cast<double>(report.host_bytes + report.host_ahead_bytes));
   sent_bytes.add({"context"}, static_cast<double>(report.context_bytes));
   final_bytes.add({}, static_cast<double>(report.final_bytes));
   wire_bytes.add({}, static_cast<double>(report.wire_bytes));

@@ -20,15 +20,15 @@ Result<Manifest> decode_manifest(std::span<const std::byte> bytes) {
 }
 
 Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
-                            std::span<const std::byte> host_state, const track::FingerprintParams& params) {
+                            const HostStateSum& host_state) {
   if (manifest.root_lo != root.lo || manifest.root_hi != root.hi)
     return Error(ErrorCode::kCorrupt, "The manifest's root is not the one over the target's memory");
-  if (manifest.host_state_bytes != host_state.size())
-    return Error(ErrorCode::kCorrupt, "Host state of " + std::to_string(host_state.size()) +
+  if (manifest.host_state_bytes != host_state.bytes)
+    return Error(ErrorCode::kCorrupt, "Host state of " + std::to_string(host_state.bytes) +
                                           " bytes arrived, the "
                                           "manifest says " +
                                           std::to_string(manifest.host_state_bytes));
-  const track::Fingerprint own = track::fingerprint_of_much(params, host_state);
+  const track::Fingerprint& own = host_state.fingerprint;
   if (manifest.host_state_lo != own.lo || manifest.host_state_hi != own.hi)
     return Error(ErrorCode::kCorrupt, "The host state that arrived is not what was sent");
   return ok();

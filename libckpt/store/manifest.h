@@ -51,8 +51,14 @@ struct Manifest {
 
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes);
 
+// Host state as it arrived: how long it is, and its fingerprint under the chunks' key.
+struct HostStateSum {
+  std::uint64_t bytes = 0;
+  track::Fingerprint fingerprint;
+};
+
 // Root and host state are what the target computed itself.
 Result<void> check_manifest(const Manifest& manifest, const track::Fingerprint& root,
-                            std::span<const std::byte> host_state, const track::FingerprintParams& params);
+                            const HostStateSum& host_state);
 
 }  // namespace ckpt::image

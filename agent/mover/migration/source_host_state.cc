@@ -27,6 +27,7 @@ void SourceHostState::tell(engine::Sender& sender) const {
 void SourceHostState::announce(engine::Sender& sender) {
   if (!stream_ || announced_) return;
   sender.announce_host_state(stream_->memory().size(), stream_->expected());
+  sender.begin_host_state(stream_->memory());
   announced_ = true;
 }
 
@@ -34,6 +35,7 @@ Result<engine::RoundReport> SourceHostState::run_final(const wire::mover::FinalR
                                                        Params params, engine::Sender& sender) {
   if (order.host_state_grows) {
     if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state that grows has no file");
+    ahead_bytes_ = sender.progress().host_state_bytes;
     CKPT_TRY(report, sender.run_final_while_it_grows(stream_->memory()));
     bytes_ = stream_->extent().filled;
     return report;

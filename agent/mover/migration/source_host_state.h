@@ -28,7 +28,8 @@ class SourceHostState {
   // `sender`: may be null; tell() informs it once there is one.
   Result<void> grew(const wire::mover::HostGrew& request, engine::Sender* sender);
   void tell(engine::Sender& sender) const;
-  // Once, where the agent gave a file; the target gets memory for it beside the rounds.
+  // Once, where the agent gave a file: the target gets memory for it, and what is there leaves, beside the
+  // rounds.
   void announce(engine::Sender& sender);
   [[nodiscard]] bool is_announced() const noexcept { return announced_; }
 
@@ -37,6 +38,8 @@ class SourceHostState {
                                         engine::Sender& sender);
   // After run_final().
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  // Of them, sent before it.
+  [[nodiscard]] std::uint64_t ahead_bytes() const noexcept { return ahead_bytes_; }
   [[nodiscard]] track::Fingerprint fingerprint();  // waits for it; once
 
  private:
@@ -44,6 +47,7 @@ class SourceHostState {
   bool announced_ = false;
   std::optional<HostStateView> view_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t ahead_bytes_ = 0;
 };
 
 }  // namespace ckpt::mover

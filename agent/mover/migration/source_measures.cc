@@ -62,10 +62,12 @@ void SourceMeasures::count_round(const engine::RoundReport& report) {
   last_round_time_ = report.end_ns - report.begin_ns;
 }
 
-void SourceMeasures::count_final(const engine::RoundReport& report, std::uint64_t host_bytes) {
+void SourceMeasures::count_final(const engine::RoundReport& report, std::uint64_t host_bytes,
+                                 std::uint64_t host_ahead_bytes) {
   count(report);
   final_ = report;
   host_bytes_ = host_bytes;
+  host_ahead_bytes_ = host_ahead_bytes;
   if (report.first_copy_ns != 0)
     link_rate_ = std::max(link_rate_, rate(report.wire_bytes, report.end_ns - report.first_copy_ns));
 }
@@ -89,6 +91,7 @@ wire::mover::SourceCounters SourceMeasures::counters(const engine::RoundProgress
   counters.dirty_bytes = dirty_bytes_;
   counters.final_bytes = std::min(final_.dirty_bytes, final_.wire_bytes);
   counters.host_bytes = host_bytes_;
+  counters.host_ahead_bytes = host_ahead_bytes_;
   counters.resent_chunks = progress.resent_chunks;
   counters.link_bytes_per_second = link_rate_;
   counters.scan_bytes_per_second = scan_rate_;

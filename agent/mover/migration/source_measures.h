@@ -28,7 +28,9 @@ class SourceMeasures {
 
   void count_round(const engine::RoundReport&
                        report);  // also one that was cut: the final round finds what it has not sent
-  void count_final(const engine::RoundReport& report, std::uint64_t host_bytes);
+  // `host_bytes` of host state were sent in it, `host_ahead_bytes` before it.
+  void count_final(const engine::RoundReport& report, std::uint64_t host_bytes,
+                   std::uint64_t host_ahead_bytes);
 
   [[nodiscard]] std::uint32_t rounds() const noexcept { return rounds_; }  // that were not cut
   [[nodiscard]] Nanos last_round_time() const noexcept { return last_round_time_; }
@@ -44,6 +46,7 @@ class SourceMeasures {
   std::uint64_t state_bytes_ = 0;
   std::uint64_t dirty_bytes_ = 0;  // after the first round
   std::uint64_t host_bytes_ = 0;
+  std::uint64_t host_ahead_bytes_ = 0;
   std::uint64_t link_rate_ = 0;
   std::uint64_t scan_rate_ = 0;  // a plain read, or the fastest scan
   engine::ClockOffset clock_;

@@ -179,6 +179,7 @@ void SourceTransfer::send_progress() {
   progress.estimate_ns = estimate.value_or(now.round <= 1 && rest > 0 ? first : 0);
   progress.eta_ns = estimate ? convergence_->eta().value_or(-1) : rest;
   progress.wire_bytes_per_second = wire_rate_.observe(now.wire_bytes, now_ns());
+  progress.host_state_bytes = now.host_state_bytes;
   agent_.send(progress);
 }
 
@@ -449,7 +450,7 @@ Result<void> SourceTransfer::finish() {
   fault_point(FaultPoint::kSourceMoverFinal);
   CKPT_TRYV(send_new_tensors(true));
   CKPT_TRY(report, host_state_.run_final(order, std::move(file), chunk_params(), *sender_));
-  measures_.count_final(report, host_state_.bytes());
+  measures_.count_final(report, host_state_.bytes() - host_state_.ahead_bytes(), host_state_.ahead_bytes());
   messages::FinalSent sent;
   sent.session = key_;
   sent.final_received_ns = final_received_ns_;

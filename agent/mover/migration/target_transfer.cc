@@ -2,7 +2,6 @@
 #include "agent/mover/migration/target_transfer.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 
@@ -11,34 +10,6 @@
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::mover {
-namespace {
-
-// A memory file of this process, mapped for reading.
-class FileView {
- public:
-  static Result<FileView> map(int fd, std::uint64_t bytes) {
-    if (bytes == 0) return FileView(nullptr, 0);
-    void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) return Error::from_errno("Mapping the host state");
-    return FileView(memory, bytes);
-  }
-  FileView(FileView&& other) noexcept
-      : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  FileView& operator=(FileView&&) = delete;
-  ~FileView() {
-    if (memory_ != nullptr) ::munmap(memory_, bytes_);
-  }
-  [[nodiscard]] std::span<const std::byte> bytes() const {
-    return {static_cast<const std::byte*>(memory_), bytes_};
-  }
-
- private:
-  FileView(void* memory, std::uint64_t bytes) : memory_(memory), bytes_(bytes) {}
-  void* memory_;
-  std::uint64_t bytes_;
-};
-
-}  // namespace
 
 TargetTransfer::~TargetTransfer() {
   reclaims_->end();
@@ -180,15 +151,36 @@ void TargetTransfer::on_final() {
   fault_point(FaultPoint::kTargetMoverFinal);
 }
 
+void TargetTransfer::on_host_state(const std::shared_ptr<engine::HostMemoryReservation>& memory,
+                                   std::uint64_t bytes) {
+  if (!host_fingerprint_) {
+    auto follower =
+        track::FingerprintFollower::create(chunk_params(), {memory->memory(), memory->most()}, memory);
+    if (!follower) {
+      receiver_->cancel(follower.assume_error());
+      return;
+    }
+    host_fingerprint_ = std::move(follower).assume_value();
+  }
+  host_fingerprint_->grew(bytes);
+}
+
+std::shared_ptr<const track::FingerprintParams> TargetTransfer::chunk_params() const {
+  return track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
+}
+
 Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const track::Fingerprint& root,
                                          const engine::ReceivedHostState& host_state) {
   CKPT_TRY(manifest, image::decode_manifest(bytes));
   if (manifest.migration != identity_.migration || manifest.incarnation != identity_.incarnation ||
       manifest.rank != identity_.rank || manifest.chunk_bytes != chunk_bytes_)
     return Error(ErrorCode::kProtocol, "The manifest of another migration");
-  CKPT_TRY(view, FileView::map(host_state.file.get(), host_state.bytes));
-  const auto params = track::FingerprintParams::expand(secrets_.key, track::FingerprintPurpose::kChunks);
-  return image::check_manifest(manifest, root, view.bytes(), *params);
+  image::HostStateSum sum;
+  sum.bytes = host_state.bytes;
+  sum.fingerprint = host_fingerprint_ ? host_fingerprint_->finish(host_state.bytes)
+                                      : track::fingerprint(*chunk_params(), {});
+  host_fingerprint_.reset();  // it holds the memory
+  return image::check_manifest(manifest, root, sum);
 }
 
 void TargetTransfer::on_verified(const engine::VerifiedReport& report, engine::ReceivedHostState host_state) {

@@ -9,6 +9,7 @@
 #include "agent/mover/session/made_memory.h"
 #include "agent/mover/session/session.h"
 #include "libckpt/datapath/engine/target/receiver.h"
+#include "libckpt/datapath/track/fingerprint_follower.h"
 #include "libckpt/protocol/wire/mover_messages.h"
 #include "libckpt/store/manifest.h"
 #include "libckpt/store/plan.h"
@@ -34,10 +35,13 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   void on_first_chunk() override;
   void on_dropped(std::uint64_t extent) override;
   void on_final() override;
+  void on_host_state(const std::shared_ptr<engine::HostMemoryReservation>& memory,
+                     std::uint64_t bytes) override;
   Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
                            const engine::ReceivedHostState& host_state) override;
   void on_verified(const engine::VerifiedReport& report, engine::ReceivedHostState host_state) override;
   void on_failed(const Error& error) override { fail(error); }
+  [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
 
   const bool makes_memory_;  // there is no standby
   std::atomic<bool> verified_{false};
@@ -46,6 +50,7 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   std::uint64_t chunk_bytes_ = 0;
   std::uint64_t state_bytes_ = 0;
   std::uint64_t tensor_count_ = 0;
+  std::unique_ptr<track::FingerprintFollower> host_fingerprint_;  // of the first lane's thread
   std::unique_ptr<engine::Receiver> receiver_;
 };
 

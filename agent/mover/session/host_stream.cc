@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <system_error>
-
 namespace ckpt::mover {
 
 Result<std::unique_ptr<HostStream>> HostStream::open(UniqueFd file, std::uint64_t most,
@@ -22,24 +20,11 @@ Result<std::unique_ptr<HostStream>> HostStream::open(UniqueFd file, std::uint64_
                  "The host state's file is shorter than it was said to be, or may shrink");
   void* memory = ::mmap(nullptr, most, PROT_READ, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return Error::from_errno("Mapping the host state's file");
-  std::unique_ptr<HostStream> stream(
-      new HostStream({static_cast<const std::byte*>(memory), most}, expected, std::move(params)));
-  try {
-    stream->thread_ = std::thread([raw = stream.get()] { raw->compute(); });
-  } catch (const std::system_error&) {
-    return Error(ErrorCode::kOutOfMemory, "No thread can be started to read the host state");
-  }
-  return stream;
-}
-
-HostStream::~HostStream() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-  ::munmap(const_cast<std::byte*>(memory_.data()), memory_.size());
+  const std::shared_ptr<const void> mapping(
+      memory, [most](const void* at) { ::munmap(const_cast<void*>(at), most); });
+  const std::span<const std::byte> view(static_cast<const std::byte*>(memory), most);
+  CKPT_TRY(follower, track::FingerprintFollower::create(std::move(params), view, mapping));
+  return std::unique_ptr<HostStream>(new HostStream(view, mapping, expected, std::move(follower)));
 }
 
 Result<void> HostStream::grew(std::uint64_t filled, bool is_whole) {
@@ -52,7 +37,7 @@ Result<void> HostStream::grew(std::uint64_t filled, bool is_whole) {
                                                     std::to_string(filled) + " bytes");
     extent_ = {filled, is_whole};
   }
-  changed_.notify_all();
+  follower_->grew(filled);
   return ok();
 }
 
@@ -61,29 +46,8 @@ HostStream::Extent HostStream::extent() const {
   return extent_;
 }
 
-void HostStream::compute() {
-  // The agent has given it memory: reading then costs no faults.
-  (void)::madvise(const_cast<std::byte*>(memory_.data()), expected_, MADV_POPULATE_READ);
-  std::uint64_t done = 0;
-  for (;;) {
-    Extent now;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(
-          lock, [&] { return ending_ || extent_.whole || extent_.filled - done >= track::kMaxChunkBytes; });
-      if (ending_) return;
-      now = extent_;
-    }
-    const std::uint64_t end = now.whole ? now.filled : now.filled / track::kBlockBytes * track::kBlockBytes;
-    stream_.add(memory_.subspan(done, end - done));
-    done = end;
-    if (now.whole) return;
-  }
-}
-
 track::Fingerprint HostStream::fingerprint() {
-  if (thread_.joinable()) thread_.join();
-  return stream_.value();
+  return follower_->finish(extent().filled);
 }
 
 }  // namespace ckpt::mover

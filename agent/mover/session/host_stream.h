@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host state that the agent writes while it is being sent: a memory file that fills from its front. Its
 // fingerprint, which the manifest needs, is computed as it grows.
-// Threads: grew() belongs to the control loop, the rest to the session's thread; one of its own computes.
+// Threads: grew() belongs to the control loop, the rest to the session's thread; the follower's computes.
 // Errors: kInvalidArgument for a file that is shorter than stated, or may shrink under its reader, and for a
 // growth that adds nothing.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
-#include "libckpt/datapath/track/fingerprint_stream.h"
+#include "libckpt/datapath/track/fingerprint_follower.h"
 
 namespace ckpt::mover {
 
@@ -24,9 +22,6 @@ class HostStream {
  public:
   static Result<std::unique_ptr<HostStream>> open(UniqueFd file, std::uint64_t most, std::uint64_t expected,
                                                   std::shared_ptr<const track::FingerprintParams> params);
-  ~HostStream();
-  HostStream(const HostStream&) = delete;
-  HostStream& operator=(const HostStream&) = delete;
 
   // All of the file; only its filled part may be read.
   [[nodiscard]] std::span<const std::byte> memory() const noexcept { return memory_; }
@@ -42,20 +37,16 @@ class HostStream {
   [[nodiscard]] track::Fingerprint fingerprint();
 
  private:
-  HostStream(std::span<const std::byte> memory, std::uint64_t expected,
-             std::shared_ptr<const track::FingerprintParams> params)
-      : memory_(memory), expected_(expected), stream_(std::move(params)) {}
-  void compute();
+  HostStream(std::span<const std::byte> memory, std::shared_ptr<const void> mapping, std::uint64_t expected,
+             std::unique_ptr<track::FingerprintFollower> follower)
+      : memory_(memory), mapping_(std::move(mapping)), expected_(expected), follower_(std::move(follower)) {}
 
   std::span<const std::byte> memory_;
+  std::shared_ptr<const void> mapping_;
   std::uint64_t expected_;
-  track::FingerprintStream stream_;  // of the thread until it is over
-
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   Extent extent_;
-  bool ending_ = false;
-  std::thread thread_;
+  std::unique_ptr<track::FingerprintFollower> follower_;
 };
 
 }  // namespace ckpt::mover

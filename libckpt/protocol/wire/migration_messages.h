@@ -200,7 +200,7 @@ struct NodeReached {
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
   MigrationId migration = 0;
@@ -215,7 +215,7 @@ struct SourceReport {
   std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
   std::uint64_t final_bytes = 0;    // found in the final round: what the pause had to send
   std::uint64_t context_bytes = 0;  // moved by the driver's own checkpoint
-  std::uint64_t host_bytes = 0;
+  std::uint64_t host_bytes = 0;     // sent in the pause
   std::uint64_t resent_chunks = 0;
   std::uint64_t link_bytes_per_second = 0;  // a plain stream, measured beside the rounds, or a faster round
   std::uint64_t scan_bytes_per_second = 0;  // a plain read of the memory
@@ -229,12 +229,13 @@ struct SourceReport {
   std::optional<PauseFacts> estimate;  // estimate_ns by term
   std::uint64_t host_read_bytes_per_second =
       0;  // of host memory, measured beside moves, or a faster dump; 0: not known
+  std::uint64_t host_ahead_bytes = 0;  // of the host state, sent before the pause
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
       wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
       scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
-      estimate, host_read_bytes_per_second);
+      estimate, host_read_bytes_per_second, host_ahead_bytes);
   }
 };
 

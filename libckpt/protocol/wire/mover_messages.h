@@ -23,8 +23,9 @@
 //   A>S   HostStateFile +memory file fd    behind StartSource, where host state is sent while it is made: the
 //                                          file it will fill from its front
 //   A>S   FinalRound +host state fd        the rank is paused. S>A FinalSent: every chunk is acknowledged
-//   A>S   HostGrew                         after HostStateFile and a FinalRound with that flag: how far; the last
-//                                          one reports that it is whole
+//   A>S   HostGrew                         after HostStateFile: how far; what is there leaves beside the rounds.
+//                                          After a FinalRound with that flag the last one reports that it is
+//                                          whole
 //   A>S   ReleaseManifest                  BARRIER is durable. May come before FinalSent; the manifest leaves
 //                                          after both
 //                                          T>A Verified +host state fd;  S>A FinalDone

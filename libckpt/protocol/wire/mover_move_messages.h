@@ -97,7 +97,7 @@ struct MoverLimits {  // absent values are -1; bandwidth 0 = unlimited
 };
 
 struct Progress {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr std::string_view kName = "Progress";
   Progress() = default;
   SessionKey session;
@@ -112,10 +112,12 @@ struct Progress {
   std::int64_t estimate_ns = 0;             // of the downtime, if the switch came now
   std::int64_t eta_ns = -1;                 // until the switch; negative = not known
   std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
+  std::uint64_t host_state_bytes = 0;       // of the file of HostStateFile, given to the lane
   template <class A>
   void fields(A& a) {
     a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second);
+      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second,
+      host_state_bytes);
   }
 };
 
@@ -216,15 +218,17 @@ struct Mismatch {
 
 // The source's measurements; those of the final round are 0 before it.
 struct SourceCounters {
-  CKPT_MOVER_MESSAGE(SourceCounters);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "SourceCounters";
+  SourceCounters() = default;
   std::uint32_t rounds = 0;  // the final one included
   std::uint64_t state_bytes = 0;
-  std::uint64_t sent_bytes = 0;   // chunks before encoding
-  std::uint64_t wire_bytes = 0;   // after encoding, headers included
-  std::uint64_t dirty_bytes = 0;  // found changed and sent again after the first round, over all rounds
-  std::uint64_t final_bytes = 0;  // found in the final round
-  std::uint64_t host_bytes = 0;
-  std::uint64_t resent_chunks = 0;          // after a mismatch of fingerprints
+  std::uint64_t sent_bytes = 0;     // chunks before encoding
+  std::uint64_t wire_bytes = 0;     // after encoding, headers included
+  std::uint64_t dirty_bytes = 0;    // found changed and sent again after the first round, over all rounds
+  std::uint64_t final_bytes = 0;    // found in the final round
+  std::uint64_t host_bytes = 0;     // sent in the final round
+  std::uint64_t resent_chunks = 0;  // after a mismatch of fingerprints
   std::uint64_t link_bytes_per_second = 0;  // a plain stream over the same lanes, or a round that was faster
   std::uint64_t scan_bytes_per_second = 0;  // the fastest full scan of this session
   std::int64_t scan_ns = 0;                 // final scan
@@ -232,11 +236,12 @@ struct SourceCounters {
   std::int64_t estimate_ns = 0;             // the last one before the barrier
   std::int64_t clock_offset_ns = 0;         // target's clock minus ours
   std::int64_t clock_uncertainty_ns = 0;    // half the fastest round trip
+  std::uint64_t host_ahead_bytes = 0;       // of the host state, sent before the final round
   template <class A>
   void fields(A& a) {
     a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
       link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, clock_offset_ns,
-      clock_uncertainty_ns);
+      clock_uncertainty_ns, host_ahead_bytes);
   }
 };
 

@@ -37,6 +37,7 @@ namespace ckpt::engine {
 inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // "GPL1"
 inline constexpr std::size_t kMaxChunks = 32;             // of one message: 2 MiB of the default chunks
 inline constexpr std::size_t kMaxTextBytes = 800;
+inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;  // bytes of one rank
 
 enum class LaneMessage : std::uint8_t {
   kInvalid = 0,

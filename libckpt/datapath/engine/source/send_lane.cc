@@ -14,13 +14,14 @@ namespace {
 constexpr std::size_t kQueueChunks = 256;  // the scan runs no further ahead than a cache reaches
 constexpr std::uint64_t kControlToken = ~std::uint64_t{0};
 constexpr std::uint64_t kPieceToken = ~std::uint64_t{1};
-constexpr std::uint64_t kPingToken = ~std::uint64_t{2};
-constexpr std::uint64_t kAbortToken = ~std::uint64_t{3};
-constexpr std::uint32_t kPiecesInFlight = 4;
+constexpr std::uint64_t kHostPieceToken = ~std::uint64_t{2};
+constexpr std::uint64_t kPingToken = ~std::uint64_t{3};
+constexpr std::uint64_t kAbortToken = ~std::uint64_t{4};
+constexpr std::uint32_t kPiecesInFlight = 4;  // of each of two blobs
 // Of the posted messages. A job may free any number of regions at once; the lane's places are for chunks,
 // too.
 constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
-static_assert(kDefaultWindow + kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
+static_assert(kDefaultWindow + 2 * kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
 constexpr Nanos kCalibrationTime = 50'000'000;  // a slow link needs no more bytes to be known
 constexpr Nanos kSendIdleWait = 1'000'000'000;  // nothing is due: only an event ends the wait
@@ -87,21 +88,23 @@ void SendLane::post(const LaneBuffer& message) {
 void SendLane::send_blob(const Blob& blob) {
   {
     const std::lock_guard lock(post_mutex_);
-    blob_ = blob;
-    if (blob.type != LaneMessage::kHostState) {
+    if (blob.type == LaneMessage::kHostState) {
+      host_state_.blob = blob;
+    } else {
       blob_copy_.assign(blob.bytes.begin(), blob.bytes.end());
-      blob_.bytes = blob_copy_;
+      blob_.blob = blob;
+      blob_.blob.bytes = blob_copy_;
     }
     has_blob_.store(true);
   }
   lane_->wake();
 }
 
-void SendLane::blob_grew(std::span<const std::byte> bytes, bool is_whole) {
+void SendLane::host_state_grew(std::span<const std::byte> bytes, bool is_whole) {
   {
     const std::lock_guard lock(post_mutex_);
-    blob_.bytes = bytes;
-    if (is_whole) blob_.most = 0;
+    host_state_.blob.bytes = bytes;
+    if (is_whole) host_state_.blob.most = 0;
   }
   lane_->wake();
 }
@@ -392,30 +395,49 @@ bool SendLane::send_pieces() {
   if (!has_blob_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
   if (!posted_.empty()) return false;  // a manifest comes after the drops that it stands on
-  if (blob_.type == LaneMessage::kInvalid || pieces_in_flight_ >= kPiecesInFlight ||
-      (blob_.most == 0 && blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)))
+  // A plan does not wait for the host state.
+  return send_piece(blob_) || send_piece(host_state_);
+}
+
+bool SendLane::send_piece(Outgoing& outgoing) {
+  const Blob& blob = outgoing.blob;
+  if (blob.type == LaneMessage::kInvalid || outgoing.in_flight >= kPiecesInFlight ||
+      (blob.most == 0 && outgoing.offset >= std::max<std::uint64_t>(blob.bytes.size(), 1)))
     return false;
   const std::uint64_t most = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
-  const bool grows = blob_.most != 0;
-  if (grows && blob_.bytes.size() - blob_offset_ <= most)
+  const bool grows = blob.most != 0;
+  if (grows && blob.bytes.size() - outgoing.offset <= most)
     return false;  // the last piece must know that it is
   const std::span<const std::byte> piece =
-      blob_.bytes.subspan(blob_offset_, std::min<std::size_t>(most, blob_.bytes.size() - blob_offset_));
+      blob.bytes.subspan(outgoing.offset, std::min<std::size_t>(most, blob.bytes.size() - outgoing.offset));
   if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;
-  LaneBuffer header(blob_.type, core_.id, core_.round.load());
+  LaneBuffer header(blob.type, core_.id, core_.round.load());
   BlobRecord record;
-  record.total = grows ? blob_.most : blob_.bytes.size();
-  record.offset = blob_offset_;
-  record.root = blob_.root;
+  record.total = grows ? blob.most : blob.bytes.size();
+  record.offset = outgoing.offset;
+  record.root = blob.root;
   header.append(record);
   const std::span<const std::byte> bytes = header.bytes();
-  if (auto sent = lane_->send(bytes, piece, kPieceToken); !sent) {
+  const bool is_host_state = blob.type == LaneMessage::kHostState;
+  if (auto sent = lane_->send(bytes, piece, is_host_state ? kHostPieceToken : kPieceToken); !sent) {
     core_.fail(sent.assume_error());
     return true;
   }
   core_.counters.wire_bytes.fetch_add(piece.size() + bytes.size(), std::memory_order_relaxed);
-  blob_offset_ += std::max<std::size_t>(piece.size(), 1);
-  ++pieces_in_flight_;
+  outgoing.offset += std::max<std::size_t>(piece.size(), 1);
+  if (is_host_state) host_given_.store(outgoing.offset);
+  ++outgoing.in_flight;
+  return true;
+}
+
+// Whether that was the last one of the blob.
+bool SendLane::piece_sent(Outgoing& outgoing) {
+  const Blob& blob = outgoing.blob;
+  if (--outgoing.in_flight > 0 || blob.most != 0 ||
+      outgoing.offset < std::max<std::uint64_t>(blob.bytes.size(), 1))
+    return false;
+  outgoing = {};
+  has_blob_.store(blob_.blob.type != LaneMessage::kInvalid || host_state_.blob.type != LaneMessage::kInvalid);
   return true;
 }
 
@@ -569,13 +591,10 @@ void SendLane::on_sent(std::uint64_t token) {
     --control_in_flight_;
   } else if (token == kPieceToken) {
     const std::lock_guard lock(post_mutex_);
-    if (--pieces_in_flight_ == 0 && blob_.most == 0 &&
-        blob_offset_ >= std::max<std::uint64_t>(blob_.bytes.size(), 1)) {
-      blob_ = {};
-      has_blob_.store(false);
-      blob_offset_ = 0;
-      core_.blob_sent();
-    }
+    if (piece_sent(blob_)) core_.blob_sent();
+  } else if (token == kHostPieceToken) {
+    const std::lock_guard lock(post_mutex_);
+    if (piece_sent(host_state_)) core_.host_state_sent();
   }
 }
 

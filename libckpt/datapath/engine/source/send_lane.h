@@ -28,8 +28,8 @@ namespace ckpt::engine {
 
 struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
-  // Of host state valid until SenderCore's blob_sent event, after an error as long as the lane; others are
-  // copied.
+  // Of host state valid until SenderCore's host_state_sent event, after an error as long as the lane; others
+  // are copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
   std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
@@ -48,10 +48,13 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
   void wake() noexcept { lane_->wake(); }
   void post(const LaneBuffer& message);
-  void send_blob(const Blob& blob);  // one at a time
-  // Of the blob that grows: all that is there by now, at the same place; at the end it is longer than it was
+  // One plan or manifest at a time, and beside it one host state.
+  void send_blob(const Blob& blob);
+  // Of host state that grows: all that is there by now, at the same place; at the end it is longer than it was
   // before.
-  void blob_grew(std::span<const std::byte> bytes, bool is_whole);
+  void host_state_grew(std::span<const std::byte> bytes, bool is_whole);
+  // So much of the host state was given to the transport.
+  [[nodiscard]] std::uint64_t host_state_given() const noexcept { return host_given_.load(); }
   void measure_clock();                    // answers by clock_measured
   void calibrate(std::uint32_t messages);  // answers by calibrated, once
 
@@ -100,6 +103,9 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> transmit(Slot& slot);
   bool send_control();
   bool send_pieces();
+  struct Outgoing;
+  bool send_piece(Outgoing& outgoing);
+  bool piece_sent(Outgoing& outgoing);
   bool send_calibration();
   bool send_ping();
   Result<void> handle(std::span<const std::byte> bytes);
@@ -120,15 +126,22 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   std::vector<DirtyChunk> resend_;
   Nanos wake_at_ = 0;
 
-  std::mutex post_mutex_;  // posted_, blob_ and its copy when set
+  // A blob on its way, piece by piece.
+  struct Outgoing {
+    Blob blob;
+    std::uint64_t offset = 0;
+    std::uint32_t in_flight = 0;
+  };
+
+  std::mutex post_mutex_;  // posted_, the blobs and the copy when set
   std::deque<LaneBuffer> posted_;
-  Blob blob_;
+  Outgoing blob_;  // a plan or manifest
+  Outgoing host_state_;
   std::vector<std::byte> blob_copy_;  // whose sender may be gone while a piece is under way, after an error
   std::atomic<bool> has_control_{false};
   std::size_t control_in_flight_ = 0;
-  std::atomic<bool> has_blob_{false};
-  std::uint64_t blob_offset_ = 0;
-  std::uint32_t pieces_in_flight_ = 0;
+  std::atomic<bool> has_blob_{false};  // either
+  std::atomic<std::uint64_t> host_given_{0};
 
   std::atomic<std::uint32_t> pings_{0};
   bool ping_in_flight_ = false;

@@ -228,19 +228,22 @@ Result<RoundReport> Sender::run_final(std::span<const std::byte> host_state) {
 }
 
 Result<RoundReport> Sender::run_final_while_it_grows(std::span<const std::byte> memory) {
-  return final_round(true, [&] {
-    const std::lock_guard lock(growing_.mutex);
-    growing_.memory = memory;
-    lanes_[0]->send_blob(
-        {LaneMessage::kHostState, memory.first(growing_.filled), {}, growing_.is_whole ? 0 : memory.size()});
-  });
+  return final_round(true, [&] { begin_host_state(memory); });
+}
+
+void Sender::begin_host_state(std::span<const std::byte> memory) {
+  const std::lock_guard lock(growing_.mutex);
+  if (!growing_.memory.empty()) return;
+  growing_.memory = memory;
+  lanes_[0]->send_blob(
+      {LaneMessage::kHostState, memory.first(growing_.filled), {}, growing_.is_whole ? 0 : memory.size()});
 }
 
 void Sender::host_state_grew(std::uint64_t filled, bool is_whole) {
   const std::lock_guard lock(growing_.mutex);
   growing_.filled = filled;
   growing_.is_whole = is_whole;
-  if (!growing_.memory.empty()) lanes_[0]->blob_grew(growing_.memory.first(filled), is_whole);
+  if (!growing_.memory.empty()) lanes_[0]->host_state_grew(growing_.memory.first(filled), is_whole);
 }
 
 void Sender::announce_host_state(std::uint64_t most, std::uint64_t expected) {
@@ -253,7 +256,6 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
   core_->cut.store(false);
   bool verifies = false;  // wait_verified() was cut short
   core_->update([&verifies, begun = verify_begun_ns_ != 0](SenderCore::Events& e) {
-    e.blob_sent = false;
     verifies = begun && !e.scan_done;
   });
   if (!verifies && (verify_begun_ns_ == 0 || now_ns() - verify_begun_ns_ > kVerifyHolds)) begin_verify();
@@ -263,7 +265,7 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
   CKPT_TRY(report, scan_and_send(true));
   CKPT_TRYV(core_->until(
       [with_host_state](const SenderCore::Events& e) {
-        return e.scan_done && (e.blob_sent || !with_host_state);
+        return e.scan_done && (e.host_state_sent || !with_host_state);
       },
       0, "The target's scan"));
   CKPT_TRYV(resend_stale());
@@ -333,6 +335,7 @@ RoundProgress Sender::progress() const {
   progress.sent_bytes = counters.sent_bytes.load();
   progress.wire_bytes = counters.wire_bytes.load();
   progress.resent_chunks = counters.resent_chunks.load();
+  progress.host_state_bytes = lanes_.empty() ? 0 : lanes_[0]->host_state_given();
   return progress;
 }
 

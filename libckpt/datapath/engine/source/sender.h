@@ -106,6 +106,7 @@ struct RoundProgress {  // any thread, any time
   std::uint64_t sent_bytes = 0;   // all rounds
   std::uint64_t wire_bytes = 0;
   std::uint64_t resent_chunks = 0;
+  std::uint64_t host_state_bytes = 0;  // of the host state that grows, given to the lane
 };
 
 struct Verdict {
@@ -157,7 +158,10 @@ class Sender {
   // The same with host state that is still being made: `memory` (at a fixed place, as long) fills from its
   // front as host_state_grew() reports. Returns when all of it has been sent.
   Result<RoundReport> run_final_while_it_grows(std::span<const std::byte> memory);
-  // Before or in the call above: so much is there. `is_whole`: that is all, and more than at the call before.
+  // Once, after announce_host_state(): what is there of it leaves beside the rounds, on the first lane. Without
+  // it that begins with the final round.
+  void begin_host_state(std::span<const std::byte> memory);
+  // Before or in the calls above: so much is there. `is_whole`: that is all, and more than at the call before.
   // Any thread.
   void host_state_grew(std::uint64_t filled, bool is_whole);
   // Once, any time before the final round: host state will come, so the target has memory ready for it.
@@ -173,7 +177,7 @@ class Sender {
   [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
 
  private:
-  // Host state that is being made: `memory` is empty until the final round sends it.
+  // Host state that is being made: `memory` is empty until it is sent.
   struct GrowingState {
     std::mutex mutex;  // all of it
     std::span<const std::byte> memory;

@@ -200,6 +200,14 @@ void SenderCore::blob_sent() {
   event_.notify_all();
 }
 
+void SenderCore::host_state_sent() {
+  {
+    const std::lock_guard lock(event_mutex_);
+    events_.host_state_sent = true;
+  }
+  event_.notify_all();
+}
+
 void SenderCore::clock_measured(const ClockOffset& offset) {
   {
     const std::lock_guard lock(event_mutex_);

@@ -165,6 +165,7 @@ class SenderCore {
   // Open ones that are as near as that.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
   void blob_sent();
+  void host_state_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();
   void notify();  // something that an until() condition reads has changed
@@ -176,7 +177,8 @@ class SenderCore {
     std::uint32_t open_lanes = 0;
     std::array<std::uint32_t, 3> by_nearness{};  // of those
     bool scan_done = false;
-    bool blob_sent = false;
+    bool blob_sent = false;        // a plan or manifest
+    bool host_state_sent = false;  // all of it
     std::uint32_t calibrated = 0;
     std::optional<ClockOffset> clock;
     std::optional<std::pair<VerdictRecord, std::string>> plan_answer;

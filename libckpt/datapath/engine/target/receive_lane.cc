@@ -416,6 +416,7 @@ Result<void> ReceiveLane::handle_blob(const LaneHeader& header, std::span<const 
                                       std::size_t payload_bytes) {
   const auto record = record_at<BlobRecord>(bytes);
   CKPT_TRY(complete, core_.blob_received(header, record, payload_bytes));
+  if (header.type == LaneMessage::kHostState) core_.report_host_state();
   if (!complete || header.type == LaneMessage::kHostState) return ok();
   if (header.type == LaneMessage::kPlan) {
     auto accepted = core_.accept_plan();

@@ -37,7 +37,7 @@ struct ReceiverOptions {
   std::uint32_t coders = 0;  // threads that wait for the device and decode; 0 = chosen by the cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   std::uint64_t max_plan_bytes = std::uint64_t{64} << 20;
-  std::uint64_t max_host_bytes = std::uint64_t{4} << 30;
+  std::uint64_t max_host_bytes = kMaxHostState;
   FaultHooks* hooks = nullptr;
 };
 

@@ -203,6 +203,17 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   return blob.complete;
 }
 
+void ReceiverCore::report_host_state() {
+  std::shared_ptr<HostMemoryReservation> memory;
+  std::uint64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    memory = host_memory_;
+    bytes = host_.received;
+  }
+  if (memory) delegate.on_host_state(memory, bytes);
+}
+
 Result<void> ReceiverCore::accept_plan() {
   std::vector<std::byte> bytes;
   {

@@ -58,6 +58,9 @@ class ReceiverDelegate {
   // The source's job has freed it; the engine holds it until the work under way has ended.
   virtual void on_dropped(std::uint64_t /*region*/) {}
   virtual void on_final() {}
+  // So much of the host state has arrived, in this memory. Each time more than before.
+  virtual void on_host_state(const std::shared_ptr<HostMemoryReservation>& /*memory*/,
+                             std::uint64_t /*bytes*/) {}
   // The roots are equal; the delegate judges the rest of the manifest. An error is a refusal.
   virtual Result<void> on_manifest(std::span<const std::byte> manifest, const track::Fingerprint& root,
                                    const ReceivedHostState& host_state) = 0;
@@ -125,6 +128,7 @@ class ReceiverCore {
                                         std::size_t bytes);
   // Whether the blob is complete now.
   Result<bool> blob_received(const LaneHeader& header, const BlobRecord& record, std::size_t bytes);
+  void report_host_state();
   Result<void> accept_plan();
 
   // ---- the verified switch

@@ -23,7 +23,7 @@ TEST(SourceMeasures, FirstRoundCountsAsStateAndNotAsDirty) {
   SourceMeasures measures;
   measures.count_round(round_report(1, 1000));
   measures.count_round(round_report(2, 70));
-  measures.count_final(round_report(3, 5), 9);
+  measures.count_final(round_report(3, 5), 9, 0);
   const auto counters = measures.counters({}, 0);
   EXPECT_EQ(counters.rounds, 3U);
   EXPECT_EQ(counters.state_bytes, 1000U);
@@ -62,7 +62,7 @@ TEST(SourceMeasures, TheBestRateCounts) {
   auto last = round_report(3, 0);
   last.wire_bytes = 800;
   last.first_copy_ns = 2 * kSecond;
-  measures.count_final(last, 0);
+  measures.count_final(last, 0, 0);
   EXPECT_EQ(measures.link_rate(), 800U);
 }
 
@@ -71,7 +71,7 @@ TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   auto last = round_report(1, 500);
   last.wire_bytes = 200;
   last.first_copy_ns = 2 * kSecond;
-  measures.count_final(last, 0);
+  measures.count_final(last, 0, 0);
   auto counters = measures.counters({}, 7);
   EXPECT_EQ(counters.final_bytes, 200U);
   EXPECT_EQ(counters.scan_ns, kSecond);
@@ -80,7 +80,7 @@ TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   SourceMeasures unchanged;
   auto nothing = round_report(1, 0);  // but host state
   nothing.wire_bytes = 50;
-  unchanged.count_final(nothing, 50);
+  unchanged.count_final(nothing, 50, 7);
   counters = unchanged.counters({}, 0);
   EXPECT_EQ(counters.copy_ns, 0);
   EXPECT_EQ(counters.link_bytes_per_second, 0U);

@@ -267,21 +267,34 @@ TEST(Engine, cut_round_leaves_the_rest_to_the_final_round) {
 // Host state that is sent while it is made: pieces leave as it grows, the last one states its length.
 TEST(Engine, host_state_arrives_while_it_grows) {
   constexpr std::uint64_t kAll = 13 * kMiB + 4711;
-  for (const bool announced : {false, true}) {
+  enum class How { kUnannounced, kAnnounced, kBegunBesideRounds };
+  for (const How how : {How::kUnannounced, How::kAnnounced, How::kBegunBesideRounds}) {
     EnginePair pair({});
     pair.announce();
     must(pair.sender().run_round());
     const std::vector<std::byte> content = test::random_bytes(kAll, 5);
     std::vector<std::byte> memory(32 * kMiB);
-    if (announced) pair.sender().announce_host_state(memory.size(), 8 * kMiB);
+    if (how != How::kUnannounced) pair.sender().announce_host_state(memory.size(), 8 * kMiB);
     const auto grow_to = [&](std::uint64_t from, std::uint64_t to) {
       std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(from), to - from,
                   memory.begin() + static_cast<std::ptrdiff_t>(from));
       pair.sender().host_state_grew(to, to == kAll);
     };
     grow_to(0, kMiB);  // before the final round
+    std::uint64_t made = kMiB;
+    if (how == How::kBegunBesideRounds) {
+      pair.sender().begin_host_state(memory);
+      grow_to(kMiB, 9 * kMiB);
+      made = 9 * kMiB;
+      must(pair.sender().run_round());
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (pair.sender().progress().host_state_bytes < 6 * kMiB) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no host state left beside the rounds";
+        std::this_thread::yield();
+      }
+    }
     std::thread maker([&] {
-      for (std::uint64_t at = kMiB; at < kAll; at += kMiB) grow_to(at, std::min(at + kMiB, kAll));
+      for (std::uint64_t at = made; at < kAll; at += kMiB) grow_to(at, std::min(at + kMiB, kAll));
     });
     pair.final_report = must(pair.sender().run_final_while_it_grows(memory));
     maker.join();
