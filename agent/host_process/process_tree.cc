@@ -219,6 +219,7 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
     CKPT_TRY(own, read);
     add_shared_memory(pid, shared);
     estimate.bytes += own;
+    estimate.processes.push_back({pid, own, processes + shared.size()});
     if (own >= estimate.largest_bytes) {
       estimate.largest_bytes = own;
       estimate.largest_position = processes + shared.size();

@@ -49,6 +49,12 @@ Result<void> check_sessions(const std::vector<pid_t>& processes);
 
 struct DumpEstimate {
   DumpEstimate() = default;
+  struct Process {
+    pid_t pid = 0;
+    std::uint64_t bytes = 0;
+    std::size_t position = 0;  // of its pages among CRIU's files of pages
+  };
+  std::vector<Process> processes;
   std::uint64_t bytes =
       0;  // of memory that a dump of the tree writes at most (private and shared pages that are not a file's)
   std::uint64_t largest_bytes = 0;  // the largest process's share

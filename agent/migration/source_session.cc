@@ -169,13 +169,16 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   start.beside_copy_ns = estimate.beside;
   start.near = within_node_;
   if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
-  if (auto given = send_host_state_file(); !given) fail(given.assume_error());
+  if (auto given = send_host_state_file(endpoint.assume_value().reads_memory_log); !given)
+    fail(given.assume_error());
 }
 
-Result<void> SourceSession::send_host_state_file() {
-  auto state = way_->growing_host_state([weak = weak_from_this()](std::uint64_t filled, bool whole) {
-    if (auto self = weak.lock()) self->host_grew(filled, whole);
-  });
+Result<void> SourceSession::send_host_state_file(bool target_reads_log) {
+  auto state = way_->growing_host_state(
+      [weak = weak_from_this()](std::uint64_t filled, bool whole) {
+        if (auto self = weak.lock()) self->host_grew(filled, whole);
+      },
+      target_reads_log);
   if (!state) return ok();
   mover::HostStateFile message;
   message.most = state->most;
@@ -212,10 +215,11 @@ void SourceSession::on_mover(mover::Packet packet) {
     out.eta_ns = progress->eta_ns;
     out.wire_bytes_per_second = progress->wire_bytes_per_second;
     context_.progress(out);
+    if (!is_over()) way_->host_state_sent(progress->host_state_bytes);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
     emit(migration::FirstRoundDone{});
   } else if (std::holds_alternative<mover::Converged>(packet.message)) {
-    emit(migration::PrecopyConverged{});
+    control::spawn(context_.executor, "source converge", converge());
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
     const auto pause = budget_.estimated().with_copy(lost->estimate_ns);
     const std::string why = lost->estimate_ns > budget_.limit() && budget_.has_work()
@@ -235,6 +239,13 @@ void SourceSession::on_mover(mover::Packet packet) {
   }
 }
 
+// Of device memory; host memory may take longer.
+Task<> SourceSession::converge() {
+  auto self = shared_from_this();
+  co_await way_->settle_host_state();
+  if (!is_over()) emit(migration::PrecopyConverged{});
+}
+
 void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos final_received_ns,
                                 Nanos last_ack_ns) {
   if (!report_) return;
@@ -250,6 +261,7 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.dirty_bytes = counters.dirty_bytes;
   report.final_bytes = counters.final_bytes;
   report.host_bytes = counters.host_bytes;
+  report.host_ahead_bytes = counters.host_ahead_bytes;
   if (report.host_saved_ns != 0)
     report.host_read_bytes_per_second = faster(context_.pauses->costs().memory().read, report.host_bytes,
                                                report.host_saved_ns - report.context_saved_ns);

@@ -73,10 +73,11 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<> save();
   Task<> keep_limit();
   void run_final_round(HostState state);
-  Result<void> send_host_state_file();
+  Result<void> send_host_state_file(bool target_reads_log);
   void host_grew(std::uint64_t filled, bool whole);
   void advance_manifest(Manifest waiting_for_this, Manifest waits_for_other);
   void on_mover(mover::Packet packet);
+  Task<> converge();
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
   Task<bool> go_back(std::uint64_t order);

@@ -122,6 +122,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   payload.addresses = std::move(addresses);
   const PauseLines lines = pause_lines(context_, JobOperation::migration(info_).pause_kind());
   payload.costs.assign(lines.begin(), lines.end());
+  payload.reads_memory_log = true;
   co_return wire::encode(payload);
 }
 

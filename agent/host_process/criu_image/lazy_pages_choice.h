@@ -23,6 +23,9 @@ struct PageCounts {
 };
 
 // Changes the pagemaps of a folder of images, and writes the plan of what follows (agent/keeper/lazy_pages/plan.h).
+// Where pages are in a memory log (memory_index.h), CRIU's files of pages are made of it. Once for a folder.
+// `most_eager` = kAllEager: nothing follows.
+inline constexpr std::uint64_t kAllEager = ~std::uint64_t{0};
 Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
 
 // What the bytes of a pagemap and of its process's mm image name as lazy. For tests.

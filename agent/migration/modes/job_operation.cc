@@ -44,6 +44,7 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   if (!plan) return made;
   wire::MigrationPlan& known = plan.assume_value();
   made.pause_kind_ = pause_kind_of(known.spec.way, wire::is_swap(known));
+  made.copies_ahead_ = known.options.mode == wire::MigrateMode::kLive;
   made.spec_ = std::move(known.spec);
   made.target_ranks_ = std::move(known.target_ranks);
   return made;

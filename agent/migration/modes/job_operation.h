@@ -45,6 +45,8 @@ class JobOperation {
   [[nodiscard]] wire::Incarnation base() const noexcept { return base_; }
   [[nodiscard]] wire::Incarnation next() const noexcept { return base_ + 1; }
   [[nodiscard]] PauseKind pause_kind() const noexcept { return pause_kind_; }
+  // A live migration: memory is copied while the job runs.
+  [[nodiscard]] bool copies_ahead() const noexcept { return copies_ahead_; }
   [[nodiscard]] const wire::JobSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
   // Indices on their nodes.
@@ -60,6 +62,7 @@ class JobOperation {
   wire::JobId job_;
   wire::Incarnation base_;
   PauseKind pause_kind_ = PauseKind::kCooperative;
+  bool copies_ahead_ = false;
   wire::JobSpec spec_;
   std::vector<wire::RankSpec> target_ranks_;
 };

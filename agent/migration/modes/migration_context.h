@@ -53,13 +53,14 @@ struct MigrationContext {
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its
 // node (none: it does not know).
 struct EndpointPayload {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   EndpointPayload() = default;
   std::vector<std::string> addresses;
   std::vector<wire::CostLine> costs;  // by PauseTerm
+  bool reads_memory_log = false;      // host memory may come ahead of the pause (memory_index.h)
   template <class A>
   void fields(A& a) {
-    a(addresses, costs);
+    a(addresses, costs, reads_memory_log);
   }
 };
 

@@ -46,7 +46,14 @@ class SourceMode {
   virtual ~SourceMode() = default;
   // After check(). With a growing state the final round begins beside save(). Then save() returns no bytes,
   // but reports its progress to the callback.
-  virtual std::optional<GrowingHostState> growing_host_state(HostGrowth) { return std::nullopt; }
+  // It may grow before the pause, where the target reads a memory log.
+  virtual std::optional<GrowingHostState> growing_host_state(HostGrowth, bool /*target_reads_log*/) {
+    return std::nullopt;
+  }
+  // So much of it was given to the network.
+  virtual void host_state_sent(std::uint64_t /*bytes*/) {}
+  // Before the pause: until what is left of the host state is short, or gets no shorter.
+  virtual Task<> settle_host_state() { co_return; }
   // The final round carries the result of save(), so it waits for it. Otherwise both run at once, and the
   // manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;

@@ -13,6 +13,7 @@
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -20,7 +21,12 @@ namespace {
 
 // For memory that a process gains meanwhile, and for its other images.
 constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
-constexpr std::uint64_t kMaxHostState = std::uint64_t{4} << 30;  // as much as a mover takes
+constexpr std::uint64_t kMaxHostState = engine::kMaxHostState;
+// As much as movers took before; a longer file is announced only where it is needed.
+constexpr std::uint64_t kUsualHostState = std::uint64_t{4} << 30;
+// What a dump finds of memory that was copied ahead: written since, or read at the end anyway.
+constexpr std::uint64_t kRestBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kDrainedPerNano = 7;  // bytes that CRIU writes and nobody keeps: 0.15 s for 1 GiB
 
 double ms(Nanos span) {
   return static_cast<double>(span) / 1e6;
@@ -60,8 +66,18 @@ PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, b
   return work;
 }
 
+namespace {
+
+// How long the file may become. What is not used costs nothing, and what the driver saves of a context is known only
+// once it has; pages that are written again are in a log twice.
+std::uint64_t longest_state(std::uint64_t expected) {
+  return std::max(kUsualHostState, expected + expected / 2 + kSpareBytes);
+}
+
+}  // namespace
+
 bool can_stream(std::uint64_t largest_bytes) {
-  return largest_bytes + kSpareBytes <= kMaxHostState &&
+  return longest_state(largest_bytes) <= kMaxHostState &&
          host::check_memory_left(2 * largest_bytes).has_value();
 }
 
@@ -109,21 +125,62 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
 
 // Before the pause, which would otherwise wait for the kernel to find and clear so much memory.
 Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t context_bytes) {
+  if (operation_.copies_ahead()) {
+    const bool follows = co_await follow_memory(root, context_bytes);
+    if (follows) co_return ok();
+  }
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
   const std::uint64_t expected = estimate.largest_bytes + context_bytes;
   if (!can_stream(expected)) co_return ok();
-  // What is not used costs nothing, and what the driver saves of a context is known only once it has.
-  const auto make = [expected] { return host::PageStream::create(kMaxHostState, expected); };
+  const auto make = [expected] { return host::PageStream::create(longest_state(expected), expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
   co_return ok();
 }
 
-PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summary) const {
-  return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
+// False: it is read in the pause.
+Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes) {
+  if (!can_stream(size_.private_bytes)) co_return false;
+  const auto follow = [root, context_bytes, most = longest_state(size_.private_bytes)] {
+    return host::EarlyPages::create(root, most, context_bytes + kSpareBytes);
+  };
+  auto pages = co_await offload(context_.images, follow);
+  if (!pages) {
+    spdlog::info("host memory is not copied ahead: id {} reason {}", operation_.name(),
+                 pages.assume_error().to_string());
+    co_return false;
+  }
+  rounds_ = std::make_shared<MemoryRounds>(context_, std::move(pages).assume_value());
+  co_return true;
 }
 
-std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth grew) {
+PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summary) const {
+  if (!rounds_)
+    return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
+  host::TreeSize rest = size_;
+  const std::uint64_t followed = std::min(rounds_->pages().followed_bytes(), rest.private_bytes);
+  rest.private_bytes -= followed - std::min(followed, kRestBytes);
+  PauseWork work = process_work(rest, summary.region_bytes, true, context_.remap.imports());
+  const std::uint64_t bytes = rest.without_shared(summary.region_bytes);
+  return work.add(PauseTerm::kDump, bytes, dump_cost(size_) + static_cast<Nanos>(followed / kDrainedPerNano));
+}
+
+std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth grew, bool target_reads_log) {
+  if (rounds_ && !target_reads_log) {  // an older node: all of it comes in the pause
+    asio::post(context_.images, [unused = std::exchange(rounds_, nullptr)] { unused->close(); });
+  }
+  if (rounds_) {
+    const host::MemoryLog& log = rounds_->pages().log();
+    auto file = log.duplicate_file();
+    if (!file) return std::nullopt;
+    GrowingHostState state;
+    state.file = std::move(file).assume_value();
+    state.most = log.most();
+    state.expected = log.expected();
+    grew_ = grew;
+    rounds_->start(std::move(grew));
+    return state;
+  }
   if (!stream_) return std::nullopt;
   auto file = stream_->duplicate_file();
   if (!file) return std::nullopt;
@@ -136,20 +193,50 @@ std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth gre
 }
 
 // The progress of the stream's thread is reported to the mover on the loop.
-Result<void> ProcessSource::begin_pages(const std::string& folder, std::size_t position) {
+Result<void> ProcessSource::begin_pages(const std::string& folder, const host::DumpEstimate& estimate) {
+  if (rounds_) return rounds_->pages().begin_dump(folder, estimate);
   const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
     boost::asio::post(executor, [tell, filled] { tell(filled, false); });
   };
-  return stream_->begin(folder, position, grew);
+  return stream_->begin(folder, estimate.largest_position, grew);
+}
+
+Result<host::PlacedPages> ProcessSource::finish_pages(const std::string& folder) {
+  if (rounds_) return rounds_->pages().finish(folder, rounds_->growth());
+  return stream_->finish();
+}
+
+void ProcessSource::host_state_sent(std::uint64_t bytes) {
+  if (rounds_) rounds_->sent(bytes);
+}
+
+Task<> ProcessSource::settle_host_state() {
+  const auto rounds = rounds_;  // it may be let go of meanwhile
+  if (rounds) co_await rounds->settle();
 }
 
 Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,
                                             wire::SourceReport& report) {
+  CKPT_CO_TRYV(co_await end_rounds(job));
   CKPT_CO_TRYV(co_await save_context(context_, job));
   report.context_saved_ns = now_ns();
   CKPT_CO_TRY(state, co_await dump(job));
   report.host_saved_ns = now_ns();
   co_return state;
+}
+
+// The rank is paused, so it gives no more memory to devices.
+Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
+  const auto rounds = rounds_;
+  if (!rounds) co_return ok();
+  co_await rounds->stop();
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  CKPT_CO_TRY(description, co_await keeper->describe());
+  if (description.summary.host_state_bytes > 0)
+    rounds->pages().distrust(static_cast<pid_t>(status.session_pid));
+  co_return ok();
 }
 
 Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
@@ -167,8 +254,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   host::PlacedPages pages;
   host::DumpOptions options;
   if (grew_) {
-    CKPT_CO_TRYV(begin_pages(folder.path(), estimate.largest_position));
-    options.may_repeat = [this] { return !stream_->has_any(); };
+    CKPT_CO_TRYV(begin_pages(folder.path(), estimate));
+    options.may_repeat = [this] { return rounds_ || !stream_->has_any(); };
   } else {
     CKPT_CO_TRY(placed, host::place_pages(folder.path(), estimate.largest_position));
     pages = std::move(placed);
@@ -189,13 +276,13 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
   const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
     if (grew_) {
-      CKPT_TRY(streamed, stream_->finish());
+      CKPT_TRY(streamed, finish_pages(folder.path()));
       pages = std::move(streamed);
     }
     return host::pack_folder(folder.path(), std::move(pages));
   };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  if (grew_ && packed.bytes > stream_->most())
+  if (grew_ && packed.bytes > most())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
                operation_.name(), dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
@@ -232,9 +319,12 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
 Task<> ProcessSource::let_go() {
   grew_ = {};
   auto stream = std::exchange(stream_, nullptr);
-  if (!stream) co_return;
-  const auto close = [&stream] {
+  auto rounds = std::exchange(rounds_, nullptr);
+  if (rounds) co_await rounds->stop();
+  if (!stream && !rounds) co_return;
+  const auto close = [&stream, &rounds] {
     stream.reset();
+    if (rounds) rounds->close();
     return true;
   };
   co_await offload(context_.images, close);
@@ -318,11 +408,11 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
   const auto unpack = [file, bytes = image_.bytes, &folder,
-                       lazily = restores_lazily_]() -> Result<host::PageCounts> {
+                       most_eager = restores_lazily_ ? host::kMaxEagerBytes
+                                                     : host::kAllEager]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
-    if (!lazily) return host::PageCounts();
-    return host::choose_lazy_pages(folder.path());
+    return host::choose_lazy_pages(folder.path(), most_eager);
   };
   const Nanos began = now_ns();
   CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));

@@ -15,6 +15,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/process_tree.h"
+#include "agent/migration/modes/memory_rounds.h"
 #include "agent/migration/modes/mode.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -47,7 +48,9 @@ class ProcessSource final : public SourceMode {
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
-  std::optional<GrowingHostState> growing_host_state(HostGrowth grew) override;
+  std::optional<GrowingHostState> growing_host_state(HostGrowth grew, bool target_reads_log) override;
+  void host_state_sent(std::uint64_t bytes) override;
+  Task<> settle_host_state() override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
@@ -57,15 +60,22 @@ class ProcessSource final : public SourceMode {
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
   Task<Result<void>> open_stream(pid_t root, std::uint64_t context_bytes);
-  Result<void> begin_pages(const std::string& folder, std::size_t position);
+  Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
+  Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);
+  Result<host::PlacedPages> finish_pages(const std::string& folder);
+  [[nodiscard]] std::uint64_t most() const {
+    return rounds_ ? rounds_->pages().log().most() : stream_->most();
+  }
+  Result<void> begin_pages(const std::string& folder, const host::DumpEstimate& estimate);
 
   MigrationContext& context_;
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
   wire::Bytes files_;  // the process's open files, encoded
-  std::unique_ptr<host::PageStream>
-      stream_;  // with its memory before the pause; none: the pages are sent once all are there
+  // One of them, with its memory before the pause; neither: the pages are sent once all are there.
+  std::shared_ptr<MemoryRounds> rounds_;
+  std::unique_ptr<host::PageStream> stream_;
   host::BoundPorts ports_;
   HostGrowth grew_;
 };

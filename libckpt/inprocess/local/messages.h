@@ -227,7 +227,9 @@ struct StateSummary {
   std::uint64_t region_bytes = 0;  // physical memory
   std::uint64_t state_bytes =
       0;  // what must be copied out of regions: union of the non-scratch tensors in them
-  std::uint64_t host_state_bytes = 0;    // fixed-size host state (callbacks are known at the barrier only)
+  // Fixed-size host state (callbacks are known at the barrier only). Transparent mode: host memory that was ever
+  // given to devices, which write it unseen.
+  std::uint64_t host_state_bytes = 0;
   std::uint64_t unexportable_bytes = 0;  // non-scratch tensors outside of regions
   std::uint32_t ready = 0;               // ckpt_ready has been called
   std::uint32_t movable = 0;             // 0: `reason` names what to change

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program goes on at the target before its host memory is there. It checks each MiB of it again and again. Needs
-root and a CRIU that works."""
+"""Host memory leaves before the pause, and a program goes on at the target before it is there. It checks each MiB of
+it again and again; the agent compares what left early with what the program has at its barrier. Needs root and a CRIU
+that works."""
 import os
 import pathlib
 import re
@@ -17,13 +18,16 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "memory_job
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 
 
+os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
+
+
 class ProcessMemory(ClusterTest):
     @classmethod
     def setUpClass(cls):
         needs_criu()
 
-    def start(self):
-        self.cluster.start("job", PYTHON, str(PROGRAM), str(MIB), way=())
+    def start(self, *more):
+        self.cluster.start("job", PYTHON, str(PROGRAM), str(MIB), *more, way=())
         self.cluster.wait_for_line("job", r"^step 5\b")
 
     def agent_log(self, node):
@@ -45,6 +49,37 @@ class ProcessMemory(ClusterTest):
             self.assertGreater(int(lazy), MIB * 9 // 10 << 20)
             (beside,) = re.findall(r"process dumped: .* bytes (\d+) packed", self.agent_log(source))
             self.assertLess(int(beside), MIB << 18, "these were written to files and copied")
+        self.check_steps(2 * MIB)
+
+    def copied_ahead(self, node):
+        """Bytes that left before the pause, and in it: by process."""
+        lines = re.findall(r"memory copied ahead: pid \d+ held_bytes (\d+) read_at_last_bytes (\d+)", self.agent_log(node))
+        if not lines and "host memory is not copied ahead" in self.agent_log(node):
+            self.skipTest("this kernel does not watch memory")
+        return [tuple(map(int, line)) for line in lines]
+
+    def test_memory_leaves_before_the_pause(self):
+        self.start()
+        for source, node in (("node-a", "node-b"), ("node-b", "node-a")):
+            report = self.cluster.migrate("job", node)
+            self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+            held, at_last = max(self.copied_ahead(source))
+            self.assertGreater(held, MIB * 9 // 10 << 20)
+            self.assertLess(at_last, MIB << 18, "most of it left in the pause")
+            self.check_steps(2 * MIB)
+
+    def test_memory_that_a_device_may_write_leaves_in_the_pause(self):
+        self.start("registered")
+        report = self.cluster.migrate("job", "node-b")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.assertEqual(max(self.copied_ahead("node-a"))[0], 0)
+        self.check_steps(2 * MIB)
+
+    def test_nothing_leaves_before_the_pause_of_a_stop_copy(self):
+        self.start()
+        report = self.cluster.migrate("job", "node-b", "--stop-copy")
+        self.assertEqual((report["result"], report["verified"]), ("done", True), report)
+        self.assertEqual(self.copied_ahead("node-a"), [])
         self.check_steps(2 * MIB)
 
     def test_it_comes_back_from_an_image_and_is_moved_at_once(self):

@@ -14,6 +14,8 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job
 # The system's own: hosts (tests/hosts) have no home folder with another.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 STEPS = 1500
+# Each page that left before a pause is compared at the barrier.
+os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
 
 
 class PythonTest(ClusterTest):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memory_job.py MIB: has so many MiB of host memory, each different. Each step reads one and writes into it, and goes
-through the GPU. It shares memory without a file's name, as NVIDIA's driver does. Threads come and go, whose stacks
-are discarded. Ends with an error if anything is not what it was."""
+"""memory_job.py MIB [registered]: has so many MiB of host memory, each different. Each step reads one and writes into
+it, and goes through the GPU. It shares memory without a file's name, as NVIDIA's driver does. Threads come and go,
+whose stacks are discarded; so does a mapping, and a new one takes its place. `registered`: the driver may write some
+of its memory. Ends with an error if anything is not what it was."""
 import ctypes
 import mmap
 import os
@@ -28,6 +29,11 @@ block = os.urandom(MIB)
 for at in range(0, len(data), MIB):
     data[at:at + MIB] = block
     data[at:at + 8] = at.to_bytes(8, "little")
+if "registered" in sys.argv[2:]:
+    pinned = mmap.mmap(-1, MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    check(cuda.cuMemHostRegister_v2(ctypes.byref(ctypes.c_char.from_buffer(pinned)), ctypes.c_size_t(MIB), 0))
+CHANGES_EVERY, CHANGING = 16, 4 * MIB
+changing = mmap.mmap(-1, CHANGING, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 step = 0
 while True:
     step += 1
@@ -41,6 +47,12 @@ while True:
             os.pread(open_only, 9, 0) != b"open":
         raise SystemExit(f"step {step}: shared memory is not what it was")
     data[at:at + 8] = (at + step * len(data)).to_bytes(8, "little")
+    if step % CHANGES_EVERY == 0:
+        changing.close()
+        changing = mmap.mmap(-1, CHANGING, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        changing[:] = step.to_bytes(8, "little") * (CHANGING // 8)
+    elif step > CHANGES_EVERY and changing[-8:] != (step // CHANGES_EVERY * CHANGES_EVERY).to_bytes(8, "little"):
+        raise SystemExit(f"step {step}: a new mapping is not what it was")
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()

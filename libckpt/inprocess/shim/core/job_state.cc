@@ -13,6 +13,7 @@ namespace {
 
 std::atomic<const char*> g_reason{nullptr};
 std::atomic<bool> g_forgotten{false};
+std::atomic<std::uint64_t> g_devices_may_write{0};
 
 // What keeps the job from moving for a while.
 struct PassingReasons {
@@ -75,6 +76,14 @@ std::optional<const char*> reason() noexcept {
   PassingReasons& passing = passing_reasons();
   const std::lock_guard lock(passing.mutex);
   return passing.names.empty() ? std::nullopt : std::optional<const char*>(passing.names.front());
+}
+
+void devices_may_write(std::size_t bytes) noexcept {
+  g_devices_may_write.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::uint64_t bytes_devices_may_write() noexcept {
+  return g_devices_may_write.load(std::memory_order_relaxed);
 }
 
 void set_identity(CUdevice device, const std::optional<Identity>& identity) noexcept {

@@ -8,6 +8,8 @@
 #include <cuda.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
 namespace ckpt::shim {
@@ -28,6 +30,11 @@ class NotMovable {
 };
 // The first such name, if there is one.
 [[nodiscard]] std::optional<const char*> reason() noexcept;
+
+// So many bytes of the program's own memory were given to the driver: devices may write them.
+void devices_may_write(std::size_t bytes) noexcept;
+// All that ever were, since pages that a device has written look like any other.
+[[nodiscard]] std::uint64_t bytes_devices_may_write() noexcept;
 
 // How a GPU calls itself. After a move a device of the program is another GPU: questions about its PCI
 // address and UUID are answered from here, since the driver's own answers may be those of before.

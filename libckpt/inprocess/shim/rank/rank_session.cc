@@ -181,6 +181,7 @@ local::StateSummary RankSession::summary() const {
   }
   summary.tensors = summary.regions;
   summary.state_bytes = summary.region_bytes;
+  summary.host_state_bytes = bytes_devices_may_write();
   summary.ready = 1;
   const std::optional<const char*> used = reason();
   summary.movable = used ? 0 : 1;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records in the image of a process: {which u8, text or bytes}. Notes that are taken name a GPU and
 // a log that has a name, and are the same written again; of CRIU's records the changed ones can be read
-// again, are changed once only, and grow by no more than numbers do.
+// again, are changed once only, and grow by no more than numbers do. What is found of an index of a memory log
+// lies in that log.
 #include <algorithm>
 
 #include "agent/gpus/gpu_identity.h"
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/memory_index.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/jobs/image_notes.h"
 #include "tests/fuzz/fuzz.h"
@@ -68,6 +70,25 @@ void check_pages(const std::string& bytes) {
     FUZZ_CHECK(range.bytes > 0 && range.address + range.bytes > range.address);
 }
 
+// What is found of an index lies within the log, and is what was asked for.
+void check_index(const std::string& bytes) {
+  Input input(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  const auto log_bytes = input.number<std::uint32_t>();
+  const auto address = std::uint64_t{input.number<std::uint16_t>()} * lazy_pages::kPageBytes;
+  const auto wanted = std::uint64_t{input.number<std::uint16_t>()} * lazy_pages::kPageBytes;
+  const auto index = agent::host::MemoryIndex::parse(input.text(), log_bytes);
+  if (!index) return;
+  const auto places = index.assume_value().find(address, wanted);
+  if (!places) return;
+  std::uint64_t found = 0;
+  for (const agent::host::IndexedRange& place : places.assume_value()) {
+    FUZZ_CHECK(place.address == address + found && place.bytes > 0);
+    FUZZ_CHECK(place.offset <= log_bytes && place.bytes <= log_bytes - place.offset);
+    found += place.bytes;
+  }
+  FUZZ_CHECK(found == wanted);
+}
+
 }  // namespace
 }  // namespace ckpt::fuzz
 
@@ -75,8 +96,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace ckpt::fuzz;
   Input input(data, size);
   const auto which = input.number<std::uint8_t>();
-  constexpr void (*kChecks[])(const std::string&) = {check_notes, check_tree, check_inventory, check_files,
-                                                     check_pages};
+  constexpr void (*kChecks[])(const std::string&) = {check_notes, check_tree,  check_inventory,
+                                                     check_files, check_pages, check_index};
   kChecks[which % std::size(kChecks)](input.text());
   return 0;
 }

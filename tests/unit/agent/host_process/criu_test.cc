@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,6 +22,7 @@
 #include <fstream>
 
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/early_pages/early_pages.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
@@ -220,6 +223,76 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
   EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
   EXPECT_EQ(ask(copy, new_log(), 3), state_line(3, folder_.path(), 3));
+}
+
+// The memory leaves in rounds; the dump's own pages are thrown away.
+TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const bool lazily = run_until_done(io_, criu_->restores_lazily(folder_.path()));
+  const pid_t source = start({"plain"});
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+  auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
+  if (!early && early.assume_error().code() == ErrorCode::kNotFound)
+    GTEST_SKIP() << early.assume_error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
+  EarlyPages& pages = *early.assume_value();
+  std::uint64_t reported = 0;
+  const auto grew = [&reported](std::uint64_t filled) { reported = filled; };
+  const auto first = pages.run_round(grew);
+  ASSERT_TRUE(first.has_value()) << first.assume_error().to_string();
+  EXPECT_GE(first.assume_value().read_bytes, 8u << 20);  // the program's memory
+  const auto second = pages.run_round(grew);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_LT(second.assume_value().read_bytes, 1u << 20);  // its threads' stacks and counters
+
+  const MemoryFolder images = make_memory_folder("e");
+  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  const auto dumped = dump(source, images.path());
+  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+  EXPECT_LT(dumped.assume_value().bytes, 1u << 20) << "CRIU's own pages are nowhere";
+  const std::uint64_t before = pages.log().filled();
+  auto placed = pages.finish(images.path(), grew);
+  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  EXPECT_LT(pages.log().filled() - before, 4u << 20) << "what was held is read again";
+  EXPECT_EQ(reported, pages.log().filled());
+
+  auto packed = pack_folder(images.path(), std::move(placed).assume_value());
+  ASSERT_TRUE(packed.has_value()) << packed.assume_error().to_string();
+  const UniqueFd& file = packed.assume_value().file;
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(packed.assume_value().bytes)), -1)
+      << "it cannot shrink";
+  // As at the target, where it has its length.
+  UniqueFd arrived_file(::memfd_create("arrived", MFD_CLOEXEC));
+  off_t from = 0;
+  while (from < static_cast<off_t>(packed.assume_value().bytes))
+    ASSERT_GT(::sendfile(arrived_file.get(), file.get(), &from,
+                         packed.assume_value().bytes - static_cast<std::size_t>(from)),
+              0);
+  for (const bool with_lazy : {false, true}) {
+    if (with_lazy && !lazily) continue;
+    const MemoryFolder arrived = make_memory_folder(with_lazy ? "f" : "g");
+    ASSERT_TRUE(unpack_folder(arrived_file.get(), packed.assume_value().bytes, arrived.path()).has_value());
+    const auto counts = choose_lazy_pages(arrived.path(), with_lazy ? 1 << 20 : kAllEager);
+    ASSERT_TRUE(counts.has_value()) << counts.assume_error().to_string();
+    EXPECT_EQ(counts.assume_value().lazy > 0, with_lazy);
+    const auto restored = with_lazy ? restore_lazily(arrived.path(), "") : restore(arrived.path());
+    ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+    const pid_t copy = restored.assume_value();
+    ASSERT_TRUE(resume_source(copy).has_value());
+    EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
+    if (with_lazy) {
+      EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
+    }
+    ::kill(-copy, SIGTERM);
+    EXPECT_EQ(wait_for_end(copy), 7 << 8);
+    std::erase(started_, copy);
+    ASSERT_EQ(::truncate(new_log().c_str(), 0), 0);
+    ASSERT_EQ(::truncate((folder_ / "data.txt").c_str(), 1), 0);  // as it was dumped
+  }
+  // And back: the original has what it had.
+  early.assume_value().reset();
+  ASSERT_TRUE(resume_source(source).has_value());
+  EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
 TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/criu_image/pagemap.h"
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "agent/host_process/criu_image/criu_records.h"
+#include "agent/keeper/lazy_pages/plan.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+using lazy_pages::kPageBytes;
+
+constexpr std::uint32_t kPagemapMagic = 0x56084025;
+constexpr std::size_t kPagemapMagicBytes = 8;
+constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;
+constexpr std::string_view kNameBegin = "pagemap-";
+
+Result<std::uint32_t> process_in(const std::string& name) {
+  const std::string digits = name.substr(kNameBegin.size());
+  std::uint32_t process = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), process);
+  if (parsed.ec != std::errc() || std::string_view(parsed.ptr) != ".img" || process == 0)
+    return strange_image(name + " names no process");
+  return process;
+}
+
+}  // namespace
+
+std::uint64_t bytes_of_entry(const criu::pagemap_entry& entry) {
+  return (entry.has_nr_pages() ? entry.nr_pages() : entry.compat_nr_pages()) * kPageBytes;
+}
+
+bool can_be_lazy(const criu::pagemap_entry& entry) {
+  return (entry.flags() & kCanBeLazy) != 0;
+}
+
+bool is_present(const criu::pagemap_entry& entry) {
+  return entry.has_flags() ? (entry.flags() & kIsPresent) != 0 : !entry.in_parent();
+}
+
+Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
+  if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kPagemapMagic)
+    return strange_image("a pagemap is of another kind");
+  CKPT_TRY(records, records_of(text, kPagemapMagicBytes));
+  Pagemap pagemap;
+  pagemap.process = process;
+  CKPT_TRY(head, parse_record<criu::pagemap_head>(records.front(), "a pagemap"));
+  pagemap.pages_file = head.pages_id();
+  pagemap.head = text.substr(0, kPagemapMagicBytes);
+  put_record(pagemap.head, records.front());
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    CKPT_TRY(entry, parse_record<criu::pagemap_entry>(records[i], "a pagemap"));
+    if (entry.vaddr() % kPageBytes != 0 || entry.vaddr() > kMaxAddress ||
+        entry.nr_pages() > kMaxAddress / kPageBytes)
+      return strange_image("a pagemap has pages that cannot be");
+    pagemap.entries.push_back(std::move(entry));
+  }
+  return pagemap;
+}
+
+Result<Pagemap> read_pagemap(const std::string& images, std::uint32_t process) {
+  const std::string path = images + "/pagemap-" + std::to_string(process) + ".img";
+  CKPT_TRY(text, read_file(path, kMaxPagemapBytes));
+  CKPT_TRY(pagemap, parse_pagemap(text, process));
+  pagemap.path = path;
+  return pagemap;
+}
+
+Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
+  std::vector<Pagemap> pagemaps;
+  std::error_code error;
+  for (const auto& item : std::filesystem::directory_iterator(images, error)) {
+    const std::string name = item.path().filename().string();
+    // Those of shared memory, pagemap-shmem-*, have no lazy pages.
+    if (!name.starts_with(kNameBegin) || name.starts_with("pagemap-shmem-")) continue;
+    CKPT_TRY(process, process_in(name));
+    CKPT_TRY(text, read_file(item.path().string(), kMaxPagemapBytes));
+    CKPT_TRY(pagemap, parse_pagemap(text, process));
+    pagemap.path = item.path().string();
+    pagemaps.push_back(std::move(pagemap));
+  }
+  if (error) return Error::from_errno(error.value(), "Reading " + images);
+  return pagemaps;
+}
+
+Result<void> write_pagemap(const Pagemap& pagemap) {
+  std::string text = pagemap.head;
+  for (const criu::pagemap_entry& entry : pagemap.entries) put_record(text, entry.SerializeAsString());
+  std::ofstream file(pagemap.path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return Error(ErrorCode::kIo, "Writing " + pagemap.path);
+  return ok();
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pagemap of CRIU's image: which pages of a process it has, in the order in which they lie in its file of pages.
+// Includes protobuf's headers: for sources of this folder. Threads: any; files are read and written (offload).
+// Errors: kCorrupt for an image that is not understood; kIo.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "criu_images.pb.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+inline constexpr std::size_t kMaxPagemapBytes = std::size_t{256} << 20;
+inline constexpr std::uint32_t kCanBeLazy = 1u << 1;  // PE_LAZY
+inline constexpr std::uint32_t kIsPresent = 1u << 2;  // PE_PRESENT
+
+struct Pagemap {
+  std::string path;
+  std::uint32_t process = 0;  // its id in its own PID namespace
+  std::uint32_t pages_file = 0;
+  std::string head;  // the magic and the first record
+  std::vector<criu::pagemap_entry> entries;
+};
+
+[[nodiscard]] std::uint64_t bytes_of_entry(const criu::pagemap_entry& entry);
+[[nodiscard]] bool can_be_lazy(const criu::pagemap_entry& entry);
+// Its bytes are in the file of pages.
+[[nodiscard]] bool is_present(const criu::pagemap_entry& entry);
+
+Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process);
+Result<Pagemap> read_pagemap(const std::string& images, std::uint32_t process);
+// Those of processes; memory that processes share has its own, which have no lazy pages.
+Result<std::vector<Pagemap>> read_pagemaps(const std::string& images);
+Result<void> write_pagemap(const Pagemap& pagemap);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/early_pages/early_pages.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "agent/host_process/early_pages/unseen_writes.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
+constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // of one report
+constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
+
+std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
+  std::uint64_t bytes = 0;
+  for (const MemoryRange& range : ranges) bytes += range.bytes();
+  return bytes;
+}
+
+// So much of the front of `ranges` as is read at once.
+std::vector<MemoryRange> take_some(std::vector<MemoryRange>& ranges, std::size_t& next) {
+  std::vector<MemoryRange> some;
+  for (std::uint64_t bytes = 0; next < ranges.size() && bytes < kMaxReadAtOnce;) {
+    MemoryRange& range = ranges[next];
+    const std::uint64_t here = std::min(range.bytes(), kMaxReadAtOnce - bytes);
+    some.push_back({range.begin, range.begin + here});
+    bytes += here;
+    range.begin += here;
+    if (range.bytes() == 0) ++next;
+  }
+  return some;
+}
+
+// The id that a process has in its innermost PID namespace.
+Result<std::uint32_t> inner_id(pid_t pid) {
+  CKPT_TRY(status, read_file(proc_path(pid, "/status"), kMaxStatus));
+  const std::size_t at = status.find("\nNSpid:");
+  if (at == std::string::npos)
+    return Error(ErrorCode::kNotSupported, "The kernel does not tell the namespaces of process ids");
+  std::istringstream ids(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
+  std::uint32_t id = 0;
+  while (ids >> id) {
+  }
+  return id;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t most, std::uint64_t more,
+                                                       std::uint64_t least) {
+  CKPT_TRY(estimate, estimate_dump(root));
+  std::vector<std::unique_ptr<Followed>> processes;
+  std::uint64_t bytes = 0;
+  for (const DumpEstimate::Process& process : estimate.processes) {
+    if (process.bytes < least || bytes + process.bytes + more > most || may_be_written_unseen(process.pid))
+      continue;
+    auto watch = MemoryWatch::create(process.pid);
+    if (!watch) {
+      spdlog::warn("memory of a process is not copied ahead: pid {} reason {}", process.pid,
+                   watch.assume_error().to_string());
+      continue;
+    }
+    processes.push_back(std::make_unique<Followed>(std::move(watch).assume_value()));
+    bytes += process.bytes;
+  }
+  if (processes.empty())
+    return Error(ErrorCode::kNotFound, "No process of the job has memory that can be followed");
+  CKPT_TRY(log, MemoryLog::create(most, bytes + more));
+  return std::unique_ptr<EarlyPages>(new EarlyPages(std::move(log), std::move(processes), bytes));
+}
+
+// False: the pages went away while they were read.
+Result<bool> EarlyPages::append(Followed& process, const std::vector<MemoryRange>& ranges, bool stopped) {
+  const std::uint64_t bytes = bytes_of(ranges);
+  CKPT_TRY(room, log_->room(bytes));
+  auto read = read_memory(process.watch.pid(), ranges, room.data(), stopped);
+  if (!read && !stopped && read.assume_error().code() == ErrorCode::kRefused) return false;
+  CKPT_TRYV(std::move(read));
+  std::uint64_t offset = log_->append(bytes);
+  for (const MemoryRange& range : ranges) {
+    process.index.put(range, offset);
+    offset += range.bytes();
+  }
+  return true;
+}
+
+Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew,
+                                      Round& round) {
+  CKPT_TRY(watched, process.watch.is_watched(mapping));
+  if (!watched) {
+    process.index.forget(mapping);
+    CKPT_TRY(can_be, process.watch.watch(mapping));
+    if (!can_be) return ok();
+  }
+  std::uint64_t told = log_->filled();
+  for (std::uint64_t at = mapping.begin; at < mapping.end && !round.is_cut;) {
+    std::vector<MemoryRange> written;
+    const auto next = process.watch.take_written(mapping, at, written);
+    if (!next && next.assume_error().code() == ErrorCode::kRefused)
+      return ok();  // the next round finds it new
+    CKPT_TRY(went_to, next);
+    at = went_to;
+    for (const MemoryRange& range : written) process.index.forget(range);
+    for (std::size_t first = 0; first < written.size() && !round.is_cut;) {
+      const std::vector<MemoryRange> some = take_some(written, first);
+      if (log_->most() - log_->filled() < bytes_of(some)) {
+        round.is_cut = true;
+        break;
+      }
+      CKPT_TRY(was_there, append(process, some, false));
+      if (was_there) round.read_bytes += bytes_of(some);
+      if (log_->filled() - told >= kGrowthStep) {
+        told = log_->filled();
+        grew(told);
+      }
+      round.is_cut = round.is_cut || is_cut_.load();
+    }
+    round.is_cut = round.is_cut || is_cut_.load();
+  }
+  grew(log_->filled());
+  return ok();
+}
+
+Result<void> EarlyPages::read_process(Followed& process, const Growth& grew, Round& round) {
+  CKPT_TRY(mappings, process.watch.mappings());
+  for (const MemoryRange& mapping : mappings) {
+    if (round.is_cut) return ok();
+    CKPT_TRYV(read_mapping(process, mapping, grew, round));
+  }
+  return ok();
+}
+
+Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
+  Round round;
+  round.is_cut = is_cut_.load();
+  for (const auto& process : processes_) {
+    if (round.is_cut) break;
+    if (may_be_written_unseen(process->watch.pid())) {
+      process->index.keep_only({});
+      continue;
+    }
+    auto read = read_process(*process, grew, round);
+    if (!read && read.assume_error().code() != ErrorCode::kNotFound) return std::move(read).assume_error();
+  }
+  return round;
+}
+
+void EarlyPages::distrust(pid_t pid) {
+  for (const auto& process : processes_)
+    if (process->watch.pid() == pid) process->is_distrusted = true;
+}
+
+Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimate& estimate) {
+  for (const auto& process : processes_) {
+    const auto dumped = std::find_if(
+        estimate.processes.begin(), estimate.processes.end(),
+        [&process](const DumpEstimate::Process& one) { return one.pid == process->watch.pid(); });
+    if (dumped == estimate.processes.end()) continue;  // it has ended
+    // CRIU moves pages from pipe to file without a copy, and to nowhere as well.
+    process->pages_path = folder + "/" + pages_name(dumped->position);
+    process->position = dumped->position;
+    if (::symlink("/dev/null", process->pages_path.c_str()) != 0)
+      return Error::from_errno("Making " + process->pages_path);
+  }
+  return ok();
+}
+
+// What is not proven to be as it was read is forgotten.
+Result<void> EarlyPages::keep_proven(Followed& process) {
+  if (process.is_distrusted || may_be_written_unseen(process.watch.pid())) {
+    process.index.keep_only({});
+    return ok();
+  }
+  CKPT_TRY(mappings, process.watch.mappings());
+  std::vector<MemoryRange> watched;
+  for (const MemoryRange& mapping : mappings) {
+    CKPT_TRY(is_watched, process.watch.is_watched(mapping));
+    if (!is_watched) continue;
+    watched.push_back(mapping);
+    CKPT_TRY(written, process.watch.written(mapping));
+    for (const MemoryRange& range : written) process.index.forget(range);
+  }
+  process.index.keep_only(watched);
+  return ok();
+}
+
+Result<void> EarlyPages::compare(const Followed& process) const {
+  std::vector<std::byte> page(kMemoryPage);
+  for (const IndexedRange& range : process.index.ranges()) {
+    for (std::uint64_t done = 0; done < range.bytes; done += kMemoryPage) {
+      const std::uint64_t address = range.address + done;
+      CKPT_TRYV(read_memory(process.watch.pid(), {{address, address + kMemoryPage}}, page.data(), true));
+      if (!std::ranges::equal(page, log_->at(range.offset + done, kMemoryPage)))
+        return Error(ErrorCode::kCorrupt, fmt::format("The page at {:#x} of process {} was written unseen",
+                                                      address, process.watch.pid()));
+    }
+  }
+  return ok();
+}
+
+Result<void> EarlyPages::finish_process(Followed& process, const std::string& folder, const Growth& grew) {
+  CKPT_TRY(id, inner_id(process.watch.pid()));
+  CKPT_TRY(dumped, dumped_pages(folder, id));
+  if (dumped.pages_file != process.position + 1)
+    return Error(ErrorCode::kInternal, "CRIU wrote the pages of process " + std::to_string(id) +
+                                           " into file " + std::to_string(dumped.pages_file) + " and not " +
+                                           std::to_string(process.position + 1));
+  CKPT_TRYV(keep_proven(process));
+  std::vector<MemoryRange> wanted;
+  for (const IndexedRange& range : dumped.ranges)
+    wanted.push_back({range.address, range.address + range.bytes});
+  process.index.keep_only(wanted);
+  const std::uint64_t held = process.index.bytes();
+  if (std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr) {
+    CKPT_TRYV(compare(process));
+  }
+  std::vector<MemoryRange> missing = process.index.missing(wanted);
+  const std::uint64_t lacking = bytes_of(missing);
+  for (std::size_t next = 0; next < missing.size();) {
+    CKPT_TRYV(append(process, take_some(missing, next), true));
+    grew(log_->filled());
+  }
+  spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {}", process.watch.pid(), held,
+               lacking);
+  return write_memory_index(folder, dumped.pages_file, process.index.ranges());
+}
+
+Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& grew) {
+  for (const auto& process : processes_) {
+    if (process->pages_path.empty()) continue;
+    ::unlink(process->pages_path.c_str());
+    CKPT_TRYV(finish_process(*process, folder, grew));
+  }
+  PlacedPages pages;
+  CKPT_TRY(file, log_->duplicate_file());
+  pages.file = std::move(file);
+  pages.name = kMemoryLog;
+  pages.bytes = log_->filled();
+  return pages;
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written since
+// are read again: in rounds, then once more when CRIU has dumped and stopped the processes. What CRIU itself would
+// write of them is thrown away.
+//
+//   CKPT_TRY(pages, EarlyPages::create(root, most));
+//   pages->run_round(grew); ...                     // while the job runs
+//   CKPT_TRYV(pages->begin_dump(folder, estimate)); // the job is paused, its processes may run
+//   ... CRIU dumps; the processes are stopped ...
+//   CKPT_TRY(placed, pages->finish(folder, grew));  // the log, and an index for each process (memory_index.h)
+//
+// A page counts as held only if it is proven that nobody wrote it: its mapping has been watched since it was read
+// (memory_watch.h). All else is read at the end. Something may write into a process that the kernel does not see
+// as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at the end.
+// With $GPUMIGRATE_COMPARE_HOST_MEMORY set, finish() compares each page that counts as held: for tests.
+// Threads: one caller at a time, which blocks (offload()); cut() from any. Errors: kNotFound, no process can be
+// followed; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was lost: the processes
+// have their memory still.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/host_process/early_pages/memory_log.h"
+#include "agent/host_process/early_pages/memory_watch.h"
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/process_tree.h"
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// Less is dumped as fast as it is looked at.
+inline constexpr std::uint64_t kMinFollowedBytes = std::uint64_t{16} << 20;
+
+class EarlyPages {
+ public:
+  // So many bytes of the log are there.
+  using Growth = std::function<void(std::uint64_t filled)>;
+  struct Round {
+    Round() = default;
+    std::uint64_t read_bytes = 0;
+    bool is_cut = false;  // by cut(), or since the log is full
+  };
+
+  // Stops each process that is followed, those of `least` bytes and more, for a moment. `most`: how long the log may
+  // become; `more`: bytes that come beside the pages.
+  static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t most, std::uint64_t more,
+                                                    std::uint64_t least = kMinFollowedBytes);
+  EarlyPages(const EarlyPages&) = delete;
+  EarlyPages& operator=(const EarlyPages&) = delete;
+
+  [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
+  // Of the processes that are followed, when it began.
+  [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
+
+  Result<Round> run_round(const Growth& grew);
+  // The round under way ends soon, and no other begins.
+  void cut() noexcept { is_cut_.store(true); }
+
+  // A device may have written into this process: all of it is read at the end.
+  void distrust(pid_t pid);
+
+  Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);
+  Result<PlacedPages> finish(const std::string& folder, const Growth& grew);
+
+ private:
+  struct Followed {
+    explicit Followed(MemoryWatch made) : watch(std::move(made)) {}
+    MemoryWatch watch;
+    PageIndex index;
+    std::string pages_path;    // where CRIU would have its pages; empty: not of this dump
+    std::size_t position = 0;  // of that file
+    bool is_distrusted = false;
+  };
+
+  EarlyPages(std::unique_ptr<MemoryLog> log, std::vector<std::unique_ptr<Followed>> processes,
+             std::uint64_t followed_bytes)
+      : log_(std::move(log)), processes_(std::move(processes)), followed_bytes_(followed_bytes) {}
+  Result<void> read_process(Followed& process, const Growth& grew, Round& round);
+  Result<void> read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew, Round& round);
+  Result<bool> append(Followed& process, const std::vector<MemoryRange>& ranges, bool stopped);
+  Result<void> keep_proven(Followed& process);
+  [[nodiscard]] Result<void> compare(const Followed& process) const;
+  Result<void> finish_process(Followed& process, const std::string& folder, const Growth& grew);
+
+  std::unique_ptr<MemoryLog> log_;
+  std::vector<std::unique_ptr<Followed>> processes_;
+  std::uint64_t followed_bytes_;
+  std::atomic<bool> is_cut_{false};
+};
+
+}  // namespace ckpt::agent::host

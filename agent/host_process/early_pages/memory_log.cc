@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/early_pages/memory_log.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace ckpt::agent::host {
+
+// ---- PageIndex
+
+void PageIndex::insert(const MemoryRange& range, std::uint64_t offset) {
+  if (range.bytes() == 0) return;
+  places_[range.begin] = {range.end, offset};
+  bytes_ += range.bytes();
+}
+
+void PageIndex::put(const MemoryRange& range, std::uint64_t offset) {
+  forget(range);
+  insert(range, offset);
+}
+
+void PageIndex::forget(const MemoryRange& range) {
+  auto place = places_.upper_bound(range.begin);
+  if (place != places_.begin() && std::prev(place)->second.end > range.begin) --place;
+  while (place != places_.end() && place->first < range.end) {
+    const std::uint64_t begin = place->first;
+    const Place old = place->second;
+    place = places_.erase(place);
+    bytes_ -= old.end - begin;
+    if (begin < range.begin) insert({begin, range.begin}, old.offset);
+    if (old.end > range.end) insert({range.end, old.end}, old.offset + (range.end - begin));
+  }
+}
+
+void PageIndex::keep_only(const std::vector<MemoryRange>& ranges) {
+  std::uint64_t kept_to = 0;
+  for (const MemoryRange& range : ranges) {
+    forget({kept_to, range.begin});
+    kept_to = range.end;
+  }
+  forget({kept_to, ~std::uint64_t{0}});
+}
+
+std::vector<MemoryRange> PageIndex::missing(const std::vector<MemoryRange>& ranges) const {
+  std::vector<MemoryRange> lacking;
+  for (const MemoryRange& range : ranges) {
+    std::uint64_t at = range.begin;
+    auto place = places_.upper_bound(at);
+    if (place != places_.begin() && std::prev(place)->second.end > at) --place;
+    for (; at < range.end && place != places_.end() && place->first < range.end; ++place) {
+      if (place->first > at) lacking.push_back({at, place->first});
+      at = place->second.end;
+    }
+    if (at < range.end) lacking.push_back({at, range.end});
+  }
+  return lacking;
+}
+
+std::vector<IndexedRange> PageIndex::ranges() const {
+  std::vector<IndexedRange> found;
+  found.reserve(places_.size());
+  for (const auto& [begin, place] : places_) {
+    IndexedRange* last = found.empty() ? nullptr : &found.back();
+    if (last != nullptr && last->address + last->bytes == begin &&
+        last->offset + last->bytes == place.offset) {
+      last->bytes += place.end - begin;
+    } else {
+      found.push_back({begin, place.end - begin, place.offset});
+    }
+  }
+  return found;
+}
+
+// ---- MemoryLog
+
+Result<std::unique_ptr<MemoryLog>> MemoryLog::create(std::uint64_t most, std::uint64_t expected) {
+  UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+    return Error::from_errno("Making a memory file for a process's pages");
+  void* memory = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return Error::from_errno("Mapping a memory file for a process's pages");
+  std::unique_ptr<MemoryLog> log(
+      new MemoryLog(std::move(file), static_cast<std::byte*>(memory), most, std::min(expected, most)));
+  // Where it fails, reading does it.
+  (void)::madvise(memory, log->expected_, MADV_POPULATE_WRITE);
+  return log;
+}
+
+MemoryLog::~MemoryLog() {
+  ::munmap(memory_, most_);
+}
+
+Result<UniqueFd> MemoryLog::duplicate_file() const {
+  UniqueFd copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!copy) return Error::from_errno("Duplicating a memory file");
+  return copy;
+}
+
+Result<std::span<std::byte>> MemoryLog::room(std::uint64_t bytes) {
+  if (bytes > most_ - filled_)
+    return Error(ErrorCode::kOutOfMemory,
+                 "The processes have written more memory than there was room for since "
+                 "their move began");
+  return std::span(memory_ + filled_, bytes);
+}
+
+std::uint64_t MemoryLog::append(std::uint64_t bytes) {
+  const std::uint64_t at = filled_;
+  filled_ += bytes;
+  return at;
+}
+
+}  // namespace ckpt::agent::host

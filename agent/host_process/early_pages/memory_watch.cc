@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/early_pages/memory_watch.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "agent/host_process/early_pages/userfaultfd_of.h"
+#include "agent/host_process/process_tree.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+// Of Linux 6.7; headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
+constexpr std::uint64_t kFeatureWriteAsync = 1u << 15;  // UFFD_FEATURE_WP_ASYNC
+
+struct PageRegion {
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t categories;
+};
+struct ScanOrder {
+  std::uint64_t size = sizeof(ScanOrder);
+  std::uint64_t flags = 0;
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t walk_end = 0;
+  std::uint64_t vec = 0;
+  std::uint64_t vec_len = 0;
+  std::uint64_t max_pages = 0;
+  std::uint64_t category_inverted = 0;
+  std::uint64_t category_mask = 0;
+  std::uint64_t category_anyof_mask = 0;
+  std::uint64_t return_mask = 0;
+};
+static_assert(sizeof(ScanOrder) == 96 && sizeof(PageRegion) == 24);
+constexpr unsigned long kPagemapScan = _IOWR('f', 16, ScanOrder);
+constexpr std::uint64_t kScanProtects = 1u << 0;   // PM_SCAN_WP_MATCHING
+constexpr std::uint64_t kScanIsWatched = 1u << 1;  // PM_SCAN_CHECK_WPASYNC
+constexpr std::uint64_t kPageWritten = 1u << 1;
+constexpr std::uint64_t kPagePresent = 1u << 3;
+constexpr std::uint64_t kPageSwapped = 1u << 4;
+constexpr std::uint64_t kPageZero = 1u << 5;
+
+constexpr std::size_t kRegions = 512;             // of one scan
+constexpr std::size_t kMaxVectors = 512;          // of one read; IOV_MAX is 1024
+constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, so that they are read soon after
+
+bool may_be_watched(const char* rights, unsigned long long inode, const std::string& name) {
+  return rights[3] == 'p' && inode == 0 && name != "[vvar]" && name != "[vdso]" && name != "[vsyscall]" &&
+         name != "[vvar_vclock]" && !name.starts_with("/");
+}
+
+Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
+  for (std::uint64_t done = 0; done < range.bytes();) {
+    const ssize_t got =
+        ::pread(memory, to + done, range.bytes() - done, static_cast<off_t>(range.begin + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error::from_errno("Reading memory of a process");
+    if (got == 0) return Error(ErrorCode::kRefused, "A page of a process cannot be read");
+    done += static_cast<std::uint64_t>(got);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
+  UniqueFd pagemap(::open(proc_path(pid, "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pagemap) return Error::from_errno("Opening " + proc_path(pid, "/pagemap"));
+  CKPT_TRY(faults, userfaultfd_of(pid));
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kFeatureWriteAsync;
+  if (::ioctl(faults.get(), UFFDIO_API, &api) != 0)
+    return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
+                 "This kernel does not watch memory without a handler (Linux 6.7 does)");
+  return MemoryWatch(pid, std::move(faults), std::move(pagemap));
+}
+
+Result<std::vector<MemoryRange>> MemoryWatch::mappings() const {
+  std::vector<MemoryRange> found;
+  std::ifstream maps(proc_path(pid_, "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    std::array<char, 5> rights{};
+    unsigned long long inode = 0;
+    int name_at = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %llu %n", &begin, &end, rights.data(), &inode,
+                    &name_at) < 4)
+      continue;
+    if (may_be_watched(rights.data(), inode, line.substr(std::min<std::size_t>(name_at, line.size()))))
+      found.push_back({begin, end});
+  }
+  if (found.empty()) return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid_) + " has ended");
+  return found;
+}
+
+Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
+  std::vector<MemoryRange> ignored;
+  auto looked = scan({range.begin, range.begin + kMemoryPage}, range.begin, kScanIsWatched, ignored);
+  if (looked) return true;
+  if (looked.assume_error().code() == ErrorCode::kRefused) return false;
+  return std::move(looked).assume_error();
+}
+
+Result<bool> MemoryWatch::watch(const MemoryRange& range) {
+  uffdio_register order{};
+  order.range = {range.begin, range.bytes()};
+  order.mode = UFFDIO_REGISTER_MODE_WP;
+  if (::ioctl(faults_.get(), UFFDIO_REGISTER, &order) == 0) return true;
+  if (errno == ESRCH) return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid_) + " has ended");
+  return false;
+}
+
+Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
+                                        std::vector<MemoryRange>& written) const {
+  std::array<PageRegion, kRegions> regions;
+  ScanOrder order;
+  order.flags = flags;
+  order.start = from;
+  order.end = range.end;
+  order.vec = reinterpret_cast<std::uint64_t>(regions.data());
+  order.vec_len = regions.size();
+  order.max_pages = (flags & kScanProtects) != 0 ? kMaxPagesAtOnce : 0;
+  order.category_inverted = kPageZero;
+  order.category_mask = kPageWritten | kPageZero;
+  order.category_anyof_mask = kPagePresent | kPageSwapped;
+  order.return_mask = kPageWritten;
+  const int count = ::ioctl(pagemap_.get(), kPagemapScan, &order);
+  if (count < 0 && errno == EPERM)
+    return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM,
+                 "Memory of a process is not watched any more");
+  if (count < 0) return Error::from_errno("Looking for written pages of process " + std::to_string(pid_));
+  for (int i = 0; i < count; ++i) {
+    const PageRegion& region = regions[static_cast<std::size_t>(i)];
+    if (!written.empty() && written.back().end == region.start) {
+      written.back().end = region.end;
+    } else {
+      written.push_back({region.start, region.end});
+    }
+  }
+  return order.walk_end;
+}
+
+Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
+                                                std::vector<MemoryRange>& written) {
+  return scan(range, from, kScanProtects | kScanIsWatched, written);
+}
+
+Result<std::vector<MemoryRange>> MemoryWatch::written(const MemoryRange& range) const {
+  std::vector<MemoryRange> found;
+  for (std::uint64_t at = range.begin; at < range.end;) {
+    CKPT_TRY(next, scan(range, at, kScanIsWatched, found));
+    if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
+    at = next;
+  }
+  return found;
+}
+
+Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std::byte* to, bool stopped) {
+  UniqueFd memory;
+  for (std::size_t first = 0; first < ranges.size();) {
+    std::array<iovec, kMaxVectors> there;
+    const std::size_t count = std::min(kMaxVectors, ranges.size() - first);
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const MemoryRange& range = ranges[first + i];
+      there[i] = {reinterpret_cast<void*>(range.begin), range.bytes()};
+      bytes += range.bytes();
+    }
+    iovec here{to, bytes};
+    const ssize_t got = ::process_vm_readv(pid, &here, 1, there.data(), count, 0);
+    if (got != static_cast<ssize_t>(bytes)) {
+      if (!stopped) return Error(ErrorCode::kRefused, "Pages of a process went away while they were read");
+      if (!memory) memory.reset(::open(proc_path(pid, "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+      if (!memory) return Error::from_errno("Opening the memory of process " + std::to_string(pid));
+      std::byte* at = to;
+      for (std::size_t i = 0; i < count; ++i) {
+        CKPT_TRYV(read_by_file(memory.get(), ranges[first + i], at));
+        at += ranges[first + i].bytes();
+      }
+    }
+    to += bytes;
+    first += count;
+  }
+  return ok();
+}
+
+}  // namespace ckpt::agent::host

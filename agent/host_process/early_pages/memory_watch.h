@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages of a process were written since they were looked at. This is userfaultfd write protection that the
+// kernel resolves by itself (UFFD_FEATURE_WP_ASYNC), read with PAGEMAP_SCAN (Linux 6.7 and newer; ioctl_userfaultfd(2),
+// Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor fault at the first write to
+// a page. The end of the watch takes all of it back.
+// What the kernel does not see is not found: writes of devices into memory that was given to them.
+// Threads: one caller at a time; every call blocks for up to milliseconds (offload()). Errors: kNotSupported
+// (kernel), kNotFound (the process has ended), errno.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "libckpt/base/fd.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// Whole pages [begin, end).
+struct MemoryRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
+  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+};
+
+inline constexpr std::uint64_t kMemoryPage = 4096;
+
+class MemoryWatch {
+ public:
+  // Stops the process for a moment (userfaultfd_of.h).
+  static Result<MemoryWatch> create(pid_t pid);
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+  // Private memory of no file: what can be watched. By address.
+  [[nodiscard]] Result<std::vector<MemoryRange>> mappings() const;
+  // Whether the range, one of mappings(), has been watched since the last call of watch() for it. A mapping that
+  // is new at an old place is not.
+  [[nodiscard]] Result<bool> is_watched(const MemoryRange& range) const;
+  // From now on. False: it cannot be.
+  Result<bool> watch(const MemoryRange& range);
+
+  // The pages of a watched range that were written since the last take_written(), from `from` on: some of them.
+  // Those count as not written from here on, so they are read after this. Returns where to go on;
+  // range.end: that was all. Zero pages are none. kRefused: it is not watched any more.
+  Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
+                                     std::vector<MemoryRange>& written);
+  // All of them; they stay written.
+  [[nodiscard]] Result<std::vector<MemoryRange>> written(const MemoryRange& range) const;
+
+ private:
+  MemoryWatch(pid_t pid, UniqueFd faults, UniqueFd pagemap)
+      : pid_(pid), faults_(std::move(faults)), pagemap_(std::move(pagemap)) {}
+  Result<std::uint64_t> scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
+                             std::vector<MemoryRange>& written) const;
+
+  pid_t pid_;
+  UniqueFd faults_;
+  UniqueFd pagemap_;
+};
+
+// Reads pages of a process to `to`, which takes one range after the other. kRefused: a page cannot be
+// read. `stopped`: nothing of it changes meanwhile, and also pages are read that the process itself may not.
+Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std::byte* to, bool stopped);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/early_pages/userfaultfd_of.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace ckpt::agent::host {
+
+#ifdef __x86_64__
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kMaxWait{2000};  // until a thread that is told to stop does
+constexpr std::chrono::microseconds kFirstLook{20};  // then doubles
+constexpr std::chrono::microseconds kLastLook{2000};
+constexpr long kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY: anyone may have such a one
+constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
+constexpr std::size_t kMaxVdso = std::size_t{64} << 10;
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
+constexpr unsigned long kUser64 = 0x33;       // the code segment of 64-bit programs
+
+Error ended(pid_t pid) {
+  return {ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended"};
+}
+
+// The address of a system call's instruction in what the kernel maps into every process.
+Result<std::uint64_t> find_syscall_instruction(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  std::ifstream maps(folder + "/maps");
+  unsigned long begin = 0;
+  unsigned long end = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with("[vdso]")) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) break;
+  }
+  if (end <= begin || end - begin > kMaxVdso)
+    return Error(ErrorCode::kNotSupported, "Process " + std::to_string(pid) + " has no vdso");
+  std::string code(end - begin, '\0');
+  iovec here{code.data(), code.size()};
+  iovec there{reinterpret_cast<void*>(begin), code.size()};
+  if (::process_vm_readv(pid, &here, 1, &there, 1, 0) != static_cast<ssize_t>(code.size()))
+    return Error::from_errno("Reading the vdso of process " + std::to_string(pid));
+  const std::size_t at = code.find("\x0f\x05");
+  if (at == std::string::npos)
+    return Error(ErrorCode::kNotSupported, "The vdso of process " + std::to_string(pid) + " makes no call");
+  return begin + at;
+}
+
+// One thread, stopped, until this ends.
+class StoppedThread {
+ public:
+  explicit StoppedThread(pid_t tid) : tid_(tid) {}
+  StoppedThread(const StoppedThread&) = delete;
+  StoppedThread& operator=(const StoppedThread&) = delete;
+  ~StoppedThread() {
+    if (!seized_) return;
+    if (changed_) {
+      (void)set_registers(saved_);
+      (void)::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_);
+    }
+    (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
+  }
+
+  Result<void> stop();
+  // Returns what the call returned, which may be a negated errno.
+  Result<long> call(std::uint64_t instruction, long number, long argument);
+  // It is where it was when it was stopped. After the last call().
+  Result<void> return_to_work();
+
+ private:
+  Result<int> wait_for_stop() const;
+  Result<void> run_to_syscall_stop();
+  [[nodiscard]] Result<void> set_registers(const user_regs_struct& registers) const;
+  Result<void> change();
+  [[nodiscard]] Error failed(const char* what) const {
+    return Error::from_errno(std::string(what) + " process " + std::to_string(tid_));
+  }
+
+  const pid_t tid_;
+  bool seized_ = false;
+  bool changed_ = false;
+  user_regs_struct saved_{};
+  std::uint64_t mask_ = 0;
+};
+
+// The kernel has no call that waits for a stop with a deadline.
+Result<int> StoppedThread::wait_for_stop() const {
+  const auto deadline = steady_clock::now() + kMaxWait;
+  for (auto pause = kFirstLook;; pause = std::min(pause * 2, kLastLook)) {
+    int status = 0;
+    const pid_t got = ::waitpid(tid_, &status, __WALL | WNOHANG);
+    if (got < 0 && errno != EINTR) return failed("Waiting for");
+    if (got == tid_) {
+      if (!WIFSTOPPED(status)) return ended(tid_);
+      return status;
+    }
+    if (steady_clock::now() > deadline)
+      return Error(ErrorCode::kTimedOut, "Process " + std::to_string(tid_) + " did not stop within " +
+                                             std::to_string(kMaxWait.count()) + " ms");
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Result<void> StoppedThread::stop() {
+  constexpr long kOptions = PTRACE_O_TRACESYSGOOD;
+  if (::ptrace(PTRACE_SEIZE, tid_, nullptr, kOptions) != 0) return failed("Tracing");
+  seized_ = true;
+  if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
+  for (;;) {
+    CKPT_TRY(status, wait_for_stop());
+    const int signal = WSTOPSIG(status);
+    if (status >> 16 == PTRACE_EVENT_STOP) {
+      if (signal == SIGTRAP) return ok();
+      return Error(ErrorCode::kRefused, "Process " + std::to_string(tid_) + " is stopped by a signal");
+    }
+    // It was about to get a signal. It gets it, and stops before it does anything else.
+    if (::ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0) return failed("Continuing");
+  }
+}
+
+Result<void> StoppedThread::set_registers(const user_regs_struct& registers) const {
+  iovec set{const_cast<user_regs_struct*>(&registers), sizeof registers};
+  if (::ptrace(PTRACE_SETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Setting the registers of");
+  return ok();
+}
+
+// From here on the thread must not go on as it is.
+Result<void> StoppedThread::change() {
+  if (changed_) return ok();
+  iovec set{&saved_, sizeof saved_};
+  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Reading the registers of");
+  if (set.iov_len != sizeof saved_ || saved_.cs != kUser64)
+    return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is no 64-bit program");
+  if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0) return failed("Reading the signals of");
+  // A filter of system calls might end the process for this one.
+  constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP;
+  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Tracing");
+  std::uint64_t all = kAllSignals;
+  changed_ = true;
+  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof all, &all) != 0) return failed("Holding the signals of");
+  return ok();
+}
+
+Result<void> StoppedThread::run_to_syscall_stop() {
+  for (;;) {
+    if (::ptrace(PTRACE_SYSCALL, tid_, nullptr, nullptr) != 0) return failed("Continuing");
+    CKPT_TRY(status, wait_for_stop());
+    if (WSTOPSIG(status) == kSyscallStop) return ok();
+    // SIGSTOP cannot be held: it comes again once the thread is let go.
+    if (WSTOPSIG(status) != SIGSTOP)
+      return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped for " +
+                                             std::to_string(WSTOPSIG(status)) + " inside of a call");
+  }
+}
+
+Result<long> StoppedThread::call(std::uint64_t instruction, long number, long argument) {
+  CKPT_TRYV(change());
+  user_regs_struct registers = saved_;
+  registers.rip = instruction;
+  registers.rax = static_cast<unsigned long>(number);
+  registers.rdi = static_cast<unsigned long>(argument);
+  registers.orig_rax = ~0UL;  // the call that was interrupted is not begun again
+  CKPT_TRYV(set_registers(registers));
+  CKPT_TRYV(run_to_syscall_stop());
+  CKPT_TRYV(run_to_syscall_stop());
+  iovec set{&registers, sizeof registers};
+  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Reading the registers of");
+  return static_cast<long>(registers.rax);
+}
+
+// At a stop of the same kind as the first one: there the kernel begins an interrupted call again, or ends it for
+// a signal, by the thread's own registers.
+Result<void> StoppedThread::return_to_work() {
+  if (!changed_) return ok();
+  if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
+  if (::ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) return failed("Continuing");
+  CKPT_TRY(status, wait_for_stop());
+  if (status >> 16 != PTRACE_EVENT_STOP)
+    return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped elsewhere");
+  CKPT_TRYV(set_registers(saved_));
+  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_) != 0) return failed("Giving the signals to");
+  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, nullptr) != 0) return failed("Tracing");
+  changed_ = false;
+  return ok();
+}
+
+Result<UniqueFd> take_descriptor(pid_t pid, long number) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return Error::from_errno("Opening process " + std::to_string(pid));
+  UniqueFd taken(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
+  if (!taken) return Error::from_errno("Taking a descriptor of process " + std::to_string(pid));
+  return taken;
+}
+
+Result<UniqueFd> make_and_take(pid_t pid) {
+  CKPT_TRY(instruction, find_syscall_instruction(pid));
+  StoppedThread thread(pid);
+  CKPT_TRYV(thread.stop());
+  CKPT_TRY(made, thread.call(instruction, SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly));
+  if (made < 0) {
+    CKPT_TRYV(thread.return_to_work());
+    return Error::from_errno(static_cast<int>(-made),
+                             "Making a userfaultfd in process " + std::to_string(pid));
+  }
+  auto taken = take_descriptor(pid, made);
+  CKPT_TRYV(thread.call(instruction, SYS_close, made));
+  CKPT_TRYV(thread.return_to_work());
+  return taken;
+}
+
+}  // namespace
+
+// A tracer that ends lets go of a thread that it could not stop in time; so this one ends.
+Result<UniqueFd> userfaultfd_of(pid_t pid) {
+  std::optional<Result<UniqueFd>> made;
+  try {
+    std::thread([&made, pid] { made.emplace(make_and_take(pid)); }).join();
+  } catch (const std::system_error&) {
+    return Error(ErrorCode::kOutOfMemory, "No thread can be started to trace process " + std::to_string(pid));
+  }
+  return std::move(*made);
+}
+
+#else
+
+Result<UniqueFd> userfaultfd_of(pid_t) {
+  return Error(ErrorCode::kNotSupported, "Memory of a process is followed on x86-64 only");
+}
+
+#endif
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/memory_rounds.h"
+
+#include <spdlog/spdlog.h>
+
+#include <limits>
+
+namespace ckpt::agent {
+namespace {
+
+constexpr int kMaxRounds = 12;
+constexpr std::uint64_t kFew = std::uint64_t{4}
+                               << 20;  // take no longer in the pause than a dump's other work
+constexpr double kHelps = 0.7;         // of what the round before it read
+// The last pieces wait for more of the log (libckpt/datapath/engine/source/send_lane.h).
+constexpr std::uint64_t kUnsent = std::uint64_t{8} << 20;
+constexpr Nanos kFresh = 300 * kNanosPerMs;
+constexpr Milliseconds kLook{1000};
+
+}  // namespace
+
+MemoryRounds::MemoryRounds(MigrationContext& context, std::unique_ptr<host::EarlyPages> pages)
+    : context_(context), pages_(std::move(pages)), turn_(context.executor), changed_(context.executor) {}
+
+void MemoryRounds::start(HostGrowth grew) {
+  grew_ = std::move(grew);
+  control::spawn(context_.executor, "host memory rounds", settle());
+}
+
+void MemoryRounds::sent(std::uint64_t bytes) {
+  sent_ = bytes;
+  changed_.notify();
+}
+
+host::EarlyPages::Growth MemoryRounds::growth() const {
+  return [executor = context_.executor, tell = grew_](std::uint64_t filled) {
+    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
+  };
+}
+
+Task<> MemoryRounds::settle() {
+  auto self = shared_from_this();
+  const Turn::Held turn = co_await turn_.take();
+  if (is_over_ || (settled_ns_ != 0 && now_ns() - settled_ns_ < kFresh)) co_return;
+  std::uint64_t before = std::numeric_limits<std::uint64_t>::max();
+  for (int round = 1; round <= kMaxRounds; ++round) {
+    const bool more = co_await run_round();
+    if (!more) co_return;
+    if (last_read_ <= kFew || static_cast<double>(last_read_) > kHelps * static_cast<double>(before)) break;
+    before = last_read_;
+  }
+  settled_ns_ = now_ns();
+}
+
+Task<bool> MemoryRounds::run_round() {
+  const Nanos began = now_ns();
+  const auto run = [this] { return pages_->run_round(growth()); };
+  auto round = co_await offload(context_.images, run);
+  if (!round) {
+    spdlog::warn("host memory is not copied ahead any more: reason {}", round.assume_error().to_string());
+    is_over_ = true;
+    co_return false;
+  }
+  last_read_ = round.assume_value().read_bytes;
+  is_over_ = is_over_ || round.assume_value().is_cut;
+  co_await wait_until_sent();
+  spdlog::info("host memory round: read_bytes {} log_bytes {} total_ms {:.1f}", last_read_,
+               pages_->log().filled(), static_cast<double>(now_ns() - began) / 1e6);
+  co_return !is_over_;
+}
+
+Task<> MemoryRounds::wait_until_sent() {
+  for (;;) {
+    if (is_over_ || sent_ + kUnsent >= pages_->log().filled()) co_return;
+    (void)co_await changed_.wait(std::chrono::steady_clock::now() + kLook);
+  }
+}
+
+Task<> MemoryRounds::stop() {
+  auto self = shared_from_this();
+  is_over_ = true;
+  pages_->cut();
+  changed_.notify();
+  const Turn::Held turn = co_await turn_.take();
+}
+
+}  // namespace ckpt::agent

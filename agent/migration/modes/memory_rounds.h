@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rounds in which the memory of a job's processes leaves ahead of the pause (EarlyPages), beside the rounds of
+// device memory. A round begins once what the one before it has read was sent.
+// Threads: the event loop; rounds run on the pool. Ownership: shared by the mode and the coroutine of the rounds.
+// Errors: a round that fails ends the rounds and is logged: the pause then reads what was not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "agent/host_process/early_pages/early_pages.h"
+#include "agent/io/async.h"
+#include "agent/migration/modes/migration_context.h"
+#include "agent/migration/modes/mode.h"
+
+namespace ckpt::agent {
+
+class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
+ public:
+  MemoryRounds(MigrationContext& context, std::unique_ptr<host::EarlyPages> pages);
+
+  [[nodiscard]] host::EarlyPages& pages() noexcept { return *pages_; }
+
+  // Once. `grew` is called at each growth of the log, on the loop.
+  void start(HostGrowth grew);
+  // So much of the log was given to the network.
+  void sent(std::uint64_t bytes);
+  // Until few pages have been written since they were read, or more rounds do not help.
+  Task<> settle();
+  // No round is under way after it, and none begins.
+  Task<> stop();
+  // After stop(): lets go of the processes and of the log, which takes milliseconds. Any thread.
+  void close() { pages_.reset(); }
+  // For finish(): reports growth on the loop. Any thread.
+  [[nodiscard]] host::EarlyPages::Growth growth() const;
+
+ private:
+  Task<bool> run_round();
+  Task<> wait_until_sent();
+
+  MigrationContext& context_;
+  std::unique_ptr<host::EarlyPages> pages_;
+  HostGrowth grew_;
+  Turn turn_;
+  Signal changed_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t last_read_ = 0;  // by the last round
+  Nanos settled_ns_ = 0;         // 0: not yet
+  bool is_over_ = false;         // stopped, or a round failed or was cut
+};
+
+}  // namespace ckpt::agent

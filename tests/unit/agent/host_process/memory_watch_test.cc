@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program's memory is followed from outside: what was written is found, what is not proven to be followed is not
+// believed, and the program notices nothing.
+#include "agent/host_process/early_pages/memory_watch.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "agent/host_process/early_pages/memory_log.h"
+#include "agent/host_process/early_pages/userfaultfd_of.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::uint64_t kWatchMiB = 1 << 20;
+constexpr std::uint64_t kPages = 1024;
+std::byte* const kPlace = reinterpret_cast<std::byte*>(0x7000'0000'0000);
+
+MemoryRange range_of(std::uint64_t first_page, std::uint64_t pages) {
+  const auto begin = reinterpret_cast<std::uint64_t>(kPlace) + first_page * kMemoryPage;
+  return {begin, begin + pages * kMemoryPage};
+}
+
+void map_pages() {
+  ::mmap(kPlace, kPages * kMemoryPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+         0);
+  std::memset(kPlace, 1, kPages * kMemoryPage);
+}
+
+// A child that does what it is told by a letter, one after the other, and answers each.
+class Program {
+ public:
+  explicit Program(const std::function<void(char)>& act) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[0]);
+      map_pages();
+      for (char order = 'r'; ::write(ends[1], &order, 1) == 1;) {
+        if (::read(ends[1], &order, 1) != 1) break;
+        act(order);
+      }
+      ::_exit(errno == EINTR ? 3 : 0);
+    }
+    socket_.reset(ends[0]);
+    ::close(ends[1]);
+    wait();
+  }
+  ~Program() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  void tell(char order) const {
+    EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
+    wait();
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  void wait() const {
+    char answer = 0;
+    EXPECT_EQ(::read(socket_.get(), &answer, 1), 1) << "the program has ended";
+  }
+  pid_t pid_ = 0;
+  UniqueFd socket_;
+};
+
+class MemoryWatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's memory is not for this";
+#endif
+    const Program probe([](char) {});
+    auto watch = MemoryWatch::create(probe.pid());
+    if (!watch && (watch.assume_error().code() == ErrorCode::kNotSupported || ::geteuid() != 0))
+      GTEST_SKIP() << watch.assume_error().to_string();
+    ASSERT_TRUE(watch.has_value()) << watch.assume_error().to_string();
+  }
+  static std::vector<MemoryRange> take_all(MemoryWatch& watch, const MemoryRange& range) {
+    std::vector<MemoryRange> written;
+    for (std::uint64_t at = range.begin; at < range.end;) {
+      auto next = watch.take_written(range, at, written);
+      EXPECT_TRUE(next.has_value()) << next.assume_error().to_string();
+      if (!next) break;
+      at = next.assume_value();
+    }
+    return written;
+  }
+};
+
+TEST_F(MemoryWatchTest, WrittenPagesAreFoundOnce) {
+  const Program program([](char order) {
+    if (order == 'w') kPlace[7 * kMemoryPage] = std::byte{2};
+    if (order == 'd') ::madvise(kPlace + 9 * kMemoryPage, kMemoryPage, MADV_DONTNEED);
+  });
+  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  const auto mappings = watch.mappings().assume_value();
+  const MemoryRange whole = range_of(0, kPages);
+  EXPECT_NE(std::find(mappings.begin(), mappings.end(), whole), mappings.end());
+  EXPECT_FALSE(watch.is_watched(whole).assume_value());
+  ASSERT_TRUE(watch.watch(whole).assume_value());
+  EXPECT_TRUE(watch.is_watched(whole).assume_value());
+  EXPECT_EQ(take_all(watch, whole), std::vector{whole}) << "nothing of it is known yet";
+  EXPECT_TRUE(take_all(watch, whole).empty());
+  program.tell('w');
+  EXPECT_EQ(watch.written(whole).assume_value(), std::vector{range_of(7, 1)});
+  EXPECT_EQ(take_all(watch, whole), std::vector{range_of(7, 1)});
+  EXPECT_TRUE(watch.written(whole).assume_value().empty());
+  program.tell('d');
+  EXPECT_TRUE(watch.written(whole).assume_value().empty()) << "a page that is not there is none";
+}
+
+TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
+  const Program program([](char order) {
+    if (order == 'n') map_pages();
+    if (order == 'm') {
+      void* const elsewhere = ::mremap(kPlace, kPages * kMemoryPage, kPages * kMemoryPage,
+                                       MREMAP_MAYMOVE | MREMAP_FIXED, kPlace + 64 * kWatchMiB);
+      ::mremap(elsewhere, kPages * kMemoryPage, kPages * kMemoryPage, MREMAP_MAYMOVE | MREMAP_FIXED, kPlace);
+    }
+  });
+  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  const MemoryRange whole = range_of(0, kPages);
+  for (const char order : {'n', 'm'}) {
+    ASSERT_TRUE(watch.watch(whole).assume_value());
+    (void)take_all(watch, whole);
+    program.tell(order);
+    EXPECT_FALSE(watch.is_watched(whole).assume_value()) << order;
+    std::vector<MemoryRange> written;
+    const auto refused = watch.take_written(whole, whole.begin, written);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  }
+}
+
+TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
+  const Program program([](char order) {
+    if (order == 'w') std::memset(kPlace, 3, kPages * kMemoryPage);
+  });
+  {
+    auto watch = MemoryWatch::create(program.pid()).assume_value();
+    ASSERT_TRUE(watch.watch(range_of(0, kPages)).assume_value());
+    (void)take_all(watch, range_of(0, kPages));
+  }
+  program.tell('w');
+  auto second = MemoryWatch::create(program.pid()).assume_value();
+  EXPECT_TRUE(second.watch(range_of(0, kPages)).assume_value()) << "the first one still holds it";
+}
+
+TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
+  const Program program([](char) {
+    kPlace[3 * kMemoryPage] = std::byte{9};
+    ::mprotect(kPlace + 3 * kMemoryPage, kMemoryPage, PROT_NONE);
+  });
+  std::vector<std::byte> read(2 * kMemoryPage);
+  ASSERT_TRUE(read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), false).has_value());
+  EXPECT_EQ(read[kMemoryPage], std::byte{1});
+  program.tell('p');
+  const auto refused = read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), false);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  ASSERT_TRUE(read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), true).has_value());
+  EXPECT_EQ(read[0], std::byte{1});
+  EXPECT_EQ(read[kMemoryPage], std::byte{9});
+}
+
+// In every state in which its first thread may be found: in a read (the program's loop), in a call with a timeout
+// that begins again by itself, in one with a signal mask of its own, at work.
+TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
+  static int handled = 0;
+  const Program program([](char order) {
+    sigset_t usual;
+    sigset_t open;
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGUSR1);
+    ::sigprocmask(SIG_BLOCK, &usual, nullptr);
+    sigemptyset(&open);
+    if (order == 's') {
+      struct sigaction action {};
+      action.sa_handler = [](int) { ++handled; };
+      ::sigaction(SIGUSR1, &action, nullptr);
+      // Ends by the signal only, which comes while it waits.
+      if (::sigsuspend(&open) != -1 || errno != EINTR || handled != 1) ::_exit(4);
+      sigset_t now;
+      ::sigprocmask(SIG_BLOCK, nullptr, &now);
+      if (sigismember(&now, SIGUSR1) != 1 || sigismember(&now, SIGUSR2) != 0) ::_exit(5);
+    }
+    if (order == 't') {
+      const timespec while_it_waits{0, 200'000'000};
+      if (::nanosleep(&while_it_waits, nullptr) != 0) ::_exit(6);
+    }
+    if (order == 'c') {
+      volatile std::uint64_t sum = 0;
+      for (std::uint64_t i = 0; i < 20'000'000; ++i) sum = sum + i;
+      if (sum != 199999990000000u) ::_exit(7);
+    }
+  });
+  const auto descriptors = [&program] {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& one :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(program.pid()) + "/fd"))
+      ++count;
+    return count;
+  };
+  const std::size_t before = descriptors();
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(userfaultfd_of(program.pid()).has_value());
+  for (const char order : {'t', 'c', 's'}) {
+    std::atomic<bool> answered{false};
+    std::thread asker([&] {
+      program.tell(order);
+      answered = true;
+    });
+    for (int i = 0; i < 20; ++i) {
+      const auto made = userfaultfd_of(program.pid());
+      EXPECT_TRUE(made.has_value()) << order << " " << made.assume_error().to_string();
+    }
+    // A signal is not lost, whenever it comes.
+    while (order == 's' && !answered) {
+      EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
+      static bool once = false;
+      if (!std::exchange(once, true)) ::kill(program.pid(), SIGUSR1);
+    }
+    asker.join();
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+TEST_F(MemoryWatchTest, StoppedProgramIsRefusedAndStaysStopped) {
+  const Program program([](char) {});
+  ::kill(program.pid(), SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(program.pid(), &status, WUNTRACED), program.pid());
+  EXPECT_FALSE(userfaultfd_of(program.pid()).has_value());
+  ::kill(program.pid(), SIGCONT);
+  program.tell('x');
+  EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
+}
+
+TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
+  PageIndex index;
+  index.put({0x1000, 0x9000}, 0);
+  index.put({0x3000, 0x5000}, 0x8000);
+  EXPECT_EQ(index.ranges(), (std::vector<IndexedRange>{
+                                {0x1000, 0x2000, 0}, {0x3000, 0x2000, 0x8000}, {0x5000, 0x4000, 0x4000}}));
+  EXPECT_EQ(index.bytes(), 0x8000u);
+  index.forget({0x2000, 0x4000});
+  EXPECT_EQ(index.ranges(), (std::vector<IndexedRange>{
+                                {0x1000, 0x1000, 0}, {0x4000, 0x1000, 0x9000}, {0x5000, 0x4000, 0x4000}}));
+  EXPECT_EQ(index.missing({{0x0, 0x3000}, {0x4000, 0xa000}}),
+            (std::vector<MemoryRange>{{0x0, 0x1000}, {0x2000, 0x3000}, {0x9000, 0xa000}}));
+  index.keep_only({{0x4000, 0x6000}, {0x8000, 0x20000}});
+  EXPECT_EQ(index.ranges(),
+            (std::vector<IndexedRange>{
+                {0x4000, 0x1000, 0x9000}, {0x5000, 0x1000, 0x4000}, {0x8000, 0x1000, 0x7000}}));
+  index.keep_only({});
+  EXPECT_EQ(index.bytes(), 0u);
+}
+
+TEST(MemoryLogTest, FullLogRefusesWhatDoesNotFit) {
+  auto log = MemoryLog::create(4 * kMemoryPage, kMemoryPage).assume_value();
+  ASSERT_TRUE(log->room(3 * kMemoryPage).has_value());
+  EXPECT_EQ(log->append(3 * kMemoryPage), 0u);
+  EXPECT_TRUE(log->room(kMemoryPage).has_value());
+  const auto refused = log->room(kMemoryPage + 1);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kOutOfMemory);
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host
