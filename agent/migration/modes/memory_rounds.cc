@@ -12,8 +12,8 @@ constexpr int kMaxRounds = 12;
 constexpr std::uint64_t kFew = std::uint64_t{4}
                                << 20;  // take no longer in the pause than a dump's other work
 constexpr double kHelps = 0.7;         // of what the round before it read
-// The last pieces wait for more of the log (libckpt/datapath/engine/source/send_lane.h).
-constexpr std::uint64_t kUnsent = std::uint64_t{8} << 20;
+// Some pieces wait for more of the log, and others take less time than a report of them.
+constexpr std::uint64_t kUnsent = std::uint64_t{16} << 20;
 constexpr Nanos kFresh = 300 * kNanosPerMs;
 constexpr Milliseconds kLook{1000};
 

@@ -34,7 +34,8 @@ class LargeProcess(ClusterTest):
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
             self.skipTest((plan.stdout + plan.stderr).strip())
-        for node, how in (("node-b", "--live"), ("node-a", "--stop-copy"), ("node-b", "--live"), ("node-a", "--live")):
+        for how in ("--live", "--stop-copy", "--live", "--live"):
+            node = "node-a" if self.cluster.job("job")["node"] == "node-b" else "node-b"
             report = self.move(node, how)
             if report is None:
                 continue
