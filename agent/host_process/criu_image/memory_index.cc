@@ -69,18 +69,22 @@ Result<void> copy(int to, int from, const IndexedRange& range) {
 
 }  // namespace
 
-Result<DumpedPages> dumped_pages(const std::string& images, std::uint32_t process) {
-  CKPT_TRY(pagemap, read_pagemap(images, process));
-  DumpedPages pages;
-  pages.pages_file = pagemap.pages_file;
-  std::uint64_t offset = 0;
-  for (const criu::pagemap_entry& entry : pagemap.entries) {
-    if (!is_present(entry)) continue;
-    const std::uint64_t bytes = bytes_of_entry(entry);
-    pages.ranges.push_back({entry.vaddr(), bytes, offset});
-    offset += bytes;
+Result<std::vector<DumpedPages>> dumped_pages(const std::string& images) {
+  CKPT_TRY(pagemaps, read_all_pagemaps(images));
+  std::vector<DumpedPages> dumped;
+  for (const Pagemap& pagemap : pagemaps) {
+    DumpedPages& pages = dumped.emplace_back();
+    pages.process = pagemap.process;
+    pages.pages_file = pagemap.pages_file;
+    std::uint64_t offset = 0;
+    for (const criu::pagemap_entry& entry : pagemap.entries) {
+      if (!is_present(entry)) continue;
+      const std::uint64_t bytes = bytes_of_entry(entry);
+      pages.ranges.push_back({entry.vaddr(), bytes, offset});
+      offset += bytes;
+    }
   }
-  return pages;
+  return dumped;
 }
 
 Result<void> write_memory_index(const std::string& images, std::uint32_t pages_file,

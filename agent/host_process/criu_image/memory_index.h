@@ -31,13 +31,14 @@ struct IndexedRange {
   friend bool operator==(const IndexedRange&, const IndexedRange&) = default;
 };
 
-// What a dump has of a process that `process` is in its own PID namespace: the number of its file of pages, and
-// the pages, in the order of that file.
+// The pages that a dump has of a process.
 struct DumpedPages {
+  std::uint32_t process = 0;  // its id in its own PID namespace; 0: memory that processes share
   std::uint32_t pages_file = 0;
-  std::vector<IndexedRange> ranges;  // `offset`: in that file
+  std::vector<IndexedRange> ranges;  // in the order of that file; `offset`: in it
 };
-Result<DumpedPages> dumped_pages(const std::string& images, std::uint32_t process);
+// Of all processes, and of memory that they share.
+Result<std::vector<DumpedPages>> dumped_pages(const std::string& images);
 
 Result<void> write_memory_index(const std::string& images, std::uint32_t pages_file,
                                 const std::vector<IndexedRange>& index);

@@ -19,6 +19,7 @@ constexpr std::uint32_t kPagemapMagic = 0x56084025;
 constexpr std::size_t kPagemapMagicBytes = 8;
 constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;
 constexpr std::string_view kNameBegin = "pagemap-";
+constexpr std::string_view kSharedBegin = "pagemap-shmem-";
 
 Result<std::uint32_t> process_in(const std::string& name) {
   const std::string digits = name.substr(kNameBegin.size());
@@ -63,28 +64,29 @@ Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
   return pagemap;
 }
 
-Result<Pagemap> read_pagemap(const std::string& images, std::uint32_t process) {
-  const std::string path = images + "/pagemap-" + std::to_string(process) + ".img";
-  CKPT_TRY(text, read_file(path, kMaxPagemapBytes));
-  CKPT_TRY(pagemap, parse_pagemap(text, process));
-  pagemap.path = path;
-  return pagemap;
-}
-
-Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
+Result<std::vector<Pagemap>> read_all_pagemaps(const std::string& images) {
   std::vector<Pagemap> pagemaps;
   std::error_code error;
   for (const auto& item : std::filesystem::directory_iterator(images, error)) {
     const std::string name = item.path().filename().string();
-    // Those of shared memory, pagemap-shmem-*, have no lazy pages.
-    if (!name.starts_with(kNameBegin) || name.starts_with("pagemap-shmem-")) continue;
-    CKPT_TRY(process, process_in(name));
+    if (!name.starts_with(kNameBegin)) continue;
+    std::uint32_t process = 0;
+    if (!name.starts_with(kSharedBegin)) {
+      CKPT_TRY(named, process_in(name));
+      process = named;
+    }
     CKPT_TRY(text, read_file(item.path().string(), kMaxPagemapBytes));
     CKPT_TRY(pagemap, parse_pagemap(text, process));
     pagemap.path = item.path().string();
     pagemaps.push_back(std::move(pagemap));
   }
   if (error) return Error::from_errno(error.value(), "Reading " + images);
+  return pagemaps;
+}
+
+Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
+  CKPT_TRY(pagemaps, read_all_pagemaps(images));
+  std::erase_if(pagemaps, [](const Pagemap& pagemap) { return pagemap.process == 0; });
   return pagemaps;
 }
 

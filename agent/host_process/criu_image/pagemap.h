@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kIsPresent = 1u << 2;  // PE_PRESENT
 
 struct Pagemap {
   std::string path;
-  std::uint32_t process = 0;  // its id in its own PID namespace
+  std::uint32_t process = 0;  // its id in its own PID namespace; 0: of memory that processes share
   std::uint32_t pages_file = 0;
   std::string head;  // the magic and the first record
   std::vector<criu::pagemap_entry> entries;
@@ -31,9 +31,9 @@ struct Pagemap {
 [[nodiscard]] bool is_present(const criu::pagemap_entry& entry);
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process);
-Result<Pagemap> read_pagemap(const std::string& images, std::uint32_t process);
 // Those of processes; memory that processes share has its own, which have no lazy pages.
 Result<std::vector<Pagemap>> read_pagemaps(const std::string& images);
+Result<std::vector<Pagemap>> read_all_pagemaps(const std::string& images);
 Result<void> write_pagemap(const Pagemap& pagemap);
 
 }  // namespace ckpt::agent::host

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "agent/host_process/early_pages/unseen_writes.h"
@@ -15,6 +16,8 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
+// So small a part is taken to be read a second time. Memory that is had ahead and not used is given back in the pause.
+constexpr std::uint64_t kReadAgain = 32;
 constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // of one report
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
 
@@ -72,20 +75,21 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
   }
   if (processes.empty())
     return Error(ErrorCode::kNotFound, "No process of the job has memory that can be followed");
-  CKPT_TRY(log, MemoryLog::create(most, bytes + more));
-  return std::unique_ptr<EarlyPages>(new EarlyPages(std::move(log), std::move(processes), bytes));
+  CKPT_TRY(log, MemoryLog::create(most, bytes + bytes / kReadAgain + more));
+  return std::unique_ptr<EarlyPages>(new EarlyPages(root, std::move(log), std::move(processes), bytes));
 }
 
 // False: the pages went away while they were read.
-Result<bool> EarlyPages::append(Followed& process, const std::vector<MemoryRange>& ranges, bool stopped) {
+Result<bool> EarlyPages::append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges,
+                                bool stopped) {
   const std::uint64_t bytes = bytes_of(ranges);
   CKPT_TRY(room, log_->room(bytes));
-  auto read = read_memory(process.watch.pid(), ranges, room.data(), stopped);
+  auto read = read_memory(pid, ranges, room.data(), stopped);
   if (!read && !stopped && read.assume_error().code() == ErrorCode::kRefused) return false;
   CKPT_TRYV(std::move(read));
   std::uint64_t offset = log_->append(bytes);
   for (const MemoryRange& range : ranges) {
-    process.index.put(range, offset);
+    index.put(range, offset);
     offset += range.bytes();
   }
   return true;
@@ -114,7 +118,7 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
         round.is_cut = true;
         break;
       }
-      CKPT_TRY(was_there, append(process, some, false));
+      CKPT_TRY(was_there, append(process.watch.pid(), process.index, some, false));
       if (was_there) round.read_bytes += bytes_of(some);
       if (log_->filled() - told >= kGrowthStep) {
         told = log_->filled();
@@ -158,16 +162,13 @@ void EarlyPages::distrust(pid_t pid) {
 }
 
 Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimate& estimate) {
-  for (const auto& process : processes_) {
-    const auto dumped = std::find_if(
-        estimate.processes.begin(), estimate.processes.end(),
-        [&process](const DumpEstimate::Process& one) { return one.pid == process->watch.pid(); });
-    if (dumped == estimate.processes.end()) continue;  // it has ended
+  for (const DumpEstimate::Process& dumped : estimate.processes) {
+    const auto is_it = [&dumped](const auto& process) { return process->watch.pid() == dumped.pid; };
+    if (std::ranges::none_of(processes_, is_it)) continue;
     // CRIU moves pages from pipe to file without a copy, and to nowhere as well.
-    process->pages_path = folder + "/" + pages_name(dumped->position);
-    process->position = dumped->position;
-    if (::symlink("/dev/null", process->pages_path.c_str()) != 0)
-      return Error::from_errno("Making " + process->pages_path);
+    const std::string path = folder + "/" + pages_name(dumped.position);
+    if (::symlink("/dev/null", path.c_str()) != 0) return Error::from_errno("Making " + path);
+    thrown_away_.insert(static_cast<std::uint32_t>(dumped.position + 1));
   }
   return ok();
 }
@@ -191,52 +192,65 @@ Result<void> EarlyPages::keep_proven(Followed& process) {
   return ok();
 }
 
-Result<void> EarlyPages::compare(const Followed& process) const {
+Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) const {
   std::vector<std::byte> page(kMemoryPage);
-  for (const IndexedRange& range : process.index.ranges()) {
+  for (const IndexedRange& range : index.ranges()) {
     for (std::uint64_t done = 0; done < range.bytes; done += kMemoryPage) {
       const std::uint64_t address = range.address + done;
-      CKPT_TRYV(read_memory(process.watch.pid(), {{address, address + kMemoryPage}}, page.data(), true));
+      CKPT_TRYV(read_memory(pid, {{address, address + kMemoryPage}}, page.data(), true));
       if (!std::ranges::equal(page, log_->at(range.offset + done, kMemoryPage)))
-        return Error(ErrorCode::kCorrupt, fmt::format("The page at {:#x} of process {} was written unseen",
-                                                      address, process.watch.pid()));
+        return Error(ErrorCode::kCorrupt,
+                     fmt::format("The page at {:#x} of process {} was written unseen", address, pid));
     }
   }
   return ok();
 }
 
-Result<void> EarlyPages::finish_process(Followed& process, const std::string& folder, const Growth& grew) {
-  CKPT_TRY(id, inner_id(process.watch.pid()));
-  CKPT_TRY(dumped, dumped_pages(folder, id));
-  if (dumped.pages_file != process.position + 1)
-    return Error(ErrorCode::kInternal, "CRIU wrote the pages of process " + std::to_string(id) +
-                                           " into file " + std::to_string(dumped.pages_file) + " and not " +
-                                           std::to_string(process.position + 1));
-  CKPT_TRYV(keep_proven(process));
+// Whose pages were thrown away: one that was followed, or that took the number of one that has ended since.
+Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
+                                        const Growth& grew) {
+  PageIndex nothing;
+  PageIndex* index = &nothing;
+  for (const auto& process : processes_) {
+    if (process->watch.pid() != pid) continue;
+    CKPT_TRYV(keep_proven(*process));
+    index = &process->index;
+  }
   std::vector<MemoryRange> wanted;
   for (const IndexedRange& range : dumped.ranges)
     wanted.push_back({range.address, range.address + range.bytes});
-  process.index.keep_only(wanted);
-  const std::uint64_t held = process.index.bytes();
+  index->keep_only(wanted);
+  const std::uint64_t held = index->bytes();
   if (std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr) {
-    CKPT_TRYV(compare(process));
+    CKPT_TRYV(compare(pid, *index));
   }
-  std::vector<MemoryRange> missing = process.index.missing(wanted);
+  std::vector<MemoryRange> missing = index->missing(wanted);
   const std::uint64_t lacking = bytes_of(missing);
   for (std::size_t next = 0; next < missing.size();) {
-    CKPT_TRYV(append(process, take_some(missing, next), true));
+    CKPT_TRYV(append(pid, *index, take_some(missing, next), true));
     grew(log_->filled());
   }
-  spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {}", process.watch.pid(), held,
-               lacking);
-  return write_memory_index(folder, dumped.pages_file, process.index.ranges());
+  spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {}", pid, held, lacking);
+  return write_memory_index(folder, dumped.pages_file, index->ranges());
 }
 
 Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& grew) {
-  for (const auto& process : processes_) {
-    if (process->pages_path.empty()) continue;
-    ::unlink(process->pages_path.c_str());
-    CKPT_TRYV(finish_process(*process, folder, grew));
+  for (const std::uint32_t number : thrown_away_) ::unlink((folder + "/" + pages_name(number - 1)).c_str());
+  std::map<std::uint32_t, pid_t> processes;  // by their own ids
+  CKPT_TRY(list, processes_of(root_));
+  for (const pid_t pid : list) {
+    CKPT_TRY(id, inner_id(pid));
+    processes[id] = pid;
+  }
+  CKPT_TRY(all, dumped_pages(folder));
+  for (const DumpedPages& dumped : all) {
+    if (!thrown_away_.contains(dumped.pages_file)) continue;
+    const auto process = processes.find(dumped.process);
+    if (process == processes.end())
+      return Error(ErrorCode::kAborted,
+                   "The job's processes changed while they were dumped, and CRIU put shared "
+                   "memory where pages of one of them were expected: try again");
+    CKPT_TRYV(finish_process(process->second, dumped, folder, grew));
   }
   PlacedPages pages;
   CKPT_TRY(file, log_->duplicate_file());

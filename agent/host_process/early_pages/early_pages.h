@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,24 +76,28 @@ class EarlyPages {
     explicit Followed(MemoryWatch made) : watch(std::move(made)) {}
     MemoryWatch watch;
     PageIndex index;
-    std::string pages_path;    // where CRIU would have its pages; empty: not of this dump
-    std::size_t position = 0;  // of that file
     bool is_distrusted = false;
   };
 
-  EarlyPages(std::unique_ptr<MemoryLog> log, std::vector<std::unique_ptr<Followed>> processes,
+  EarlyPages(pid_t root, std::unique_ptr<MemoryLog> log, std::vector<std::unique_ptr<Followed>> processes,
              std::uint64_t followed_bytes)
-      : log_(std::move(log)), processes_(std::move(processes)), followed_bytes_(followed_bytes) {}
+      : root_(root),
+        log_(std::move(log)),
+        processes_(std::move(processes)),
+        followed_bytes_(followed_bytes) {}
   Result<void> read_process(Followed& process, const Growth& grew, Round& round);
   Result<void> read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew, Round& round);
-  Result<bool> append(Followed& process, const std::vector<MemoryRange>& ranges, bool stopped);
+  Result<bool> append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges, bool stopped);
   Result<void> keep_proven(Followed& process);
-  [[nodiscard]] Result<void> compare(const Followed& process) const;
-  Result<void> finish_process(Followed& process, const std::string& folder, const Growth& grew);
+  [[nodiscard]] Result<void> compare(pid_t pid, const PageIndex& index) const;
+  Result<void> finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
+                              const Growth& grew);
 
+  const pid_t root_;
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;
+  std::set<std::uint32_t> thrown_away_;  // CRIU's files of pages, by number
   std::atomic<bool> is_cut_{false};
 };
 

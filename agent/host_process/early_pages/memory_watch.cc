@@ -75,8 +75,6 @@ Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
 }  // namespace
 
 Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
-  UniqueFd pagemap(::open(proc_path(pid, "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!pagemap) return Error::from_errno("Opening " + proc_path(pid, "/pagemap"));
   CKPT_TRY(faults, userfaultfd_of(pid));
   uffdio_api api{};
   api.api = UFFD_API;
@@ -84,10 +82,13 @@ Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
   if (::ioctl(faults.get(), UFFDIO_API, &api) != 0)
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                  "This kernel does not watch memory without a handler (Linux 6.7 does)");
-  return MemoryWatch(pid, std::move(faults), std::move(pagemap));
+  return MemoryWatch(pid, std::move(faults));
 }
 
-Result<std::vector<MemoryRange>> MemoryWatch::mappings() const {
+Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
+  const std::string path = proc_path(pid_, "/pagemap");
+  pagemap_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pagemap_) return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, errno, "Opening " + path);
   std::vector<MemoryRange> found;
   std::ifstream maps(proc_path(pid_, "/maps"));
   for (std::string line; std::getline(maps, line);) {

@@ -35,8 +35,9 @@ class MemoryWatch {
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  // Private memory of no file: what can be watched. By address.
-  [[nodiscard]] Result<std::vector<MemoryRange>> mappings() const;
+  // Private memory of no file: what can be watched. By address. What follows is about the memory that the process
+  // has now: after an exec, or where another one has its number, nothing of it is watched.
+  Result<std::vector<MemoryRange>> mappings();
   // Whether the range, one of mappings(), has been watched since the last call of watch() for it. A mapping that
   // is new at an old place is not.
   [[nodiscard]] Result<bool> is_watched(const MemoryRange& range) const;
@@ -52,14 +53,13 @@ class MemoryWatch {
   [[nodiscard]] Result<std::vector<MemoryRange>> written(const MemoryRange& range) const;
 
  private:
-  MemoryWatch(pid_t pid, UniqueFd faults, UniqueFd pagemap)
-      : pid_(pid), faults_(std::move(faults)), pagemap_(std::move(pagemap)) {}
+  MemoryWatch(pid_t pid, UniqueFd faults) : pid_(pid), faults_(std::move(faults)) {}
   Result<std::uint64_t> scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
                              std::vector<MemoryRange>& written) const;
 
   pid_t pid_;
   UniqueFd faults_;
-  UniqueFd pagemap_;
+  UniqueFd pagemap_;  // of mappings(): it stays with the memory that the process had then
 };
 
 // Reads pages of a process to `to`, which takes one range after the other. kRefused: a page cannot be

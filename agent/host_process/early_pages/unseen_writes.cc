@@ -53,7 +53,9 @@ bool may_be_written_unseen(pid_t pid) {
     if (gone) continue;
     // A pipe with O_DIRECT is one of packets.
     if (target.starts_with("pipe:")) continue;
-    if (target.find("[io_uring]") != std::string::npos || target.starts_with("/dev/infiniband/") ||
+    // A program that protects its memory itself takes part in what a watch finds.
+    if (target.find("[userfaultfd]") != std::string::npos || target.find("[io_uring]") != std::string::npos ||
+        target.starts_with("/dev/infiniband/") ||
         reads_around_the_cache(pid, file->path().filename().string()))
       return true;
   }

@@ -142,7 +142,7 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t context_
 Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes) {
   if (!can_stream(size_.private_bytes)) co_return false;
   const auto follow = [root, context_bytes, most = longest_state(size_.private_bytes)] {
-    return host::EarlyPages::create(root, most, context_bytes + kSpareBytes);
+    return host::EarlyPages::create(root, most, context_bytes);
   };
   auto pages = co_await offload(context_.images, follow);
   if (!pages) {

@@ -68,6 +68,12 @@ class Program {
     EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
     wait();
   }
+  // It does not come back to its loop: its socket is closed.
+  void tell_last(char order) const {
+    EXPECT_EQ(::write(socket_.get(), &order, 1), 1);
+    char answer = 0;
+    EXPECT_EQ(::read(socket_.get(), &answer, 1), 0);
+  }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
  private:
@@ -135,6 +141,7 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
     }
   });
   auto watch = MemoryWatch::create(program.pid()).assume_value();
+  ASSERT_TRUE(watch.mappings().has_value());
   const MemoryRange whole = range_of(0, kPages);
   for (const char order : {'n', 'm'}) {
     ASSERT_TRUE(watch.watch(whole).assume_value());
@@ -148,12 +155,28 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
   }
 }
 
+TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
+  const Program program([](char) { ::execl("/bin/sleep", "sleep", "1000", nullptr); });
+  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  ASSERT_TRUE(watch.mappings().has_value());
+  ASSERT_TRUE(watch.watch(range_of(0, kPages)).assume_value());
+  (void)take_all(watch, range_of(0, kPages));
+  program.tell_last('e');
+  const auto mappings = watch.mappings();
+  ASSERT_TRUE(mappings.has_value()) << mappings.assume_error().to_string();
+  for (const MemoryRange& mapping : mappings.assume_value())
+    EXPECT_FALSE(watch.is_watched(mapping).assume_value());
+  const auto again = watch.watch(mappings.assume_value().front());
+  EXPECT_FALSE(again.has_value() && again.assume_value());
+}
+
 TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
   const Program program([](char order) {
     if (order == 'w') std::memset(kPlace, 3, kPages * kMemoryPage);
   });
   {
     auto watch = MemoryWatch::create(program.pid()).assume_value();
+    ASSERT_TRUE(watch.mappings().has_value());
     ASSERT_TRUE(watch.watch(range_of(0, kPages)).assume_value());
     (void)take_all(watch, range_of(0, kPages));
   }
