@@ -70,6 +70,18 @@ bool waits_for_memory(pid_t pid) {
   return false;
 }
 
+// As at the target, where it has its length.
+UniqueFd arrived_copy(const PackedImage& packed) {
+  UniqueFd copy(::memfd_create("arrived", MFD_CLOEXEC));
+  for (off_t from = 0; from < static_cast<off_t>(packed.bytes);) {
+    const ssize_t done =
+        ::sendfile(copy.get(), packed.file.get(), &from, packed.bytes - static_cast<std::size_t>(from));
+    EXPECT_GT(done, 0);
+    if (done <= 0) break;
+  }
+  return copy;
+}
+
 class CriuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -261,13 +273,7 @@ TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   const UniqueFd& file = packed.assume_value().file;
   ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(packed.assume_value().bytes)), -1)
       << "it cannot shrink";
-  // As at the target, where it has its length.
-  UniqueFd arrived_file(::memfd_create("arrived", MFD_CLOEXEC));
-  off_t from = 0;
-  while (from < static_cast<off_t>(packed.assume_value().bytes))
-    ASSERT_GT(::sendfile(arrived_file.get(), file.get(), &from,
-                         packed.assume_value().bytes - static_cast<std::size_t>(from)),
-              0);
+  const UniqueFd arrived_file = arrived_copy(packed.assume_value());
   for (const bool with_lazy : {false, true}) {
     if (with_lazy && !lazily) continue;
     const MemoryFolder arrived = make_memory_folder(with_lazy ? "f" : "g");
@@ -293,6 +299,37 @@ TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   early.assume_value().reset();
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
+}
+
+// A process that ends before CRIU stops the others moves their numbers. Its place is taken by one that was not followed.
+TEST_F(CriuTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
+  const pid_t source = start({"plain"});
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+  auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
+  if (!early && early.assume_error().code() == ErrorCode::kNotFound)
+    GTEST_SKIP() << early.assume_error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
+  EarlyPages& pages = *early.assume_value();
+  const auto nobody = [](std::uint64_t) {};
+  ASSERT_TRUE(pages.run_round(nobody).has_value());
+  DumpEstimate estimate = estimate_dump(source).assume_value();
+  ASSERT_EQ(estimate.processes.size(), 3u);  // the init, the program and its child
+  std::swap(estimate.processes[1].position, estimate.processes[2].position);
+  const MemoryFolder images = make_memory_folder("h");
+  ASSERT_TRUE(pages.begin_dump(images.path(), estimate).has_value());
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  auto placed = pages.finish(images.path(), nobody);
+  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  auto packed = pack_folder(images.path(), std::move(placed).assume_value());
+  ASSERT_TRUE(packed.has_value()) << packed.assume_error().to_string();
+  const MemoryFolder arrived = make_memory_folder("i");
+  const UniqueFd file = arrived_copy(packed.assume_value());
+  ASSERT_TRUE(unpack_folder(file.get(), packed.assume_value().bytes, arrived.path()).has_value());
+  ASSERT_TRUE(choose_lazy_pages(arrived.path(), kAllEager).has_value());
+  const auto restored = restore(arrived.path());
+  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+  ASSERT_TRUE(resume_source(restored.assume_value()).has_value());
+  EXPECT_EQ(ask(restored.assume_value(), new_log(), 2), state_line(2, folder_.path(), 2));
 }
 
 TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
