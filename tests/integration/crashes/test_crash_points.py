@@ -77,4 +77,5 @@ class EveryPointIsTested(unittest.TestCase):
                    Point.RESTORE_FILLED, Point.SNAPSHOT_MOVER_READY, Point.SNAPSHOT_MOVER_STAGED,
                    Point.SNAPSHOT_MOVER_WRITTEN,
                    Point.SNAPSHOT_MOVER_COMMITTED, Point.RESTORE_MOVER_FILLED}
+        tested.add(Point.MEMORY_FOLLOWS)  # test_process_memory.py
         self.assertEqual(set(Point) - never, tested)
