@@ -126,7 +126,7 @@ Result<bool> MemoryWatch::watch(const MemoryRange& range) {
 
 Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
                                         std::vector<MemoryRange>& written) const {
-  std::array<PageRegion, kRegions> regions;
+  std::array<PageRegion, kRegions> regions{};
   ScanOrder order;
   order.flags = flags;
   order.start = from;
@@ -172,7 +172,7 @@ Result<std::vector<MemoryRange>> MemoryWatch::written(const MemoryRange& range) 
 Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std::byte* to, bool stopped) {
   UniqueFd memory;
   for (std::size_t first = 0; first < ranges.size();) {
-    std::array<iovec, kMaxVectors> there;
+    std::array<iovec, kMaxVectors> there{};
     const std::size_t count = std::min(kMaxVectors, ranges.size() - first);
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < count; ++i) {
