@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,30 +20,14 @@ constexpr std::uint64_t kStep = 2u << 20;       // of one word of growth
 }  // namespace
 
 Result<std::unique_ptr<PageStream>> PageStream::create(std::uint64_t most, std::uint64_t expected) {
-  UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-    return Error::from_errno("Making a memory file for a process's image");
-  void* memory = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return Error::from_errno("Mapping a memory file for a process's image");
-  std::unique_ptr<PageStream> stream(
-      new PageStream(std::move(file), static_cast<std::byte*>(memory), most, std::min(expected, most)));
-  // Where it fails, reading does it.
-  (void)::madvise(memory, stream->expected_, MADV_POPULATE_WRITE);
-  return stream;
+  CKPT_TRY(log, MemoryLog::create(most, expected));
+  return std::unique_ptr<PageStream>(new PageStream(std::move(log)));
 }
 
 PageStream::~PageStream() {
   write_end_.reset();
   if (cancel_) (void)::eventfd_write(cancel_.get(), 1);
   if (thread_.joinable()) thread_.join();
-  ::munmap(memory_, most_);
-}
-
-Result<UniqueFd> PageStream::duplicate_file() const {
-  UniqueFd copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
-  if (!copy) return Error::from_errno("Duplicating a memory file");
-  return copy;
 }
 
 Result<void> PageStream::begin(const std::string& folder, std::size_t position,
@@ -79,18 +62,24 @@ bool PageStream::wait_for_pages() const {
 void PageStream::read_all() {
   std::uint64_t told = 0;
   while (wait_for_pages()) {
-    const std::uint64_t at = filled_.load();
-    if (at == most_) {
+    const std::uint64_t at = log_->filled();
+    if (at == log_->most()) {
       error_.emplace(ErrorCode::kOutOfMemory, "A process has more pages than it had when its move began");
       break;
     }
-    const ssize_t got = ::read(read_end_.get(), memory_ + at, std::min(kReadBytes, most_ - at));
+    const auto place = log_->room(std::min(kReadBytes, log_->most() - at));
+    if (!place) {
+      error_.emplace(place.assume_error());
+      break;
+    }
+    const ssize_t got = ::read(read_end_.get(), place.assume_value().data(), place.assume_value().size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) error_.emplace(Error::from_errno("Reading a process's pages"));
     if (got <= 0) break;
-    filled_.store(at + static_cast<std::uint64_t>(got));
-    if (filled_.load() - told < kStep) continue;
-    told = filled_.load();
+    log_->append(static_cast<std::uint64_t>(got));
+    has_any_.store(true);
+    if (log_->filled() - told < kStep) continue;
+    told = log_->filled();
     grew_(told);
   }
   read_end_.reset();
@@ -100,11 +89,11 @@ Result<PlacedPages> PageStream::finish() {
   write_end_.reset();
   if (thread_.joinable()) thread_.join();
   if (error_) return *error_;
-  CKPT_TRY(file, duplicate_file());
+  CKPT_TRY(file, log_->duplicate_file());
   PlacedPages pages;
   pages.file = std::move(file);
   pages.name = name_;
-  pages.bytes = filled_.load();
+  pages.bytes = log_->filled();
   return pages;
 }
 

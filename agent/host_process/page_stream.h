@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_log.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 
@@ -31,35 +32,28 @@ class PageStream {
   PageStream(const PageStream&) = delete;
   PageStream& operator=(const PageStream&) = delete;
 
-  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
-  [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
-  // Of `most` bytes, cannot shrink.
-  [[nodiscard]] Result<UniqueFd> duplicate_file() const;
+  [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
 
   // Links the pipe into `folder` under the name that CRIU gives the pages of the `position`th process.
   // `grew`: bytes by now.
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
-  [[nodiscard]] bool has_any() const noexcept { return filled_.load() > 0; }
+  [[nodiscard]] bool has_any() const noexcept { return has_any_.load(); }
   // CRIU has ended: waits for what is left in the pipe. Once.
   Result<PlacedPages> finish();
 
  private:
-  PageStream(UniqueFd file, std::byte* memory, std::uint64_t most, std::uint64_t expected)
-      : file_(std::move(file)), memory_(memory), most_(most), expected_(expected) {}
+  explicit PageStream(std::unique_ptr<MemoryLog> log) : log_(std::move(log)) {}
   void read_all();
   [[nodiscard]] bool wait_for_pages() const;
 
-  UniqueFd file_;
-  std::byte* memory_;
-  std::uint64_t most_;
-  std::uint64_t expected_;
+  std::unique_ptr<MemoryLog> log_;  // of the thread while it runs
   std::string name_;
   UniqueFd read_end_;
   UniqueFd write_end_;  // so that the reader sees no end before CRIU has begun
   UniqueFd cancel_;     // an eventfd
   std::function<void(std::uint64_t)> grew_;
-  std::atomic<std::uint64_t> filled_{0};
+  std::atomic<bool> has_any_{false};
   std::optional<Error> error_;  // of the thread until it is joined
   std::thread thread_;
 };

@@ -61,6 +61,7 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
   CKPT_TRY(estimate, estimate_dump(root));
   std::vector<std::unique_ptr<Followed>> processes;
   std::uint64_t bytes = 0;
+  Error none(ErrorCode::kNotFound, "No process of the job has memory that can be followed");
   for (const DumpEstimate::Process& process : estimate.processes) {
     if (process.bytes < least || bytes + process.bytes + more > most || may_be_written_unseen(process.pid))
       continue;
@@ -68,13 +69,13 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
     if (!watch) {
       spdlog::warn("memory of a process is not copied ahead: pid {} reason {}", process.pid,
                    watch.assume_error().to_string());
+      none = watch.assume_error();
       continue;
     }
     processes.push_back(std::make_unique<Followed>(std::move(watch).assume_value()));
     bytes += process.bytes;
   }
-  if (processes.empty())
-    return Error(ErrorCode::kNotFound, "No process of the job has memory that can be followed");
+  if (processes.empty()) return none;
   CKPT_TRY(log, MemoryLog::create(most, bytes + bytes / kReadAgain + more));
   return std::unique_ptr<EarlyPages>(new EarlyPages(root, std::move(log), std::move(processes), bytes));
 }

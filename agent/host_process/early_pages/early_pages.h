@@ -14,7 +14,7 @@
 // as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at the end.
 // With $GPUMIGRATE_COMPARE_HOST_MEMORY set, finish() compares each page that counts as held: for tests.
 // Threads: one caller at a time, which blocks (offload()); cut() from any. Errors: kNotFound, no process can be
-// followed; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was lost: the processes
+// followed, or why the last one cannot; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was lost: the processes
 // have their memory still.
 #pragma once
 
@@ -28,9 +28,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/host_process/early_pages/memory_log.h"
 #include "agent/host_process/early_pages/memory_watch.h"
+#include "agent/host_process/early_pages/page_index.h"
 #include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_log.h"
 #include "agent/host_process/process_tree.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"

@@ -169,27 +169,20 @@ std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth gre
   if (rounds_ && !target_reads_log) {  // an older node: all of it comes in the pause
     asio::post(context_.images, [unused = std::exchange(rounds_, nullptr)] { unused->close(); });
   }
-  if (rounds_) {
-    const host::MemoryLog& log = rounds_->pages().log();
-    auto file = log.duplicate_file();
-    if (!file) return std::nullopt;
-    GrowingHostState state;
-    state.file = std::move(file).assume_value();
-    state.most = log.most();
-    state.expected = log.expected();
-    grew_ = grew;
-    rounds_->start(std::move(grew));
-    return state;
-  }
-  if (!stream_) return std::nullopt;
-  auto file = stream_->duplicate_file();
+  if (!rounds_ && !stream_) return std::nullopt;
+  auto file = log().duplicate_file();
   if (!file) return std::nullopt;
-  grew_ = std::move(grew);
   GrowingHostState state;
   state.file = std::move(file).assume_value();
-  state.most = stream_->most();
-  state.expected = stream_->expected();
+  state.most = log().most();
+  state.expected = log().expected();
+  grew_ = grew;
+  if (rounds_) rounds_->start(std::move(grew));
   return state;
+}
+
+const host::MemoryLog& ProcessSource::log() const {
+  return rounds_ ? rounds_->pages().log() : stream_->log();
 }
 
 // The progress of the stream's thread is reported to the mover on the loop.
@@ -282,7 +275,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     return host::pack_folder(folder.path(), std::move(pages));
   };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
-  if (grew_ && packed.bytes > most())
+  if (grew_ && packed.bytes > log().most())
     co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
   spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
                operation_.name(), dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),

@@ -63,9 +63,8 @@ class ProcessSource final : public SourceMode {
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
   Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);
   Result<host::PlacedPages> finish_pages(const std::string& folder);
-  [[nodiscard]] std::uint64_t most() const {
-    return rounds_ ? rounds_->pages().log().most() : stream_->most();
-  }
+  // Of the rounds or of the stream, one of which there is.
+  [[nodiscard]] const host::MemoryLog& log() const;
   Result<void> begin_pages(const std::string& folder, const host::DumpEstimate& estimate);
 
   MigrationContext& context_;

@@ -1,47 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of processes in the order in which they were read, in one memory file that only grows. An index has where
-// in it the newest copy of each page is. The file is a migration's growing host state, so it is sent as it fills. Pages
-// that were read again are in it twice.
+// Pages of processes in the order in which they were read, in one memory file that only grows. It is a migration's
+// growing host state, so it is sent as it fills.
 // Threads: one caller at a time. Ownership: the file's duplicates are their callers'. Errors: kOutOfMemory where
 // the pages do not fit.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "agent/host_process/criu_image/memory_index.h"
-#include "agent/host_process/early_pages/memory_watch.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
-
-// Where the pages of one process are.
-class PageIndex {
- public:
-  void put(const MemoryRange& range, std::uint64_t offset);
-  void forget(const MemoryRange& range);
-  // All that lies outside of these, which are ascending.
-  void keep_only(const std::vector<MemoryRange>& ranges);
-  // Of these what it does not have.
-  [[nodiscard]] std::vector<MemoryRange> missing(const std::vector<MemoryRange>& ranges) const;
-  [[nodiscard]] std::vector<IndexedRange> ranges() const;
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-
- private:
-  struct Place {
-    std::uint64_t end;
-    std::uint64_t offset;
-  };
-  void insert(const MemoryRange& range, std::uint64_t offset);
-
-  std::map<std::uint64_t, Place> places_;  // by their first address
-  std::uint64_t bytes_ = 0;
-};
 
 class MemoryLog {
  public:

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where in the memory log the newest copy of each page of a process is.
+// Threads: a value of one owner. No function fails.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "agent/host_process/criu_image/memory_index.h"
+#include "agent/host_process/early_pages/memory_watch.h"
+
+namespace ckpt::agent::host {
+
+class PageIndex {
+ public:
+  void put(const MemoryRange& range, std::uint64_t offset);
+  void forget(const MemoryRange& range);
+  // All that lies outside of these, which are ascending.
+  void keep_only(const std::vector<MemoryRange>& ranges);
+  // Of these what it does not have.
+  [[nodiscard]] std::vector<MemoryRange> missing(const std::vector<MemoryRange>& ranges) const;
+  [[nodiscard]] std::vector<IndexedRange> ranges() const;
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  struct Place {
+    std::uint64_t end;
+    std::uint64_t offset;
+  };
+  void insert(const MemoryRange& range, std::uint64_t offset);
+
+  std::map<std::uint64_t, Place> places_;  // by their first address
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace ckpt::agent::host

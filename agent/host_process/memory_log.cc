@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/memory_log.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ckpt::agent::host {
+
+Result<std::unique_ptr<MemoryLog>> MemoryLog::create(std::uint64_t most, std::uint64_t expected) {
+  UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+    return Error::from_errno("Making a memory file for a process's pages");
+  void* memory = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return Error::from_errno("Mapping a memory file for a process's pages");
+  std::unique_ptr<MemoryLog> log(
+      new MemoryLog(std::move(file), static_cast<std::byte*>(memory), most, std::min(expected, most)));
+  // Where it fails, reading does it.
+  (void)::madvise(memory, log->expected_, MADV_POPULATE_WRITE);
+  return log;
+}
+
+MemoryLog::~MemoryLog() {
+  ::munmap(memory_, most_);
+}
+
+Result<UniqueFd> MemoryLog::duplicate_file() const {
+  UniqueFd copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!copy) return Error::from_errno("Duplicating a memory file");
+  return copy;
+}
+
+Result<std::span<std::byte>> MemoryLog::room(std::uint64_t bytes) {
+  if (bytes > most_ - filled_)
+    return Error(ErrorCode::kOutOfMemory,
+                 "The processes have written more memory than there was room for since "
+                 "their move began");
+  return std::span(memory_ + filled_, bytes);
+}
+
+std::uint64_t MemoryLog::append(std::uint64_t bytes) {
+  const std::uint64_t at = filled_;
+  filled_ += bytes;
+  return at;
+}
+
+}  // namespace ckpt::agent::host
