@@ -12,6 +12,7 @@ import random
 import time
 
 import gpumigrate
+from pace import Pace
 
 BUFFER_BYTES, DRIVER_BYTES, PIECE_BYTES = 8 << 20, 1 << 20, 1 << 12
 
@@ -106,6 +107,7 @@ def main():
     options = parse()
     random.seed(7)
     time.sleep(options.start_s)
+    pace = Pace(options.epochs * options.batches, options.step_ms / 1000)
     slow = SlowStart(options.start_beside)
     device = Device()
     job = gpumigrate.attach()
@@ -138,7 +140,7 @@ def main():
             if totals["step"] == options.break_at:
                 array.words //= 2
             print(f"step {totals['step']}", flush=totals["step"] % 10 == 0)
-            time.sleep(options.step_ms / 1000)
+            pace.wait(totals["step"])
     memory = device.read(movable.pointer, BUFFER_BYTES) + device.read(plain, DRIVER_BYTES)
     digest = hashlib.sha256(memory + f"{totals} {random.random()}".encode()).hexdigest()
     print(json.dumps({"digest": digest, "steps": totals["step"]}), flush=True)

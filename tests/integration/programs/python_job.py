@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 
+from pace import Pace
+
 BLOCKS, BLOCK_BYTES, PIECE_BYTES = 4, 1 << 20, 1 << 14
 COMPARE_EVERY = 50
 STEP_S = 0.002
@@ -250,14 +252,14 @@ def main():
     helpers = None if late else KINDS[kind]()
     device = Device()
     helpers = helpers or KINDS[kind]()
-    total = 0
+    total, pace = 0, Pace(steps, STEP_S)
     for step in range(1, steps + 1):
         device.change(step)
         total = (total * 31 + helpers.ask(step)) % 2**61
         if step % COMPARE_EVERY == 0:
             device.compare()
         print(f"step {step}", flush=True)
-        time.sleep(STEP_S)
+        pace.wait(step)
     device.compare()
     helpers.end()
     print(json.dumps({"digest": f"{device.digest()}-{total}", "steps": steps}), flush=True)

@@ -157,8 +157,12 @@ class Cluster:
 
     def start(self, name, program, *arguments, node="node-a", way=("--cooperative",)):
         self.call("run", *way, "--detach", "--name", name, "--node", node, "--env",
-                  f"CKPT_FAULT_DIR={self.faults}", "--",
+                  f"CKPT_FAULT_DIR={self.faults}", "--env", f"GPUMIGRATE_TEST_HURRY={self.hurry(name)}", "--",
                   EXAMPLES / program, *arguments)
+
+    def hurry(self, name):
+        """The file that lets a job of tests/integration/programs hurry to its end."""
+        return self.shared / f"hurry-{name}"
 
     def job(self, name):
         return next(job for job in self.json("jobs") if job["name"] == name)
@@ -180,6 +184,7 @@ class Cluster:
 
     def finish(self, name, exits=(0,)):
         """Waits for the job's end and returns the last JSON object of its log."""
+        self.hurry(name).touch()
         self.call("wait", name, exits=exits)
         return final_object(self.log(name))
 
