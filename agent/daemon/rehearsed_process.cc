@@ -28,7 +28,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/page_stream.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/run_program.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/process_mode.h"

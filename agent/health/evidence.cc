@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 
 namespace ckpt::agent {
 namespace {

@@ -13,7 +13,8 @@
 
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/criu.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/named_memory/shared_folder.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -84,6 +85,7 @@ Error refusal(const std::string& what, const std::vector<std::string>& problems)
 
 Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
+  CKPT_TRYV(judge_named(root));
   for (const pid_t pid : processes) {
     read_surroundings(pid);
     read_maps(pid);
@@ -98,6 +100,9 @@ FileList Collector::take_list() {
   for (auto& [path, fact] : files_) list.files.push_back(std::move(fact));
   list.network = std::move(network_);
   list.bound = std::move(bound_);
+  list.connected = std::move(connected_);
+  list.socket_folders = std::move(socket_folders_);
+  list.named = std::move(named_);
   return list;
 }
 
@@ -201,21 +206,41 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
 // files.
 void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
   if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
+  if (facts->st_nlink > 0 && named_.find(facts->st_ino) != nullptr) return;
   // CRIU would link it there once more, and look for that link at the target.
   if (facts->st_nlink > 0)
-    return problem(
-        path + " was deleted, is still " + where +
-        ", and has another name: such a file does not travel (locks of Python's spawn are such files)");
+    return problem(path + " was deleted, is still " + where +
+                   ", and has another name: such a file travels only if it has one in " + kSharedFolder);
   FileFact folder;
   folder.use = FileUse::kFolder;
   folder.path = std::filesystem::path(path).parent_path().string();
   add(std::move(folder));
   if (!unlinked_.emplace(facts->st_dev, facts->st_ino).second) return;
-  const auto bytes = static_cast<std::uint64_t>(facts->st_size);
+  judge_travelling_bytes(path, static_cast<std::uint64_t>(facts->st_size),
+                         "was deleted and is still " + where);
+}
+
+void Collector::judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
   unlinked_bytes_ += bytes;
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
-    problem(path + " (" + std::to_string(bytes) + " bytes) was deleted and is still " + where +
-            ": such files may have " + std::to_string(kMaxUnlinkedBytes) + " bytes together");
+    problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have " +
+            std::to_string(kMaxUnlinkedBytes) + " bytes together");
+}
+
+// An older target must have them under their names.
+Result<void> Collector::judge_named(pid_t root) {
+  CKPT_TRY(named, named_memory_of(root));
+  named_ = std::move(named);
+  for (std::string& text : shared_outside(named_, root)) problem(std::move(text));
+  for (const NamedFile& file : named_.files) {
+    FileFact fact;
+    fact.use = FileUse::kWritten;
+    fact.path = kSharedFolder + file.names.front();
+    fact.bytes = file.bytes;
+    judge_travelling_bytes(fact.path, file.bytes, "is memory that processes share");
+    add(std::move(fact));
+  }
+  return ok();
 }
 
 bool Collector::is_driver_file(const std::string& path) const {
@@ -264,10 +289,12 @@ void Collector::judge_pipes() {
 Result<void> Collector::note_bound_sockets(pid_t root) {
   if (internet_.empty()) return ok();
   CKPT_TRY(addresses, bound_addresses(root));
+  CKPT_TRY(connections, tcp_connections(root));
   network_ = network_of(root);
   for (const auto& [inode, protocol] : internet_) {
     const auto address = addresses.find(inode);
     if (address == addresses.end() || address->second.ends_with(":0")) continue;
+    if (connections.contains(inode)) continue;  // judge_connections()
     BoundSocket& socket = bound_.emplace_back();
     socket.protocol = protocol;
     socket.address = address->second;
@@ -289,16 +316,33 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   return ok();
 }
 
+// Both ends of one within the program travel; an end whose other end is elsewhere would be alone.
+void Collector::judge_connections(const std::map<Inode, Connection>& connections) {
+  const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
+  for (const auto& [inode, where] : sockets_) {
+    const auto tcp = connections.find(inode);
+    if (tcp == connections.end()) continue;
+    if (!inner.contains(inode)) {
+      problem(where + " is an open TCP connection (" + tcp->second.text() + ")");
+      continue;
+    }
+    BoundSocket& end = connected_.emplace_back();
+    end.protocol = internet_[inode];
+    end.address = tcp->second.local;
+  }
+}
+
 Result<void> Collector::judge_sockets(pid_t root) {
   if (sockets_.empty()) return ok();
   CKPT_TRYV(judge_internet_sockets(root));
   CKPT_TRYV(note_bound_sockets(root));
+  CKPT_TRY(named, named_sockets_of(root));
+  socket_folders_ = std::move(named.folders);
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());
+  judge_connections(connections);
   std::set<Inode> outside;
   for (const auto& [inode, where] : sockets_) {
-    if (const auto tcp = connections.find(inode); tcp != connections.end())
-      problem(where + " is an open TCP connection (" + tcp->second + ")");
     if (const auto peer = peers.find(inode); peer != peers.end() && !sockets_.contains(peer->second))
       outside.insert(peer->second);
   }

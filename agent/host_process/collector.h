@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/host_process/file_list.h"
-#include "agent/host_process/sockets.h"
+#include "agent/host_process/sockets/connections.h"
 
 namespace ckpt::agent::host {
 
@@ -41,7 +41,10 @@ class Collector {
   Result<void> judge_sockets(pid_t root);
   Result<void> judge_internet_sockets(pid_t root);
   Result<void> note_bound_sockets(pid_t root);
+  void judge_connections(const std::map<Inode, Connection>& connections);
   void judge_pipes();
+  Result<void> judge_named(pid_t root);
+  void judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
   void add(FileFact fact);
   void problem(std::string text) { problems_.push_back(std::move(text)); }
 
@@ -52,6 +55,8 @@ class Collector {
   std::map<Inode, std::string> internet_;  // those of TCP, UDP, ...: the protocol
   std::string network_;
   std::vector<BoundSocket> bound_;
+  std::vector<BoundSocket> connected_;
+  std::vector<SocketFolder> socket_folders_;
   struct Pipe {
     bool read = false;
     bool written = false;
@@ -59,6 +64,7 @@ class Collector {
   };
   std::map<Inode, Pipe> pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;
+  NamedMemory named_;
   std::uint64_t unlinked_bytes_ = 0;  // of them together
   std::vector<std::string> problems_;
 };

@@ -14,16 +14,17 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 #include <sstream>
 
 #include "agent/host_process/criu_answers.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/run_program.h"
-#include "agent/host_process/sockets.h"
-#include "agent/host_process/time_limit.h"
+#include "agent/host_process/sockets/sockets.h"
 #include "agent/host_process/trusted_program.h"
 #include "agent/io/process.h"
 #include "libckpt/base/fd.h"
@@ -107,11 +108,17 @@ std::optional<std::string> version_in(const std::string& text) {
 
 std::vector<std::string> common_options(const std::string& program, const char* verb,
                                         const std::string& images, const std::string& work,
-                                        const std::string& log) {
-  return {
-      program,        verb,          "--no-default-config",  // a file in /etc or a home must not change what happens here
-      "--images-dir", images,        "--work-dir",          work,       "--log-file", log,
-      "-v2",          "--tcp-close", "--file-locks",        "--libdir", kNoPlugins};
+                                        const std::string& log, bool connections) {
+  // A configuration in /etc or a home must not change what happens here.
+  std::vector<std::string> words = {
+      program, verb,  "--no-default-config", "--images-dir", images,    "--work-dir", work, "--log-file",
+      log,     "-v2", "--file-locks",        "--libdir",     kNoPlugins};
+  // Nobody outside of the stopped tree sends on these connections, so none needs a filter meanwhile.
+  if (connections)
+    words.insert(words.end(), {"--tcp-established", "--network-lock", "skip"});
+  else
+    words.emplace_back("--tcp-close");
+  return words;
 }
 
 std::string log_of(const std::string& work, const char* name) {
@@ -123,9 +130,11 @@ constexpr const char* kRestoreLog = "criu-restore.log";
 constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
-  std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
+  std::vector<std::string> argv =
+      common_options(program, "dump", options.images, options.work, kDumpLog, options.connections);
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
+  if (options.makes_links) argv.emplace_back("--link-remap");
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   return argv;
 }
@@ -180,11 +189,15 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// The folder in question is for the "/proc" of a PID namespace that is not the node's.
+// The folder in question is for the "/proc" of a PID namespace that is not the node's; links to files in /dev/shm
+// have the same names in each dump.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
-  return log.has_value() && log.assume_value().find("Can't create a directory (" + std::to_string(-EEXIST) +
-                                                    ")") != std::string::npos;
+  const auto has = [&log](const std::string& text) {
+    return log.has_value() && log.assume_value().find(text) != std::string::npos;
+  };
+  return has("Can't create a directory (" + std::to_string(-EEXIST) + ")") ||
+         (has("Can't link remap to") && has(std::strerror(EEXIST)));
 }
 
 // Of a dump that has failed; a link of place_pages stays.
@@ -301,7 +314,8 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
     argv = environment_for(answers_);
     argv.insert(argv.begin(), "/usr/bin/env");
   }
-  for (std::string& word : common_options(program_, "restore", options.images, options.work, kRestoreLog))
+  for (std::string& word :
+       common_options(program_, "restore", options.images, options.work, kRestoreLog, options.connections))
     argv.push_back(std::move(word));
   for (std::string& word : options_for(answers_)) argv.push_back(std::move(word));
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);

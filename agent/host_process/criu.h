@@ -41,6 +41,8 @@ struct DumpOptions {
   std::string work;                        // a folder for criu-dump.log that only root may write to
   Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
   std::vector<std::string> more;           // further arguments for CRIU (pid_namespace_image.h)
+  bool connections = false;  // within the tree: they are saved (connections.h); otherwise none is open
+  bool makes_links = false;  // of files that have lost a name (named_memory.h)
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 
@@ -56,9 +58,10 @@ struct RestoreOptions {
   std::string work;     // a folder for criu-restore.log and restored.pid that only root may write to
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log
   std::vector<std::string> more;  // further arguments for CRIU
-  int log_fd = 10;      // the descriptor of the new log in the process that runs the command; not 0-2
-  bool stopped = true;  // all its processes stay stopped until they are continued
-  bool lazy = false;    // its private memory follows while it runs (lazy_pages_choice.h); images == work
+  int log_fd = 10;           // the descriptor of the new log in the process that runs the command; not 0-2
+  bool stopped = true;       // all its processes stay stopped until they are continued
+  bool connections = false;  // of DumpOptions
+  bool lazy = false;         // its private memory follows while it runs (lazy_pages_choice.h); images == work
 };
 
 class Criu {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/collector.h"
-#include "agent/host_process/process_tree.h"
-#include "agent/host_process/sockets.h"
+#include "agent/host_process/named_memory/shared_folder.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/sockets.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -57,24 +59,45 @@ std::string difference(const FileFact& fact) {
   }
 }
 
+bool is_path(const std::string& path) {
+  return path.size() < kMaxPath && path.starts_with('/') && path.find('\0') == std::string::npos;
+}
+
 Result<void> check_form(const FileList& list) {
   const bool good = list.files.size() <= kMaxFiles && list.bound.size() <= kMaxBound &&
+                    list.connected.size() <= kMaxBound && list.socket_folders.size() <= kMaxBound &&
+                    std::all_of(list.socket_folders.begin(), list.socket_folders.end(),
+                                [](const SocketFolder& folder) { return is_path(folder.path); }) &&
                     std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
-                      return is_known(fact.use) && fact.path.size() < kMaxPath &&
-                             fact.path.starts_with('/') && fact.path.find('\0') == std::string::npos;
+                      return is_known(fact.use) && is_path(fact.path);
                     });
   if (good) return ok();
   return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
 }
 
+std::set<std::string> paths_of(const NamedMemory& memory) {
+  std::set<std::string> paths;
+  for (const NamedFile& file : memory.files) {
+    for (const std::string& name : file.names) paths.insert(kSharedFolder + name);
+  }
+  return paths;
+}
+
 // A restore that cannot bind them would fail in the pause.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
-  if (list.network == network_of(::getpid()) && !list.network.empty()) return ok();  // it has them itself
-  for (const BoundSocket& socket : list.bound) {
-    CKPT_TRY(why, why_not_bound(socket.protocol, socket.address));
-    if (!why.empty())
-      problems.push_back(socket.protocol + " " + socket.address + " cannot be bound at the target (" + why +
-                         ")");
+  if (list.network == network_of(::getpid()) && !list.network.empty()) {  // it has them itself
+    for (const BoundSocket& end : list.connected)
+      problems.push_back("a connection within the program (" + end.protocol + " " + end.address +
+                         ") cannot be moved within one network: move the job to another machine");
+    return ok();
+  }
+  for (const auto* sockets : {&list.bound, &list.connected}) {
+    for (const BoundSocket& socket : *sockets) {
+      CKPT_TRY(why, why_not_bound(socket.protocol, socket.address));
+      if (!why.empty())
+        problems.push_back(socket.protocol + " " + socket.address + " cannot be bound at the target (" + why +
+                           ")");
+    }
   }
   return ok();
 }
@@ -99,16 +122,20 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
     return refusal("The program cannot be moved to another node", collector.problems());
   FileList list = collector.take_list();
   CKPT_TRY(bytes, dump_bytes(root));
-  list.memory_bytes = bytes;
+  list.memory_bytes = bytes + list.named.bytes();
   return list;
 }
 
 Result<void> check_files(const FileList& list) {
   CKPT_TRYV(check_form(list));
   std::vector<std::string> problems;
+  const std::set<std::string> made = paths_of(list.named);
   for (const FileFact& fact : list.files) {
+    if (made.contains(fact.path)) continue;
     if (std::string text = difference(fact); !text.empty()) problems.push_back(std::move(text));
   }
+  for (std::string& text : why_no_folder(list.socket_folders)) problems.push_back(std::move(text));
+  for (std::string& text : why_not_made(list.named)) problems.push_back(std::move(text));
   CKPT_TRYV(check_sockets(list, problems));
   if (problems.empty()) return check_room_for_restore(list.memory_bytes);
   return refusal("The target does not have what the program uses", problems);

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/host_process/named_memory/named_memory.h"
+#include "agent/host_process/sockets/named_sockets.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
@@ -64,17 +66,20 @@ struct BoundSocket {
 };
 
 struct FileList {
-  // 2: the memory, 3: the sockets; an older source sends none
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections; an older source sends none
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   FileList() = default;
   std::vector<FileFact> files;     // by path, each once
   std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
   std::string network;             // of the program (sockets.h): where it has its sockets already
   std::vector<BoundSocket> bound;
+  std::vector<BoundSocket> connected;  // ends of connections within the program
+  std::vector<SocketFolder> socket_folders;
+  NamedMemory named;  // travels; its files are among `files` for an older target, which must have them
   template <class A>
   void fields(A& a) {
-    a(files, memory_bytes, network, bound);
+    a(files, memory_bytes, network, bound, named, connected, socket_folders);
   }
 };
 

@@ -90,14 +90,17 @@ std::string MemoryFolder::keep() noexcept {
 }
 
 void remove_memory_folders(const std::string& place, const std::string& begin,
-                           const std::function<bool(const std::string& rest)>& unused) {
+                           const std::function<bool(const std::string& rest)>& unused,
+                           const std::function<void(const std::string& path)>& before) {
   std::error_code ignored;
   const std::string named = path_of(place, begin);
   for (const auto& item : std::filesystem::directory_iterator(place, ignored)) {
     const std::string path = item.path().string();
     if (!path.starts_with(named)) continue;
     const std::string rest = path.substr(named.size());
-    if (unused(rest.substr(0, rest.find(kMark)))) remove(path);
+    if (!unused(rest.substr(0, rest.find(kMark)))) continue;
+    if (before) before(path);
+    remove(path);
   }
 }
 

@@ -35,9 +35,10 @@ class [[nodiscard]] MemoryFolder {
 };
 
 // Removes all folders of this user there whose NAME begins with `begin` and for which `unused` returns true,
-// given the rest of NAME.
+// given the rest of NAME. `before` is called with the path of each of them.
 void remove_memory_folders(const std::string& place, const std::string& begin,
-                           const std::function<bool(const std::string& rest)>& unused);
+                           const std::function<bool(const std::string& rest)>& unused,
+                           const std::function<void(const std::string& path)>& before = {});
 
 // Removes folders of that NAME and all in them, if they are this user's. No error if there is none.
 void remove_memory_folder(const std::string& place, const std::string& name);

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "agent/host_process/criu_image/pid_namespace_image.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/protocol/wire/ids.h"
 

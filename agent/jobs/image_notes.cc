@@ -22,7 +22,10 @@ bool is_path_of_file(const std::string& path) {
 }  // namespace
 
 std::string to_text(const ImageNotes& notes) {
-  const nlohmann::json json = {{"gpu", notes.gpu}, {"log", notes.log}, {"device_bytes", notes.device_bytes}};
+  const nlohmann::json json = {{"gpu", notes.gpu},
+                               {"log", notes.log},
+                               {"device_bytes", notes.device_bytes},
+                               {"connections", notes.connections}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -32,9 +35,10 @@ Result<ImageNotes> parse_image_notes(std::string_view text) {
     const auto at = json.is_object() ? json.find(field) : json.end();
     return json.is_object() && at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
   };
-  ImageNotes notes{text_of("gpu"), text_of("log"), 0};
+  ImageNotes notes{text_of("gpu"), text_of("log"), 0, false};
   if (json.is_object() && json.contains("device_bytes") && json["device_bytes"].is_number_unsigned())
     notes.device_bytes = json["device_bytes"].get<std::uint64_t>();
+  if (json.is_object() && json.contains("connections")) notes.connections = json["connections"] == true;
   const bool good =
       parse_gpu_uuid(notes.gpu).has_value() && (notes.log.empty() || is_path_of_file(notes.log));
   if (good) return notes;

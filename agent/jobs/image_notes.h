@@ -15,6 +15,7 @@ struct ImageNotes {
   std::string gpu;                 // UUID of the one its context was on
   std::string log;                 // path of its output at the source; empty: it is not ours
   std::uint64_t device_bytes = 0;  // that the driver has saved in it
+  bool connections = false;        // of its own are in it
   friend bool operator==(const ImageNotes&, const ImageNotes&) = default;
 };
 

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_last_save.h"
 #include "agent/jobs/keeper_process.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/job.h"
 #include "agent/jobs/keeper_process.h"
 #include "libckpt/protocol/wire/ids.h"

@@ -157,6 +157,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   auto endpoint = wire::decode<EndpointPayload>(payload);
   if (!endpoint) return fail(endpoint.assume_error());
   if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
+  if (auto fits = way_->check_target(endpoint.assume_value()); !fits) return fail(fits.assume_error());
   mover::StartSource start;
   budget_.estimate(endpoint.assume_value().costs);
   const PauseEstimate& estimate = budget_.estimated();

@@ -123,6 +123,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   const PauseLines lines = pause_lines(context_, JobOperation::migration(info_).pause_kind());
   payload.costs.assign(lines.begin(), lines.end());
   payload.reads_memory_log = true;
+  payload.restores_connections = true;
   co_return wire::encode(payload);
 }
 

@@ -289,6 +289,7 @@ def make_place(order):
     kept = [(place, os.open(cover, os.O_PATH | os.O_DIRECTORY)) for place, cover in [*covers, *hidden]]
     for place, cover in kept:
         bind_descriptor(cover, place)
+    os.chmod("/tmp", 0o1777)
     mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
     mount("-t", "sysfs", "sysfs", "/sys")
     call("hostname", order["name"])

@@ -10,14 +10,13 @@
 #include <cstdio>
 
 #include "agent/host_process/criu_image/criu_records.h"
+#include "agent/host_process/criu_image/files_image.h"
 #include "criu_images.pb.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint32_t kFilesMagic = 0x56303138;
-constexpr std::size_t kMaxFilesBytes = 64u << 20;
 const std::string kDriverName = std::string(1, '\0') + "cuda-uvmfd-";
 
 // Sockets of other types may have the same abstract name. The driver's is of type SOCK_SEQPACKET (580.159.04).
@@ -59,22 +58,13 @@ Result<std::string> with_free_name(const std::string& record, const IsTaken& is_
 
 Result<std::string> with_free_driver_names(const std::string& files, const IsTaken& is_taken,
                                            const OtherName& other) {
-  if (word_at(files, 0) != kImageMagic || word_at(files, 4) != kFilesMagic)
-    return strange_image("files.img is of another kind");
-  CKPT_TRY(records, records_of(files, 8));
-  std::string changed = files.substr(0, 8);
-  for (const std::string& record : records) {
-    CKPT_TRY(freed, with_free_name(record, is_taken, other));
-    put_record(changed, freed);
-  }
-  return changed;
+  return with_changed_records(
+      files, [&](const std::string& record) { return with_free_name(record, is_taken, other); });
 }
 
 Result<void> free_driver_names(const std::string& images) {
-  const std::string path = images + "/files.img";
-  CKPT_TRY(files, read_file(path, kMaxFilesBytes));
-  CKPT_TRY(changed, with_free_driver_names(files, is_bound, random_ending));
-  return changed == files ? ok() : write_file_durably(path, changed);
+  return change_files_image(
+      images, [](const std::string& record) { return with_free_name(record, is_bound, random_ending); });
 }
 
 }  // namespace ckpt::agent::host

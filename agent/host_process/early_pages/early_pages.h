@@ -32,7 +32,7 @@
 #include "agent/host_process/early_pages/page_index.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_log.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 

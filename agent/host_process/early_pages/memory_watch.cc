@@ -15,7 +15,7 @@
 #include <string>
 
 #include "agent/host_process/early_pages/userfaultfd_of.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 
 namespace ckpt::agent::host {
 namespace {

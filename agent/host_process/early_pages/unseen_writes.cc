@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {

@@ -8,7 +8,7 @@
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/saved_context.h"
@@ -97,6 +97,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
+  has_connections_ = !files.assume_value().connected.empty();
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
   co_return ok();
@@ -113,6 +114,10 @@ PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool st
   const std::uint64_t bytes = size.without_shared(device) + device;
   work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
   return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
+}
+
+Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
+  return check_connections(has_connections_, target);
 }
 
 Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedState,
@@ -144,6 +149,10 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.timeout = host::criu_timeout(estimate.bytes);
   CKPT_CO_TRY(words, host::namespace_dump_options(root));
   options.more = std::move(words);
+  const NamedThings named = co_await find_named(context_, job);
+  options.makes_links = named.memory.needs_links();
+  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
+  options.connections = has_connections_;
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
   CKPT_CO_TRYV(ports_.share(root));
@@ -152,9 +161,13 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   const JobRecord& record = job->record();
   ImageNotes notes;
   notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.connections = options.connections;
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
-  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
+  const auto pack = [root, &folder, &pages]() -> Result<host::PackedImage> {
+    CKPT_TRYV(host::save_named_memory(root, folder.path()));
+    return host::pack_folder(folder.path(), std::move(pages));
+  };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", operation_.name(),
                dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
@@ -168,6 +181,8 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
     index = own;
   }
   ports_.take_back();
+  co_await remove_dump_links(context_, job);
+  CKPT_CO_TRYV(co_await end_repair(context_, static_cast<pid_t>(job->rank_pid()), repair_));
   CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
   remove_images_of_source(context_, operation_.job());
   co_return ok();
@@ -176,7 +191,9 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
 Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
   if (stays_) co_return;  // the process is the target's now
   remove_image_folder(context_, operation_, "source");
+  auto named = co_await find_named(context_, job);
   co_await job->leave();
+  co_await remove_named(context_, std::move(named));
 }
 
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu) {
@@ -230,6 +247,7 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
   auto same = co_await offload(context_.images, check);
+  made_.expect(std::move(files.assume_value().socket_folders));
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")
@@ -265,15 +283,18 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
-  const auto unpack = [file, bytes = image_.bytes, &folder] {
-    Result<void> done = host::unpack_folder(file, bytes, folder.path());
-    return done ? host::free_driver_names(folder.path()) : done;
+  const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
+    CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
+    CKPT_TRYV(host::free_driver_names(folder.path()));
+    CKPT_TRYV(made_.make(folder.path()));
+    return ok();
   };
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   host::RestoreOptions options;
   options.images = options.work = folder.path();
   options.more = restore_words();
+  options.connections = notes.connections;
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
@@ -317,6 +338,7 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
     report->context_restored_ns = report->resume_sent_ns = at.restored_ns;
     report->resumed_ns = running.resumed_ns;
   }
+  made_.keep();
   control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
   co_return ok();
 }
@@ -353,7 +375,11 @@ PauseWork AdoptedTarget::pause_work(const Job& job) const {
 Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (stays_) co_return;
+  NamedThings named;
+  if (job && !job->record().ran) named = co_await find_named(context_, job);
   if (job) co_await job->destroy();
+  co_await made_.remove(context_);
+  co_await remove_named(context_, std::move(named));
   remove_image_folder(context_, operation_, "target");
 }
 

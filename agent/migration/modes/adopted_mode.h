@@ -11,10 +11,12 @@
 
 #include <optional>
 
-#include "agent/host_process/bound_ports.h"
 #include "agent/host_process/criu.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/bound_ports.h"
+#include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/mode.h"
+#include "agent/migration/modes/process_image.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
 
@@ -41,6 +43,7 @@ class AdoptedSource final : public SourceMode {
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  Result<void> check_target(const EndpointPayload& target) override;
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
@@ -58,6 +61,8 @@ class AdoptedSource final : public SourceMode {
   wire::Bytes files_;
   host::TreeSize size_;
   host::BoundPorts ports_;
+  host::ConnectionRepair repair_;
+  bool has_connections_ = false;
 };
 
 class AdoptedTarget final : public TargetMode {
@@ -89,6 +94,7 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
+  MadeThings made_;
   std::uint64_t image_bytes_ = 0;
 };
 

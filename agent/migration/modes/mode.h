@@ -59,6 +59,8 @@ class SourceMode {
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Whether the job can be moved so, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
+  // After check(), before anything is paused: the target can take what the job has. kRefused otherwise.
+  virtual Result<void> check_target(const EndpointPayload&) { return ok(); }
   // After check(): the work of a pause here and at the target beside the copy of device memory.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.

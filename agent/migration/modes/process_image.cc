@@ -40,7 +40,82 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
     return rest.ends_with("-target") || (rest.ends_with("-source") && rest.starts_with("j") &&
                                          !names.contains(rest.substr(0, rest.find('.'))));
   };
-  host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), unused);
+  host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), unused,
+                              host::remove_made_for);
+}
+
+Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
+  const auto find = [root = static_cast<pid_t>(job->rank_pid())] {
+    NamedThings named;
+    if (auto memory = host::named_memory_of(root)) named.memory = std::move(memory).assume_value();
+    if (auto sockets = host::named_sockets_of(root)) named.sockets = std::move(sockets).assume_value();
+    return named;
+  };
+  co_return co_await offload(context.images, find);
+}
+
+Task<> remove_named(MigrationContext& context, NamedThings named) {
+  if (named.memory.files.empty() && named.sockets.paths.empty()) co_return;
+  const auto remove = [&named] {
+    host::remove_unused(named.memory);
+    host::remove_left(named.sockets);
+    return true;
+  };
+  co_await offload(context.images, remove);
+}
+
+Result<void> MadeThings::make(const std::string& images) {
+  CKPT_TRY(folders, host::make_folders(folders_));
+  made_folders_ = std::move(folders);
+  CKPT_TRY(memory, host::restore_named_memory(images));
+  memory_ = std::move(memory);
+  return ok();
+}
+
+void MadeThings::keep() {
+  made_folders_.clear();
+  memory_ = {};
+}
+
+Task<> MadeThings::remove(MigrationContext& context) {
+  const auto folders = std::exchange(made_folders_, {});
+  const auto memory = std::exchange(memory_, {});
+  if (folders.empty() && memory.files.empty()) co_return;
+  const auto undo = [&folders, &memory] {
+    host::remove_folders(folders);
+    host::remove_unused(memory);
+    return true;
+  };
+  co_await offload(context.images, undo);
+}
+
+Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
+  const auto remove = [root = static_cast<pid_t>(job->rank_pid())] {
+    const auto memory = host::named_memory_of(root);
+    if (memory) host::remove_links(memory.assume_value());
+    return true;
+  };
+  co_await offload(context.images, remove);
+}
+
+Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root,
+                                       host::ConnectionRepair& repair) {
+  const auto look = [root] { return host::ConnectionRepair::before(root); };
+  CKPT_CO_TRY(found, co_await offload(context.images, look));
+  repair = std::move(found);
+  co_return ok();
+}
+
+Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair) {
+  const auto end = [root, &repair] { return repair.end(root); };
+  co_return co_await offload(context.images, end);
+}
+
+Result<void> check_connections(bool has_any, const EndpointPayload& target) {
+  if (!has_any || target.restores_connections) return ok();
+  return Error(
+      ErrorCode::kRefused,
+      "The program has connections to itself, which the target's older agent cannot restore: update it");
 }
 
 Task<> release_image(MigrationContext& context, HostState image) {

@@ -11,6 +11,9 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
+#include "agent/host_process/named_memory/named_memory.h"
+#include "agent/host_process/sockets/connections.h"
+#include "agent/host_process/sockets/named_sockets.h"
 #include "agent/jobs/image_notes.h"
 #include "agent/migration/modes/migration_context.h"
 #include "agent/migration/modes/mode.h"
@@ -33,6 +36,44 @@ void remove_image_folder(const MigrationContext& context, const JobOperation& op
 // What an agent of this home that was killed has left in memory: images at the target, whose instance is
 // dead, and at the source of jobs that are not among `live`. At start, before any migration goes on.
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
+
+// What the job's processes have by name on this node: memory in /dev/shm, and sockets with a path.
+struct NamedThings {
+  NamedThings() = default;
+  host::NamedMemory memory;
+  host::NamedSockets sockets;
+};
+// As long as they are there; nothing afterwards.
+Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job);
+// When they have ended, here where they do not go on.
+Task<> remove_named(MigrationContext& context, NamedThings named);
+
+// The same at the target, made for a process that is restored. Threads: the event loop; make() any.
+class MadeThings {
+ public:
+  // compare() had the source's list.
+  void expect(std::vector<host::SocketFolder> folders) { folders_ = std::move(folders); }
+  Result<void> make(const std::string& images);
+  // The process has them: nothing is removed.
+  void keep();
+  // The process was not restored, or has ended.
+  Task<> remove(MigrationContext& context);
+
+ private:
+  std::vector<host::SocketFolder> folders_;
+  std::vector<std::string> made_folders_;
+  host::NamedMemory memory_;
+};
+
+// CRIU's links to it, of a dump that is not used.
+Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
+
+// Connections within the program (connections.h): their options before a dump.
+Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
+// After a dump, of a program that goes on here.
+Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
+// kRefused where an older target would close them.
+Result<void> check_connections(bool has_any, const EndpointPayload& target);
 
 // The image's memory goes beside the loop: so many pages take milliseconds.
 Task<> release_image(MigrationContext& context, HostState image);

@@ -8,7 +8,7 @@
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
@@ -116,22 +116,24 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
     co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
         .caused_by(std::move(files).assume_error());
   files_ = wire::encode(files.assume_value());
+  has_connections_ = !files.assume_value().connected.empty();
+  named_bytes_ = files.assume_value().named.bytes();
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
   const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
-  size_.private_bytes += context;
-  co_return co_await open_stream(root, context);
+  size_.private_bytes += context + named_bytes_;
+  co_return co_await open_stream(root, context + named_bytes_);
 }
 
 // Before the pause, which would otherwise wait for the kernel to find and clear so much memory.
-Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t context_bytes) {
+Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_bytes) {
   if (operation_.copies_ahead()) {
-    const bool follows = co_await follow_memory(root, context_bytes);
+    const bool follows = co_await follow_memory(root, beside_bytes);
     if (follows) co_return ok();
   }
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
-  const std::uint64_t expected = estimate.largest_bytes + context_bytes;
-  if (!can_stream(expected)) co_return host::check_memory_left(estimate.bytes + context_bytes);
+  const std::uint64_t expected = estimate.largest_bytes + beside_bytes;
+  if (!can_stream(expected)) co_return host::check_memory_left(estimate.bytes + beside_bytes);
   const auto make = [expected] { return host::PageStream::create(longest_state(expected), expected); };
   CKPT_CO_TRY(stream, co_await offload(context_.images, make));
   stream_ = std::move(stream);
@@ -208,6 +210,10 @@ Task<> ProcessSource::settle_host_state() {
   if (rounds) co_await rounds->settle();
 }
 
+Result<void> ProcessSource::check_target(const EndpointPayload& target) {
+  return check_connections(has_connections_, target);
+}
+
 Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,
                                             wire::SourceReport& report) {
   CKPT_CO_TRYV(co_await end_rounds(job));
@@ -240,10 +246,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
-  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
+  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes + named_bytes_));
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, operation_, "source"),
-                                                 estimate.bytes - estimate.largest_bytes));
+                                                 estimate.bytes - estimate.largest_bytes + named_bytes_));
   host::PlacedPages pages;
   host::DumpOptions options;
   if (grew_) {
@@ -256,6 +262,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.images = folder.path();
   options.work = folder.path();  // of root alone
   options.timeout = host::criu_timeout(estimate.bytes);
+  const NamedThings named = co_await find_named(context_, job);
+  options.makes_links = named.memory.needs_links();
+  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
+  options.connections = has_connections_;
   const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
@@ -264,10 +274,12 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const JobRecord& record = job->record();
   ImageNotes notes;
   notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.connections = options.connections;
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
+  const auto pack = [this, root, &folder, &pages]() -> Result<host::PackedImage> {
+    CKPT_TRYV(host::save_named_memory(root, folder.path()));
     if (grew_) {
       CKPT_TRY(streamed, finish_pages(folder.path()));
       pages = std::move(streamed);
@@ -297,7 +309,9 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
     remove_images_of_source(context_, operation_.job());
+    co_await remove_dump_links(context_, job);
     ports_.take_back();
+    CKPT_CO_TRYV(co_await end_repair(context_, root, repair_));
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
@@ -325,7 +339,9 @@ Task<> ProcessSource::let_go() {
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
   remove_image_folder(context_, operation_, "source");
+  auto named = co_await find_named(context_, job);
   co_await job->leave();
+  co_await remove_named(context_, std::move(named));
 }
 
 // ---- target
@@ -373,6 +389,7 @@ Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
   auto same = co_await offload(context_.images, check);
+  made_.expect(std::move(files.assume_value().socket_folders));
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")
@@ -400,11 +417,12 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
   const int file = image_.file.get();
-  const auto unpack = [file, bytes = image_.bytes, &folder,
+  const auto unpack = [this, file, bytes = image_.bytes, &folder,
                        most_eager = restores_lazily_ ? host::kMaxEagerBytes
                                                      : host::kAllEager]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
+    CKPT_TRYV(made_.make(folder.path()));
     return host::choose_lazy_pages(folder.path(), most_eager);
   };
   const Nanos began = now_ns();
@@ -416,6 +434,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   host::RestoreOptions options;
   options.images = options.work = folder.path();
   options.old_log = notes.log;
+  options.connections = notes.connections;
   options.lazy = pages.lazy > 0;
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
@@ -472,6 +491,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
   auto resumed = co_await resume(job, order, report);
   if (resumed) {
+    made_.keep();
     control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
     co_return ok();
   }
@@ -530,7 +550,11 @@ PauseWork ProcessTarget::pause_work(const Job& job) const {
 Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
+  NamedThings named;
+  if (job && !job->record().ran) named = co_await find_named(context_, job);
   if (job) co_await job->destroy();
+  co_await made_.remove(context_);
+  co_await remove_named(context_, std::move(named));
   remove_image_folder(context_, operation_, "target");
 }
 

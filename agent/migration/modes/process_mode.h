@@ -11,12 +11,14 @@
 #include <map>
 #include <string>
 
-#include "agent/host_process/bound_ports.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/bound_ports.h"
+#include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/memory_rounds.h"
 #include "agent/migration/modes/mode.h"
+#include "agent/migration/modes/process_image.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_values.h"
@@ -48,6 +50,7 @@ class ProcessSource final : public SourceMode {
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  Result<void> check_target(const EndpointPayload& target) override;
   std::optional<GrowingHostState> growing_host_state(HostGrowth grew, bool target_reads_log) override;
   void host_state_sent(std::uint64_t bytes) override;
   Task<> settle_host_state() override;
@@ -59,7 +62,7 @@ class ProcessSource final : public SourceMode {
 
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
-  Task<Result<void>> open_stream(pid_t root, std::uint64_t context_bytes);
+  Task<Result<void>> open_stream(pid_t root, std::uint64_t beside_bytes);
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
   Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);
   Result<host::PlacedPages> finish_pages(const std::string& folder);
@@ -71,11 +74,14 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
-  wire::Bytes files_;  // the process's open files, encoded
+  wire::Bytes files_;              // the process's open files, encoded
+  std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
   host::BoundPorts ports_;
+  host::ConnectionRepair repair_;
+  bool has_connections_ = false;
   HostGrowth grew_;
 };
 
@@ -111,6 +117,7 @@ class ProcessTarget final : public TargetMode {
   bool restores_lazily_ = false;
   HostState image_;
   std::uint64_t image_bytes_ = 0;
+  MadeThings made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's
 };

@@ -4,8 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
-#include "agent/host_process/process_tree.h"
-#include "agent/host_process/time_limit.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 
 namespace ckpt::agent {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/host_process/process_tree.h"
-#include "agent/host_process/time_limit.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "agent/migration/modes/saved_context.h"
 #include "agent/mover_client/memory_fill.h"
 #include "libckpt/base/fault.h"

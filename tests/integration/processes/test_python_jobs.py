@@ -8,12 +8,16 @@ import re
 import sys
 import unittest
 
-from cluster import ClusterTest, run_unmoved
+from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
+from fault_points import Point
+from waiting import eventually
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job.py"
 # The system's own: hosts (tests/hosts) have no home folder with another.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-STEPS = 1500
+# A round: to the other node, back to another GPU, and to the first GPU again.
+ROUNDS = int(os.environ.get("GPUMIGRATE_TEST_ROUNDS", "1"))
+STEPS = 1500 + 300 * (ROUNDS - 1)
 # Each page that left before a pause is compared at the barrier.
 os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
 
@@ -25,7 +29,7 @@ class PythonTest(ClusterTest):
         expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))
         self.cluster.start("job", PYTHON, str(PROGRAM), kind, str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
-        for place in ("node-b:0", "node-a:1", "node-a:0"):
+        for place in ("node-b:0", "node-a:1", "node-a:0") * ROUNDS:
             report = self.cluster.migrate("job", place, "--live")
             self.assertEqual((report["result"], report["verified"]), ("done", True), report)
             self.cluster.wait_for_line("job", r"^step \d+")
@@ -36,6 +40,9 @@ class PythonTest(ClusterTest):
 class PythonJobs(PythonTest):
     def test_plain(self):
         self.run_kind("plain")
+
+    def test_two_thousand_allocations(self):
+        self.run_kind("regions")
 
     def test_eight_threads(self):
         self.run_kind("threads")
@@ -57,19 +64,96 @@ class PythonJobs(PythonTest):
         self.run_kind("listen")
 
 
-class SharedByName(PythonTest):
-    """Memory in /dev/shm that has a name: both nodes see it, as they are on one machine."""
+class NamedTest(PythonTest):
+    """Memory and semaphores in /dev/shm that have names. Over hosts each node has its own /dev/shm."""
 
+    def run_kind(self, kind):
+        before = self.names_of_nodes()
+        super().run_kind(kind)
+        self.assert_nothing_left(before)
+
+    def names_of_nodes(self):
+        """What has a name in /dev/shm and /tmp of each node, as its agent sees it."""
+        names = {}
+        for pid, command in self.cluster.processes().items():
+            node = re.search(r"gpumigrate-agent .*/(node-\w)", command)
+            if node:
+                names[node.group(1)] = {f"{folder}/{name}" for folder in ("dev/shm", "tmp")
+                                        for name in os.listdir(f"/proc/{pid}/root/{folder}")}
+        self.assertEqual(sorted(names), ["node-a", "node-b"])
+        return names
+
+    def assert_nothing_left(self, before):
+        if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":  # on one machine there are those of other tests
+            self.assertEqual(self.names_of_nodes(), before)
+
+
+class SharedByName(NamedTest):
     def test_forked_workers(self):
         self.run_kind("fork")
 
     def test_workers_that_were_forked_after_the_first_call_of_the_driver(self):
         self.run_kind("late")
 
-    def refuse_kind(self, kind, why="/dev/shm/sem.* does not travel"):
+    def test_spawned_workers(self):
+        self.run_kind("spawn")
+
+    def test_workers_of_a_fork_server(self):
+        self.run_kind("forkserver")
+
+
+class NamesAfterCrash(NamedTest):
+    """An agent is killed in a move of a program with memory, locks and a socket that have names."""
+
+    def crash(self, role, point):
+        before = self.names_of_nodes()
+        expected = run_unmoved(PYTHON, str(PROGRAM), "forkserver", str(STEPS))
+        self.cluster.start("job", PYTHON, str(PROGRAM), "forkserver", str(STEPS), way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        self.cluster.arm(role, point)
+        with self.cluster.popen("migrate", "job", "--to", "node-b", "--live") as moving:
+            eventually(lambda: self.cluster.fired(role, point), f"{role} reaches {point}")
+            self.cluster.up()
+            moving.communicate(timeout=COMMAND_LIMIT_S)
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+        self.assert_nothing_left(before)
+
+    def test_source_with_a_dump(self):
+        self.crash("agent.node-a", Point.SOURCE_DUMPED)
+
+    def test_source_that_does_not_know_that_it_was_left(self):
+        self.crash("agent.node-a", Point.SOURCE_RELEASED_DURABLE)
+
+    def test_target_without_an_instance(self):
+        self.crash("agent.node-b", Point.TARGET_COMMITTED_DURABLE)
+
+    def test_target_with_an_instance(self):
+        self.crash("agent.node-b", Point.TARGET_RESTORED)
+
+
+class OpenConnections(PythonTest):
+    """Over hosts the program's connections to itself travel. Within one network the two copies would collide."""
+
+    def test_connections_to_itself(self):
+        if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":
+            return self.run_kind("connected")
+        expected = run_unmoved(PYTHON, str(PROGRAM), "connected", str(STEPS))
+        self.cluster.start("job", PYTHON, str(PROGRAM), "connected", str(STEPS), way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        refused = self.cluster.run("migrate", "job", "--to", "node-b", "--live")
+        self.assertEqual(refused.returncode, 5, refused.stderr)
+        self.assertRegex(refused.stdout + refused.stderr, r"a connection within the program \(TCP 127.0.0.1:\d+\) cannot be moved within one network")
+        self.cluster.migrate("job", "node-a:1", "--live")
+        self.assertEqual(self.cluster.finish("job"), expected)
+
+
+class Refused(PythonTest):
+    def test_child_that_only_asks_the_driver_is_named_and_is_no_rank(self):
         """Between nodes; to another card of the node it moves."""
-        expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))
-        self.cluster.start("job", PYTHON, str(PROGRAM), kind, str(STEPS), way=())
+        why = r"process \d+ \(\S+\) has the GPU driver's /\S+ open"
+        expected = run_unmoved(PYTHON, str(PROGRAM), "asking", str(STEPS))
+        self.cluster.start("job", PYTHON, str(PROGRAM), "asking", str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.assertRegex(self.cluster.call("doctor", "--job", "job").stdout,
                          rf"(?s)yes +move to another GPU of its node\nno +move to another node\n\nTo move to another node:\n.*{why}")
@@ -80,15 +164,6 @@ class SharedByName(PythonTest):
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.assertEqual(self.cluster.finish("job"), expected)
         self.assert_steps_in_order(self.cluster.log("job"))
-
-    def test_spawned_workers_are_refused_by_their_locks(self):
-        self.refuse_kind("spawn")
-
-    def test_child_that_only_asks_the_driver_is_named_and_is_no_rank(self):
-        self.refuse_kind("asking", r"process \d+ \(\S+\) has the GPU driver's /\S+ open")
-
-    def test_workers_of_a_fork_server_are_refused_by_their_locks(self):
-        self.refuse_kind("forkserver")
 
 
 if __name__ == "__main__":

@@ -28,17 +28,18 @@ SHARED_BYTES = 1 << 16
 class Device:
     """Blocks of memory of the first GPU, through the driver's own interface."""
 
-    def __init__(self):
+    def __init__(self, blocks, block_bytes):
+        self.block_bytes = block_bytes
         self.cuda = ctypes.CDLL("libcuda.so.1")
         device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.blocks = [self.allocate() for _ in range(BLOCKS)]
-        self.mirror = [bytearray(BLOCK_BYTES) for _ in range(BLOCKS)]
+        self.blocks = [self.allocate() for _ in range(blocks)]
+        self.mirror = [bytearray(block_bytes) for _ in range(blocks)]
         for block, mirror in zip(self.blocks, self.mirror):
-            self.call("cuMemcpyHtoD_v2", block, bytes(mirror), ctypes.c_size_t(BLOCK_BYTES))
+            self.call("cuMemcpyHtoD_v2", block, bytes(mirror), ctypes.c_size_t(block_bytes))
 
     def call(self, name, *arguments):
         code = getattr(self.cuda, name)(*arguments)
@@ -47,19 +48,19 @@ class Device:
 
     def allocate(self):
         pointer = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(BLOCK_BYTES))
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(self.block_bytes))
         return pointer
 
     def change(self, step):
         piece = hashlib.shake_128(str(step).encode()).digest(PIECE_BYTES)
-        block, at = step % BLOCKS, (step * 7919 * PIECE_BYTES) % BLOCK_BYTES
+        block, at = step % len(self.blocks), (step * 7919 * PIECE_BYTES) % self.block_bytes
         self.mirror[block][at:at + PIECE_BYTES] = piece
         self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.blocks[block].value + at), piece, ctypes.c_size_t(PIECE_BYTES))
 
     def compare(self):
         for block, mirror in zip(self.blocks, self.mirror):
-            found = ctypes.create_string_buffer(BLOCK_BYTES)
-            self.call("cuMemcpyDtoH_v2", found, block, ctypes.c_size_t(BLOCK_BYTES))
+            found = ctypes.create_string_buffer(self.block_bytes)
+            self.call("cuMemcpyDtoH_v2", found, block, ctypes.c_size_t(self.block_bytes))
             if found.raw != bytes(mirror):
                 raise RuntimeError("device memory is not what was written")
 
@@ -77,6 +78,12 @@ class Plain:
 
     def end(self):
         pass
+
+
+class Regions(Plain):
+    """As many allocations as a large model has tensors."""
+
+    memory = (2000, PIECE_BYTES)
 
 
 class Threads:
@@ -223,6 +230,56 @@ class Listener:
                 raise RuntimeError("a port is shared that was not")
 
 
+def echo(listener):
+    """A worker: answers on each connection, in a thread of its own."""
+    def answer(connection):
+        while word := connection.recv(4):
+            connection.sendall(number_of(int.from_bytes(word, "big")).to_bytes(4, "big"))
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+class Connected:
+    """Open TCP connections: to itself, over IPv4 and IPv6, and to a worker process. On one of them bytes wait unread
+    all the time."""
+
+    WAITING = b"unread" * 1000
+
+    def __init__(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.worker = multiprocessing.get_context("fork").Process(target=echo, args=(listener,), daemon=True)
+        self.worker.start()
+        self.other = socket.create_connection(listener.getsockname())
+        self.ends = [self.to_itself(family, address) for family, address in
+                     ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))]
+        self.ends[0][1].sendall(self.WAITING)
+
+    @staticmethod
+    def to_itself(family, address):
+        with socket.create_server((address, 0), family=family) as listener:
+            client = socket.create_connection(listener.getsockname()[:2])
+            return client, listener.accept()[0]
+
+    def ask(self, step):
+        self.other.sendall(step.to_bytes(4, "big"))
+        found = int.from_bytes(self.other.recv(4), "big")
+        for client, server in self.ends:
+            client.sendall(step.to_bytes(4, "big"))
+            if int.from_bytes(server.recv(4), "big") != step:
+                raise RuntimeError("another word came than was sent")
+        return found
+
+    def end(self):
+        got = b""
+        while len(got) < len(self.WAITING):
+            got += self.ends[0][0].recv(65536)
+        if got != self.WAITING:
+            raise RuntimeError("what waited in a connection is not what was sent")
+        self.worker.terminate()
+        self.worker.join()
+
+
 class Late(Processes):
     """Workers that are forked when the driver is in use, and a child that only asks for the number of devices."""
 
@@ -241,7 +298,7 @@ class Asking(Subprocess):
     program = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n" + Subprocess.program
 
 
-KINDS = {"plain": Plain, "late": Late, "asking": Asking, "listen": Listener, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+KINDS = {"plain": Plain, "regions": Regions, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 
@@ -250,7 +307,7 @@ def main():
     late = getattr(KINDS[kind], "late", False)
     # Before the driver, which does not go through a fork, as a rule.
     helpers = None if late else KINDS[kind]()
-    device = Device()
+    device = Device(*getattr(KINDS[kind], "memory", (BLOCKS, BLOCK_BYTES)))
     helpers = helpers or KINDS[kind]()
     total, pace = 0, Pace(steps, STEP_S)
     for step in range(1, steps + 1):

@@ -100,8 +100,14 @@ void check_program() {
 }
 
 void check_list(FileList list) {
-  list.bound.clear();     // no ports of this machine are tried here,
+  list.bound.clear();  // no ports of this machine are tried here,
+  list.connected.clear();
   list.memory_bytes = 0;  // nor is its memory compared
+  const auto with_names = check_files(list);
+  FUZZ_CHECK(with_names.has_value() || with_names.assume_error().code() == ErrorCode::kRefused ||
+             with_names.assume_error().code() == ErrorCode::kProtocol);
+  list.socket_folders.clear();
+  list.named = {};
   const bool malformed = std::any_of(list.files.begin(), list.files.end(), is_malformed);
   if (malformed) {
     const auto refused = check_files(list);

@@ -12,7 +12,7 @@
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/memory_folder.h"
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/keeper/init/pid_namespace.h"
 #include "agent/keeper/init/restored.h"
 #include "tests/unit/agent/host_process/program.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trees of processes: of a job whose children come and go while it is looked at, and those whose session is
 // led from outside a PID namespace (this test's own grandchild in a new one).
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

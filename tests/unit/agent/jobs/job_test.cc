@@ -14,7 +14,7 @@
 #include <future>
 #include <thread>
 
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 
 #include "agent/jobs/job_table.h"
 #include "agent/jobs/log_reader.h"

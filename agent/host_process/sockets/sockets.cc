@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/sockets.h"
+#include "agent/host_process/sockets/sockets.h"
 
 #include <arpa/inet.h>
 #include <linux/netlink.h>
@@ -28,6 +28,7 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxTableBytes = 64u << 20;
+constexpr unsigned kEstablished = 0x01;
 constexpr unsigned kListen = 0x0A;
 constexpr unsigned kClosed = 0x07;
 
@@ -129,11 +130,15 @@ Inode inode_of(const std::string& link, const char* kind) {
   return link.starts_with(start) ? std::strtoull(link.c_str() + start.size(), nullptr, 10) : 0;
 }
 
-Result<std::map<Inode, std::string>> tcp_connections(pid_t pid) {
-  std::map<Inode, std::string> connections;
+Result<std::map<Inode, Connection>> tcp_connections(pid_t pid) {
+  std::map<Inode, Connection> connections;
   const auto take = [&](Inode inode, unsigned long state, const std::string& local,
                         const std::string& remote) {
-    if (state != kListen && state != kClosed) connections[inode] = local + " -> " + remote;
+    if (state == kListen || state == kClosed) return;
+    Connection& connection = connections[inode];
+    connection.local = local;
+    connection.remote = remote;
+    connection.established = state == kEstablished;
   };
   CKPT_TRYV(read_tables(pid, {"tcp", "tcp6"}, take));
   return connections;

@@ -17,9 +17,14 @@ namespace ckpt::agent::host {
 
 using Inode = std::uint64_t;
 
-// Connected (or connecting, or half closed) TCP sockets of process `pid`'s network: inode -> "10.0.0.1:22 ->
-// 10.0.0.2:4711".
-Result<std::map<Inode, std::string>> tcp_connections(pid_t pid);
+struct Connection {
+  std::string local;  // "10.0.0.1:22"
+  std::string remote;
+  bool established = false;  // not being opened or closed
+  [[nodiscard]] std::string text() const { return local + " -> " + remote; }
+};
+// Connected (or connecting, or half closed) TCP sockets of process `pid`'s network.
+Result<std::map<Inode, Connection>> tcp_connections(pid_t pid);
 
 // Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".
 Result<std::map<Inode, std::string>> bound_addresses(pid_t pid);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/process_tree.h"
+#include "agent/host_process/processes/process_tree.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/host_process/time_limit.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/memory_left.h"
 

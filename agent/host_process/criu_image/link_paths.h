@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links by which CRIU (--link-remap) saves a file that has lost its name, "link_remap.N" in the file's folder.
+// Two dumps choose the same numbers, so the target has them in the image's own folder.
+// Threads: any. Errors: kCorrupt for a malformed image; kIo.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+[[nodiscard]] inline bool is_link_name(std::string_view name) {
+  return name.starts_with("link_remap.");
+}
+
+struct LinkPath {
+  std::string link;  // as CRIU named it in /dev/shm: "link_remap.7"
+  std::string path;  // absolute
+};
+
+// In files.img of that folder.
+Result<void> set_link_paths(const std::string& images, const std::vector<LinkPath>& links);
+
+// The bytes of files.img, changed. For tests.
+Result<std::string> with_link_paths(const std::string& files, const std::vector<LinkPath>& links);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/sockets/named_sockets.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/sockets.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxUnixTableBytes = 64u << 20;
+constexpr unsigned kFolderRights = 01777;
+
+struct BoundPath {
+  Inode inode = 0;
+  std::string path;
+};
+
+// "Num RefCount Protocol Flags Type St Inode Path".
+std::vector<BoundPath> bound_paths(pid_t pid) {
+  std::vector<BoundPath> bound;
+  const auto table = read_file(proc_path(pid, "/net/unix"), kMaxUnixTableBytes);
+  if (!table) return bound;
+  std::istringstream lines(table.assume_value());
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, count, protocol, flags, type, state;
+    BoundPath found;
+    words >> number >> count >> protocol >> flags >> type >> state >> found.inode >> std::ws;
+    std::getline(words, found.path);
+    if (found.path.starts_with('/')) bound.push_back(std::move(found));
+  }
+  return bound;
+}
+
+bool is_socket(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode);
+}
+
+// As /tmp is.
+bool is_for_everybody(const fs::path& folder) {
+  struct stat facts {};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0 &&
+         (facts.st_mode & S_IWOTH) != 0;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+Result<void> make_folder(const SocketFolder& folder) {
+  if (::mkdir(folder.path.c_str(), 0700) != 0) return Error::from_errno("Making " + folder.path);
+  if (::lchown(folder.path.c_str(), folder.uid, folder.gid) == 0 &&
+      ::chmod(folder.path.c_str(), folder.mode & kFolderRights) == 0)
+    return ok();
+  auto failed = Error::from_errno("Making " + folder.path);
+  ::rmdir(folder.path.c_str());
+  return failed;
+}
+
+}  // namespace
+
+Result<NamedSockets> named_sockets_of(pid_t root) {
+  CKPT_TRY(processes, processes_of(root));
+  std::set<Inode> own;
+  for (const pid_t pid : processes) {
+    std::error_code gone;
+    for (const auto& item : fs::directory_iterator(proc_path(pid, "/fd"), gone)) {
+      std::error_code failed;
+      if (const Inode inode = inode_of(fs::read_symlink(item.path(), failed).string(), "socket"))
+        own.insert(inode);
+    }
+  }
+  NamedSockets sockets;
+  std::set<std::string> folders;
+  for (const BoundPath& bound : bound_paths(root)) {
+    if (!own.contains(bound.inode) || !is_socket(bound.path)) continue;
+    sockets.paths.push_back(bound.path);
+    const std::string parent = fs::path(bound.path).parent_path().string();
+    struct stat facts {};
+    if (!folders.insert(parent).second || ::stat(parent.c_str(), &facts) != 0) continue;
+    SocketFolder& folder = sockets.folders.emplace_back();
+    folder.path = parent;
+    folder.mode = facts.st_mode & kFolderRights;
+    folder.uid = facts.st_uid;
+    folder.gid = facts.st_gid;
+  }
+  return sockets;
+}
+
+std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders) {
+  std::vector<std::string> problems;
+  for (const SocketFolder& folder : folders) {
+    if (!is_folder(folder.path) && !is_for_everybody(fs::path(folder.path).parent_path()))
+      problems.push_back(folder.path + ", in which the program has a socket, does not exist at the target");
+  }
+  return problems;
+}
+
+Result<std::vector<std::string>> make_folders(const std::vector<SocketFolder>& folders) {
+  std::vector<std::string> made;
+  for (const SocketFolder& folder : folders) {
+    if (is_folder(folder.path)) continue;
+    if (!is_for_everybody(fs::path(folder.path).parent_path())) {
+      remove_folders(made);
+      return Error(ErrorCode::kRefused, why_no_folder({folder}).front());
+    }
+    auto done = make_folder(folder);
+    if (!done) {
+      remove_folders(made);
+      return std::move(done).assume_error();
+    }
+    made.push_back(folder.path);
+  }
+  return made;
+}
+
+void remove_folders(const std::vector<std::string>& made) {
+  for (const std::string& path : made) {
+    std::error_code ignored;
+    for (const auto& item : fs::directory_iterator(path, ignored)) {
+      if (is_socket(item.path().string())) ::unlink(item.path().c_str());
+    }
+    ::rmdir(path.c_str());
+  }
+}
+
+void remove_left(const NamedSockets& sockets) {
+  std::set<std::string> bound;
+  for (const BoundPath& other : bound_paths(::getpid())) bound.insert(other.path);
+  for (const std::string& path : sockets.paths) {
+    if (!bound.contains(path) && is_socket(path)) ::unlink(path.c_str());
+  }
+  for (const SocketFolder& folder : sockets.folders) {
+    if (is_for_everybody(fs::path(folder.path).parent_path())) ::rmdir(folder.path.c_str());
+  }
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unix sockets of a process tree that are bound to a path. Python's forkserver and managers have one each, in a
+// folder of /tmp that they make. CRIU binds the path again; the folder travels.
+// Threads: any; reads files under /proc (offload()). Errors: kNotFound where the tree is gone, kIo.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+struct SocketFolder {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::string_view kName = "SocketFolder";
+  SocketFolder() = default;
+  std::string path;
+  std::uint32_t mode = 0;  // the rights alone
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  template <class A>
+  void fields(A& a) {
+    a(path, mode, uid, gid);
+  }
+};
+
+struct NamedSockets {
+  std::vector<std::string> paths;
+  std::vector<SocketFolder> folders;  // of these, each once
+};
+Result<NamedSockets> named_sockets_of(pid_t root);
+
+// At the target: the folders that are not there and are not made, since they do not lie in a folder in which everybody
+// may make files (/tmp). A text for each.
+std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders);
+// Makes those that are not there, and returns their paths. A failure leaves none.
+Result<std::vector<std::string>> make_folders(const std::vector<SocketFolder>& folders);
+// Of a restore that is not used: with the sockets in them.
+void remove_folders(const std::vector<std::string>& made);
+
+// At the source, when the tree has ended: paths to which no socket is bound now, and folders that are empty then and
+// lie in a folder in which everybody may make files.
+void remove_left(const NamedSockets& sockets);
+
+}  // namespace ckpt::agent::host
