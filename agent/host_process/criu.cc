@@ -189,15 +189,11 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// The folder in question is for the "/proc" of a PID namespace that is not the node's; links to files in /dev/shm
-// have the same names in each dump.
+// The folder in question is for the "/proc" of a PID namespace that is not the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
-  const auto has = [&log](const std::string& text) {
-    return log.has_value() && log.assume_value().find(text) != std::string::npos;
-  };
-  return has("Can't create a directory (" + std::to_string(-EEXIST) + ")") ||
-         (has("Can't link remap to") && has(std::strerror(EEXIST)));
+  return log.has_value() && log.assume_value().find("Can't create a directory (" + std::to_string(-EEXIST) +
+                                                    ")") != std::string::npos;
 }
 
 // Of a dump that has failed; a link of place_pages stays.

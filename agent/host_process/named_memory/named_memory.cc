@@ -287,6 +287,18 @@ void remove_links(const NamedMemory& memory) {
   }
 }
 
+void remove_links_of(const NamedMemory& memory) {
+  for (const auto& [inode, names] : names_of(inodes_of(memory))) {
+    for (const std::string& name : names) {
+      if (is_link_name(name) && inode_at(path_of(name)) == inode) ::unlink(path_of(name).c_str());
+    }
+  }
+}
+
+bool is_this_place(const NamedMemory& memory) {
+  return !memory.place.empty() && memory.place == this_place();
+}
+
 void remove_unused(const NamedMemory& memory) {
   const auto holders = holders_of(inodes_of(memory), {});
   for (const NamedFile& file : memory.files) {
@@ -296,7 +308,7 @@ void remove_unused(const NamedMemory& memory) {
 
 void remove_made_for(const std::string& images) {
   const auto made = read_index(images + kMade);
-  if (made && made.assume_value().place == this_place()) remove_unused(made.assume_value());
+  if (made && is_this_place(made.assume_value())) remove_unused(made.assume_value());
 }
 
 }  // namespace ckpt::agent::host

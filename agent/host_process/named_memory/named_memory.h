@@ -69,8 +69,12 @@ Result<NamedMemory> save_named_memory(pid_t root, const std::string& images);
 // in that folder, which must lie in /dev/shm. Returns what was made; a failure leaves nothing.
 Result<NamedMemory> restore_named_memory(const std::string& images);
 
-// CRIU's links to these files.
+// CRIU's links to these files, by the names that they had.
 void remove_links(const NamedMemory& memory);
+// The same, whatever names the links have.
+void remove_links_of(const NamedMemory& memory);
+// Its files are of this machine's /dev/shm.
+[[nodiscard]] bool is_this_place(const NamedMemory& memory);
 // Removes the names of files that no process has open or mapped.
 void remove_unused(const NamedMemory& memory);
 // The same for what restore_named_memory() has made for a folder whose agent was killed.

@@ -151,6 +151,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.more = std::move(words);
   const NamedThings named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
+  CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
@@ -164,10 +165,10 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.connections = options.connections;
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
-  const auto pack = [root, &folder, &pages]() -> Result<host::PackedImage> {
-    CKPT_TRYV(host::save_named_memory(root, folder.path()));
-    return host::pack_folder(folder.path(), std::move(pages));
-  };
+  const auto save_named = [root, &folder] { return host::save_named_memory(root, folder.path()); };
+  CKPT_CO_TRYV(co_await offload(context_.images, save_named));
+  links.release();
+  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", operation_.name(),
                dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);

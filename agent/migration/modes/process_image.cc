@@ -6,6 +6,14 @@
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
+namespace {
+
+// A dump with its links takes parts of a second. The pause waits meanwhile.
+constexpr Nanos kLongestLinks = 5'000 * kNanosPerMs;
+constexpr std::chrono::milliseconds kLinksPause{5};
+
+}  // namespace
+
 std::string folder_prefix(const std::string& home) {
   struct stat facts {};
   ::stat(home.c_str(), &facts);
@@ -87,6 +95,21 @@ Task<> MadeThings::remove(MigrationContext& context) {
     return true;
   };
   co_await offload(context.images, undo);
+}
+
+Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const host::NamedMemory& memory) {
+  if (!memory.needs_links()) co_return host::DumpLinks();
+  const auto take = [&memory] { return host::DumpLinks::try_take(memory); };
+  asio::steady_timer timer(context.executor);
+  const Nanos began = now_ns();
+  while (now_ns() - began < kLongestLinks) {
+    auto links = co_await offload(context.images, take);
+    if (links) co_return std::move(*links);
+    timer.expires_after(kLinksPause);
+    co_await timer.async_wait(asio::use_awaitable);
+  }
+  co_return Error(ErrorCode::kTimedOut,
+                  "Another dump on this machine has links in /dev/shm for too long: try again later");
 }
 
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {

@@ -11,6 +11,7 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
+#include "agent/host_process/named_memory/dump_links.h"
 #include "agent/host_process/named_memory/named_memory.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/host_process/sockets/named_sockets.h"
@@ -65,6 +66,8 @@ class MadeThings {
   host::NamedMemory memory_;
 };
 
+// Before a dump that makes links. Errors: kTimedOut where another dump has the lock for too long.
+Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const host::NamedMemory& memory);
 // CRIU's links to it, of a dump that is not used.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 

@@ -264,6 +264,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.timeout = host::criu_timeout(estimate.bytes);
   const NamedThings named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
+  CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
   const Nanos prepared = now_ns();
@@ -278,8 +279,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  const auto pack = [this, root, &folder, &pages]() -> Result<host::PackedImage> {
-    CKPT_TRYV(host::save_named_memory(root, folder.path()));
+  const auto save_named = [root, &folder] { return host::save_named_memory(root, folder.path()); };
+  CKPT_CO_TRYV(co_await offload(context_.images, save_named));
+  links.release();
+  const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
     if (grew_) {
       CKPT_TRY(streamed, finish_pages(folder.path()));
       pages = std::move(streamed);

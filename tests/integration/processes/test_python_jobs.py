@@ -111,8 +111,11 @@ class NamesAfterCrash(NamedTest):
         self.cluster.start("job", PYTHON, str(PROGRAM), "forkserver", str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.cluster.arm(role, point)
+        agent = next(pid for pid, command in self.cluster.processes().items()
+                     if re.search(rf"gpumigrate-agent .*/{role.split('.')[1]}", command))
         with self.cluster.popen("migrate", "job", "--to", "node-b", "--live") as moving:
             eventually(lambda: self.cluster.fired(role, point), f"{role} reaches {point}")
+            eventually(lambda: agent not in self.cluster.processes(), f"the agent of {role} has ended")
             self.cluster.up()
             moving.communicate(timeout=COMMAND_LIMIT_S)
         self.assertEqual(self.cluster.finish("job"), expected)

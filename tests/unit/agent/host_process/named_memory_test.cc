@@ -18,6 +18,7 @@
 #include "agent/host_process/criu_image/criu_records.h"
 #include "agent/host_process/criu_image/link_paths.h"
 #include "agent/host_process/memory_folder.h"
+#include "agent/host_process/named_memory/dump_links.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/protocol/wire/codec.h"
 
@@ -188,6 +189,28 @@ TEST_F(NamedMemoryTest, FileThatAProcessHasIsNotRemoved) {
   remove_unused(found.assume_value());
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + memory_));
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
+}
+
+TEST_F(NamedMemoryTest, LinksOfADumpThatWasCutShortAreRemovedByTheNext) {
+  const SharingChild child([this] { return share(); });
+  const std::string lock = images() + "/lock";
+  const auto found = named_memory_of(child.pid());
+  ASSERT_TRUE(found.has_value());
+  {
+    const auto first = DumpLinks::try_take(found.assume_value(), lock.c_str());
+    ASSERT_TRUE(first.has_value());
+    dump();
+    EXPECT_FALSE(DumpLinks::try_take(found.assume_value(), lock.c_str()).has_value()) << "two have the lock";
+  }
+  auto second = DumpLinks::try_take(found.assume_value(), lock.c_str());
+  ASSERT_TRUE(second.has_value());
+  EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + link()));
+  EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
+  second->release();
+  dump();
+  auto third = DumpLinks::try_take(NamedMemory(), lock.c_str());
+  ASSERT_TRUE(third.has_value());
+  EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + link())) << "it is of a dump that was finished";
 }
 
 TEST_F(NamedMemoryTest, MalformedIndexIsRefused) {

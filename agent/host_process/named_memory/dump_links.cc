@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/named_memory/dump_links.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "libckpt/protocol/wire/codec.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMaxLockBytes = 16u << 20;
+
+std::vector<std::byte> content_of(int file) {
+  std::vector<std::byte> bytes;
+  const off_t size = ::lseek(file, 0, SEEK_END);
+  if (size <= 0 || static_cast<std::size_t>(size) > kMaxLockBytes) return bytes;
+  bytes.resize(static_cast<std::size_t>(size));
+  if (::pread(file, bytes.data(), bytes.size(), 0) != size) bytes.clear();
+  return bytes;
+}
+
+// Of a dump that was not finished. The file is this agent's own, and what it names is compared with what is there.
+void remove_old_links(int file) {
+  const auto old = wire::decode<NamedMemory>(content_of(file));
+  if (old && is_this_place(old.assume_value())) remove_links_of(old.assume_value());
+}
+
+}  // namespace
+
+std::optional<DumpLinks> DumpLinks::try_take(const NamedMemory& memory, const char* lock) {
+  UniqueFd file(::open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return DumpLinks();
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return std::nullopt;
+    return DumpLinks();
+  }
+  remove_old_links(file.get());
+  const std::vector<std::byte> bytes = wire::encode(memory);
+  (void)!::ftruncate(file.get(), 0);
+  (void)!::pwrite(file.get(), bytes.data(), bytes.size(), 0);
+  return DumpLinks(std::move(file));
+}
+
+void DumpLinks::release() {
+  if (lock_) (void)!::ftruncate(lock_.get(), 0);
+  lock_.reset();
+}
+
+}  // namespace ckpt::agent::host
