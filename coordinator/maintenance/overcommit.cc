@@ -19,6 +19,19 @@ std::string name_of(const SubmitRequest& request) {
   return request.spec.name.empty() ? request.spec.argv.front() : request.spec.name;
 }
 
+// Of the first few: " (NAME: why it stays; ...)".
+std::string obstacles_of(const std::vector<Occupant>& occupants) {
+  constexpr int kMaxNamed = 3;
+  std::string text;
+  int named = 0;
+  for (const Occupant& occupant : occupants) {
+    if (occupant.obstacle.empty() || ++named > kMaxNamed) continue;
+    text += (named == 1 ? " (" : "; ") + occupant.name + ": " + occupant.obstacle;
+  }
+  if (named > kMaxNamed) text += fmt::format("; and {} more", named - kMaxNamed);
+  return named == 0 ? text : text + ")";
+}
+
 }  // namespace
 
 std::string to_text(const Displacement& displaced) {
@@ -67,11 +80,12 @@ Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
   CKPT_TRY(placing, parts_.planner.plan(request));
   plan.placing = std::move(placing);
   if (plan.placing.to) return plan;
+  const std::vector<Occupant> others = occupants(request.spec.priority);
   const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),
-                                          request.spec.priority, occupants(request.spec.priority));
+                                          request.spec.priority, others);
   if (!preemption) {
-    plan.placing.reason +=
-        fmt::format("; moving or parking jobs of a priority below {} would not help", request.spec.priority);
+    plan.placing.reason += fmt::format("; moving or parking jobs of a priority below {} would not help{}",
+                                       request.spec.priority, obstacles_of(others));
     return plan;
   }
   plan.placing.to = preemption->place;

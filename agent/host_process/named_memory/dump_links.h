@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU names its links in /dev/shm by small numbers that each dump begins anew, and fails where such a name exists. So
-// on one machine one dump at a time makes links. A file in /run is the lock and names the files that are linked: what
-// an agent that was killed has left is removed by the next dump.
+// CRIU names its links in /dev/shm by small numbers, the same in each dump, and fails where such a name exists. So on
+// one machine one dump at a time makes links. A file in /run is the lock and names the files that are linked. What an
+// agent that was killed has left is removed by the next dump.
 // Threads: any. Errors: none; without /run there is no lock, and dumps that meet fail.
 #pragma once
 

@@ -6,11 +6,13 @@
 
 #include <filesystem>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/sockets.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -19,6 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxUnixTableBytes = 64u << 20;
 constexpr unsigned kFolderRights = 01777;
+constexpr std::size_t kMaxFoldersBytes = 4u << 20;
+const std::string kFoldersFile = "/socket-folders.img";
 
 struct BoundPath {
   Inode inode = 0;
@@ -108,9 +112,26 @@ std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders)
   return problems;
 }
 
-Result<std::vector<std::string>> make_folders(const std::vector<SocketFolder>& folders) {
+Result<void> save_socket_folders(pid_t root, const std::string& images) {
+  CKPT_TRY(sockets, named_sockets_of(root));
+  if (sockets.folders.empty()) return ok();
+  SocketFolders list;
+  list.folders = std::move(sockets.folders);
+  const std::vector<std::byte> bytes = wire::encode(list);
+  return write_file_durably(images + kFoldersFile,
+                            std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+Result<std::vector<std::string>> make_socket_folders(const std::string& images) {
   std::vector<std::string> made;
-  for (const SocketFolder& folder : folders) {
+  if (::access((images + kFoldersFile).c_str(), F_OK) != 0) return made;
+  CKPT_TRY(text, read_file(images + kFoldersFile, kMaxFoldersBytes));
+  CKPT_TRY(list, wire::decode<SocketFolders>(std::as_bytes(std::span(text))));
+  for (const SocketFolder& folder : list.folders) {
+    if (!folder.path.starts_with('/') || folder.path.find('\0') != std::string::npos) {
+      remove_folders(made);
+      return Error(ErrorCode::kCorrupt, "The image's list of the folders of sockets is malformed");
+    }
     if (is_folder(folder.path)) continue;
     if (!is_for_everybody(fs::path(folder.path).parent_path())) {
       remove_folders(made);

@@ -29,6 +29,17 @@ struct SocketFolder {
   }
 };
 
+struct SocketFolders {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::string_view kName = "SocketFolders";
+  SocketFolders() = default;
+  std::vector<SocketFolder> folders;
+  template <class A>
+  void fields(A& a) {
+    a(folders);
+  }
+};
+
 struct NamedSockets {
   std::vector<std::string> paths;
   std::vector<SocketFolder> folders;  // of these, each once
@@ -38,8 +49,11 @@ Result<NamedSockets> named_sockets_of(pid_t root);
 // At the target: the folders that are not there and are not made, since they do not lie in a folder in which everybody
 // may make files (/tmp). A text for each.
 std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders);
-// Makes those that are not there, and returns their paths. A failure leaves none.
-Result<std::vector<std::string>> make_folders(const std::vector<SocketFolder>& folders);
+// At the source, after the dump: the folders are noted in the image's folder.
+Result<void> save_socket_folders(pid_t root, const std::string& images);
+// Makes those of an image that are not there, and returns their paths. A failure leaves none. kCorrupt: the image is
+// malformed.
+Result<std::vector<std::string>> make_socket_folders(const std::string& images);
 // Of a restore that is not used: with the sockets in them.
 void remove_folders(const std::vector<std::string>& made);
 

@@ -165,8 +165,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.connections = options.connections;
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
-  const auto save_named = [root, &folder] { return host::save_named_memory(root, folder.path()); };
-  CKPT_CO_TRYV(co_await offload(context_.images, save_named));
+  CKPT_CO_TRYV(co_await save_named(context_, root, folder.path()));
   links.release();
   const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
@@ -248,7 +247,6 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
   auto same = co_await offload(context_.images, check);
-  made_.expect(std::move(files.assume_value().socket_folders));
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")

@@ -62,6 +62,14 @@ Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job
   co_return co_await offload(context.images, find);
 }
 
+Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images) {
+  const auto save = [root, &images]() -> Result<void> {
+    CKPT_TRYV(host::save_named_memory(root, images));
+    return host::save_socket_folders(root, images);
+  };
+  co_return co_await offload(context.images, save);
+}
+
 Task<> remove_named(MigrationContext& context, NamedThings named) {
   if (named.memory.files.empty() && named.sockets.paths.empty()) co_return;
   const auto remove = [&named] {
@@ -73,7 +81,7 @@ Task<> remove_named(MigrationContext& context, NamedThings named) {
 }
 
 Result<void> MadeThings::make(const std::string& images) {
-  CKPT_TRY(folders, host::make_folders(folders_));
+  CKPT_TRY(folders, host::make_socket_folders(images));
   made_folders_ = std::move(folders);
   CKPT_TRY(memory, host::restore_named_memory(images));
   memory_ = std::move(memory);

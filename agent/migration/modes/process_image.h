@@ -46,14 +46,15 @@ struct NamedThings {
 };
 // As long as they are there; nothing afterwards.
 Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job);
+// After a dump: into the image's folder.
+Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images);
 // When they have ended, here where they do not go on.
 Task<> remove_named(MigrationContext& context, NamedThings named);
 
 // The same at the target, made for a process that is restored. Threads: the event loop; make() any.
 class MadeThings {
  public:
-  // compare() had the source's list.
-  void expect(std::vector<host::SocketFolder> folders) { folders_ = std::move(folders); }
+  // What an image has, before the restore from its folder.
   Result<void> make(const std::string& images);
   // The process has them: nothing is removed.
   void keep();
@@ -61,7 +62,6 @@ class MadeThings {
   Task<> remove(MigrationContext& context);
 
  private:
-  std::vector<host::SocketFolder> folders_;
   std::vector<std::string> made_folders_;
   host::NamedMemory memory_;
 };

@@ -279,8 +279,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  const auto save_named = [root, &folder] { return host::save_named_memory(root, folder.path()); };
-  CKPT_CO_TRYV(co_await offload(context_.images, save_named));
+  CKPT_CO_TRYV(co_await save_named(context_, root, folder.path()));
   links.release();
   const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
     if (grew_) {
@@ -392,7 +391,6 @@ Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
   if (!files) co_return std::move(files).assume_error();
   const auto check = [&files] { return host::check_files(files.assume_value()); };
   auto same = co_await offload(context_.images, check);
-  made_.expect(std::move(files.assume_value().socket_folders));
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
                   "Node " + context_.config.node + " lacks what the job's process has open")

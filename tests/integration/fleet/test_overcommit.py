@@ -5,6 +5,7 @@ import json
 import unittest
 
 import cluster
+from waiting import eventually
 
 BYTES = "1228MiB"
 NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
@@ -42,6 +43,7 @@ class Overcommit(cluster.ClusterTest):
         for priority, name in enumerate(NAMES):
             self.run_job(priority)
             self.cluster.wait_for_line(name, r"^step 3\b")
+            eventually(lambda name=name: self.cluster.job(name)["movable"], f"{name} can be moved")
             states = {job["name"]: job["state"] for job in self.cluster.json("jobs")}
             self.assertEqual(states, {before: "parked" for before in NAMES[:priority]} | {name: "running"})
         ids = [self.cluster.job(name)["id"] for name in NAMES]

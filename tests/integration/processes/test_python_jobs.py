@@ -102,6 +102,21 @@ class SharedByName(NamedTest):
         self.run_kind("forkserver")
 
 
+class Suspended(NamedTest):
+    def test_workers_of_a_fork_server(self):
+        """Nothing of a suspended job is left on its node; all of it comes back."""
+        before = self.names_of_nodes()
+        expected = run_unmoved(PYTHON, str(PROGRAM), "forkserver", str(STEPS))
+        self.cluster.start("job", PYTHON, str(PROGRAM), "forkserver", str(STEPS), way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        self.cluster.call("suspend", "job")
+        self.assert_nothing_left(before)
+        self.cluster.call("resume", "job")
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+        self.assert_nothing_left(before)
+
+
 class NamesAfterCrash(NamedTest):
     """An agent is killed in a move of a program with memory, locks and a socket that have names."""
 

@@ -8,6 +8,7 @@
 #include "agent/gpus/gpu_identity.h"
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/link_paths.h"
 #include "agent/host_process/criu_image/memory_index.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/jobs/image_notes.h"
@@ -49,7 +50,17 @@ void check_inventory(const std::string& bytes) {
   FUZZ_CHECK(!agent::host::with_other_namespace(changed.assume_value().bytes).has_value());
 }
 
+void check_links(const std::string& bytes) {
+  const std::vector<agent::host::LinkPath> links = {{"link_remap.1", "/link"},
+                                                    {"link_remap.2", "/dev/shm/x"}};
+  const auto changed = agent::host::with_link_paths(bytes, links);
+  if (!changed) return;
+  const auto again = agent::host::with_link_paths(changed.assume_value(), links);
+  FUZZ_CHECK(again.has_value() && again.assume_value() == changed.assume_value());
+}
+
 void check_files(const std::string& bytes) {
+  check_links(bytes);
   const auto taken = [](const std::string&) { return true; };
   const auto changed = agent::host::with_free_driver_names(bytes, taken, [] { return std::string("x"); });
   if (!changed) return;
