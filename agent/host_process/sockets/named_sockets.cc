@@ -58,6 +58,12 @@ bool is_for_everybody(const fs::path& folder) {
          (facts.st_mode & S_IWOTH) != 0;
 }
 
+// Elsewhere the folder may be one that nodes share, where the path is the restored program's now.
+bool is_temporary(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return is_for_everybody(folder) || is_for_everybody(folder.parent_path());
+}
+
 bool is_folder(const std::string& path) {
   struct stat facts {};
   return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
@@ -161,7 +167,7 @@ void remove_left(const NamedSockets& sockets) {
   std::set<std::string> bound;
   for (const BoundPath& other : bound_paths(::getpid())) bound.insert(other.path);
   for (const std::string& path : sockets.paths) {
-    if (!bound.contains(path) && is_socket(path)) ::unlink(path.c_str());
+    if (is_temporary(path) && !bound.contains(path) && is_socket(path)) ::unlink(path.c_str());
   }
   for (const SocketFolder& folder : sockets.folders) {
     if (is_for_everybody(fs::path(folder.path).parent_path())) ::rmdir(folder.path.c_str());

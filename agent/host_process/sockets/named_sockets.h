@@ -57,8 +57,8 @@ Result<std::vector<std::string>> make_socket_folders(const std::string& images);
 // Of a restore that is not used: with the sockets in them.
 void remove_folders(const std::vector<std::string>& made);
 
-// At the source, when the tree has ended: paths to which no socket is bound now, and folders that are empty then and
-// lie in a folder in which everybody may make files.
+// At the source, when the tree has ended: paths in or below a folder in which everybody may make files, to which no
+// socket is bound now, and folders of these that are empty then.
 void remove_left(const NamedSockets& sockets);
 
 }  // namespace ckpt::agent::host

@@ -267,6 +267,44 @@ TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
             "");
 }
 
+TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
+  FileList list = files_of([] {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)!::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    (void)!::listen(listener, 1);
+    socklen_t size = sizeof address;
+    (void)!::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+    (void)!::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    (void)!::accept(listener, nullptr, nullptr);
+  });
+  ASSERT_EQ(list.connected.size(), 2u);
+  EXPECT_EQ(list.bound.size(), 1u) << "the listener";
+  const auto here = check_files(list);
+  ASSERT_FALSE(here.has_value());
+  EXPECT_NE(here.assume_error().message().find("cannot be moved within one network"), std::string::npos)
+      << here.assume_error().to_string();
+}
+
+TEST(FileList, ConnectionThatNobodyHasAcceptedIsNamed) {
+  const std::string why = why_not([] {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)!::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    (void)!::listen(listener, 1);
+    socklen_t size = sizeof address;
+    (void)!::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+    (void)!::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  });
+  EXPECT_NE(why.find("is an open TCP connection"), std::string::npos) << why;
+}
+
 TEST(FileList, ListenerThatCriuCannotSaveIsNamedWithItsPort) {
   FileRules rules;
   rules.no_internet = "CRIU 4.1 cannot save";
