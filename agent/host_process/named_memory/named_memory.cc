@@ -126,10 +126,11 @@ Result<void> make_file(const NamedFile& file, const std::string& content) {
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!target && errno == EEXIST) return taken(file.names.front());
   if (!target) return io_error("Making " + path);
-  CKPT_TRYV(copy(target.get(), source.get(), file.bytes, path));
-  if (::fchown(target.get(), file.uid, file.gid) != 0 || ::fchmod(target.get(), file.mode) != 0)
-    return io_error("Making " + path);
-  return ok();
+  auto made = copy(target.get(), source.get(), file.bytes, path);
+  if (made && (::fchown(target.get(), file.uid, file.gid) != 0 || ::fchmod(target.get(), file.mode) != 0))
+    made = io_error("Making " + path);
+  if (!made) ::unlink(path.c_str());
+  return made;
 }
 
 Result<void> link_names(const NamedFile& file) {
@@ -148,7 +149,7 @@ void remove_names(const NamedFile& file) {
   }
 }
 
-// One file and its names; what was made of a file that failed stays in `made`.
+// One file and its names; `made` has it also where a name could not be made.
 Result<void> make(const NamedFile& file, const std::string& content, NamedMemory& made) {
   CKPT_TRYV(make_file(file, content));
   NamedFile& own = made.files.emplace_back(file);

@@ -149,7 +149,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.timeout = host::criu_timeout(estimate.bytes);
   CKPT_CO_TRY(words, host::namespace_dump_options(root));
   options.more = std::move(words);
-  const NamedThings named = co_await find_named(context_, job);
+  const NamedResources named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
   CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
@@ -181,9 +181,7 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
     index = own;
   }
   ports_.take_back();
-  co_await remove_dump_links(context_, job);
-  CKPT_CO_TRYV(co_await end_repair(context_, static_cast<pid_t>(job->rank_pid()), repair_));
-  CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index));
+  CKPT_CO_TRYV(co_await put_adopted_back(context_, job, index, repair_));
   remove_images_of_source(context_, operation_.job());
   co_return ok();
 }
@@ -196,13 +194,16 @@ Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
   co_await remove_named(context_, std::move(named));
 }
 
-Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu) {
+Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
+                                    host::ConnectionRepair repair) {
   CKPT_CO_TRY(keeper, keeper_of(*job));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.images, wait));
+    co_await remove_dump_links(context, job);
+    CKPT_CO_TRYV(co_await end_repair(context, root, repair));
     CKPT_CO_TRYV(host::resume_source(root));
     CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
   } else if (status.phase != local::Phase::kPaused) {
@@ -374,7 +375,7 @@ PauseWork AdoptedTarget::pause_work(const Job& job) const {
 Task<> AdoptedTarget::end(std::shared_ptr<Job> job) {
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
   if (stays_) co_return;
-  NamedThings named;
+  NamedResources named;
   if (job && !job->record().ran) named = co_await find_named(context_, job);
   if (job) co_await job->destroy();
   co_await made_.remove(context_);

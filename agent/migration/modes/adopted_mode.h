@@ -94,12 +94,13 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
-  MadeThings made_;
+  MadeResources made_;
   std::uint64_t image_bytes_ = 0;
 };
 
 // Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node,
 // and the process goes on.
-Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu);
+Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
+                                    host::ConnectionRepair repair = {});
 
 }  // namespace ckpt::agent

@@ -52,9 +52,9 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
                               host::remove_made_for);
 }
 
-Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
+Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
   const auto find = [root = static_cast<pid_t>(job->rank_pid())] {
-    NamedThings named;
+    NamedResources named;
     if (auto memory = host::named_memory_of(root)) named.memory = std::move(memory).assume_value();
     if (auto sockets = host::named_sockets_of(root)) named.sockets = std::move(sockets).assume_value();
     return named;
@@ -70,7 +70,7 @@ Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string
   co_return co_await offload(context.images, save);
 }
 
-Task<> remove_named(MigrationContext& context, NamedThings named) {
+Task<> remove_named(MigrationContext& context, NamedResources named) {
   if (named.memory.files.empty() && named.sockets.paths.empty()) co_return;
   const auto remove = [&named] {
     host::remove_unused(named.memory);
@@ -80,7 +80,7 @@ Task<> remove_named(MigrationContext& context, NamedThings named) {
   co_await offload(context.images, remove);
 }
 
-Result<void> MadeThings::make(const std::string& images) {
+Result<void> MadeResources::make(const std::string& images) {
   CKPT_TRY(folders, host::make_socket_folders(images));
   made_folders_ = std::move(folders);
   CKPT_TRY(memory, host::restore_named_memory(images));
@@ -88,12 +88,12 @@ Result<void> MadeThings::make(const std::string& images) {
   return ok();
 }
 
-void MadeThings::keep() {
+void MadeResources::keep() {
   made_folders_.clear();
   memory_ = {};
 }
 
-Task<> MadeThings::remove(MigrationContext& context) {
+Task<> MadeResources::remove(MigrationContext& context) {
   const auto folders = std::exchange(made_folders_, {});
   const auto memory = std::exchange(memory_, {});
   if (folders.empty() && memory.files.empty()) co_return;

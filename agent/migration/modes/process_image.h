@@ -39,20 +39,20 @@ void remove_image_folder(const MigrationContext& context, const JobOperation& op
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
 // What the job's processes have by name on this node: memory in /dev/shm, and sockets with a path.
-struct NamedThings {
-  NamedThings() = default;
+struct NamedResources {
+  NamedResources() = default;
   host::NamedMemory memory;
   host::NamedSockets sockets;
 };
 // As long as they are there; nothing afterwards.
-Task<NamedThings> find_named(MigrationContext& context, std::shared_ptr<Job> job);
+Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
 // After a dump: into the image's folder.
 Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images);
 // When they have ended, here where they do not go on.
-Task<> remove_named(MigrationContext& context, NamedThings named);
+Task<> remove_named(MigrationContext& context, NamedResources named);
 
 // The same at the target, made for a process that is restored. Threads: the event loop; make() any.
-class MadeThings {
+class MadeResources {
  public:
   // What an image has, before the restore from its folder.
   Result<void> make(const std::string& images);

@@ -262,7 +262,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.images = folder.path();
   options.work = folder.path();  // of root alone
   options.timeout = host::criu_timeout(estimate.bytes);
-  const NamedThings named = co_await find_named(context_, job);
+  const NamedResources named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
   CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
@@ -551,7 +551,7 @@ PauseWork ProcessTarget::pause_work(const Job& job) const {
 Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
   memory_.clear();
   control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
-  NamedThings named;
+  NamedResources named;
   if (job && !job->record().ran) named = co_await find_named(context_, job);
   if (job) co_await job->destroy();
   co_await made_.remove(context_);

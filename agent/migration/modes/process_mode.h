@@ -117,7 +117,7 @@ class ProcessTarget final : public TargetMode {
   bool restores_lazily_ = false;
   HostState image_;
   std::uint64_t image_bytes_ = 0;
-  MadeThings made_;
+  MadeResources made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's
 };

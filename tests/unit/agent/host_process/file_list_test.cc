@@ -267,18 +267,24 @@ TEST(FileList, AnOpenTcpConnectionIsNamedAndAListenerIsNot) {
             "");
 }
 
+// Listens at a port of its own, and has a client there that was not accepted.
+int connected_listener() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  (void)!::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  (void)!::listen(listener, 1);
+  socklen_t size = sizeof address;
+  (void)!::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  const int client = ::socket(AF_INET, SOCK_STREAM, 0);
+  (void)!::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return listener;
+}
+
 TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
   FileList list = files_of([] {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    (void)!::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    (void)!::listen(listener, 1);
-    socklen_t size = sizeof address;
-    (void)!::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
-    (void)!::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const int listener = connected_listener();
     (void)!::accept(listener, nullptr, nullptr);
   });
   ASSERT_EQ(list.connected.size(), 2u);
@@ -290,18 +296,7 @@ TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
 }
 
 TEST(FileList, ConnectionThatNobodyHasAcceptedIsNamed) {
-  const std::string why = why_not([] {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    (void)!::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    (void)!::listen(listener, 1);
-    socklen_t size = sizeof address;
-    (void)!::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-    const int client = ::socket(AF_INET, SOCK_STREAM, 0);
-    (void)!::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  });
+  const std::string why = why_not([] { (void)connected_listener(); });
   EXPECT_NE(why.find("is an open TCP connection"), std::string::npos) << why;
 }
 
