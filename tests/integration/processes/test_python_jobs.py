@@ -120,10 +120,10 @@ class Suspended(NamedTest):
 class NamesAfterCrash(NamedTest):
     """An agent is killed in a move of a program with memory, locks and a socket that have names."""
 
-    def crash(self, role, point):
+    def crash(self, role, point, kind="forkserver"):
         before = self.names_of_nodes()
-        expected = run_unmoved(PYTHON, str(PROGRAM), "forkserver", str(STEPS))
-        self.cluster.start("job", PYTHON, str(PROGRAM), "forkserver", str(STEPS), way=())
+        expected = run_unmoved(PYTHON, str(PROGRAM), kind, str(STEPS))
+        self.cluster.start("job", PYTHON, str(PROGRAM), kind, str(STEPS), way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         self.cluster.arm(role, point)
         agent = next(pid for pid, command in self.cluster.processes().items()
@@ -139,6 +139,10 @@ class NamesAfterCrash(NamedTest):
 
     def test_source_with_a_dump(self):
         self.crash("agent.node-a", Point.SOURCE_DUMPED)
+
+    @unittest.skipUnless(os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1", "refused within one network")
+    def test_source_whose_connections_go_on(self):
+        self.crash("agent.node-a", Point.SOURCE_DUMPED, "connected")
 
     def test_source_that_does_not_know_that_it_was_left(self):
         self.crash("agent.node-a", Point.SOURCE_RELEASED_DURABLE)

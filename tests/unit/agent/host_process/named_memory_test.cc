@@ -182,6 +182,18 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + saved.assume_value().files.back().names.front()));
 }
 
+TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNothing) {
+  SharingChild child([this] { return share(); });
+  const auto saved = save_named_memory(child.pid(), images());
+  ASSERT_TRUE(saved.has_value());
+  child.end();
+  remove_unused(saved.assume_value());
+  std::filesystem::resize_file(images() + "/named-memory-1.img", 1);
+  EXPECT_EQ(restore_named_memory(images()).assume_error().code(), ErrorCode::kCorrupt);
+  for (const NamedFile& file : saved.assume_value().files)
+    EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + file.names.front())) << file.names.front();
+}
+
 TEST_F(NamedMemoryTest, FileThatAProcessHasIsNotRemoved) {
   SharingChild child([this] { return share(); });
   const auto found = named_memory_of(child.pid());
