@@ -18,7 +18,7 @@
 namespace ckpt::agent {
 
 struct JobRecord {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   JobRecord() = default;
   wire::JobSpec spec;  // incarnation: the one it was started with
   wire::JobRole role = wire::JobRole::kFresh;
@@ -34,11 +34,12 @@ struct JobRecord {
   // the driver reports the context as not saved (any more).
   std::string context_gpu;
   std::string context_goes_to;
-  std::uint64_t device_bytes = 0;  // of an adopted process, as the driver last reported
+  std::uint64_t device_bytes = 0;        // of an adopted process, as the driver last reported
+  std::uint8_t allowed_differences = 0;  // wire::kAllow...: a standby that is a new program
   template <class A>
   void fields(A& a) {
     a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,
-      context_goes_to, device_bytes);
+      context_goes_to, device_bytes, allowed_differences);
   }
 };
 

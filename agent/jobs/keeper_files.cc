@@ -66,6 +66,9 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
     driver_files += (driver_files.empty() ? "" : ",") + name;
   if (!driver_files.empty()) environment["CKPT_DRIVER_FILES"] = driver_files;
 
+  if (record.allowed_differences != 0)
+    environment["CKPT_ALLOWED_DIFFERENCES"] = std::to_string(record.allowed_differences);
+
   nlohmann::json out;
   out["job"] = wire::job_text(record.spec.job);
   out["name"] = record.spec.name;

@@ -173,6 +173,8 @@ Task<Result<void>> TargetSession::open_session(std::shared_ptr<MoverProcess> pro
   request.network = plan.network;
   request.paths = plan.paths;
   request.makes_memory = !way_->has_memory();
+  request.is_new_program = !plan.options.new_argv.empty();
+  request.allowed_differences = plan.options.allowed_differences;
   MoverSession::Handlers handlers;
   handlers.event = [weak = weak_from_this()](mover::Packet packet) {
     if (auto self = weak.lock()) self->on_mover(std::move(packet));

@@ -45,6 +45,14 @@ json progress_json(const wire::MigrationProgress& p) {
           {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
 }
 
+json allowed_json(std::uint8_t allowed) {
+  json words = json::array();
+  if ((allowed & wire::kAllowMissing) != 0) words.push_back("missing");
+  if ((allowed & wire::kAllowNew) != 0) words.push_back("new");
+  if ((allowed & wire::kAllowChanged) != 0) words.push_back("changed");
+  return words;
+}
+
 // The options of the request, as changed by a later `set`.
 json options_json(const wire::MigrateOptions& options) {
   return {{"max_downtime_ms", ms(options.max_downtime_ns)},
@@ -53,7 +61,9 @@ json options_json(const wire::MigrateOptions& options) {
           {"max_rounds", options.max_rounds},
           {"codec", codec_text(options.codec)},
           {"shadow_memory_bytes", options.shadow_memory_bytes},
-          {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10}};
+          {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10},
+          {"exec", options.new_argv.empty() ? json() : json(options.new_argv)},
+          {"allow", allowed_json(options.allowed_differences)}};
 }
 
 json breakdown_json(const Downtime& d) {

@@ -37,6 +37,26 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
+// Another program for the standby, and how its names may differ.
+Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
+  options.new_argv = body.texts("exec").value_or(std::vector<std::string>());
+  const auto allow = body.texts("allow");
+  for (const std::string& word : allow.value_or(std::vector<std::string>())) {
+    const std::uint8_t bit = word == "missing"   ? wire::kAllowMissing
+                             : word == "new"     ? wire::kAllowNew
+                             : word == "changed" ? wire::kAllowChanged
+                                                 : 0;
+    if (bit == 0)
+      return Error(ErrorCode::kInvalidArgument, "Field allow has the words missing, new and changed");
+    options.allowed_differences |= bit;
+  }
+  if (!options.new_argv.empty() && options.new_argv.front().empty())
+    return Error(ErrorCode::kInvalidArgument, "Field exec must name a command");
+  if (allow && options.new_argv.empty())
+    return Error(ErrorCode::kInvalidArgument, "Field allow needs the field exec");
+  return ok();
+}
+
 }  // namespace
 
 Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
@@ -57,11 +77,13 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
       static_cast<std::uint64_t>(body.integer("bandwidth", 0, kMaxFieldBytes).value_or(0));
   migrate.options.max_rounds = static_cast<std::uint32_t>(body.integer("max_rounds", 0, 100'000).value_or(0));
   const auto copying = read_copying(body, migrate.options);
+  const auto program = read_new_program(body, migrate.options);
   migrate.timeout_ms = body.integer("timeout_ms", 1, kMaxMigrationMs).value_or(kDefaultTimeoutMs);
   migrate.why = body.text("reason").value_or("");
   dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(copying);
+  CKPT_TRYV(program);
   return migrate;
 }
 

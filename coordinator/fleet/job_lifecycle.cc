@@ -104,6 +104,13 @@ void JobLifecycle::judge(Job& job, const wire::JobInstance& instance) {
   }
 }
 
+void JobLifecycle::program_is(JobId id, const std::vector<std::string>& argv) {
+  Job* job = table_.find(id);
+  if (job == nullptr || job->spec.argv == argv) return;
+  job->spec.argv = argv;
+  table_.save(*job);
+}
+
 void JobLifecycle::runs_at(JobId id, Incarnation k, const Segment& segment, const std::vector<JobRank>& ranks,
                            const Node* node) {
   Job* job = table_.find(id);

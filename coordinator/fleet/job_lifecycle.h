@@ -35,6 +35,8 @@ class JobLifecycle {
   // Judges the job's current instance again, after a migration or an operation was closed.
   void judge_again(JobId id, const Node* node);
 
+  // The command of what goes on as the job, and from which its next standby is started.
+  void program_is(JobId id, const std::vector<std::string>& argv);
   // The job continues as incarnation k of the instance `segment`, with these ranks.
   void runs_at(JobId id, Incarnation k, const Segment& segment, const std::vector<JobRank>& ranks,
                const Node* node);

@@ -153,6 +153,8 @@ void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
   const bool new_instance = target && !wire::is_swap(*plan);
   const Segment segment(target ? m.to.node : m.from.node, new_instance ? m.base + 1 : plan->spec.incarnation);
   const std::vector<wire::RankSpec>& specs = target ? plan->target_ranks : plan->spec.ranks;
+  const std::vector<std::string>& new_argv = plan->options.new_argv;
+  if (!new_argv.empty()) parts_.lifecycle.program_is(m.job, target ? new_argv : plan->spec.argv);
   parts_.lifecycle.runs_at(m.job, k, segment, ranks_at(segment.node, specs), parts_.nodes.find(segment.node));
 }
 

@@ -45,6 +45,12 @@ PlanHints hints_of(const MigrateRequest& request) {
   return hints;
 }
 
+Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
+  if (options.new_argv.empty() || job.spec.way == MigrationMode::kCooperative) return ok();
+  return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.way)) +
+                                        ": only a cooperative job can go on as another program");
+}
+
 }  // namespace
 
 Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
@@ -128,6 +134,7 @@ bool Moves::may_be_possible_soon(const Job& job) const {
 
 control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request) {
   const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRYV(check_program(*job, request.options));
   CKPT_CO_TRY(plan, parts_.planner.plan(*job, request.to, hints_of(request)));
   if (!plan.to) co_return plan;
   const std::string name = job->spec.name;
@@ -176,6 +183,7 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
   for (bool waited = false;; waited = true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    CKPT_CO_TRYV(check_program(*job, request.options));
     const auto planned = parts_.planner.plan(*job, request.to, hints_of(request));
     if (planned && planned.assume_value().to) {
       CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));

@@ -161,6 +161,8 @@ std::string migration_document(const Migration& m) {
                   {"codec", number(m.options.codec)},
                   {"shadow_memory_bytes", m.options.shadow_memory_bytes},
                   {"slowdown_permille", m.options.slowdown_permille},
+                  {"new_argv", m.options.new_argv},
+                  {"allowed_differences", m.options.allowed_differences},
                   {"timeout_ms", m.timeout_ms},
                   {"why", m.why},
                   {"network", m.network},
@@ -196,6 +198,8 @@ Migration migration_from_document(const std::string& text) {
   if (j.contains("codec")) m.options.codec = enum_from<wire::CodecMode>(j.at("codec"));
   m.options.shadow_memory_bytes = j.value("shadow_memory_bytes", std::uint64_t{0});
   m.options.slowdown_permille = j.value("slowdown_permille", std::uint32_t{0});
+  m.options.new_argv = j.value("new_argv", std::vector<std::string>());
+  m.options.allowed_differences = j.value("allowed_differences", std::uint8_t{0});
   m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
   m.why = j.at("why").get<std::string>();
   m.network = j.value("network", "");

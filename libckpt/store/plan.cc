@@ -10,6 +10,8 @@
 
 #include <ckpt/ckpt.h>
 
+#include "libckpt/protocol/wire/migration_messages.h"
+
 namespace ckpt::image {
 namespace {
 
@@ -116,88 +118,172 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes) {
 
 namespace {
 
-// The standby's tensor for this one of the source, or why there is none.
-Result<const TensorInfo*> find_match(const TensorInfo& tensor,
-                                     const std::unordered_map<std::string_view, const TensorInfo*>& standby) {
-  const auto it = standby.find(tensor.name);
-  if (it == standby.end())
-    return Error(ErrorCode::kRefused, quoted(tensor) + " " + wire::describe_tensor(tensor) +
-                                          " does not exist at the target: the standby has not named it");
+constexpr std::size_t kMaxListed = 8;
+
+std::string list_of(const std::vector<std::string>& texts) {
+  std::string list;
+  for (std::size_t i = 0; i < texts.size() && i < kMaxListed; ++i) list += (i == 0 ? "" : "; ") + texts[i];
+  if (texts.size() > kMaxListed) list += "; and " + std::to_string(texts.size() - kMaxListed) + " more";
+  return list;
+}
+
+// One match of a plan with a standby's tensors.
+class Matching {
+ public:
+  Matching(const Plan& plan, std::span<const TensorInfo> standby, std::uint8_t allowed)
+      : plan_(plan), standby_(standby), allowed_(allowed) {
+    for (const TensorInfo& tensor : standby) by_name_.emplace(tensor.name, &tensor);
+  }
+  Result<PlanMatch> run(bool complete);
+
+ private:
+  struct Placed {
+    const Extent* extent = nullptr;
+    const TensorInfo* at_source = nullptr;
+    const TensorInfo* at_target = nullptr;  // null: dropped
+    Place place;
+  };
+
+  void differs(std::uint8_t kind, std::string text) {
+    ((allowed_ & kind) != 0 ? match_.differences : refused_).push_back(std::move(text));
+  }
+  const TensorInfo* find(const TensorInfo& tensor);
+  Result<void> check_kind(const TensorInfo& tensor, const TensorInfo& match) const;
+  Result<void> place(std::uint32_t number);
+  Result<void> place_extent(const Extent& extent, const TensorInfo& tensor, const TensorInfo* match);
+  Result<void> check_inside(const TensorInfo& tensor, const TensorInfo* match) const;
+  Result<void> check_disjoint();
+  void look_for_new();
+
+  const Plan& plan_;
+  const std::span<const TensorInfo> standby_;
+  const std::uint8_t allowed_;
+  std::unordered_map<std::string_view, const TensorInfo*> by_name_;
+  std::vector<Placed> placed_;
+  std::vector<std::string> refused_;
+  PlanMatch match_;
+};
+
+// The standby's tensor for this one of the source. None: they differ.
+const TensorInfo* Matching::find(const TensorInfo& tensor) {
+  const auto it = by_name_.find(tensor.name);
+  if (it == by_name_.end()) {
+    differs(wire::kAllowMissing, quoted(tensor) + " " + wire::describe_tensor(tensor) +
+                                     " does not exist at the target: the standby has not named it");
+    return nullptr;
+  }
   const TensorInfo& match = *it->second;
-  if (match.dtype != tensor.dtype || match.shape != tensor.shape)
-    return Error(ErrorCode::kRefused, quoted(tensor) + " is " + wire::describe_tensor(tensor) +
-                                          " at the source but " + wire::describe_tensor(match) +
-                                          " at the target");
+  if (match.dtype == tensor.dtype && match.shape == tensor.shape) return &match;
+  differs(wire::kAllowChanged, quoted(tensor) + " is " + wire::describe_tensor(tensor) +
+                                   " at the source but " + wire::describe_tensor(match) + " at the target");
+  return nullptr;
+}
+
+Result<void> Matching::check_kind(const TensorInfo& tensor, const TensorInfo& match) const {
   if ((match.kind == CKPT_SCRATCH) != (tensor.kind == CKPT_SCRATCH))
     return Error(ErrorCode::kRefused, quoted(tensor) + " is scratch on one side only");
   if ((match.region == wire::kNoRegion) != (tensor.region == wire::kNoRegion))
     return Error(ErrorCode::kRefused, quoted(tensor) +
                                           " lies in memory that can be exported on one side only: "
                                           "allocate it with ckpt_alloc on both");
-  return it->second;
+  if (is_copied(tensor) && match.offset % kAlignment != 0)
+    return Error(ErrorCode::kRefused, quoted(tensor) + " is not aligned to 16 bytes at the target");
+  return ok();
+}
+
+Result<void> Matching::place_extent(const Extent& extent, const TensorInfo& tensor, const TensorInfo* match) {
+  Placed placed;
+  placed.extent = &extent;
+  placed.at_source = &tensor;
+  placed.at_target = match;
+  if (match != nullptr) {
+    placed.place.extent = extent.id;
+    placed.place.generation = extent.generation;
+    placed.place.bytes = extent.bytes;
+    placed.place.region = match->region;
+    placed.place.offset = match->offset;
+  }
+  placed_.push_back(placed);
+  return ok();
+}
+
+// It must be at the same distance from the start of its extent at the target.
+Result<void> Matching::check_inside(const TensorInfo& tensor, const TensorInfo* match) const {
+  const Placed& outer = placed_.back();
+  if (match == nullptr) return ok();
+  if (outer.at_target == nullptr)
+    return Error(ErrorCode::kRefused, quoted(tensor) + " lies within \"" + outer.at_source->name +
+                                          "\" at the source, which the target does not take");
+  if (match->region == outer.place.region &&
+      match->offset - outer.place.offset == tensor.offset - outer.extent->offset)
+    return ok();
+  return Error(ErrorCode::kRefused, quoted(tensor) + " shares memory with \"" + outer.at_target->name +
+                                        "\" at the source but not at the target");
+}
+
+Result<void> Matching::place(std::uint32_t number) {
+  const TensorInfo& tensor = plan_.tensors[number];
+  const TensorInfo* match = find(tensor);
+  if (match != nullptr) {
+    CKPT_TRYV(check_kind(tensor, *match));
+  }
+  if (!is_copied(tensor)) return ok();
+  const std::size_t next = placed_.size();
+  if (next < plan_.extents.size() && plan_.extents[next].tensor == number)
+    return place_extent(plan_.extents[next], tensor, match);
+  return check_inside(tensor, match);
 }
 
 // No two extents may be written to the same memory: then the standby shares what the source does not.
-Result<void> check_disjoint(std::vector<std::pair<Place, const TensorInfo*>> places) {
-  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) {
-    return std::tuple(a.first.region, a.first.offset) < std::tuple(b.first.region, b.first.offset);
+Result<void> Matching::check_disjoint() {
+  std::vector<const Placed*> kept;
+  for (const Placed& placed : placed_)
+    if (placed.at_target != nullptr) kept.push_back(&placed);
+  std::sort(kept.begin(), kept.end(), [](const Placed* a, const Placed* b) {
+    return std::tuple(a->place.region, a->place.offset) < std::tuple(b->place.region, b->place.offset);
   });
-  for (std::size_t i = 1; i < places.size(); ++i) {
-    const Place& before = places[i - 1].first;
-    if (places[i].first.region == before.region && places[i].first.offset < before.offset + before.bytes)
-      return Error(ErrorCode::kRefused, quoted(*places[i].second) + " shares memory with \"" +
-                                            places[i - 1].second->name +
+  for (std::size_t i = 1; i < kept.size(); ++i) {
+    const Place& before = kept[i - 1]->place;
+    if (kept[i]->place.region == before.region && kept[i]->place.offset < before.offset + before.bytes)
+      return Error(ErrorCode::kRefused, quoted(*kept[i]->at_target) + " shares memory with \"" +
+                                            kept[i - 1]->at_target->name +
                                             "\" at the target but not at the source");
   }
   return ok();
 }
 
+void Matching::look_for_new() {
+  std::set<std::string_view> names;
+  for (const TensorInfo& tensor : plan_.tensors) names.insert(tensor.name);
+  for (const TensorInfo& tensor : standby_)
+    if (tensor.kind != CKPT_SCRATCH && names.count(tensor.name) == 0)
+      differs(wire::kAllowNew, quoted(tensor) + " " + wire::describe_tensor(tensor) +
+                                   " exists at the target only: the source has not named it");
+}
+
+Result<PlanMatch> Matching::run(bool complete) {
+  for (std::uint32_t i = 0; i < plan_.tensors.size(); ++i) {
+    CKPT_TRYV(place(i));
+  }
+  CKPT_TRYV(check_disjoint());
+  if (complete) look_for_new();
+  if (!refused_.empty()) return Error(ErrorCode::kRefused, list_of(refused_));
+  for (const Placed& placed : placed_) {
+    if (placed.at_target != nullptr) {
+      match_.places.push_back(placed.place);
+    } else {
+      match_.dropped.push_back(*placed.extent);
+    }
+  }
+  return std::move(match_);
+}
+
 }  // namespace
 
-Result<std::vector<Place>> match_plan(const Plan& plan, std::span<const TensorInfo> standby, bool complete) {
+Result<PlanMatch> match_plan(const Plan& plan, std::span<const TensorInfo> standby, bool complete,
+                             std::uint8_t allowed) {
   CKPT_TRYV(check_names(standby));
-  std::unordered_map<std::string_view, const TensorInfo*> by_name;
-  for (const TensorInfo& tensor : standby) by_name.emplace(tensor.name, &tensor);
-  std::vector<std::pair<Place, const TensorInfo*>> places;
-  const Extent* extent = nullptr;
-  std::size_t next_extent = 0;
-  for (std::uint32_t i = 0; i < plan.tensors.size(); ++i) {
-    const TensorInfo& tensor = plan.tensors[i];
-    CKPT_TRY(match, find_match(tensor, by_name));
-    if (!is_copied(tensor)) continue;
-    if (match->offset % kAlignment != 0)
-      return Error(ErrorCode::kRefused, quoted(tensor) + " is not aligned to 16 bytes at the target");
-    if (next_extent < plan.extents.size() && plan.extents[next_extent].tensor == i) {
-      extent = &plan.extents[next_extent++];
-      Place place;
-      place.extent = extent->id;
-      place.generation = extent->generation;
-      place.bytes = extent->bytes;
-      place.region = match->region;
-      place.offset = match->offset;
-      places.emplace_back(place, match);
-      continue;
-    }
-    // Inside the present extent: it must be at the same distance from its start at the target.
-    const Place& place = places.back().first;
-    if (match->region != place.region || match->offset - place.offset != tensor.offset - extent->offset)
-      return Error(ErrorCode::kRefused, quoted(tensor) + " shares memory with \"" +
-                                            places.back().second->name +
-                                            "\" at the source but not at the target");
-  }
-  CKPT_TRYV(check_disjoint(places));
-  if (complete) {
-    std::set<std::string_view> names;
-    for (const TensorInfo& tensor : plan.tensors) names.insert(tensor.name);
-    for (const TensorInfo& tensor : standby)
-      if (tensor.kind != CKPT_SCRATCH && names.count(tensor.name) == 0)
-        return Error(ErrorCode::kRefused, quoted(tensor) + " " + wire::describe_tensor(tensor) +
-                                              " exists at the target only: the source has not named it");
-  }
-  std::vector<Place> result;
-  result.reserve(places.size());
-  for (const auto& [place, tensor] : places) result.push_back(place);
-  return result;
+  return Matching(plan, standby, allowed).run(complete);
 }
 
 }  // namespace ckpt::image

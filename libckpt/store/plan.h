@@ -73,10 +73,18 @@ Result<Plan> build_plan(std::span<const wire::TensorInfo> tensors, std::uint64_t
 // Bytes from outside: decodes and checks everything that match_plan() relies on.
 Result<Plan> decode_plan(std::span<const std::byte> bytes);
 
-// kRefused: a tensor that the standby lacks or has in another dtype, shape, or alias structure. Tensors that
-// only the standby has are listed too: their content would be undefined (`complete` false, for a later plan
-// of the same migration, allows them).
-Result<std::vector<Place>> match_plan(const Plan& plan, std::span<const wire::TensorInfo> standby,
-                                      bool complete);
+// Where all extents go. Those of `dropped` have no place: the standby does not take their content.
+struct PlanMatch {
+  PlanMatch() = default;
+  std::vector<Place> places;
+  std::vector<Extent> dropped;
+  std::vector<std::string> differences;  // that were allowed
+};
+
+// kRefused: tensors that the standby lacks or has in another dtype, shape, or alias structure, all of them at once.
+// Tensors that only the standby has are listed too: their content would be undefined (`complete` false, for a later
+// plan of the same migration, allows them). `allowed`: wire::kAllow..., of a standby that is a new program.
+Result<PlanMatch> match_plan(const Plan& plan, std::span<const wire::TensorInfo> standby, bool complete,
+                             std::uint8_t allowed = 0);
 
 }  // namespace ckpt::image

@@ -47,6 +47,8 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   made.copies_ahead_ = known.options.mode == wire::MigrateMode::kLive;
   made.spec_ = std::move(known.spec);
   made.target_ranks_ = std::move(known.target_ranks);
+  made.new_argv_ = std::move(known.options.new_argv);
+  made.allowed_differences_ = known.options.allowed_differences;
   return made;
 }
 

@@ -48,6 +48,9 @@ class JobOperation {
   // A live migration: memory is copied while the job runs.
   [[nodiscard]] bool copies_ahead() const noexcept { return copies_ahead_; }
   [[nodiscard]] const wire::JobSpec& spec() const noexcept { return spec_; }
+  // The standby's command where it is a new program, and how its names may differ (wire::kAllow...).
+  [[nodiscard]] const std::vector<std::string>& new_argv() const noexcept { return new_argv_; }
+  [[nodiscard]] std::uint8_t allowed_differences() const noexcept { return allowed_differences_; }
   [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
   // Indices on their nodes.
   [[nodiscard]] Result<std::uint32_t> source_gpu() const;
@@ -65,6 +68,8 @@ class JobOperation {
   bool copies_ahead_ = false;
   wire::JobSpec spec_;
   std::vector<wire::RankSpec> target_ranks_;
+  std::vector<std::string> new_argv_;
+  std::uint8_t allowed_differences_ = 0;
 };
 
 }  // namespace ckpt::agent

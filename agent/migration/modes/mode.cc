@@ -20,6 +20,10 @@ JobRecord standby_record(const JobOperation& operation) {
   record.spec = operation.spec();
   record.spec.incarnation = operation.next();
   record.spec.ranks = operation.target_ranks();
+  if (!operation.new_argv().empty()) {
+    record.spec.argv = operation.new_argv();
+    record.allowed_differences = operation.allowed_differences();
+  }
   record.role = wire::JobRole::kStandby;
   record.incarnation = operation.next();
   record.migration = operation.number();

@@ -65,10 +65,10 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
   }
   const std::lock_guard lock(mutex_);
   const bool first = chunk_bytes_ == 0;
-  CKPT_TRY(places, image::match_plan(plan, tensors_, first));
+  CKPT_TRY(matched, match(plan, first));
   engine::PlanPlaces result;
   result.chunk_bytes = chunk_bytes_ = plan.chunk_bytes;
-  for (const image::Place& place : places) {
+  for (const image::Place& place : matched.places) {
     const auto it = regions_.find(place.region);
     if (it == regions_.end() || place.offset > it->second.bytes ||
         place.bytes > it->second.bytes - place.offset)
@@ -77,6 +77,7 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
     result.regions.push_back(
         {place.extent, place.generation, it->second.address + place.offset, place.bytes, it->second.mapping});
   }
+  CKPT_TRYV(place_dropped(matched.dropped, result));
   state_bytes_ += plan.state_bytes();
   tensor_count_ += plan.tensors.size();
   messages::PlanAccepted accepted;
@@ -85,6 +86,38 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
   accepted.tensors = tensor_count_;
   agent_.send(accepted);
   return result;
+}
+
+Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_first) {
+  auto matched = image::match_plan(plan, tensors_, is_first, allowed_differences_);
+  if (!matched && is_new_program_ && matched.assume_error().code() == ErrorCode::kRefused)
+    return Error(
+        ErrorCode::kRefused,
+        "The new program names other tensors (--allow missing,new,changed moves the job without these): " +
+            matched.assume_error().message());
+  if (!matched) return std::move(matched).assume_error();
+  for (const std::string& difference : matched.assume_value().differences)
+    spdlog::info("new program: id {} allowed: {}", wire::migration_text(key_.migration), difference);
+  return matched;
+}
+
+// They are received and verified as all others are, into memory of their own, which is given back with the session.
+Result<void> TargetTransfer::place_dropped(const std::vector<image::Extent>& dropped,
+                                           engine::PlanPlaces& places) {
+  if (dropped.empty()) return ok();
+  image::Plan plan;
+  for (const image::Extent& extent : dropped) {
+    image::Extent& whole = plan.extents.emplace_back(extent);
+    whole.region = extent.id;
+    whole.offset = 0;
+  }
+  CKPT_TRY(made, make_regions(gpu_, plan, reclaims_));
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const image::Extent& extent = dropped[i];
+    places.regions.push_back(
+        {extent.id, extent.generation, made[i].region.address, extent.bytes, made[i].region.mapping});
+  }
+  return ok();
 }
 
 // The plan's tensors are then matched as a standby's would be.

@@ -19,7 +19,10 @@ namespace ckpt::mover {
 class TargetTransfer final : public Session, private engine::ReceiverDelegate {
  public:
   TargetTransfer(Gpu& gpu, AgentLink& agent, const messages::OpenSession& open, const SessionSecrets& secrets)
-      : Session(gpu, agent, open, secrets), makes_memory_(open.makes_memory) {}
+      : Session(gpu, agent, open, secrets),
+        makes_memory_(open.makes_memory),
+        is_new_program_(open.is_new_program),
+        allowed_differences_(open.allowed_differences) {}
   ~TargetTransfer() override;
   bool handle(messages::Packet& packet) override;
 
@@ -29,6 +32,8 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   Result<void> start(const messages::StartTarget& request);
   Result<void> make_memory(const image::Plan& plan);
   Result<std::vector<MadeRegion>> make_once_there_is_memory(const image::Plan& plan);
+  Result<image::PlanMatch> match(const image::Plan& plan, bool is_first);
+  Result<void> place_dropped(const std::vector<image::Extent>& dropped, engine::PlanPlaces& places);
 
   // engine::ReceiverDelegate
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> plan) override;
@@ -44,6 +49,8 @@ class TargetTransfer final : public Session, private engine::ReceiverDelegate {
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
 
   const bool makes_memory_;  // there is no standby
+  const bool is_new_program_;
+  const std::uint8_t allowed_differences_;
   std::atomic<bool> verified_{false};
   std::map<std::uint64_t, std::uint64_t> made_;  // Session::mutex_; the region that was made for an extent
   const std::shared_ptr<ReclaimTracker> reclaims_ = std::make_shared<ReclaimTracker>();

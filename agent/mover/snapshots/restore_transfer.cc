@@ -165,7 +165,8 @@ void RestoreTransfer::drop_made(const image::Plan& plan) {
 
 Result<void> RestoreTransfer::find_places(const vault::Version& version, const image::StoredJob& stored) {
   const std::lock_guard lock(mutex_);
-  CKPT_TRY(found, image::match_plan(stored.plan, tensors_, true));
+  CKPT_TRY(match, image::match_plan(stored.plan, tensors_, true));
+  const std::vector<image::Place>& found = match.places;
   chunk_bytes_ = version.chunk_bytes;
   places_.assign(found.size(), Place());
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -208,18 +208,20 @@ Result<void> DeviceState::plan(std::vector<PlannedEntry>& entries) const {
   return ok();
 }
 
-Result<void> DeviceState::check(const StateImage& image) const {
+Result<void> DeviceState::check(const StateImage& image, const AllowedDifferences& allowed) const {
   for (const StateEntry& entry : image.entries()) {
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
+    if (tensor == nullptr && allowed.missing) continue;
     if (tensor == nullptr) return mismatch(entry.name, "this instance has not named it");
-    if (tensor->bytes != entry.data.size()) {
+    if (tensor->bytes != entry.data.size() && !allowed.changed) {
       return mismatch(entry.name, "the source has " + std::to_string(entry.data.size()) +
                                       " bytes, this instance " + std::to_string(tensor->bytes));
     }
   }
   for (const auto& [name, tensor] : tensors_.by_name()) {
-    if (tensor.travels_with_host_state() && image.find(EntryKind::kTensor, name) == nullptr) {
+    const bool is_new = tensor.travels_with_host_state() && image.find(EntryKind::kTensor, name) == nullptr;
+    if (is_new && !allowed.is_new) {
       return mismatch(
           name, "its memory here cannot be exported and the source did not send it with the host state");
     }
@@ -231,6 +233,7 @@ Result<void> DeviceState::apply(const StateImage& image) const {
   for (const StateEntry& entry : image.entries()) {
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
+    if (tensor == nullptr || tensor->bytes != entry.data.size()) continue;  // check() has allowed it
     const ContextScope scope(*api_, context_);
     CKPT_CUDA_TRY(*api_, cuMemcpyHtoD_v2(tensor->pointer, entry.data.data(), entry.data.size()));
   }

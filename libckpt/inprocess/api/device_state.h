@@ -17,6 +17,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 #include "libckpt/cuda/driver.h"
+#include "libckpt/inprocess/api/allowed_differences.h"
 #include "libckpt/inprocess/api/state_image.h"
 #include "libckpt/inprocess/api/tensor_table.h"
 #include "libckpt/inprocess/local/messages.h"
@@ -59,7 +60,7 @@ class DeviceState {
   Result<void> plan(std::vector<PlannedEntry>& entries) const;
   // kRefused, naming the tensor, if an entry of `image` has no tensor of its size here, or a tensor here
   // should come with it and does not.
-  Result<void> check(const StateImage& image) const;
+  Result<void> check(const StateImage& image, const AllowedDifferences& allowed = {}) const;
   Result<void> apply(const StateImage& image) const;
 
  private:

@@ -87,24 +87,25 @@ Result<void> HostStates::plan(std::vector<PlannedEntry>& entries) const {
   return ok();
 }
 
-Result<void> HostStates::check(const StateImage& image) const {
+Result<void> HostStates::check(const StateImage& image, const AllowedDifferences& allowed) const {
   for (const auto& [name, memory] : memory_) {
     const StateEntry* entry = image.find(EntryKind::kBytes, name);
+    if (entry == nullptr && allowed.is_new) continue;
     if (entry == nullptr) return mismatch(name, "the source has not named it");
-    if (entry->data.size() != memory.bytes) {
+    if (entry->data.size() != memory.bytes && !allowed.changed) {
       return mismatch(name, "the source has " + std::to_string(entry->data.size()) +
                                 " bytes, this instance " + std::to_string(memory.bytes));
     }
   }
   for (const auto& [name, callbacks] : callbacks_) {
-    if (image.find(EntryKind::kCallback, name) == nullptr)
+    if (image.find(EntryKind::kCallback, name) == nullptr && !allowed.is_new)
       return mismatch(name, "the source has not named it");
   }
   for (const StateEntry& entry : image.entries()) {
     const bool known = entry.kind == EntryKind::kTensor ||
                        (entry.kind == EntryKind::kBytes && memory_.contains(entry.name)) ||
                        (entry.kind == EntryKind::kCallback && callbacks_.contains(entry.name));
-    if (!known) return mismatch(entry.name, "this instance has not named it");
+    if (!known && !allowed.missing) return mismatch(entry.name, "this instance has not named it");
   }
   return ok();
 }
@@ -112,10 +113,12 @@ Result<void> HostStates::check(const StateImage& image) const {
 Result<void> HostStates::apply(const StateImage& image) const {
   for (const auto& [name, memory] : memory_) {
     const StateEntry* entry = image.find(EntryKind::kBytes, name);
+    if (entry == nullptr || entry->data.size() != memory.bytes) continue;  // check() has allowed it
     if (memory.bytes != 0) std::memcpy(memory.pointer, entry->data.data(), memory.bytes);
   }
   for (const auto& [name, callbacks] : callbacks_) {
     const StateEntry* entry = image.find(EntryKind::kCallback, name);
+    if (entry == nullptr) continue;
     const CallbackScope scope;
     const ckpt_status status = callbacks.load(callbacks.user, entry->data.data(), entry->data.size());
     if (status != CKPT_OK) return mismatch(name, "its load callback returned " + std::to_string(status));

@@ -12,6 +12,7 @@
 
 #include "libckpt/base/result.h"
 #include "libckpt/include/ckpt/ckpt.h"
+#include "libckpt/inprocess/api/allowed_differences.h"
 #include "libckpt/inprocess/api/state_image.h"
 
 namespace ckpt::job {
@@ -27,7 +28,7 @@ class HostStates {
   Result<void> plan(std::vector<PlannedEntry>& entries) const;
 
   // kRefused, naming the entry, if `image` and what is named here differ in names or sizes. Writes nothing.
-  Result<void> check(const StateImage& image) const;
+  Result<void> check(const StateImage& image, const AllowedDifferences& allowed = {}) const;
   // Writes memory and runs the load callbacks; after check().
   Result<void> apply(const StateImage& image) const;
 

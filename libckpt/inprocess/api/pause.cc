@@ -48,8 +48,9 @@ Result<void> Session::apply(const ResumeOrder& order) {
     return Error(ErrorCode::kInvalidArgument, "A standby was told to go on without the source's host state");
   }
   CKPT_TRY(image, StateImage::read(order.host_state.get(), order.resume.host_state_bytes));
-  CKPT_TRYV(host_.check(image));
-  CKPT_TRYV(device_.check(image));
+  const AllowedDifferences allowed = AllowedDifferences::from_environment();
+  CKPT_TRYV(host_.check(image, allowed));
+  CKPT_TRYV(device_.check(image, allowed));
   CKPT_TRYV(device_.apply(image));
   return host_.apply(image);
 }

@@ -32,8 +32,12 @@ enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes
   return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
 }
 
+// How a new program's tensors and host states may differ from the running one's: what it has not (their content is
+// dropped), what it has beside them (it stays as the new program made it), and what has another type or shape (both).
+inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
+
 struct MigrateOptions {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   MigrateOptions() = default;
   MigrateMode mode = MigrateMode::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
@@ -43,10 +47,12 @@ struct MigrateOptions {
   CodecMode codec = CodecMode::kAuto;
   std::uint64_t shadow_memory_bytes = 0;  // host memory for the last sent versions, for differences
   std::uint32_t slowdown_permille = 0;    // share of the GPU's time that pre-copy may take; 0 = no limit
+  std::vector<std::string> new_argv;      // --exec: the standby is this program; empty: the job's own
+  std::uint8_t allowed_differences = 0;   // kAllow...; only with new_argv
   template <class A>
   void fields(A& a) {
     a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds, codec,
-      shadow_memory_bytes, slowdown_permille);
+      shadow_memory_bytes, slowdown_permille, new_argv, allowed_differences);
   }
 };
 

@@ -55,7 +55,7 @@ enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRes
 }
 
 struct OpenSession {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr std::string_view kName = "OpenSession";
   OpenSession() = default;
   SessionKey session;
@@ -66,14 +66,16 @@ struct OpenSession {
   // Target: there is no standby whose memory would be attached. The mover makes a region for each of the
   // source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
-  Purpose purpose = Purpose::kMove;  // a snapshot is a source, a restore a target
-  std::string network;               // whose lanes it uses; empty: the first one's
-  std::uint32_t first_path = 0;      // its lanes go over the network's addresses from this one on,
-  std::uint32_t paths = 1;           // over so many in turn
+  Purpose purpose = Purpose::kMove;      // a snapshot is a source, a restore a target
+  std::string network;                   // whose lanes it uses; empty: the first one's
+  std::uint32_t first_path = 0;          // its lanes go over the network's addresses from this one on,
+  std::uint32_t paths = 1;               // over so many in turn
+  bool is_new_program = false;           // the standby is another program than the source
+  std::uint8_t allowed_differences = 0;  // kAllow... of its tensors
   template <class A>
   void fields(A& a) {
     a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network, first_path,
-      paths);
+      paths, is_new_program, allowed_differences);
   }
 };
 

@@ -28,6 +28,10 @@ def is_cooperative() -> bool:
     return bool(os.environ.get("CKPT_SOCKET")) and SHIM not in os.environ.get("LD_PRELOAD", "")
 
 
+# As in libckpt/inprocess/api/allowed_differences.h.
+_ALLOW_MISSING, _ALLOW_NEW = 1, 2
+
+
 class Job:
     """Made by `attach`. `active`: gpumigrate has started this process. `standby`: it waits for a move's end."""
 
@@ -218,12 +222,16 @@ class Job:
 
     def _load(self, data: bytes) -> None:
         arrived = pickle.loads(data)
-        if missing := self._states.keys() - arrived.keys():
-            raise Mismatch(f"host state '{min(missing)}' is registered here and was not at the source")
-        if unknown := arrived.keys() - self._states.keys():
-            raise Mismatch(f"host state '{min(unknown)}' came from the source and is not registered here")
+        # A standby that is a new program may have other states (`gpumigrate migrate --exec --allow`).
+        allowed = int(os.environ.get("CKPT_ALLOWED_DIFFERENCES", "0"))
+        new, gone = self._states.keys() - arrived.keys(), arrived.keys() - self._states.keys()
+        if new and not allowed & _ALLOW_NEW:
+            raise Mismatch(f"host state '{min(new)}' is registered here and was not at the source")
+        if gone and not allowed & _ALLOW_MISSING:
+            raise Mismatch(f"host state '{min(gone)}' came from the source and is not registered here")
         for name, (_, set_state) in self._states.items():
-            set_state(pickle.loads(arrived[name]))
+            if name in arrived:
+                set_state(pickle.loads(arrived[name]))
 
     def _at_exit(self) -> None:
         if self._process != os.getpid():

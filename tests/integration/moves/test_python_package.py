@@ -67,6 +67,42 @@ class PythonPackage(ClusterTest):
         self.assertEqual(self.cluster.finish("job"), expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 
+    def exec_move(self, node, more, *options):
+        command = " ".join((*RUN, *(("--more", str(more)) if more else ())))
+        return self.cluster.run("migrate", "job", "--to", node, "--live", "--exec", command, *options, "-o", "json")
+
+    def assert_moved(self, result):
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.cluster.wait_for_line("job", r"^step \d+")
+
+    def test_next_version_of_the_program_goes_on(self):
+        """Forward to a version that names more, moved as such, to one whose array has another size, and back."""
+        expected = run_unmoved(*RUN)
+        self.start()
+        refused = self.exec_move("node-b", 256)
+        self.assertEqual(refused.returncode, 5, refused.stdout)
+        self.assertRegex(refused.stdout + refused.stderr, r'--allow missing,new,changed.*\\?"more\\?" u32\[4096,16\] exists at the target only')
+        self.assertEqual(self.cluster.job("job")["node"], "node-a")
+        self.assert_moved(self.exec_move("node-b", 256, "--allow", "new"))
+        self.assertIn("--more", self.cluster.json("describe", "job")["argv"])
+        self.move("node-a")
+        changed = self.exec_move("node-b", 512, "--allow", "new,missing")
+        self.assertEqual(changed.returncode, 5, changed.stdout)
+        self.assertRegex(changed.stdout + changed.stderr, r"u32\[4096,16\] at the source but u32\[8192,16\] at the target")
+        self.assert_moved(self.exec_move("node-b", 512, "--allow", "changed"))
+        self.assert_moved(self.exec_move("node-a", 0, "--allow", "missing"))
+        self.assertNotIn("--more", self.cluster.json("describe", "job")["argv"])
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+
+    def test_only_a_cooperative_job_goes_on_as_another_program(self):
+        self.cluster.start("job", *RUN, way=())
+        self.cluster.wait_for_line("job", r"^step \d+")
+        refused = self.exec_move("node-b", 256)
+        self.assertEqual(refused.returncode, 5, refused.stdout)
+        self.assertIn("only a cooperative job can go on as another program", refused.stdout + refused.stderr)
+        self.assertEqual(self.cluster.run("migrate", "job", "--allow", "new").returncode, 64)
+
     def check_that_it_stays(self, exits, reason, *options):
         """A move ends with that reason, and the job at its source with the unmoved digest."""
         expected = run_unmoved(*RUN, *options)

@@ -81,6 +81,7 @@ def parse():
                         help="each but the first instance starts slowly: until the first is in its step 500")
     parser.add_argument("--break-at", type=int, default=0, help="step in which its array gets another shape")
     parser.add_argument("--forget", choices=["buffer", "state"], help="what a standby does not name")
+    parser.add_argument("--more", type=int, default=0, metavar="KIB", help="a next version: names one more array and state")
     return parser.parse_args()
 
 
@@ -121,6 +122,10 @@ def main():
     totals = {"total": 0, "step": 0}
     if not (job.standby and options.forget == "state"):
         job.register("totals", lambda: totals, totals.update)
+    if options.more:
+        more = job.alloc(options.more << 10)
+        job.buffer("more", Array(more.pointer, options.more << 8))
+        job.register("version", lambda: {"version": 2}, lambda state: None)
     device.write(plain, bytes(DRIVER_BYTES))
     if not job.standby:
         device.write(movable.pointer, bytes(BUFFER_BYTES))

@@ -49,6 +49,8 @@ struct MigrateOptions {
   std::string codec;
   std::string shadow_memory;
   std::string slowdown;
+  std::string exec;   // the command of the program that goes on
+  std::string allow;  // words with commas
   std::string timeout;
   std::string reason;
   bool dry_run = false;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <boost/tokenizer.hpp>
 #include <cmath>
+#include <iterator>
+#include <sstream>
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/list_views.h"
@@ -59,6 +63,34 @@ Result<void> add_copying(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
+// Words as in a shell, with quotes and backslashes; nothing is expanded.
+Result<std::vector<std::string>> words_of(const std::string& command) {
+  std::vector<std::string> words;
+  try {
+    const boost::tokenizer<boost::escaped_list_separator<char>> pieces(
+        command, boost::escaped_list_separator<char>("\\", " \t", "'\""));
+    std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(words),
+                 [](const std::string& word) { return !word.empty(); });
+  } catch (const boost::escaped_list_error&) {
+    return usage("--exec: a backslash stands before a character that needs none: " + command);
+  }
+  if (words.empty()) return usage("--exec: names no command");
+  return words;
+}
+
+// Another program for the standby.
+Result<void> add_program(const MigrateOptions& options, Json& body) {
+  if (options.exec.empty()) {
+    if (!options.allow.empty()) return usage("--allow: needs --exec");
+    return ok();
+  }
+  CKPT_TRY(words, words_of(options.exec));
+  body["exec"] = words;
+  std::istringstream allowed(options.allow);
+  for (std::string word; std::getline(allowed, word, ',');) body["allow"].push_back(word);
+  return ok();
+}
+
 Result<Json> request_of(const MigrateOptions& options) {
   Json body = {{"to", options.to}, {"mode", options.stop_copy ? "stop-copy" : "live"}};
   if (!options.max_downtime.empty()) {
@@ -77,6 +109,7 @@ Result<Json> request_of(const MigrateOptions& options) {
     body["timeout_ms"] = static_cast<std::int64_t>(std::ceil(value));
   }
   CKPT_TRYV(add_copying(options, body));
+  CKPT_TRYV(add_program(options, body));
   if (!options.reason.empty()) body["reason"] = options.reason;
   if (options.dry_run) body["dry_run"] = true;
   return body;

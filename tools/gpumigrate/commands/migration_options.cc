@@ -48,6 +48,14 @@ void add_migrate(CommandTree& tree) {
       .add_option("--slowdown", o->slowdown,
                   "Share of the GPU's time that copying may take while the job runs, like 3%")
       .called("PERCENT");
+  migrate
+      .add_option("--exec", o->exec,
+                  "The job goes on as this command, like a new version of its program (cooperative jobs)")
+      .called("COMMAND");
+  migrate
+      .add_option("--allow", o->allow,
+                  "With --exec: missing, new or changed tensors and host states; several: a,b")
+      .called("WHAT");
   migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m").called("TIME");
   migrate.add_option("--reason", o->reason, "For the records");
   Option dry = migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
@@ -57,6 +65,8 @@ void add_migrate(CommandTree& tree) {
   migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");
   migrate.add_example("gpumigrate migrate train --to node-b:1 --max-downtime 50ms --if-not-converged abort",
                       "Move it only if the pause is short");
+  migrate.add_example("gpumigrate migrate train --to node-b --exec 'python3 train_v2.py' --allow new",
+                      "Go on as the next version of the program, which has further tensors");
   migrate.set_footer(
       "Exit codes: 0 moved; 1 failed, 2 timed out or interrupted: the job runs on at the source; 3 restored "
       "from an image;\n"

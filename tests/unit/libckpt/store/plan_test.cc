@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/store/plan.h"
 
+#include "libckpt/protocol/wire/migration_messages.h"
+
 #include <ckpt/ckpt.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +32,7 @@ Plan build(const std::vector<wire::TensorInfo>& tensors) {
   return plan.assume_value();
 }
 
-std::string refusal(const Result<std::vector<Place>>& result, ErrorCode code = ErrorCode::kRefused) {
+std::string refusal(const Result<PlanMatch>& result, ErrorCode code = ErrorCode::kRefused) {
   EXPECT_FALSE(result.has_value());
   if (result.has_value()) return {};
   EXPECT_EQ(result.assume_error().code(), code);
@@ -73,12 +75,13 @@ TEST(Plan, extents_go_where_the_standby_has_the_tensor) {
       plan, std::vector{tensor("b", 9, 32, 10), tensor("a", 8, 64, 1000), tensor("a.view", 8, 464, 100)},
       true);
   ASSERT_TRUE(places.has_value()) << places.assume_error().to_string();
-  ASSERT_EQ(places.assume_value().size(), 2u);
-  EXPECT_EQ(places.assume_value()[0].region, 8u);
-  EXPECT_EQ(places.assume_value()[0].offset, 64u);
-  EXPECT_EQ(places.assume_value()[0].bytes, 4000u);
-  EXPECT_EQ(places.assume_value()[1].region, 9u);
-  EXPECT_EQ(places.assume_value()[1].offset, 32u);
+  const std::vector<Place>& found = places.assume_value().places;
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].region, 8u);
+  EXPECT_EQ(found[0].offset, 64u);
+  EXPECT_EQ(found[0].bytes, 4000u);
+  EXPECT_EQ(found[1].region, 9u);
+  EXPECT_EQ(found[1].offset, 32u);
 }
 
 TEST(Plan, each_difference_names_the_tensor_and_the_field) {
@@ -105,6 +108,40 @@ TEST(Plan, each_difference_names_the_tensor_and_the_field) {
   EXPECT_NE(refusal(match_plan(plan, more, true)).find("\"extra\" f32[10] exists at the target only"),
             std::string::npos);
   EXPECT_TRUE(match_plan(plan, more, false).has_value());
+}
+
+TEST(Plan, all_differences_are_named_at_once) {
+  const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("w", 1, 4000, 1000)});
+  auto other = tensor("w", 1, 0, 1000);
+  other.dtype = CKPT_I32;
+  const std::string why = refusal(match_plan(plan, std::vector{other, tensor("more", 1, 4000, 10)}, true));
+  for (const char* part : {"\"gone\" f32[1000] does not exist at the target",
+                           "\"w\" is f32[1000] at the source", "\"more\" f32[10] exists at the target only"})
+    EXPECT_NE(why.find(part), std::string::npos) << why;
+}
+
+TEST(Plan, a_new_program_may_lack_tensors_and_have_others) {
+  const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("gone.view", 1, 400, 100),
+                           tensor("kept", 1, 4000, 10), tensor("w", 1, 8000, 1000)});
+  auto other = tensor("w", 7, 0, 1000);
+  other.dtype = CKPT_I32;
+  const auto standby = std::vector{other, tensor("kept", 8, 64, 10), tensor("more", 9, 0, 10)};
+  const auto match = match_plan(plan, standby, true, wire::kAllowAll);
+  ASSERT_TRUE(match.has_value()) << match.assume_error().to_string();
+  ASSERT_EQ(match.assume_value().places.size(), 1u);
+  EXPECT_EQ(match.assume_value().places[0].region, 8u);
+  ASSERT_EQ(match.assume_value().dropped.size(), 2u);
+  EXPECT_EQ(match.assume_value().dropped[0].bytes, 4000u);
+  EXPECT_EQ(match.assume_value().differences.size(), 4u);
+  for (const std::uint8_t lacks : {wire::kAllowMissing, wire::kAllowNew, wire::kAllowChanged})
+    EXPECT_FALSE(match_plan(plan, standby, true, wire::kAllowAll & ~lacks).has_value()) << int{lacks};
+}
+
+TEST(Plan, a_tensor_within_one_that_is_dropped_is_refused) {
+  const Plan plan = build({tensor("gone", 1, 0, 1000), tensor("view", 1, 400, 100)});
+  EXPECT_NE(refusal(match_plan(plan, std::vector{tensor("view", 8, 0, 100)}, true, wire::kAllowAll))
+                .find("\"view\" lies within \"gone\" at the source"),
+            std::string::npos);
 }
 
 TEST(Plan, sharing_must_be_the_same_on_both_sides) {
@@ -157,7 +194,7 @@ TEST(Plan, random_damage_never_gives_an_unsound_plan) {
     if (!plan) continue;
     auto places = match_plan(plan.assume_value(), standby, true);
     if (!places) continue;
-    for (const Place& place : places.assume_value()) {
+    for (const Place& place : places.assume_value().places) {
       const bool known = (place.region == 1 && place.offset + place.bytes <= 4040) ||
                          (place.region == 2 && place.offset + place.bytes <= 36);
       ASSERT_TRUE(known) << "a place outside of the standby's tensors";

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a standby that is a new program may name otherwise than the source: from the environment that its node gives it
+// (wire::kAllow...). Without it everything must be the same.
+// Threads: values; from_environment() before the program has threads that change the environment.
+#pragma once
+
+#include <cstdlib>
+
+namespace ckpt::job {
+
+struct AllowedDifferences {
+  bool missing = false;  // the source has it, this instance does not: its content is dropped
+  bool is_new = false;   // this instance alone has it: it stays as it is
+  bool changed = false;  // of another size: both of these
+
+  [[nodiscard]] static AllowedDifferences from_environment() {
+    AllowedDifferences allowed;
+    const char* text = std::getenv("CKPT_ALLOWED_DIFFERENCES");
+    const int bits = text == nullptr ? 0 : std::atoi(text);
+    allowed.missing = (bits & 1) != 0;
+    allowed.is_new = (bits & 2) != 0;
+    allowed.changed = (bits & 4) != 0;
+    return allowed;
+  }
+};
+
+}  // namespace ckpt::job
