@@ -86,6 +86,8 @@ Error refusal(const std::string& what, const std::vector<std::string>& problems)
 Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
   CKPT_TRYV(judge_named(root));
+  CKPT_TRY(cached, cache_files_of(root, rules_.cache_folders));
+  cached_ = std::move(cached);
   for (const pid_t pid : processes) {
     read_surroundings(pid);
     read_maps(pid);
@@ -103,6 +105,7 @@ FileList Collector::take_list() {
   list.connected = std::move(connected_);
   list.socket_folders = std::move(socket_folders_);
   list.named = std::move(named_);
+  list.cached = std::move(cached_);
   return list;
 }
 

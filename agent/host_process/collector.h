@@ -65,6 +65,7 @@ class Collector {
   std::map<Inode, Pipe> pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;
   NamedMemory named_;
+  CacheFiles cached_;
   std::uint64_t unlinked_bytes_ = 0;  // of them together
   std::vector<std::string> problems_;
 };

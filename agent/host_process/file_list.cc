@@ -66,6 +66,7 @@ bool is_path(const std::string& path) {
 Result<void> check_form(const FileList& list) {
   const bool good = list.files.size() <= kMaxFiles && list.bound.size() <= kMaxBound &&
                     list.connected.size() <= kMaxBound && list.socket_folders.size() <= kMaxBound &&
+                    is_proper(list.cached) &&
                     std::all_of(list.socket_folders.begin(), list.socket_folders.end(),
                                 [](const SocketFolder& folder) { return is_path(folder.path); }) &&
                     std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
@@ -122,17 +123,27 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
     return refusal("The program cannot be moved to another node", collector.problems());
   FileList list = collector.take_list();
   CKPT_TRY(bytes, dump_bytes(root));
-  list.memory_bytes = bytes + list.named.bytes();
+  list.memory_bytes = bytes + list.named.bytes() + list.cached.bytes();
   return list;
 }
 
-Result<void> check_files(const FileList& list) {
+Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules) {
+  Collector collector(rules);
+  CKPT_TRYV(collector.collect(root));
+  return collector.problems().size();
+}
+
+Result<void> check_files(const FileList& list, const std::vector<std::string>& cache_folders) {
   CKPT_TRYV(check_form(list));
   std::vector<std::string> problems;
   const std::set<std::string> made = paths_of(list.named);
   for (const FileFact& fact : list.files) {
     if (made.contains(fact.path)) continue;
-    if (std::string text = difference(fact); !text.empty()) problems.push_back(std::move(text));
+    std::string text = difference(fact);
+    const CacheFile* cached = list.cached.find(fact.path);
+    if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
+      text = why_not_made(*cached, cache_folders);
+    if (!text.empty()) problems.push_back(std::move(text));
   }
   for (std::string& text : why_no_folder(list.socket_folders)) problems.push_back(std::move(text));
   for (std::string& text : why_not_made(list.named)) problems.push_back(std::move(text));

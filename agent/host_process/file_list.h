@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/host_process/cache_files/cache_files.h"
 #include "agent/host_process/named_memory/named_memory.h"
 #include "agent/host_process/sockets/named_sockets.h"
 #include "libckpt/base/result.h"
@@ -66,8 +67,9 @@ struct BoundSocket {
 };
 
 struct FileList {
-  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections; an older source sends none
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches; an older
+  // source sends none
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   FileList() = default;
   std::vector<FileFact> files;     // by path, each once
@@ -77,9 +79,10 @@ struct FileList {
   std::vector<BoundSocket> connected;  // ends of connections within the program
   std::vector<SocketFolder> socket_folders;
   NamedMemory named;  // travels; its files are among `files` for an older target, which must have them
+  CacheFiles cached;  // travel; among `files`, too
   template <class A>
   void fields(A& a) {
-    a(files, memory_bytes, network, bound, named, connected, socket_folders);
+    a(files, memory_bytes, network, bound, named, connected, socket_folders, cached);
   }
 };
 
@@ -95,15 +98,19 @@ struct FileRules {
   // them.
   std::vector<std::string> driver_files;
   pid_t gpu_process = 0;
+  std::vector<std::string> cache_folders;  // cache_files.h
   // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
   // Empty: it can.
   std::string no_internet;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
+// How many obstacles it would name, without a limit. Errors: kNotFound, the tree is gone.
+Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules);
 
 // At the target: every file of the list is here as it is there, the program's sockets can be bound in another
-// network than its own, and there is memory for the image and the restored processes.
-Result<void> check_files(const FileList& list);
+// network than its own, and there is memory for the image and the restored processes. Files of caches that are missing
+// can be made in this node's `cache_folders`.
+Result<void> check_files(const FileList& list, const std::vector<std::string>& cache_folders = {});
 
 }  // namespace ckpt::agent::host

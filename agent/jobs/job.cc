@@ -578,7 +578,10 @@ wire::JobInstance Job::instance() const {
                  "): it is asked until it answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
-  if (!record_.ended) std::tie(out.pause_within_node_ns, out.pause_between_nodes_ns) = expected_pauses_;
+  if (!record_.ended) {
+    std::tie(out.pause_within_node_ns, out.pause_between_nodes_ns) = expected_pauses_;
+    if (obstacles_) out.obstacles = static_cast<std::int32_t>(*obstacles_);
+  }
   for (const wire::RankSpec& rank : record_.spec.ranks) {
     wire::RankState state;
     state.rank = rank.rank;

@@ -88,6 +88,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void expect_pauses(Nanos within_node, Nanos between_nodes) {
     expected_pauses_ = {within_node, between_nodes};
   }
+  // Of a move to another node, as they were counted last (pause_forecast.h).
+  void obstacles_are(std::optional<std::uint32_t> count) { obstacles_ = count; }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
@@ -171,6 +173,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::uint64_t phases_received_ = 0;  // events that reported a phase
   local::StateSummary summary_;
   std::pair<Nanos, Nanos> expected_pauses_{};
+  std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
   Turn thin_turn_;
   Turn resume_turn_;

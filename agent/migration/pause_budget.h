@@ -22,6 +22,8 @@ class PauseBudget {
   void set_work(PauseWork work, std::optional<wire::PauseFacts> last_pause);
   // Makes the estimate. `target`: the target's own lines.
   void estimate(const std::vector<wire::CostLine>& target);
+  // The same once the mode knows more of it.
+  void revise(PauseWork work);
   // `set`, which may come before the plan; negative: unchanged.
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
 
@@ -41,6 +43,7 @@ class PauseBudget {
   wire::MigrateOptions options_;
   std::optional<PauseWork> work_;
   std::optional<wire::PauseFacts> last_pause_;
+  std::vector<wire::CostLine> target_;
   PauseEstimate estimate_;
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;

@@ -5,6 +5,7 @@
 
 #include "agent/migration/modes/adopted_mode.h"
 #include "agent/migration/modes/mode.h"
+#include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/swap_mode.h"
 
@@ -46,8 +47,10 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
   const MigrationMode mode = job->record().spec.way;
   if (mode == MigrationMode::kCooperative) {
     const Nanos pause = whole(common_work(PauseKind::kCooperative), copy);
+    job->obstacles_are(0);
     co_return job->expect_pauses(pause, pause);
   }
+  if (moves_processes) job->obstacles_are(co_await count_obstacles(context_, job));
   const auto root = static_cast<pid_t>(job->rank_pid());
   const auto measure = [root] { return host::size_of_tree(root); };
   host::TreeSize size = co_await offload(context_.images, measure);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pause that a move would take, from measurements while the job runs: sizes of its memory, threads,
-// descriptors, and this node's rates. For `describe`, `--dry-run` and drains, which ask before there is a
+// descriptors, and this node's rates. And how many obstacles a move to another node would meet. For `describe`, `--dry-run` and drains, which ask before there is a
 // target; a migration's own estimate has the target's rates, too.
 // Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
 // Errors: a size that cannot be read stays unknown.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/migration/source_check.h"
 
+#include "agent/migration/modes/process_files.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -32,6 +33,8 @@ Task<Result<void>> check_move(MigrationContext& context, wire::CheckMove request
       context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
   co_await mode->let_go();  // of the memory that a move would have begun with
+  // `jobs` counts what this look has found.
+  if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
   if (!checked) co_return checked.assume_error();
   co_return ok();
 }

@@ -202,21 +202,8 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
 void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
-    wire::MigrationProgress out;
-    out.migration = info_.migration;
-    out.round = progress->round;
-    out.done_bytes = progress->done_bytes;
-    out.total_bytes = progress->total_bytes;
-    out.state_bytes = progress->state_bytes;
-    out.sent_bytes = progress->sent_bytes;
-    out.remaining_bytes = progress->remaining_bytes;
-    out.dirty_bytes_per_second = progress->dirty_bytes_per_second;
-    out.throughput_bytes_per_second = progress->throughput_bytes_per_second;
-    out.estimate_ns = progress->estimate_ns;
-    out.eta_ns = progress->eta_ns;
-    out.wire_bytes_per_second = progress->wire_bytes_per_second;
-    context_.progress(out);
     if (!is_over()) way_->host_state_sent(progress->host_state_bytes);
+    report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
     emit(migration::FirstRoundDone{});
   } else if (std::holds_alternative<mover::Converged>(packet.message)) {
@@ -240,11 +227,40 @@ void SourceSession::on_mover(mover::Packet packet) {
   }
 }
 
-// Of device memory; host memory may take longer.
+// Of device memory, to which host memory that leaves ahead of the pause is added.
+void SourceSession::report_progress(const mover::Progress& progress) {
+  const HostProgress host = way_->host_progress();
+  const std::uint64_t host_left = host.total_bytes - host.done_bytes;
+  wire::MigrationProgress out;
+  out.migration = info_.migration;
+  out.round = progress.round;
+  out.done_bytes = progress.done_bytes + host.done_bytes;
+  out.total_bytes = progress.total_bytes + host.total_bytes;
+  out.state_bytes = progress.state_bytes + host.total_bytes;
+  out.sent_bytes = progress.sent_bytes;
+  out.remaining_bytes = progress.remaining_bytes + host_left;
+  out.dirty_bytes_per_second = progress.dirty_bytes_per_second;
+  out.throughput_bytes_per_second = progress.throughput_bytes_per_second;
+  out.estimate_ns = progress.estimate_ns;
+  out.eta_ns = progress.eta_ns;
+  out.wire_bytes_per_second = progress.wire_bytes_per_second;
+  if (host_left > 0 && progress.wire_bytes_per_second > 0)
+    out.eta_ns =
+        std::max(out.eta_ns, static_cast<Nanos>(static_cast<double>(host_left) * 1e9 /
+                                                static_cast<double>(progress.wire_bytes_per_second)));
+  context_.progress(out);
+}
+
+// Of device memory; host memory may take longer. Then the estimate knows how much of it the job writes.
 Task<> SourceSession::converge() {
   auto self = shared_from_this();
   co_await way_->settle_host_state();
-  if (!is_over()) emit(migration::PrecopyConverged{});
+  if (is_over() || !job_) co_return;
+  budget_.revise(way_->pause_work(*job_, job_->summary()));
+  if (budget_.is_exceeded())
+    co_return fail(Error(ErrorCode::kAborted,
+                         "The limit cannot be met: " + too_long(budget_.estimated().facts, budget_.limit())));
+  emit(migration::PrecopyConverged{});
 }
 
 void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos final_received_ns,

@@ -222,6 +222,7 @@ Result<void> read_top(Reader& r, Config& c) {
                      [&c](std::int64_t v) { c.health_repeats = static_cast<std::uint32_t>(v); }));
   CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
   CKPT_TRYV(r.texts("driver_files", &c.driver_files));
+  CKPT_TRYV(r.texts("cache_folders", &c.cache_folders));
   CKPT_TRYV(r.text("rack", &c.rack, false));
   CKPT_TRYV(r.texts("labels", &c.labels));
   return ok();

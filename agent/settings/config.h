@@ -26,6 +26,9 @@
 //                                        closes a program's sockets to them
 //   driver_files = []                    further files of the GPU driver than /dev/nvidia*: its checkpoint closes
 //                                        them; the beginnings of their names
+//   cache_folders = ["*/.triton/cache/", "/tmp/torchinductor_"]
+//                                        files of these folders that a program has mapped or open travel with it:
+//                                        beginnings of paths, or with a star parts of them
 //   rehearsal = true                     tries once for each version what dumping and restoring a process
 //                                        takes here (rehearsal.h)
 //   remap = "auto"                        memory after a restore on another GPU: import | own | auto
@@ -116,6 +119,7 @@ struct Config {
   std::string remap = "auto";
   std::vector<std::string> driver_processes;
   std::vector<std::string> driver_files;
+  std::vector<std::string> cache_folders = {"*/.triton/cache/", "/tmp/torchinductor_"};
   // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move
   // processes.
   std::string init_program;

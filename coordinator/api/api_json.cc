@@ -242,6 +242,7 @@ json job_json(const Job& job, const JobStates& states) {
           {"way", to_string(job.spec.way)},
           {"movable", !ended && !parked && obstacle.empty()},
           {"reason", text_or_null(obstacle)},
+          {"obstacles", ended || parked || job.obstacles < 0 ? json() : json(job.obstacles)},
           {"state_bytes", job.state_bytes()},
           {"priority", job.spec.priority},
           {"memory", memory_json(job.memory)},

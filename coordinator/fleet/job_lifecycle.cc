@@ -86,6 +86,7 @@ void JobLifecycle::judge(Job& job, const wire::JobInstance& instance) {
   // An instance that has not been described yet reports nothing: the known state of the job holds.
   if (instance.movable || !instance.reason.empty()) job.movable = instance.movable;
   if (!is_ended(job.state)) job.reason = instance.reason;
+  job.obstacles = instance.obstacles;
   for (const wire::RankState& state : instance.ranks) {
     const auto rank = std::find_if(job.ranks.begin(), job.ranks.end(),
                                    [&](const JobRank& known) { return known.rank == state.rank; });

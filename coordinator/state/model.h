@@ -76,6 +76,7 @@ struct Job {
   std::vector<JobRank> ranks;     // of the running instance
   wire::JobPhase phase = wire::JobPhase::kStarting;
   bool movable = false;
+  std::int32_t obstacles = -1;  // to another node, as its node counted last; negative: not known. Not kept.
   std::string reason;
   std::string placed;              // why this GPU was chosen
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here

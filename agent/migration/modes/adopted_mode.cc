@@ -9,6 +9,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/saved_context.h"
@@ -86,18 +87,9 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRYV(host::check_credentials(root, spec.uid, spec.gid));
   CKPT_CO_TRY(processes, host::processes_of(root));
   CKPT_CO_TRYV(host::check_sessions(processes));
-  host::FileRules rules;
-  rules.driver_processes = context_.config.driver_processes;
-  rules.driver_files = context_.config.driver_files;
-  rules.gpu_process = root;
-  rules.no_internet = criu_->why_no_internet();
-  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
-  auto files = co_await offload(context_.images, collect);
-  if (!files)
-    co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
-        .caused_by(std::move(files).assume_error());
-  files_ = wire::encode(files.assume_value());
-  has_connections_ = !files.assume_value().connected.empty();
+  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_of_adopted(context_, root, *criu_)));
+  files_ = wire::encode(files);
+  has_connections_ = !files.connected.empty();
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
   co_return ok();
@@ -246,7 +238,9 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   if (stays_) co_return ok();
   auto files = wire::decode<host::FileList>(payload);
   if (!files) co_return std::move(files).assume_error();
-  const auto check = [&files] { return host::check_files(files.assume_value()); };
+  const auto check = [&files, this] {
+    return host::check_files(files.assume_value(), context_.config.cache_folders);
+  };
   auto same = co_await offload(context_.images, check);
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
@@ -286,7 +280,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
-    CKPT_TRYV(made_.make(folder.path()));
+    CKPT_TRYV(made_.make(context_, folder.path()));
     return ok();
   };
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));

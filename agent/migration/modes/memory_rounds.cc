@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace ckpt::agent {
@@ -30,6 +31,18 @@ void MemoryRounds::start(HostGrowth grew) {
 void MemoryRounds::sent(std::uint64_t bytes) {
   sent_ = bytes;
   changed_.notify();
+}
+
+HostProgress MemoryRounds::progress() const {
+  const std::uint64_t filled = pages_->log().filled();
+  HostProgress progress;
+  if (has_read_all_ || is_over_) {
+    progress.total_bytes = filled - std::min(filled, sent_);
+  } else {
+    progress.total_bytes = std::max(filled, pages_->followed_bytes());
+    progress.done_bytes = std::min(sent_, progress.total_bytes);
+  }
+  return progress;
 }
 
 host::EarlyPages::Growth MemoryRounds::growth() const {
@@ -64,6 +77,7 @@ Task<bool> MemoryRounds::run_round() {
   last_read_ = round.assume_value().read_bytes;
   is_over_ = is_over_ || round.assume_value().is_cut;
   co_await wait_until_sent();
+  has_read_all_ = true;
   spdlog::info("host memory round: read_bytes {} log_bytes {} total_ms {:.1f}", last_read_,
                pages_->log().filled(), static_cast<double>(now_ns() - began) / 1e6);
   co_return !is_over_;

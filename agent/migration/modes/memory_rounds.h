@@ -26,6 +26,10 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   void start(HostGrowth grew);
   // So much of the log was given to the network.
   void sent(std::uint64_t bytes);
+  // The first round is to read all; later there is only what was read and not sent yet.
+  [[nodiscard]] HostProgress progress() const;
+  // What the pause is to read, as the rounds have it: what the last one found written.
+  [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
   // Until few pages have been written since they were read, or more rounds do not help.
   Task<> settle();
   // No round is under way after it, and none begins.
@@ -36,6 +40,7 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   [[nodiscard]] host::EarlyPages::Growth growth() const;
 
  private:
+  [[nodiscard]] bool has_settled() const noexcept { return settled_ns_ != 0; }
   Task<bool> run_round();
   Task<> wait_until_sent();
 
@@ -46,6 +51,7 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   Signal changed_;
   std::uint64_t sent_ = 0;
   std::uint64_t last_read_ = 0;  // by the last round
+  bool has_read_all_ = false;    // and sent it
   Nanos settled_ns_ = 0;         // 0: not yet
   bool is_over_ = false;         // stopped, or a round failed or was cut
 };

@@ -41,6 +41,13 @@ struct GrowingHostState {
 // `filled`: so many bytes are there; `whole`: these are all. Called on the loop.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
+// Of host state that leaves ahead of the pause: what there is to send now, and how much of it was sent.
+struct HostProgress {
+  HostProgress() = default;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t done_bytes = 0;
+};
+
 class SourceMode {
  public:
   virtual ~SourceMode() = default;
@@ -52,6 +59,7 @@ class SourceMode {
   }
   // So much of it was given to the network.
   virtual void host_state_sent(std::uint64_t /*bytes*/) {}
+  [[nodiscard]] virtual HostProgress host_progress() const { return {}; }
   // Before the pause: until what is left of the host state is short, or gets no shorter.
   virtual Task<> settle_host_state() { co_return; }
   // The final round carries the result of save(), so it waits for it. Otherwise both run at once, and the
@@ -61,7 +69,8 @@ class SourceMode {
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
   // After check(), before anything is paused: the target can take what the job has. kRefused otherwise.
   virtual Result<void> check_target(const EndpointPayload&) { return ok(); }
-  // After check(): the work of a pause here and at the target beside the copy of device memory.
+  // After check(): the work of a pause here and at the target beside the copy of device memory. After
+  // settle_host_state() it knows how much the job writes.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }

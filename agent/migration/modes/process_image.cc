@@ -63,7 +63,8 @@ Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> 
 }
 
 Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images) {
-  const auto save = [root, &images]() -> Result<void> {
+  const auto save = [root, &images, &folders = context.config.cache_folders]() -> Result<void> {
+    CKPT_TRYV(host::save_cache_files(root, folders, images));
     CKPT_TRYV(host::save_named_memory(root, images));
     return host::save_socket_folders(root, images);
   };
@@ -80,7 +81,9 @@ Task<> remove_named(MigrationContext& context, NamedResources named) {
   co_await offload(context.images, remove);
 }
 
-Result<void> MadeResources::make(const std::string& images) {
+Result<void> MadeResources::make(const MigrationContext& context, const std::string& images) {
+  CKPT_TRY(cached, host::make_cache_files(images, context.config.cache_folders));
+  cached_ = std::move(cached);
   CKPT_TRY(folders, host::make_socket_folders(images));
   made_folders_ = std::move(folders);
   CKPT_TRY(memory, host::restore_named_memory(images));
@@ -91,13 +94,16 @@ Result<void> MadeResources::make(const std::string& images) {
 void MadeResources::keep() {
   made_folders_.clear();
   memory_ = {};
+  cached_ = {};
 }
 
 Task<> MadeResources::remove(MigrationContext& context) {
   const auto folders = std::exchange(made_folders_, {});
   const auto memory = std::exchange(memory_, {});
-  if (folders.empty() && memory.files.empty()) co_return;
-  const auto undo = [&folders, &memory] {
+  const auto cached = std::exchange(cached_, {});
+  if (folders.empty() && memory.files.empty() && cached.files.empty()) co_return;
+  const auto undo = [&folders, &memory, &cached] {
+    host::remove_cache_files(cached);
     host::remove_folders(folders);
     host::remove_unused(memory);
     return true;

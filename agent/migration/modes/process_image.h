@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "agent/host_process/cache_files/cache_files.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/named_memory/dump_links.h"
@@ -46,7 +47,7 @@ struct NamedResources {
 };
 // As long as they are there; nothing afterwards.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
-// After a dump: into the image's folder.
+// After a dump: into the image's folder, and files of caches, too.
 Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images);
 // When they have ended, here where they do not go on.
 Task<> remove_named(MigrationContext& context, NamedResources named);
@@ -55,15 +56,16 @@ Task<> remove_named(MigrationContext& context, NamedResources named);
 class MadeResources {
  public:
   // What an image has, before the restore from its folder.
-  Result<void> make(const std::string& images);
+  Result<void> make(const MigrationContext& context, const std::string& images);
   // The process has them: nothing is removed.
   void keep();
-  // The process was not restored, or has ended.
+  // The process was not restored, or has ended. Files of caches go only in the first case.
   Task<> remove(MigrationContext& context);
 
  private:
   std::vector<std::string> made_folders_;
   host::NamedMemory memory_;
+  host::MadeCacheFiles cached_;
 };
 
 // Before a dump that makes links. Errors: kTimedOut where another dump has the lock for too long.

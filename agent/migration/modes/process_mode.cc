@@ -9,6 +9,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
@@ -103,21 +104,12 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
         ErrorCode::kRefused,
         "The job was started while its node could not move processes, so it has no PID namespace of its "
         "own: it can change its GPU on this node only");
-  host::FileRules rules;
-  rules.own_log = job->log_path();
-  rules.keeper = static_cast<pid_t>(status.keeper_pid);
-  rules.driver_files = context_.config.driver_files;
-  rules.gpu_process = static_cast<pid_t>(status.session_pid);
-  rules.no_internet = criu_->why_no_internet();
   const auto root = static_cast<pid_t>(status.rank_pid);
-  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
-  auto files = co_await offload(context_.images, collect);
-  if (!files)
-    co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
-        .caused_by(std::move(files).assume_error());
-  files_ = wire::encode(files.assume_value());
-  has_connections_ = !files.assume_value().connected.empty();
-  named_bytes_ = files.assume_value().named.bytes();
+  CKPT_CO_TRY(files,
+              co_await collect_files(context_, root, rules_of_transparent(context_, *job, status, *criu_)));
+  files_ = wire::encode(files);
+  has_connections_ = !files.connected.empty();
+  named_bytes_ = files.named.bytes() + files.cached.bytes();
   const auto measure = [root] { return host::size_of_tree(root); };
   size_ = co_await offload(context_.images, measure);
   const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
@@ -161,7 +153,7 @@ PauseWork ProcessSource::pause_work(const Job&, const local::StateSummary& summa
     return process_work(size_, summary.region_bytes, stream_ != nullptr, context_.remap.imports());
   host::TreeSize rest = size_;
   const std::uint64_t followed = std::min(rounds_->pages().followed_bytes(), rest.private_bytes);
-  rest.private_bytes -= followed - std::min(followed, kRestBytes);
+  rest.private_bytes -= followed - std::min(followed, std::max(rounds_->rest_bytes(), kRestBytes));
   PauseWork work = process_work(rest, summary.region_bytes, true, context_.remap.imports());
   const std::uint64_t bytes = rest.without_shared(summary.region_bytes);
   return work.add(PauseTerm::kDump, bytes, dump_cost(size_) + static_cast<Nanos>(followed / kDrainedPerNano));
@@ -203,6 +195,10 @@ Result<host::PlacedPages> ProcessSource::finish_pages(const std::string& folder)
 
 void ProcessSource::host_state_sent(std::uint64_t bytes) {
   if (rounds_) rounds_->sent(bytes);
+}
+
+HostProgress ProcessSource::host_progress() const {
+  return rounds_ ? rounds_->progress() : HostProgress();
 }
 
 Task<> ProcessSource::settle_host_state() {
@@ -389,7 +385,9 @@ Task<Result<void>> ProcessTarget::drop_memory(std::shared_ptr<Job>, std::vector<
 Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
   auto files = wire::decode<host::FileList>(payload);
   if (!files) co_return std::move(files).assume_error();
-  const auto check = [&files] { return host::check_files(files.assume_value()); };
+  const auto check = [&files, this] {
+    return host::check_files(files.assume_value(), context_.config.cache_folders);
+  };
   auto same = co_await offload(context_.images, check);
   if (same) co_return ok();
   co_return Error(ErrorCode::kRefused,
@@ -423,7 +421,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
                                                      : host::kAllEager]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
-    CKPT_TRYV(made_.make(folder.path()));
+    CKPT_TRYV(made_.make(context_, folder.path()));
     return host::choose_lazy_pages(folder.path(), most_eager);
   };
   const Nanos began = now_ns();

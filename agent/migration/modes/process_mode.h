@@ -53,6 +53,7 @@ class ProcessSource final : public SourceMode {
   Result<void> check_target(const EndpointPayload& target) override;
   std::optional<GrowingHostState> growing_host_state(HostGrowth grew, bool target_reads_log) override;
   void host_state_sent(std::uint64_t bytes) override;
+  [[nodiscard]] HostProgress host_progress() const override;
   Task<> settle_host_state() override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
@@ -75,7 +76,7 @@ class ProcessSource final : public SourceMode {
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
   wire::Bytes files_;              // the process's open files, encoded
-  std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm, among them
+  std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm and files of caches, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;

@@ -44,6 +44,9 @@ class PythonJobs(PythonTest):
     def test_two_thousand_allocations(self):
         self.run_kind("regions")
 
+    def test_host_memory_that_changes(self):
+        self.run_kind("memory")
+
     def test_eight_threads(self):
         self.run_kind("threads")
 
@@ -86,6 +89,12 @@ class NamedTest(PythonTest):
     def assert_nothing_left(self, before):
         if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":  # on one machine there are those of other tests
             self.assertEqual(self.names_of_nodes(), before)
+
+
+class CompiledForIt(PythonTest):
+    def test_library_of_a_compilers_cache(self):
+        """Over hosts the target has none."""
+        self.run_kind("compiled")
 
 
 class SharedByName(NamedTest):
@@ -179,6 +188,9 @@ class Refused(PythonTest):
         self.cluster.wait_for_line("job", r"^step \d+")
         self.assertRegex(self.cluster.call("doctor", "--job", "job").stdout,
                          rf"(?s)yes +move to another GPU of its node\nno +move to another node\n\nTo move to another node:\n.*{why}")
+        eventually(lambda: self.cluster.job("job")["obstacles"] == 1, "jobs counts what doctor named")
+        self.assertRegex(self.cluster.call("jobs", "-o", "wide").stdout, r"within its node; 1 obstacle\b")
+        self.assertIn("1 obstacle to another node (gpumigrate doctor --job job)", self.cluster.call("describe", "job").stdout)
         refused = self.cluster.run("migrate", "job", "--to", "node-b", "--live")
         self.assertEqual(refused.returncode, 5, refused.stderr)
         self.assertRegex(refused.stdout + refused.stderr, why)

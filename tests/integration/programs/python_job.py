@@ -4,15 +4,20 @@
 Each step changes a piece of device memory and asks the helpers of its KIND for a number. Every 50 steps all device
 memory is compared with a copy in host memory. The last line is a JSON object; its digest depends on KIND and STEPS
 alone."""
+import array
 import ctypes
 import hashlib
 import json
+import mmap
 import multiprocessing
 import multiprocessing.shared_memory
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -84,6 +89,42 @@ class Regions(Plain):
     """As many allocations as a large model has tensors."""
 
     memory = (2000, PIECE_BYTES)
+
+
+class Memory:
+    """$GPUMIGRATE_TEST_HOST_MIB of host memory, of which about 1 % changes each second. Each page has the step in which
+    it was written last."""
+
+    PAGE = 4096
+
+    def __init__(self):
+        self.pages = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256")) * 256
+        self.memory = memoryview(mmap.mmap(-1, self.pages * self.PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        block = os.urandom(1 << 20)
+        for at in range(0, len(self.memory), len(block)):
+            self.memory[at:at + len(block)] = block
+        self.words = self.memory.cast("Q")
+        self.written = array.array("Q", bytes(8 * self.pages))
+        for page in range(self.pages):
+            self.words[page * self.PAGE // 8] = 0
+        self.each_step = max(1, int(self.pages * 0.01 * STEP_S))
+        self.next = 0
+
+    def ask(self, step):
+        total = 0
+        for _ in range(self.each_step):
+            self.next = (self.next + 7919) % self.pages
+            at = self.next * self.PAGE // 8
+            if self.words[at] != self.written[self.next]:
+                raise RuntimeError(f"page {self.next} of host memory is not what it was")
+            self.words[at] = self.written[self.next] = step
+            total += self.next
+        return total
+
+    def end(self):
+        for page, step in enumerate(self.written):
+            if self.words[page * self.PAGE // 8] != step:
+                raise RuntimeError(f"page {page} of host memory is not what it was")
 
 
 class Threads:
@@ -280,6 +321,25 @@ class Connected:
         self.worker.join()
 
 
+class Compiled(Plain):
+    """A library in the cache of PyTorch's inductor, as it is after torch.compile."""
+
+    def __init__(self):
+        self.cache = tempfile.mkdtemp(prefix="torchinductor_", dir="/tmp")
+        with open("/proc/self/maps") as maps:
+            library = next(line.split()[-1] for line in maps if "/libc.so" in line)
+        os.mkdir(f"{self.cache}/ab")
+        mathematics = os.path.join(os.path.dirname(library), "libm.so.6")
+        self.library = ctypes.CDLL(shutil.copy(mathematics, f"{self.cache}/ab/kernel.so"))
+        self.library.sqrt.restype, self.library.sqrt.argtypes = ctypes.c_double, [ctypes.c_double]
+
+    def ask(self, step):
+        return int(self.library.sqrt(float(step * step)))
+
+    def end(self):
+        shutil.rmtree(self.cache)
+
+
 class Late(Processes):
     """Workers that are forked when the driver is in use, and a child that only asks for the number of devices."""
 
@@ -298,7 +358,7 @@ class Asking(Subprocess):
     program = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n" + Subprocess.program
 
 
-KINDS = {"plain": Plain, "regions": Regions, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compiled, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
 
 

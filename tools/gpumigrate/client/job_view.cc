@@ -47,9 +47,12 @@ std::string mode_of(const Json& job) {
     return has_value(job, "reason") ? way + "; " + text_of(job, "reason") : way;
   if (!flag_of(job, "movable")) return way + "; not movable: " + text_of(job, "reason");
   std::string pauses;
-  add_pause(job, "between_nodes", "to another node", pauses);
+  const std::string obstacles = obstacles_of(job);
+  if (obstacles.empty()) add_pause(job, "between_nodes", "to another node", pauses);
   add_pause(job, "within_node", "within its node", pauses);
-  return way + "; movable" + (pauses.empty() ? "" : ": " + pauses);
+  const std::string stays =
+      "; " + obstacles + " to another node (gpumigrate doctor --job " + text_of(job, "name") + ")";
+  return way + "; movable" + (pauses.empty() ? "" : ": " + pauses) + (obstacles.empty() ? "" : stays);
 }
 
 std::string memory_of(const Json& job, const Layout& layout, bool all) {

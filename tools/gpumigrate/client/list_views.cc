@@ -46,6 +46,13 @@ Tone tone_of_result(const std::string& result) {
   return result == "lost" || result == "failed" ? Tone::kBad : Tone::kWarning;
 }
 
+// "no", "yes", or "within its node; 2 obstacles": what keeps the job from another node.
+std::string movable_of(const Json& job) {
+  if (!flag_of(job, "movable")) return "no";
+  const std::string obstacles = obstacles_of(job);
+  return obstacles.empty() ? "yes" : "within its node; " + obstacles;
+}
+
 }  // namespace
 
 bool has_ended(const Json& job) {
@@ -88,6 +95,11 @@ Cell protection_of_job(const Json& job, const Layout& layout) {
           (where.empty() ? "" : " " + where)};
 }
 
+std::string obstacles_of(const Json& job) {
+  const auto count = static_cast<int>(number_of(job, "obstacles"));
+  return count <= 0 ? "" : std::to_string(count) + (count == 1 ? " obstacle" : " obstacles");
+}
+
 std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move_of) {
   Table table({{"NAME", {.least = 8}},
                "ID",
@@ -109,7 +121,7 @@ std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move
     table.add({text_of(job, "name"), text_of(job, "id"), state_of_job(job, move_of), place_of(job),
                ended ? "-" : shown_memory_of(job), text_of(job, "priority"),
                ended ? "-" : age_of(job, "started", layout), protection_of_job(job, layout),
-               text_of(job, "way"), flag_of(job, "movable") ? "yes" : "no", text_of(job, "incarnation"),
+               text_of(job, "way"), movable_of(job), text_of(job, "incarnation"),
                short_bytes_of(job, "state_bytes"), short_bytes_of(member(job, "memory"), "peak_bytes"),
                short_span_of(job, "last_downtime_ms"), text_of(job, "started")});
   }

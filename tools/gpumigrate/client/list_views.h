@@ -14,6 +14,8 @@ namespace ckpt::cli {
 using MoveOf = std::function<std::string(const std::string& job)>;
 
 bool has_ended(const Json& job);
+// "2 obstacles": what keeps a running job from another node; empty: nothing, or not known.
+std::string obstacles_of(const Json& job);
 // "node-a:0", or "-".
 std::string place_of(const Json& object);
 // Of a migration: an operator's, or "drain d5: new driver".

@@ -16,7 +16,7 @@ inline Json sample_jobs() {
      "started":"2026-01-01T00:32:11.000Z","last_downtime_ms":77.5,"exit_code":null,
      "protection":{"every_ms":600000,"keep":2,"last_image":"j12.v3@node-c","last_image_age_ms":12000,"last_error":null}},
     {"id":"j6-k3fa","name":"plain","state":"running","node":"node-c","gpu":1,"incarnation":9,"way":"transparent","movable":true,
-     "reason":null,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
+     "reason":null,"obstacles":2,"state_bytes":4194304,"priority":0,"memory":{"now_bytes":4194304,"peak_bytes":4194304},
      "started":"2026-01-01T00:29:31.000Z","last_downtime_ms":null,"exit_code":null,
      "protection":{"every_ms":600000,"keep":2,"last_image":null,"last_error":"the vault is full"}},
     {"id":"j13-k3fa","name":"low","state":"parked","node":null,"gpu":null,"incarnation":1,"way":"cooperative","movable":false,

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/modes/process_files.h"
+
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/process_image.h"
+
+namespace ckpt::agent {
+namespace {
+
+// Of the processes' identity, which only the adopted may have wrong.
+std::uint32_t count_strange(pid_t root, const wire::JobSpec& spec) {
+  std::uint32_t found = host::check_credentials(root, spec.uid, spec.gid) ? 0 : 1;
+  const auto processes = host::processes_of(root);
+  if (processes && !host::check_sessions(processes.assume_value())) ++found;
+  return found;
+}
+
+}  // namespace
+
+host::FileRules rules_of_transparent(const MigrationContext& context, const Job& job,
+                                     const local::Status& status, const host::Criu& criu) {
+  host::FileRules rules;
+  rules.own_log = job.log_path();
+  rules.keeper = static_cast<pid_t>(status.keeper_pid);
+  rules.driver_files = context.config.driver_files;
+  rules.cache_folders = context.config.cache_folders;
+  rules.gpu_process = static_cast<pid_t>(status.session_pid);
+  rules.no_internet = criu.why_no_internet();
+  return rules;
+}
+
+host::FileRules rules_of_adopted(const MigrationContext& context, pid_t root, const host::Criu& criu) {
+  host::FileRules rules;
+  rules.driver_processes = context.config.driver_processes;
+  rules.driver_files = context.config.driver_files;
+  rules.cache_folders = context.config.cache_folders;
+  rules.gpu_process = root;
+  rules.no_internet = criu.why_no_internet();
+  return rules;
+}
+
+Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules) {
+  const auto collect = [root, &rules] { return host::collect_files(root, rules); };
+  auto files = co_await offload(context.images, collect);
+  if (files) co_return files;
+  co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
+      .caused_by(std::move(files).assume_error());
+}
+
+Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job) {
+  const wire::JobSpec& spec = job->record().spec;
+  if (spec.way == MigrationMode::kCooperative) co_return 0;
+  const auto criu = co_await find_criu(context);
+  const auto keeper = job->keeper();
+  if (!criu || !keeper) co_return std::nullopt;
+  const auto status = co_await keeper->attach();
+  if (!status) co_return std::nullopt;
+  const local::Status& known = status.assume_value();
+  const auto root = static_cast<pid_t>(known.rank_pid);
+  const bool adopted = spec.way == MigrationMode::kAdopted;
+  const bool shares_namespace = !adopted && known.session_pid == known.rank_pid;
+  const host::FileRules rules = adopted ? rules_of_adopted(context, root, criu.assume_value())
+                                        : rules_of_transparent(context, *job, known, criu.assume_value());
+  const auto count = [root, adopted, &rules, &spec]() -> Result<std::uint32_t> {
+    CKPT_TRY(found, host::count_obstacles(root, rules));
+    return static_cast<std::uint32_t>(found) + (adopted ? count_strange(root, spec) : 0);
+  };
+  const auto counted = co_await offload(context.images, count);
+  if (!counted) co_return std::nullopt;
+  co_return counted.assume_value() + (shares_namespace ? 1 : 0);
+}
+
+}  // namespace ckpt::agent

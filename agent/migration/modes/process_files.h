@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job's processes have open of their node (host_process/file_list.h), as a move to another node finds it.
+// Threads: the event loop; files are read on the pool of images. Ownership: the context outlives it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
+#include "agent/jobs/keeper_link.h"
+#include "agent/migration/modes/migration_context.h"
+
+namespace ckpt::agent {
+
+[[nodiscard]] host::FileRules rules_of_transparent(const MigrationContext& context, const Job& job,
+                                                   const local::Status& status, const host::Criu& criu);
+[[nodiscard]] host::FileRules rules_of_adopted(const MigrationContext& context, pid_t root,
+                                               const host::Criu& criu);
+
+// Errors: kRefused, naming each obstacle.
+Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
+
+// How many things of the program keep it from a move to another node. None: it ended, or this node cannot tell.
+Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job);
+
+}  // namespace ckpt::agent
