@@ -19,7 +19,8 @@
  * Faults.  At most MAXFAULT of: a node is lost, the instance of a target dies.  Apart from these a target's resume into its gate may
  * fail once: that is no fault of a node, and must never cost work.
  *
- * -DV_xxx: deliberately broken variants, each must be caught.
+ * -DV_xxx: deliberately broken variants, each must be caught.  -DCOMMIT_WITHOUT_LEASE and -DREADY_BEFORE_RUNS are weaker rules that hold,
+ * too.
  */
 #ifndef MAXFAULT
 #define MAXFAULT 1
@@ -197,7 +198,7 @@ bit forgot;
 :: d_step { c==CP && REACHC -> c=CB; back=1 } \
 :: d_step { c==CG && REACHC && VETO -> c=CA; back=1 } \
 :: d_step { c==CG && REACHC && !wd && (!stable || TDAM || CARRIED_ON) -> wd=1 }                          /* WITHDRAW, to each bystander */ \
-:: d_step { c==CG && REACHC && NO_LEASE && WITHDRAWN && !either(LOST_S) -> c=C2; back=1; HIST(was2=1) } \
+:: d_step { c==CG && REACHC && NO_LEASE && WITHDRAWN && (!stable || !either(LOST_S)) -> c=C2; back=1; HIST(was2=1) } \
 :: d_step { c==CG && REACHC && LIFTS && STILL && (NO_RETURN || either(LOST_S)) -> c=CK; kept=1 } \
 :: d_step { (c==CG || c==CK) && REACHC && MAY_CLOSE -> c=CF; fwd=1 } \
 :: d_step { c==C2 && REACHC && both(RESUMED_S) -> c=CA } \
@@ -239,6 +240,14 @@ LEASE(0) LEASE(1)
 #endif
 #define KNOWN_KEPT ((kept && !stable) || ((c==CK || c==CF) && cup))
 
+#ifdef TOGETHER              /* both sources are on one node, both targets on another */
+#define TOGETHER_S lostS[0]=1; lostS[1]=1
+#define TOGETHER_T lostT[0]=1; lostT[1]=1; memT[0]=0; memT[1]=0; gate[0]=0; gate[1]=0; onT[0]=0; onT[1]=0
+#else
+#define TOGETHER_S skip
+#define TOGETHER_T skip
+#endif
+
 #define SOURCE(i) HOLDS_STILL(i) \
 :: d_step { !lostS[i] && s[i]==S0 -> s[i]=SB } \
 :: d_step { !lostS[i] && s[i]==S0 -> s[i]=SN; left[i]=1; sOld=1 }                                /* refused, failed, or its hold ended */ \
@@ -246,12 +255,17 @@ LEASE(0) LEASE(1)
 :: d_step { !lostS[i] && (s[i]==SB || s[i]==SW) && BACK -> s[i]=SR; sOld=1 } \
 :: d_step { !lostS[i] && s[i]==SB && MAY_FREE(i) -> s[i]=SX } \
 :: d_step { !lostS[i] && s[i]!=SX && s[i]!=SF && RESTORE -> s[i]=SF } \
-:: d_step { !stable && nf<MAXFAULT && !lostS[i] && c!=CR -> lostS[i]=1; nf++ }
+:: d_step { !stable && nf<MAXFAULT && !lostS[i] && c!=CR -> lostS[i]=1; nf++; TOGETHER_S }
 
 #ifdef V_LEASE_OF_LEAD_ONLY
 #define RIGHT(i) (l[i] || own[i] || i==1)
 #else
 #define RIGHT(i) (l[i] || own[i])
+#endif
+#ifdef V_READY_NOT_DURABLE
+#define PROMISED(i) (t[i]==TR || t[i]==TC || (i==1 && t[i]==TV && ready))
+#else
+#define PROMISED(i) (t[i]==TR || t[i]==TC)
 #endif
 #ifdef V_READY_RELINQUISHED  /* a restart relinquishes READY */
 #define GIVES_UP(i) (t[i]==TR)
@@ -261,17 +275,17 @@ LEASE(0) LEASE(1)
 
 #define TARGET(i) \
 :: d_step { !lostT[i] && t[i]==T0 && fin[i] -> t[i]=TV; memT[i]=1 } \
-:: d_step { !lostT[i] && (t[i]==T0 || t[i]==TV) -> t[i]=TN; memT[i]=0; l[i]=0 }                   /* restarted, asked, failed, late */ \
-:: d_step { !lostT[i] && t[i]!=T0 && !gate[i] && memT[i] && (t[i]==TR || t[i]==TC) && COMMIT_STATED && FROM(lostT[0]) -> gate[i]=1 } \
-:: d_step { !lostT[i] && gate[i] && memT[i] && (t[i]==TR || t[i]==TC) && !onT[i] && go && RIGHT(i) -> onT[i]=1; RAN(i) } \
+:: d_step { !lostT[i] && (t[i]==T0 || t[i]==TV) -> t[i]=TN; memT[i]=0; gate[i]=0; onT[i]=0; l[i]=0 } /* restarted, asked, failed, late */ \
+:: d_step { !lostT[i] && !gate[i] && memT[i] && PROMISED(i) && COMMIT_STATED && FROM(lostT[0]) -> gate[i]=1 } \
+:: d_step { !lostT[i] && gate[i] && memT[i] && PROMISED(i) && !onT[i] && go && RIGHT(i) -> onT[i]=1; RAN(i) } \
 :: d_step { !lostT[i] && !own[i] && memT[i] && (t[i]==TR || t[i]==TC) && ((s[i]==SX && FROM(lostS[i])) || (fwd && !stable) || (c==CF && cup)) -> own[i]=1 } \
 :: d_step { !stable && nf<MAXFAULT && !lostT[i] && memT[i] && t[i]!=TQ && c!=CR -> nf++; memT[i]=0; gate[i]=0; onT[i]=0 }   /* instance dies */ \
 :: d_step { !stable && !rf && !lostT[i] && memT[i] && !gate[i] && (t[i]==TR || t[i]==TC) && COMMIT_STATED -> rf=1; memT[i]=0 } /* resume fails */ \
 :: d_step { !lostT[i] && !memT[i] && (t[i]==TR || t[i]==TC) -> t[i]=TQ; l[i]=0; own[i]=0 } \
 :: d_step { !lostT[i] && (t[i]==TR || t[i]==TC) && (BACK || RESTORE || GIVES_UP(i)) -> t[i]=TQ; memT[i]=0; gate[i]=0; onT[i]=0; l[i]=0; own[i]=0 } \
-:: d_step { !stable && nf<MAXFAULT && !lostT[i] && c!=CR -> lostT[i]=1; nf++; memT[i]=0; gate[i]=0; onT[i]=0 }
+:: d_step { !stable && nf<MAXFAULT && !lostT[i] && c!=CR -> lostT[i]=1; nf++; memT[i]=0; gate[i]=0; onT[i]=0; TOGETHER_T }
 
-#ifdef V_READY_NOT_DURABLE   /* the lead is told before the record is durable */
+#if defined(V_READY_NOT_DURABLE) || defined(READY_BEFORE_RUNS)   /* the lead is told before the record is durable */
 #define SENDS_READY (t[1]==TR || t[1]==TV)
 #else
 #define SENDS_READY (t[1]==TR)
@@ -282,10 +296,18 @@ LEASE(0) LEASE(1)
 #define ALL_RESUMED resumed
 #endif
 
+#ifdef V_COMMIT_WITHOUT_GRANT
+#define COMMIT_LEASE 1
+#elif defined(COMMIT_WITHOUT_LEASE)   /* at the commit point it is enough to know GRANTED(n+1) */
+#define COMMIT_LEASE (c==CG || c==CK || c==C2 || c==CA || c==CF)
+#else
+#define COMMIT_LEASE l[0]
+#endif
+
 #define LEAD \
 :: d_step { !lostT[1] && t[1]==TV -> t[1]=TR } \
 :: d_step { !lostT[1] && SENDS_READY && !ready -> ready=1 } \
-:: d_step { !lostT[0] && t[0]==TV && ready && allU(HELD_U) && l[0] -> t[0]=TC }                   /* the commit point */ \
+:: d_step { !lostT[0] && t[0]==TV && ready && allU(HELD_U) && COMMIT_LEASE -> t[0]=TC }              /* the commit point */ \
 :: d_step { !lostT[1] && gate[1] && !resumed -> resumed=1 } \
 :: d_step { !lostT[0] && LEAD_DECIDES && gate[0] && ALL_RESUMED && !go -> go=1 }
 
