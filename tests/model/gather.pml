@@ -55,7 +55,8 @@
 
 byte cnt[3], pos[3], stop[3];
 byte att[3];                       /* the attempt that the keeper obeys; an older one is refused */
-bit sure[3];                       /* the keeper read a count below stop_at after it had written stop_at */
+bit sure[3];                       /* the rank holds at v or before: its keeper read a count below stop_at after it had written
+                                    * stop_at, or C has raised v for it */
 #ifdef V_NO_FENCE
 bit goes[3];
 #endif
@@ -66,8 +67,13 @@ byte phase, a, hi, v;
 bit seen[3], holds[3];
 bit sent[32];                      /* a*16+v */
 bit lost, crashed, calm;            /* calm: no more faults (LIVE only) */
+#ifdef CRASH
+#define CRASHED crashed
+#else
+#define CRASHED 0
+#endif
 #ifdef REACH
-byte raised;
+byte raised;                       /* how often v was chosen: at first, and once for each rank at most */
 #define HIST(x) x
 #else
 #define HIST(x) skip
@@ -116,14 +122,15 @@ bit got[48];
 /* the keeper: writes stop_at, then reads the count */
 #define TAKE(i,b,x) \
 :: d_step { pos[i]!=LOST && sent[b*16+x] && OBEYED(i,b) && (att[i]<b || HIGHER(i,x)) -> \
-     ATT(i,b); if :: HIGHER(i,x) -> stop[i]=x; sure[i]=(cnt[i]<x); TAKEN(i,x) :: else fi }
+     ATT(i,b); if :: HIGHER(i,x) -> stop[i]=x; sure[i]=(sure[i] || cnt[i]<x); TAKEN(i,x) :: else fi }
 #define TAKE3(b,x) TAKE(0,b,x) TAKE(1,b,x) THIRD(TAKE(2,b,x))
 #define TAKES(b) TAKE3(b,1) TAKE3(b,2) TAKE3(b,3) TAKE3(b,4) TAKE3(b,5) TAKE3(b,6) TAKE3(b,7) TAKE3(b,8) TAKE3(b,9)
 
+/* a rank that had counted barrier v before its keeper wrote a stop_at may be past it, and holds at the next */
 #ifdef V_RAISED_WHEN_COUNTED       /* raised only once a rank is seen to have counted a later barrier */
-#define UNSEEN(i) 0
+#define BEYOND(i) (!sure[i] && cnt[i]>v)
 #else
-#define UNSEEN(i) (stop[i]==v && cnt[i]==v && !sure[i] && pos[i]!=HELD)
+#define BEYOND(i) (!sure[i] && cnt[i]>=v)
 #endif
 #ifdef V_NOT_RAISED
 #define RAISES 0
@@ -136,7 +143,7 @@ bit got[48];
 #define AT_V(i) (cnt[i]==v)
 #endif
 
-#define NEW_V(x) v=x; assert(v<=LAST); sent[a*16+v]=1; holds[0]=0; holds[1]=0; holds[2]=0; HIST(raised++)
+#define NEW_V(x) v=x; assert(v<=LAST); sent[a*16+v]=1; holds[0]=0; holds[1]=0; holds[2]=0; HIST(raised++); HIST(assert(CRASHED || raised<=N+1))
 #define NONE_SEEN seen[0]=0; seen[1]=0; seen[2]=0; holds[0]=0; holds[1]=0; holds[2]=0
 
 #define AHEAD ((a==0) -> FIRST_LEAD : LEAD)
@@ -144,9 +151,9 @@ bit got[48];
 #define ABOUT(i) \
 :: d_step { phase==ASK && !seen[i] && pos[i]!=LOST -> seen[i]=1; \
      if :: cnt[i]+AHEAD>hi -> hi=cnt[i]+AHEAD :: else fi; if :: stop[i]!=INF && stop[i]>hi -> hi=stop[i] :: else fi } \
-:: d_step { phase==STOPS && RAISES && att[i]==a && pos[i]!=LOST && stop[i]!=INF && (stop[i]>v || cnt[i]>v) -> \
-     NEW_V(((stop[i]>cnt[i]) -> stop[i] : cnt[i])) } \
-:: d_step { phase==STOPS && RAISES && att[i]==a && pos[i]!=LOST && UNSEEN(i) -> NEW_V(cnt[i]+1) } \
+:: d_step { phase==STOPS && RAISES && att[i]==a && pos[i]!=LOST && stop[i]!=INF && stop[i]>v -> NEW_V(stop[i]) } \
+:: d_step { phase==STOPS && RAISES && att[i]==a && pos[i]==HELD && cnt[i]>v -> NEW_V(cnt[i]) } \
+:: d_step { phase==STOPS && RAISES && att[i]==a && pos[i]!=LOST && pos[i]!=HELD && stop[i]!=INF && BEYOND(i) -> sure[i]=1; NEW_V(cnt[i]+1) } \
 :: d_step { phase==STOPS && att[i]==a && pos[i]==HELD && AT_V(i) && !holds[i] -> holds[i]=1 } \
 :: d_step { phase==OUT && pos[i]!=LOST && !TOLD(i) -> stop[i]=INF; ATT_OUT(i) }
 
