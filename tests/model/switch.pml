@@ -19,8 +19,6 @@
  * SN (docs/adr/0001): the source left before BARRIER and recorded that it never will write one. No final manifest can then
  * exist, so the target can never have verified, and the coordinator may close for the source without hearing the target.
  *
- * es(), et(), ec() in front of an assignment are put there by check.sh (edges); elsewhere they are nothing.
- *
  * -DV_xxx: deliberately broken or literal-text variants, each must be caught.
  */
 #ifndef NM
@@ -148,8 +146,8 @@ inline fence() {
 :: atomic { c[m]==CG && s[m]==SN && reachC(X(m)) -> c[m]=CA } \
 :: atomic { c[m]==CG && gl==0 && (ck[m]%2==1) && (!stable || (reachC(Y(m)) && (t[m]==TV||t[m]==TC) && !tsole[m] && memT[m] && !uab0(m))) -> gl=(m)*8+ck[m] } \
 :: atomic { c[m]==CG && gl==0 && (ck[m]%2==0) && (!stable || (reachC(X(m)) && (s[m]==SB||s[m]==SR) && !ssole[m])) -> gl=(m)*8+ck[m] } \
-:: atomic { c[m]==CG && gl==0 && (ck[m]%2==1) && ck[m]<KLIM && (!stable || (!reachC(Y(m)) && reachC(X(m)) && (s[m]==SB||s[m]==SR) && !ssole[m])) -> ck[m]=ck[m]+1 } \
-:: atomic { c[m]==CG && gl==0 && (ck[m]%2==0) && ck[m]<KLIM && (!stable || (!reachC(X(m)) && reachC(Y(m)) && (t[m]==TV||t[m]==TC) && !tsole[m] && memT[m])) -> ck[m]=ck[m]+1 }
+:: atomic { c[m]==CG && gl==0 && (ck[m]%2==1) && ck[m]<KLIM && (!stable || (!reachC(Y(m)) && reachC(X(m)) && (s[m]==SB||s[m]==SR) && !ssole[m])) -> c[m]=CG; ck[m]=ck[m]+1 } \
+:: atomic { c[m]==CG && gl==0 && (ck[m]%2==0) && ck[m]<KLIM && (!stable || (!reachC(X(m)) && reachC(Y(m)) && (t[m]==TV||t[m]==TC) && !tsole[m] && memT[m])) -> c[m]=CG; ck[m]=ck[m]+1 }
 
 #define uab0(m) (uab[m] && t[m]==TV)     /* a wanted abort is asked of the target before it is granted again */
 
@@ -410,6 +408,10 @@ LEND_ANEW(m) ONE_SIDE(m)
 #endif
 
 
+#ifndef REACHED
+#define REACHED
+#endif
+
 active proctype P() {
   atomic { on[0]=1; fl[0]=1 }
   do
@@ -426,9 +428,7 @@ active proctype P() {
   :: atomic { promS[2] && (!stable || !RENEWPS(2)) -> promS[2]=0; fence() }
   :: atomic { promT[2] && (!stable || !RENEWPT(2)) -> promT[2]=0; fence() }
 #endif
-#ifdef REACH
-  :: atomic { (REACH) -> assert(false) }
-#endif
+  REACHED
 #ifndef LIVE
 #ifdef PROP_ONE
   :: atomic { !(one) -> assert(false) }
