@@ -64,6 +64,17 @@ class Wheel(unittest.TestCase):
             run(folder, *prefix, f"{folder}/venv/bin/pip", "install", "--no-index", wheel)
             self.assertEqual(run(folder, f"{folder}/venv/bin/python", "-I", "-c", USE), "[64, 1000, -4096]\n")
 
+    def test_debian_package_has_the_same(self):
+        with tempfile.TemporaryDirectory(prefix="gm-deb-") as folder:
+            deb = run(folder, ROOT / "tools/wheel", "--build", os.environ["GPUMIGRATE_BUILD"], "--deb", folder).strip()
+            version = (ROOT / "VERSION").read_text().strip()
+            self.assertRegex(pathlib.Path(deb).name, rf"^python3-gpumigrate_{version}_\w+\.deb$")
+            self.assertRegex(run(folder, "dpkg-deb", "--field", deb, "Depends"), r"^python3 \(>= 3\.9\), libc6 \(>= 2\.\d+\)$")
+            run(folder, "dpkg-deb", "-x", deb, f"{folder}/root")
+            installed = f"{folder}/root/usr/lib/python3/dist-packages"
+            use = f"import sys; sys.path.insert(0, {installed!r})" + USE.replace("site-packages", "dist-packages")
+            self.assertEqual(run(folder, PYTHON, "-I", "-B", "-c", use), "[64, 1000, -4096]\n")
+
 
 if __name__ == "__main__":
     unittest.main()
