@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only the software NCCL does: ranks that disagree find out, faults on order, and how it connects.
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/nccl/support/device.h"
+#include "tests/nccl/support/ranks.h"
+#include "tools/ncclsim/transport/bootstrap_wire.h"
+
+namespace nccl_test {
+namespace {
+
+constexpr std::size_t kCount = 64;
+
+class NcclsimTest : public RanksTest {
+ protected:
+  bool begin(int ranks, const RankOptions& options = {}) {
+    if (!as_rank(ranks, options)) return false;
+    communicator_ = init();
+    return communicator_ != nullptr;
+  }
+  ncclResult_t all_reduce(std::size_t count = kCount, ncclDataType_t type = ncclInt32,
+                          ncclRedOp_t operation = ncclSum) {
+    return nccl().ncclAllReduce(data(), data(), count, type, operation, communicator_, stream_);
+  }
+  void* data() {
+    if (data_ == nullptr) data_ = std::make_unique<Buffer<std::int32_t>>(4 * kCount, 1);
+    return data_->get();
+  }
+  void sync() { ASSERT_CUDA_OK(cuda().cuStreamSynchronize(stream_)); }
+  void expect_error(ncclResult_t expected, const std::string& text) {
+    EXPECT_EQ(expected, first_error(communicator_));
+    EXPECT_NE(std::string::npos, last_error().find(text)) << last_error();
+  }
+  void end() {
+    exchange();
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
+    EXPECT_TRUE(stream_ends(stream_));
+  }
+  static int sockets() {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      if (std::filesystem::read_symlink(entry.path(), error).string().rfind("socket:", 0) == 0) count++;
+    }
+    return count;
+  }
+  static RankOptions with(const std::string& name, const std::string& value) {
+    RankOptions options;
+    options.environment[name] = value;
+    return options;
+  }
+
+  ncclComm_t communicator_ = nullptr;
+  std::unique_ptr<Buffer<std::int32_t>> data_;
+};
+
+TEST_F(NcclsimTest, DifferentCountsAreAnError) {
+  if (!begin(2)) return;
+  EXPECT_NCCL(ncclSuccess, all_reduce(rank_ == 0 ? 8 : 16));
+  expect_error(ncclInvalidUsage, "of 8 int32");
+  expect_error(ncclInvalidUsage, "of 16 int32");
+  end();
+}
+
+TEST_F(NcclsimTest, DifferentTypesAreAnError) {
+  if (!begin(2)) return;
+  EXPECT_NCCL(ncclSuccess, all_reduce(8, rank_ == 0 ? ncclInt32 : ncclFloat32));
+  expect_error(ncclInvalidUsage, "of 8 float32");
+  end();
+}
+
+TEST_F(NcclsimTest, DifferentOperatorsAreAnError) {
+  if (!begin(2)) return;
+  EXPECT_NCCL(ncclSuccess, all_reduce(8, ncclInt32, rank_ == 0 ? ncclSum : ncclMax));
+  expect_error(ncclInvalidUsage, "operator 2");
+  end();
+}
+
+TEST_F(NcclsimTest, AnotherOrderIsAnError) {
+  if (!begin(2)) return;
+  const auto broadcast = [this] {
+    return nccl().ncclBroadcast(data(), data(), 8, ncclInt32, 0, communicator_, stream_);
+  };
+  EXPECT_NCCL(ncclSuccess, rank_ == 0 ? all_reduce(8) : broadcast());
+  EXPECT_NCCL(ncclSuccess, rank_ == 0 ? broadcast() : all_reduce(8));
+  expect_error(ncclInvalidUsage, "Broadcast number 0");
+  end();
+}
+
+TEST_F(NcclsimTest, DifferentRootsAreAnError) {
+  if (!begin(2)) return;
+  EXPECT_NCCL(ncclSuccess, nccl().ncclBroadcast(data(), data(), 8, ncclInt32, rank_, communicator_, stream_));
+  expect_error(ncclInvalidUsage, "root 1");
+  end();
+}
+
+TEST_F(NcclsimTest, AMessageOfAnotherSizeIsAnError) {
+  if (!begin(2)) return;
+  if (rank_ == 0) {
+    EXPECT_NCCL(ncclSuccess, nccl().ncclSend(data(), 8, ncclInt32, 1, communicator_, stream_));
+  }
+  if (rank_ == 1) {
+    EXPECT_NCCL(ncclSuccess, nccl().ncclRecv(data(), 9, ncclInt32, 0, communicator_, stream_));
+    expect_error(ncclInvalidUsage, "Send number 0 of 8 int32");
+  }
+  end();
+}
+
+TEST_F(NcclsimTest, AnErrorStays) {
+  if (!begin(2)) return;
+  EXPECT_NCCL(ncclSuccess, all_reduce(rank_ == 0 ? 8 : 16));
+  expect_error(ncclInvalidUsage, "differ");
+  EXPECT_NCCL(ncclInvalidUsage, all_reduce());
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuda().cuStreamQuery(stream_));
+  EXPECT_NCCL(ncclInvalidUsage, nccl().ncclCommDestroy(communicator_));
+  end();
+}
+
+TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
+  if (!begin(4)) return;
+  // In any other order, or as a tree, the sum is another one.
+  const float values[] = {1e8F, 1.0F, -1e8F, 1.0F};
+  const Buffer<float> reduced(std::vector<float>(101, values[rank_]));
+  for (int i = 0; i < 3; i++) {
+    const Buffer<float> to(101);
+    ASSERT_NCCL(ncclSuccess, nccl().ncclAllReduce(reduced.get(), to.get(), 101, ncclFloat32, ncclSum,
+                                                  communicator_, stream_));
+    sync();
+    EXPECT_EQ(std::vector<float>(101, 1.0F), to.values());
+  }
+  end();
+}
+
+TEST_F(NcclsimTest, RanksConnectAtTheirFirstOperation) {
+  if (!begin(2)) return;
+  const int before = sockets();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  EXPECT_EQ(before + 1, sockets());
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  EXPECT_EQ(before + 1, sockets());
+  end();
+}
+
+TEST_F(NcclsimTest, RanksConnectAtOnceIfToldTo) {
+  if (!begin(2, with("NCCL_RUNTIME_CONNECT", "0"))) return;
+  const int before = sockets();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  EXPECT_EQ(before, sockets());
+  end();
+}
+
+TEST_F(NcclsimTest, ACommunicatorHoldsMemory) {
+  if (!as_rank(1, with("NCCLSIM_DEVICE_MEMORY", "20971520"))) return;
+  const std::size_t before = free_memory();
+  communicator_ = init();
+  EXPECT_TRUE(free_memory_becomes(before - (std::size_t{20} << 20)));
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator_));
+  EXPECT_TRUE(free_memory_becomes(before));
+}
+
+TEST_F(NcclsimTest, ImportsOutliveTheirExporter) {
+  if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
+  const std::size_t before = free_memory();
+  communicator_ = init();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  data_.reset();
+  exchange();
+  if (rank_ == 1) {
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
+    EXPECT_TRUE(free_memory_becomes(before - (std::size_t{2} << 20)));  // rank 0 has it
+  }
+  exchange();
+  if (rank_ == 0) {
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
+  }
+  exchange();
+  EXPECT_TRUE(free_memory_becomes(before));
+}
+
+// The bootstrap root's address is in the id, as with NCCL.
+sockaddr_in root_of(const ncclUniqueId& id) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  std::memcpy(&address.sin_addr, id.internal + 16, 4);
+  std::memcpy(&address.sin_port, id.internal + 20, 2);
+  return address;
+}
+
+TEST_F(NcclsimTest, StrangersAreNoRanks) {
+  if (!as_rank(2)) return;
+  const ncclUniqueId id = shared_id();
+  const sockaddr_in root = root_of(id);
+  std::vector<int> strangers;
+  for (int i = 0; rank_ == 0 && i < 8; i++) {
+    strangers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(0, ::connect(strangers.back(), reinterpret_cast<const sockaddr*>(&root), sizeof root));
+    // Some are silent, some end in the middle, some send what is no registration.
+    const std::string garbage(static_cast<std::size_t>(i) * 40, 'x');
+    if (i > 0) {
+      EXPECT_LT(0, ::send(strangers.back(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
+    }
+    if (i % 3 == 1) ::shutdown(strangers.back(), SHUT_RDWR);
+  }
+  exchange();
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 2, id, rank_));
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  for (const int stranger : strangers) ::close(stranger);
+  end();
+}
+
+TEST_F(NcclsimTest, RanksThatDoNotFitTogetherAreRefused) {
+  if (!as_rank(2)) return;
+  ncclUniqueId id = shared_id();
+  EXPECT_NCCL(ncclInvalidUsage, nccl().ncclCommInitRank(&communicator_, 2 + rank_, id, rank_));
+  EXPECT_NE(std::string::npos, last_error().find("disagree")) << last_error();
+  id = shared_id();
+  EXPECT_NCCL(ncclInvalidUsage, nccl().ncclCommInitRank(&communicator_, 3, id, 1));
+  EXPECT_NE(std::string::npos, last_error().find("twice")) << last_error();
+  const ncclUniqueId garbage{};
+  EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommInitRank(&communicator_, 2, garbage, rank_));
+  exchange();
+}
+
+TEST_F(NcclsimTest, ARankThatDiesInTheMiddleOfTheBeginIsAnError) {
+  RankOptions options;
+  options.killed = {1};
+  if (!as_rank(3, options)) return;
+  const ncclUniqueId id = shared_id();
+  if (rank_ == 1) {
+    // As far as the root's table, which lacks a third rank.
+    ncclsim::Registration registration;
+    std::memcpy(&registration.secret, id.internal + 8, sizeof registration.secret);
+    registration.info.rank = 1;
+    registration.info.ranks = 3;
+    const sockaddr_in root = root_of(id);
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(0, ::connect(socket, reinterpret_cast<const sockaddr*>(&root), sizeof root));
+    ASSERT_EQ(ssize_t{sizeof registration}, ::send(socket, &registration, sizeof registration, MSG_NOSIGNAL));
+    exchange();
+    kill_self();
+  }
+  exchange();
+  if (rank_ == 0) {
+    EXPECT_NCCL(ncclRemoteError, nccl().ncclCommInitRank(&communicator_, 3, id, 0));
+  }
+}
+
+class FaultTest : public NcclsimTest {
+ protected:
+  static std::string file() {
+    return std::filesystem::temp_directory_path() / ("ncclsim-" + std::to_string(::getpid()));
+  }
+  void TearDown() override {
+    std::filesystem::remove(file());
+    NcclsimTest::TearDown();
+  }
+  static void order(const std::string& lines) {
+    std::ofstream out(file());
+    out << lines;
+  }
+};
+
+TEST_F(FaultTest, AnEndlessBeginEndsWithAnAbort) {
+  if (!as_rank(1, with("NCCLSIM_INIT_ENDLESS", "1"))) return;
+  ncclConfig_t config = non_blocking();
+  EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
+  ncclResult_t state = ncclSuccess;
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommGetAsyncError(communicator_, &state));
+  EXPECT_EQ(ncclInProgress, state);
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
+}
+
+TEST_F(FaultTest, ASlowBeginIsInProgressForSoLong) {
+  if (!as_rank(1)) return;
+  ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
+  order("init-delay 100 comm=slow\n");
+  ncclConfig_t config = non_blocking();
+  config.commName = "slow";
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
+  EXPECT_NCCL(ncclSuccess, settled(communicator_));
+  EXPECT_LE(std::chrono::milliseconds(100), std::chrono::steady_clock::now() - begun);
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator_));
+}
+
+TEST_F(FaultTest, AnErrorIsInjectedFromOutside) {
+  if (!as_rank(2)) return;
+  ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
+  communicator_ = init();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  order("async-error 3 rank=1\nno fault at all\nasync-error 6 comm=another\n");
+  if (rank_ == 1) expect_error(ncclInternalError, "NCCLSIM_FAULTS");
+  if (rank_ == 0) {
+    EXPECT_NCCL(ncclSuccess, settled(communicator_));
+  }
+  order("async-error 2 rank=0\n");
+  if (rank_ == 0) expect_error(ncclSystemError, "NCCLSIM_FAULTS");
+  end();
+}
+
+TEST_F(FaultTest, AConnectionIsCutFromOutside) {
+  if (!as_rank(2)) return;
+  ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
+  communicator_ = init();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  if (rank_ == 0) order("drop-peer 1\n");
+  exchange();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  expect_error(ncclRemoteError, "peer");
+  end();
+}
+
+}  // namespace
+}  // namespace nccl_test

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/ncclsim/comm/teardown.h"
+
+#include "tools/ncclsim/comm/group.h"
+
+namespace ncclsim {
+namespace {
+
+ncclResult_t finalize(Communicator* communicator) {
+  NCCLSIM_TRY(communicator->proxy->drain());
+  communicator->graphs->wait_for_none();
+  return ncclSuccess;
+}
+
+void free_communicator(Communicator* communicator) {
+  strike(communicator);
+  communicator->take_down();
+  delete communicator;
+}
+
+}  // namespace
+
+void stop_operations(Communicator* communicator) {
+  communicator->revoked = true;
+  if (communicator->proxy != nullptr) communicator->proxy->stop();
+}
+
+ncclResult_t begin_finalize(Communicator* communicator) {
+  NCCLSIM_TRY(communicator->ensure_ready());
+  NCCLSIM_CHECK(!communicator->finalized && !communicator->revoked, ncclInvalidArgument,
+                "the communicator has been finalized or revoked");
+  communicator->finalized = true;
+  Group::current().add_job(
+      {communicator, nullptr, nullptr, [communicator] { return finalize(communicator); }});
+  return ncclSuccess;
+}
+
+ncclResult_t begin_revoke(Communicator* communicator) {
+  NCCLSIM_CHECK(!communicator->finalized && !communicator->revoked, ncclInvalidArgument,
+                "the communicator has been finalized or revoked");
+  stop_operations(communicator);
+  Group::current().add_job({communicator, nullptr, nullptr, [] { return ncclSuccess; }});
+  return ncclSuccess;
+}
+
+ncclResult_t destroy(Communicator* communicator) {
+  NCCLSIM_TRY(communicator->ensure_ready());
+  communicator->wait_for_job();
+  if (!communicator->finalized && !communicator->revoked) NCCLSIM_TRY(communicator->proxy->drain());
+  communicator->graphs->wait_for_none();
+  free_communicator(communicator);
+  return ncclSuccess;
+}
+
+ncclResult_t abort(Communicator* communicator) {
+  communicator->aborted.set();
+  communicator->wait_for_job();
+  if (communicator->proxy != nullptr) communicator->proxy->stop();
+  communicator->graphs->wait_for_none();
+  free_communicator(communicator);
+  return ncclSuccess;
+}
+
+}  // namespace ncclsim
