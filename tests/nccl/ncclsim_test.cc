@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only the software NCCL does: ranks that disagree find out, faults on order, and how it connects.
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "tests/nccl/support/device.h"
 #include "tests/nccl/support/ranks.h"
@@ -90,8 +90,10 @@ TEST_F(NcclsimTest, AnotherOrderIsAnError) {
   const auto broadcast = [this] {
     return nccl().ncclBroadcast(data(), data(), 8, ncclInt32, 0, communicator_, stream_);
   };
+  Gate gate(stream_);
   EXPECT_NCCL(ncclSuccess, rank_ == 0 ? all_reduce(8) : broadcast());
   EXPECT_NCCL(ncclSuccess, rank_ == 0 ? broadcast() : all_reduce(8));
+  gate.open();
   expect_error(ncclInvalidUsage, "Broadcast number 0");
   end();
 }
@@ -219,6 +221,102 @@ TEST_F(NcclsimTest, StrangersAreNoRanks) {
   ASSERT_NCCL(ncclSuccess, all_reduce());
   sync();
   for (const int stranger : strangers) ::close(stranger);
+  end();
+}
+
+// The ports that this process listens on.
+std::vector<sockaddr_in> listeners() {
+  std::vector<sockaddr_in> found;
+  for (int fd = 3; fd < 256; fd++) {
+    int listens = 0;
+    sockaddr_in address{};
+    socklen_t bytes = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || listens == 0) continue;
+    bytes = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0 &&
+        address.sin_family == AF_INET)
+      found.push_back(address);
+  }
+  return found;
+}
+
+TEST_F(NcclsimTest, StrangersAreNoPeers) {
+  if (!begin(2)) return;
+  // As from rank 0, but for the number that only the ranks know; before rank 0 connects.
+  struct {
+    std::uint64_t secret = 0;
+    std::uint32_t purpose = 0;
+    std::int32_t from = 0;
+    std::int32_t to = 1;
+    std::uint32_t unused = 0;
+  } hello;
+  std::vector<int> strangers;
+  for (const sockaddr_in& at : rank_ == 1 ? listeners() : std::vector<sockaddr_in>{}) {
+    for (const std::size_t bytes : {sizeof hello, sizeof hello - 3, std::size_t{0}}) {
+      strangers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(0, ::connect(strangers.back(), reinterpret_cast<const sockaddr*>(&at), sizeof at));
+      ASSERT_EQ(static_cast<ssize_t>(bytes), ::send(strangers.back(), &hello, bytes, MSG_NOSIGNAL));
+    }
+  }
+  EXPECT_EQ(rank_ == 1 ? 6U : 0U, strangers.size());
+  exchange();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  ncclComm_t child = nullptr;
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommSplit(communicator_, 0, 0, &child, nullptr));
+  sync();
+  for (const int stranger : strangers) ::close(stranger);
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(child));
+  end();
+}
+
+TEST_F(NcclsimTest, ABeginThatBlocksHasADeadline) {
+  if (!as_rank(1, with("NCCLSIM_TIMEOUT_MS", "50"))) return;
+  EXPECT_NCCL(ncclSystemError, nccl().ncclCommInitRank(&communicator_, 2, shared_id(), 0));
+  EXPECT_EQ(nullptr, communicator_);
+}
+
+TEST_F(NcclsimTest, AnotherThreadEndsABeginThatBlocks) {
+  if (!as_rank(1)) return;
+  const ncclUniqueId id = shared_id();
+  auto begun =
+      std::async(std::launch::async, [&] { return nccl().ncclCommInitRank(&communicator_, 2, id, 0); });
+  // The handle is there while the call is still at it, as with NCCL.
+  std::atomic_ref<ncclComm_t> handle(communicator_);
+  while (handle.load() == nullptr) std::this_thread::yield();
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(handle.load()));
+  EXPECT_NE(ncclSuccess, begun.get());
+}
+
+// Two communicators on two streams each, in an order that all ranks share.
+TEST_F(NcclsimTest, ManyOperationsOfManyCommunicators) {
+  if (!begin(4)) return;
+  ncclComm_t communicators[] = {communicator_, nullptr};
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommSplit(communicator_, 0, -rank_, &communicators[1], nullptr));
+  CUstream streams[] = {stream_, nullptr};
+  ASSERT_CUDA_OK(cuda().cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+  std::vector<std::unique_ptr<Buffer<std::int32_t>>> buffers;
+  for (int i = 0; i < 4; i++) buffers.push_back(std::make_unique<Buffer<std::int32_t>>(1000, 1));
+  std::vector<std::int32_t> expected(4, 1);
+  std::uint32_t seed = 12345;
+  for (int i = 0; i < 150; i++) {
+    seed = seed * 1664525U + 1013904223U;
+    const std::size_t which = seed >> 30;
+    const std::size_t count = (seed >> 8) % 1000 + 1;
+    // A buffer has its stream and its communicator.
+    ASSERT_NCCL(ncclSuccess,
+                nccl().ncclAllReduce(buffers[which]->get(), buffers[which]->get(), count, ncclInt32, ncclMax,
+                                     communicators[which % 2], streams[which / 2]));
+    if (i % 12 != 0) continue;
+    expected[which] *= 4;
+    ASSERT_NCCL(ncclSuccess,
+                nccl().ncclAllReduce(buffers[which]->get(), buffers[which]->get(), 1000, ncclInt32, ncclSum,
+                                     communicators[which % 2], streams[which / 2]));
+  }
+  for (CUstream stream : streams) ASSERT_CUDA_OK(cuda().cuStreamSynchronize(stream));
+  for (std::size_t i = 0; i < 4; i++)
+    EXPECT_EQ(std::vector<std::int32_t>(1000, expected[i]), buffers[i]->values());
+  EXPECT_CUDA_OK(cuda().cuStreamDestroy_v2(streams[1]));
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicators[1]));
   end();
 }
 

@@ -270,7 +270,7 @@ TEST_F(OperationsTest, AnOperatorScalesTheInputsOfARank) {
 
 TEST_F(OperationsTest, WrongArgumentsAreRefusedAtOnce) {
   if (!begin()) return;
-  const Buffer<float> data(4);
+  const Buffer<float> data(4, 1.0F);
   const auto refused = [&](int type, int operation, int root) {
     EXPECT_NCCL(ncclInvalidArgument,
                 nccl().ncclReduce(data.get(), data.get(), 4, static_cast<ncclDataType_t>(type),
@@ -293,6 +293,7 @@ TEST_F(OperationsTest, WrongArgumentsAreRefusedAtOnce) {
               nccl().ncclReduce(data.get(), data.get(), 4, ncclFloat32, ncclSum, 9, communicator_, stream_));
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclGroupEnd());
   sync();
+  EXPECT_EQ(std::vector<float>(4, 1.0F), data.values());
 }
 
 TEST_F(OperationsTest, ASimulatedGroupDoesNothing) {

@@ -33,7 +33,7 @@ ncclResult_t run_in_order(const std::vector<Job>& jobs) {
   ncclResult_t result = ncclSuccess;
   for (const Job& job : jobs) {
     if (result == ncclSuccess) result = job.work();
-    // The last one's end is the end of all, for whoever waits for the communicator.
+    // The last one's end is the end of all, for all that wait for the communicator.
     hand_over(job, result, &job == &jobs.back());
   }
   return result;

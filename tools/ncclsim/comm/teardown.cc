@@ -38,6 +38,10 @@ ncclResult_t begin_finalize(Communicator* communicator) {
 ncclResult_t begin_revoke(Communicator* communicator) {
   NCCLSIM_CHECK(!communicator->finalized && !communicator->revoked, ncclInvalidArgument,
                 "the communicator has been finalized or revoked");
+  if (communicator->async_error() == ncclInProgress) {
+    communicator->aborted.set();  // a begin that is not complete ends with an error
+    communicator->wait_for_job();
+  }
   stop_operations(communicator);
   Group::current().add_job({communicator, nullptr, nullptr, [] { return ncclSuccess; }});
   return ncclSuccess;

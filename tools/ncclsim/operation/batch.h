@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of one group on one communicator, placed in pinned memory, and how they are done with the
-// peers: collectives in their order, then all sends and receives side by side.
+// The operations of one group on one communicator: their place in pinned memory, and how they are done with the
+// peers. Collectives come in their order, then all sends and receives side by side.
 //
 // Threads: one at a time; the communicator's proxy runs it. Ownership: the batch owns its blocks.
 // Errors: ncclInvalidUsage where ranks disagree about an operation, with both sides in the text; those of

@@ -39,7 +39,7 @@ void Root::look_at(Guest* guest, bool readable) {
     return;
   }
   if (!readable) return;
-  // A rank says no more until it is answered: this is its end.
+  // A rank sends no more until it is answered: this is its end.
   give_up(ncclRemoteError, "rank " + std::to_string(guest->registration.info.rank) +
                                " is gone before the communicator was complete");
 }
