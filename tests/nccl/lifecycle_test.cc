@@ -263,6 +263,25 @@ TEST_F(LifecycleTest, AnAbortFreesAStreamThatWaitsForAPeer) {
   EXPECT_TRUE(stream_ends(stream_));
 }
 
+TEST_F(LifecycleTest, AnAbortEndsAFinalizeThatWaitsForAPeer) {
+  if (!as_rank(2)) return;
+  ncclComm_t communicator = begin_non_blocking(shared_id());
+  ASSERT_NCCL(ncclSuccess, settled(communicator));
+  expect_works(communicator, 2);
+  const Buffer<float> data(kCount, 1.0F);
+  if (rank_ == 0) {
+    const ncclResult_t issued =
+        nccl().ncclAllReduce(data.get(), data.get(), kCount, ncclFloat32, ncclSum, communicator, stream_);
+    EXPECT_TRUE(issued == ncclSuccess || issued == ncclInProgress);
+    EXPECT_NCCL(ncclSuccess, settled(communicator));
+    EXPECT_NCCL(ncclInProgress, nccl().ncclCommFinalize(communicator));
+    EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommDestroy(communicator));
+  }
+  exchange();
+  abort(communicator);
+  EXPECT_TRUE(stream_ends(stream_));
+}
+
 TEST_F(LifecycleTest, ARevokeStopsOperationsAndRefusesMore) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();

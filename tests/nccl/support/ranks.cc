@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,6 +156,7 @@ bool RanksTest::as_rank(int ranks, const RankOptions& options) {
   rank_ = number_of("NCCL_TEST_RANK");
   if (rank_ >= 0) {
     ranks_ = number_of("NCCL_TEST_RANKS");
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     set_up_device(number_of("NCCL_TEST_DEVICE"));
     exchange();
     return !HasFatalFailure();

@@ -97,7 +97,8 @@ ncclResult_t Communicator::async_error() const {
   const ncclResult_t state = job_state_;
   if (state != ncclSuccess) return state;
   // What a revoke has ended counts no more.
-  return proxy != nullptr && !revoked ? proxy->error() : ncclSuccess;
+  const Proxy* own = working;
+  return own != nullptr && !revoked ? own->error() : ncclSuccess;
 }
 
 ncclResult_t Communicator::ensure_ready() const {
@@ -109,6 +110,7 @@ ncclResult_t Communicator::ensure_ready() const {
 
 void Communicator::take_down() {
   const bool complete = proxy != nullptr;
+  working = nullptr;
   proxy.reset();
   data.close();
   control.close();

@@ -54,7 +54,9 @@ struct Communicator {
   std::vector<RankInfo> table;
   Mesh data;
   Mesh control;
-  std::unique_ptr<Proxy> proxy;  // once it is complete
+  std::unique_ptr<Proxy> proxy;
+  std::atomic<Proxy*> working{
+      nullptr};  // the same once it is complete, for threads that do not know whether it is
   std::unique_ptr<DeviceMemory> memory;
   std::vector<std::unique_ptr<DeviceMemory>> imports;
   std::shared_ptr<CapturedGraphs> graphs = std::make_shared<CapturedGraphs>();

@@ -110,6 +110,7 @@ ncclResult_t complete(Communicator* communicator, const Limits& limits) {
   const World world{&communicator->data, communicator->rank, communicator->ranks};
   communicator->proxy = std::make_unique<Proxy>(world, communicator->config.name);
   communicator->proxy->start();
+  communicator->working = communicator->proxy.get();
   return ncclSuccess;
 }
 

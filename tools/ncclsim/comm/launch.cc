@@ -98,7 +98,11 @@ ncclResult_t capture(Communicator* communicator, const std::shared_ptr<Batch>& b
     free_captured(captured);
     return made;
   }
-  NCCLSIM_CUDA(cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  const ncclResult_t kept =
+      cuda_result(driver().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+                  "cuGraphRetainUserObject");
+  if (kept != ncclSuccess) driver().cuUserObjectRelease(object, 1);
+  NCCLSIM_TRY(kept);
   NCCLSIM_TRY(copy_in(*communicator, *batch, 0));
   NCCLSIM_CUDA(cuLaunchHostFunc, stream, run_captured, captured);
   return copy_out(*communicator, *batch, 0);

@@ -22,7 +22,7 @@ void free_communicator(Communicator* communicator) {
 
 void stop_operations(Communicator* communicator) {
   communicator->revoked = true;
-  if (communicator->proxy != nullptr) communicator->proxy->stop();
+  if (Proxy* proxy = communicator->working; proxy != nullptr) proxy->stop();
 }
 
 ncclResult_t begin_finalize(Communicator* communicator) {
@@ -58,8 +58,10 @@ ncclResult_t destroy(Communicator* communicator) {
 
 ncclResult_t abort(Communicator* communicator) {
   communicator->aborted.set();
+  // What a finalize waits for ends with the proxy; a begin makes the proxy only now.
+  stop_operations(communicator);
   communicator->wait_for_job();
-  if (communicator->proxy != nullptr) communicator->proxy->stop();
+  stop_operations(communicator);
   communicator->graphs->wait_for_none();
   free_communicator(communicator);
   return ncclSuccess;
