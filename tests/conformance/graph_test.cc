@@ -287,9 +287,8 @@ TEST_F(GraphTest, AllocationsOfACaptureBelongToTheGraph) {
 class Destroyed {
  public:
   static void set(void* object) { static_cast<Destroyed*>(object)->promise_.set_value(); }
-  [[nodiscard]] bool yet() { return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
-  [[nodiscard]] bool in_time() {
-    return future_.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+  [[nodiscard]] bool within(std::chrono::milliseconds time) {
+    return future_.wait_for(time) == std::future_status::ready;
   }
 
  private:
@@ -311,13 +310,13 @@ TEST_F(GraphTest, AUserObjectLivesAsLongAsTheGraphsThatHaveIt) {
   ASSERT_OK(api().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
   ASSERT_OK(api().cuGraphInstantiateWithFlags(&executable, graph, 0));
   EXPECT_OK(api().cuGraphDestroy(graph));
-  EXPECT_FALSE(destroyed.yet());
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(0)));
   Gate gate(stream_);
   ASSERT_OK(api().cuGraphLaunch(executable, stream_));
   EXPECT_OK(api().cuGraphExecDestroy(executable));
-  EXPECT_FALSE(destroyed.yet());  // the launch has not ended
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(100)));  // the launch has not ended
   gate.open();
-  EXPECT_TRUE(destroyed.in_time());
+  EXPECT_TRUE(destroyed.within(std::chrono::minutes(1)));
   ASSERT_OK(api().cuStreamSynchronize(stream_));
 }
 
@@ -332,9 +331,9 @@ TEST_F(GraphTest, AUserObjectCountsItsReferences) {
   ASSERT_OK(api().cuUserObjectRetain(object, 1));
   ASSERT_OK(api().cuUserObjectRelease(object, 2));
   ASSERT_OK(api().cuGraphReleaseUserObject(graph, object, 1));
-  EXPECT_FALSE(destroyed.yet());
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(0)));
   ASSERT_OK(api().cuGraphDestroy(graph));
-  EXPECT_TRUE(destroyed.in_time());
+  EXPECT_TRUE(destroyed.within(std::chrono::minutes(1)));
 }
 
 }  // namespace

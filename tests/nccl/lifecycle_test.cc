@@ -37,7 +37,6 @@ class LifecycleTest : public RanksTest {
     EXPECT_NE(nullptr, communicator);
     return communicator;
   }
-  // Destroy waits for a peer's, or not.
   static void destroy(ncclComm_t communicator) {
     EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator));
   }
@@ -207,6 +206,29 @@ TEST_F(LifecycleTest, ASplitOrdersByKey) {
   destroy(child);
 }
 
+TEST_F(LifecycleTest, ANonBlockingSplitKeepsItsParentBusy) {
+  if (!as_rank(2)) return;
+  ncclComm_t communicator = begin_non_blocking(shared_id());
+  ASSERT_NCCL(ncclSuccess, settled(communicator));
+  ncclComm_t child = nullptr;
+  if (rank_ == 0) {
+    EXPECT_NCCL(ncclInProgress, nccl().ncclCommSplit(communicator, 0, 0, &child, nullptr));
+    ncclResult_t state = ncclSuccess;
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommGetAsyncError(communicator, &state));
+    EXPECT_EQ(ncclInProgress, state);
+  }
+  exchange();
+  if (rank_ == 1) {
+    EXPECT_NCCL(ncclInProgress, nccl().ncclCommSplit(communicator, 0, 0, &child, nullptr));
+  }
+  ASSERT_NCCL(ncclSuccess, settled(communicator));
+  ASSERT_NE(nullptr, child);
+  ASSERT_NCCL(ncclSuccess, settled(child));
+  expect_works(child, 2);
+  abort(child);
+  abort(communicator);
+}
+
 TEST_F(LifecycleTest, AShrinkLeavesRanksOut) {
   if (!as_rank(2)) return;
   ncclComm_t communicator = init();
@@ -225,6 +247,26 @@ TEST_F(LifecycleTest, AShrinkLeavesRanksOut) {
   }
   exchange();
   destroy(communicator);
+}
+
+TEST_F(LifecycleTest, AShrinkWithAbortEndsOperations) {
+  if (!as_rank(2)) return;
+  ncclComm_t communicator = init();
+  expect_works(communicator, 2);
+  const Buffer<float> data(kCount, 1.0F);
+  if (rank_ == 0) {
+    ASSERT_NCCL(ncclSuccess, nccl().ncclAllReduce(data.get(), data.get(), kCount, ncclFloat32, ncclSum,
+                                                  communicator, stream_));
+    int excluded[] = {1};
+    ncclComm_t child = nullptr;
+    ASSERT_NCCL(ncclSuccess,
+                nccl().ncclCommShrink(communicator, excluded, 1, &child, nullptr, NCCL_SHRINK_ABORT));
+    EXPECT_TRUE(stream_ends(stream_));
+    expect_works(child, 1);
+    destroy(child);
+  }
+  exchange();
+  abort(communicator);
 }
 
 TEST_F(LifecycleTest, FourRanksSplitAndShrink) {
@@ -275,10 +317,10 @@ TEST_F(LifecycleTest, AnAbortEndsAFinalizeThatWaitsForAPeer) {
     EXPECT_TRUE(issued == ncclSuccess || issued == ncclInProgress);
     EXPECT_NCCL(ncclSuccess, settled(communicator));
     EXPECT_NCCL(ncclInProgress, nccl().ncclCommFinalize(communicator));
-    EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommDestroy(communicator));
   }
-  exchange();
-  abort(communicator);
+  if (rank_ == 0) abort(communicator);
+  exchange();  // the peer has not gone, either
+  if (rank_ == 1) abort(communicator);
   EXPECT_TRUE(stream_ends(stream_));
 }
 
@@ -335,7 +377,29 @@ TEST_F(LifecycleTest, TheDeathOfAPeerIsAnErrorAndTheStreamWaitsForTheAbort) {
   const ncclResult_t error = first_error(communicator);
   EXPECT_TRUE(error == ncclRemoteError || error == ncclSystemError) << error;
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuda().cuStreamQuery(stream_));
-  EXPECT_NCCL(error, nccl().ncclCommDestroy(communicator));
+  abort(communicator);
+  EXPECT_TRUE(stream_ends(stream_));
+}
+
+TEST_F(LifecycleTest, AReceiveFromADeadPeerIsAnError) {
+  RankOptions options;
+  options.killed = {1};
+  if (!as_rank(2, options)) return;
+  ncclComm_t communicator = init();
+  const Buffer<float> data(kCount, 1.0F);
+  const auto message = [&] {
+    return rank_ == 0 ? nccl().ncclRecv(data.get(), kCount, ncclFloat32, 1, communicator, stream_)
+                      : nccl().ncclSend(data.get(), kCount, ncclFloat32, 0, communicator, stream_);
+  };
+  ASSERT_NCCL(ncclSuccess, message());
+  ASSERT_CUDA_OK(cuda().cuStreamSynchronize(stream_));
+  if (rank_ == 0) {
+    ASSERT_NCCL(ncclSuccess, message());
+  }
+  exchange();
+  if (rank_ == 1) kill_self();
+  const ncclResult_t error = first_error(communicator);
+  EXPECT_TRUE(error == ncclRemoteError || error == ncclSystemError) << error;
   abort(communicator);
   EXPECT_TRUE(stream_ends(stream_));
 }
@@ -365,11 +429,11 @@ class EndTest : public LifecycleTest, public testing::WithParamInterface<const c
     const std::string how = GetParam();
     if (how == "Finalize") {
       EXPECT_NCCL(ncclSuccess, nccl().ncclCommFinalize(communicator));
-    }
-    if (how == "Abort")
-      abort(communicator);
-    else
+    } else if (how == "Destroy") {
       destroy(communicator);
+    } else {
+      abort(communicator);
+    }
   }
 };
 
@@ -389,6 +453,7 @@ TEST_P(EndTest, TheEndWaitsForGraphs) {
   EXPECT_EQ(std::future_status::timeout, ended.wait_for(std::chrono::milliseconds(200)));
   graph.reset();
   ended.get();
+  if (std::string(GetParam()) == "Finalize") destroy(communicator);
   EXPECT_EQ(std::vector<float>(kCount, 2.0F), data.values());
 }
 INSTANTIATE_TEST_SUITE_P(Each, EndTest, testing::Values("Finalize", "Destroy", "Abort"),
@@ -417,6 +482,19 @@ TEST_F(LifecycleTest, MemoryOfNccl) {
   destroy(communicator);
 }
 
+// What one process has on one of several devices.
+struct OnDevice {
+  explicit OnDevice(int device) {
+    CUcontext context = nullptr;
+    EXPECT_CUDA_OK(cuda().cuDevicePrimaryCtxRetain(&context, device));
+    EXPECT_CUDA_OK(cuda().cuCtxSetCurrent(context));
+    EXPECT_CUDA_OK(cuda().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    data = std::make_unique<Buffer<float>>(kCount, static_cast<float>(device + 1));
+  }
+  CUstream stream = nullptr;
+  std::unique_ptr<Buffer<float>> data;
+};
+
 TEST_F(LifecycleTest, TwoDevicesOfOneProcess) {
   if (!as_rank(1)) return;
   int devices = 0;
@@ -425,6 +503,19 @@ TEST_F(LifecycleTest, TwoDevicesOfOneProcess) {
   ncclComm_t both[2] = {};
   ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitAll(both, 2, nullptr));
   EXPECT_EQ((std::pair{1, 2}), rank_and_count(both[1]));
+  const OnDevice places[] = {OnDevice(0), OnDevice(1)};
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
+  for (int i = 0; i < 2; i++) {
+    float* data = places[i].data->get();
+    EXPECT_NCCL(ncclSuccess,
+                nccl().ncclAllReduce(data, data, kCount, ncclFloat32, ncclSum, both[i], places[i].stream));
+  }
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
+  for (const OnDevice& place : places) {
+    ASSERT_CUDA_OK(cuda().cuStreamSynchronize(place.stream));
+    EXPECT_EQ(std::vector<float>(kCount, 3.0F), place.data->values());
+    EXPECT_CUDA_OK(cuda().cuStreamDestroy_v2(place.stream));
+  }
   EXPECT_NCCL(ncclSuccess, nccl().ncclGroupStart());
   for (ncclComm_t one : both) EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(one));
   EXPECT_NCCL(ncclSuccess, nccl().ncclGroupEnd());

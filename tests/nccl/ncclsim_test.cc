@@ -130,14 +130,14 @@ TEST_F(NcclsimTest, AnErrorStays) {
 TEST_F(NcclsimTest, ReductionsFollowTheOrderOfRanks) {
   if (!begin(4)) return;
   // In any other order, or as a tree, the sum is another one.
-  const float values[] = {1e8F, 1.0F, -1e8F, 1.0F};
+  const float values[] = {1e8F, 1.0F, -1e8F, 2.0F};
   const Buffer<float> reduced(std::vector<float>(101, values[rank_]));
   for (int i = 0; i < 3; i++) {
     const Buffer<float> to(101);
     ASSERT_NCCL(ncclSuccess, nccl().ncclAllReduce(reduced.get(), to.get(), 101, ncclFloat32, ncclSum,
                                                   communicator_, stream_));
     sync();
-    EXPECT_EQ(std::vector<float>(101, 1.0F), to.values());
+    EXPECT_EQ(std::vector<float>(101, 2.0F), to.values());
   }
   end();
 }
@@ -192,6 +192,35 @@ TEST_F(NcclsimTest, ImportsOutliveTheirExporter) {
   EXPECT_TRUE(free_memory_becomes(before));
 }
 
+std::size_t entries_of(const char* folder) {
+  const auto all = std::filesystem::directory_iterator(folder);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+// Descriptors and threads: what a checkpoint of the process would meet.
+TEST_F(NcclsimTest, AnEndLeavesNothingBehind) {
+  if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
+  std::size_t descriptors = 0;
+  std::size_t threads = 0;
+  for (int i = 0; i < 5; i++) {
+    communicator_ = init();
+    ncclComm_t child = nullptr;
+    ASSERT_NCCL(ncclSuccess, nccl().ncclCommSplit(communicator_, 0, 0, &child, nullptr));
+    ASSERT_NCCL(ncclSuccess, all_reduce());
+    sync();
+    exchange();
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(child));
+    EXPECT_NCCL(ncclSuccess,
+                i == 1 ? nccl().ncclCommAbort(communicator_) : nccl().ncclCommDestroy(communicator_));
+    if (i > 0) continue;
+    // The first round also opens what stays: the driver's.
+    descriptors = entries_of("/proc/self/fd");
+    threads = entries_of("/proc/self/task");
+  }
+  EXPECT_TRUE(becomes([&] { return entries_of("/proc/self/task") <= threads; })) << threads;
+  EXPECT_TRUE(becomes([&] { return entries_of("/proc/self/fd") <= descriptors; })) << descriptors;
+}
+
 // The bootstrap root's address is in the id, as with NCCL.
 sockaddr_in root_of(const ncclUniqueId& id) {
   sockaddr_in address{};
@@ -199,6 +228,44 @@ sockaddr_in root_of(const ncclUniqueId& id) {
   std::memcpy(&address.sin_addr, id.internal + 16, 4);
   std::memcpy(&address.sin_port, id.internal + 20, 2);
   return address;
+}
+
+// A registration as a rank's, which need not be right.
+int register_with(const ncclUniqueId& id, std::uint64_t wrong, int rank, int ranks) {
+  ncclsim::Registration registration;
+  std::memcpy(&registration.secret, id.internal + 8, sizeof registration.secret);
+  registration.secret += wrong;
+  registration.info.rank = rank;
+  registration.info.ranks = ranks;
+  const sockaddr_in root = root_of(id);
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(0, ::connect(socket, reinterpret_cast<const sockaddr*>(&root), sizeof root));
+  EXPECT_EQ(ssize_t{sizeof registration}, ::send(socket, &registration, sizeof registration, MSG_NOSIGNAL));
+  return socket;
+}
+
+TEST_F(NcclsimTest, ARegistrationWithoutTheSecretIsNone) {
+  if (!as_rank(2)) return;
+  const ncclUniqueId id = shared_id();
+  const int stranger = rank_ == 0 ? register_with(id, 1, 1, 2) : -1;
+  exchange();
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 2, id, rank_));
+  if (rank_ == 0) ::close(stranger);
+  end();
+}
+
+TEST_F(NcclsimTest, ARegistrationOutOfRangeIsNone) {
+  if (!as_rank(2)) return;
+  const ncclUniqueId id = shared_id();
+  std::vector<int> strangers;
+  const std::pair<int, int> wrong[] = {{-1, 2}, {2, 2}, {0, 0}, {1, 1 << 30}};
+  for (const auto& [rank, ranks] : wrong) {
+    if (rank_ == 0) strangers.push_back(register_with(id, 0, rank, ranks));
+  }
+  exchange();
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 2, id, rank_));
+  for (const int stranger : strangers) ::close(stranger);
+  end();
 }
 
 TEST_F(NcclsimTest, StrangersAreNoRanks) {
@@ -339,15 +406,7 @@ TEST_F(NcclsimTest, ARankThatDiesInTheMiddleOfTheBeginIsAnError) {
   if (!as_rank(3, options)) return;
   const ncclUniqueId id = shared_id();
   if (rank_ == 1) {
-    // As far as the root's table, which lacks a third rank.
-    ncclsim::Registration registration;
-    std::memcpy(&registration.secret, id.internal + 8, sizeof registration.secret);
-    registration.info.rank = 1;
-    registration.info.ranks = 3;
-    const sockaddr_in root = root_of(id);
-    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ASSERT_EQ(0, ::connect(socket, reinterpret_cast<const sockaddr*>(&root), sizeof root));
-    ASSERT_EQ(ssize_t{sizeof registration}, ::send(socket, &registration, sizeof registration, MSG_NOSIGNAL));
+    register_with(id, 0, 1, 3);  // as far as the root's table, which lacks a third rank
     exchange();
     kill_self();
   }
@@ -376,9 +435,13 @@ TEST_F(FaultTest, AnEndlessBeginEndsWithAnAbort) {
   if (!as_rank(1, with("NCCLSIM_INIT_ENDLESS", "1"))) return;
   ncclConfig_t config = non_blocking();
   EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
-  ncclResult_t state = ncclSuccess;
-  EXPECT_NCCL(ncclSuccess, nccl().ncclCommGetAsyncError(communicator_, &state));
+  // It can be seen for a while only.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress && std::chrono::steady_clock::now() < until)
+    EXPECT_NCCL(ncclSuccess, nccl().ncclCommGetAsyncError(communicator_, &state));
   EXPECT_EQ(ncclInProgress, state);
+  EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommDestroy(communicator_));
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
 }
 
@@ -393,6 +456,19 @@ TEST_F(FaultTest, ASlowBeginIsInProgressForSoLong) {
   EXPECT_NCCL(ncclSuccess, settled(communicator_));
   EXPECT_LE(std::chrono::milliseconds(100), std::chrono::steady_clock::now() - begun);
   EXPECT_NCCL(ncclSuccess, nccl().ncclCommDestroy(communicator_));
+}
+
+TEST_F(FaultTest, AnEndlessSplitEndsWithAnAbortOfItsParent) {
+  if (!as_rank(1)) return;
+  ::setenv("NCCLSIM_FAULTS", file().c_str(), 1);
+  ncclConfig_t config = non_blocking();
+  EXPECT_NCCL(ncclInProgress, nccl().ncclCommInitRankConfig(&communicator_, 1, shared_id(), 0, &config));
+  ASSERT_NCCL(ncclSuccess, settled(communicator_));
+  order("init-endless\n");
+  ncclComm_t child = nullptr;
+  EXPECT_NCCL(ncclInProgress, nccl().ncclCommSplit(communicator_, 0, 0, &child, nullptr));
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommAbort(communicator_));
+  EXPECT_EQ(nullptr, child);
 }
 
 TEST_F(FaultTest, AnErrorIsInjectedFromOutside) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations between two ranks: what each leaves behind, in streams, groups and graphs.
+#include <chrono>
 #include <cstdint>
 #include <numeric>
 
@@ -203,12 +204,20 @@ TEST_F(OperationsTest, OperationsOfTwoStreamsOfOneGroup) {
   ASSERT_CUDA_OK(cuda().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   const Buffer<std::int32_t> one(input(rank_, 900));
   const Buffer<std::int32_t> two(input(rank_, 800));
+  Gate gate(other);
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(one.get(), one.get(), 900, ncclInt32, ncclSum, communicator_, stream_));
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(two.get(), two.get(), 800, ncclInt32, ncclSum, communicator_, other));
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
+  exchange();
+  // Neither begins before both streams have come to it, which can be seen for a while only.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (cuda().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY && std::chrono::steady_clock::now() < until) {
+  }
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuda().cuStreamQuery(stream_));
+  gate.open();
   sync();
   ASSERT_CUDA_OK(cuda().cuStreamSynchronize(other));
   EXPECT_EQ(sum(900), one.values());

@@ -8,11 +8,8 @@
 #include "tests/nccl/support/ranks.h"
 
 namespace nccl_test {
-namespace {
 
-// Neither NCCL nor the driver tells when: looks again and again until the deadline.
-template <typename F>
-bool becomes(F&& holds) {
+bool becomes(const std::function<bool()>& holds) {
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   while (!holds()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
@@ -20,8 +17,6 @@ bool becomes(F&& holds) {
   }
   return true;
 }
-
-}  // namespace
 
 Gate::Gate(CUstream stream) {
   auto* opened = new std::future<void>(promise_.get_future());

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -88,6 +89,8 @@ class Graph {
   CUgraphExec executable_ = nullptr;
 };
 
+// Neither NCCL nor the driver tells when: looks again and again. False: the deadline.
+bool becomes(const std::function<bool()>& holds);
 // The state of a communicator once it is no longer ncclInProgress; ncclInProgress: the deadline.
 ncclResult_t settled(ncclComm_t communicator);
 // The first error of a communicator that works; ncclSuccess: the deadline.

@@ -71,6 +71,7 @@ std::vector<int> members_of(const std::vector<Proposal>& all, const ChildRequest
 }
 
 ncclResult_t make_child(Communicator* parent, Communicator* child, const ChildRequest& request) {
+  if (child != nullptr) NCCLSIM_TRY(wait_as_ordered(*child, parent->aborted));
   const Limits limits = limits_of(*parent);
   Proposal own;
   own.number = parent->control_number++;
@@ -111,6 +112,7 @@ ncclResult_t begin_child(Communicator* parent, const ChildRequest& request, nccl
     NCCLSIM_TRY(read_config(config, &read));
     child = new Communicator(parent->context, parent->device);
     child->config = read;
+    child->rank = parent->rank;  // for faults, until its own is known
   }
   // The parent is busy with it; the program gets the child once it is complete.
   Group::current().add_job(

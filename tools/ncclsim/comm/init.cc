@@ -37,20 +37,8 @@ ncclResult_t check_devices(const std::vector<RankInfo>& table) {
   return ncclSuccess;
 }
 
-// The fault's delay; one without an end ends with an abort only.
-ncclResult_t wait_as_ordered(const Communicator& communicator) {
-  const std::int64_t delay = init_delay(communicator.rank, communicator.config.name);
-  if (delay == 0) return ncclSuccess;
-  const auto until = delay < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(delay);
-  pollfd polled{communicator.aborted.descriptor(), POLLIN, 0};
-  while (Clock::now() < until && !communicator.aborted.is_set())
-    ::poll(&polled, 1, milliseconds_until(until));
-  NCCLSIM_CHECK(!communicator.aborted.is_set(), ncclInternalError, "aborted");
-  return ncclSuccess;
-}
-
 ncclResult_t init(Communicator* communicator, const ncclUniqueId& id) {
-  NCCLSIM_TRY(wait_as_ordered(*communicator));
+  NCCLSIM_TRY(wait_as_ordered(*communicator, communicator->aborted));
   RankInfo self;
   NCCLSIM_TRY(listen_for_peers(communicator, &self));
   NCCLSIM_TRY(secret_of(id, &communicator->secret));
@@ -60,6 +48,16 @@ ncclResult_t init(Communicator* communicator, const ncclUniqueId& id) {
 }
 
 }  // namespace
+
+ncclResult_t wait_as_ordered(const Communicator& communicator, const Stop& stop) {
+  const std::int64_t delay = init_delay(communicator.rank, communicator.config.name);
+  if (delay == 0) return ncclSuccess;
+  const auto until = delay < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(delay);
+  pollfd polled{stop.descriptor(), POLLIN, 0};
+  while (Clock::now() < until && !stop.is_set()) ::poll(&polled, 1, milliseconds_until(until));
+  NCCLSIM_CHECK(!stop.is_set(), ncclInternalError, "aborted");
+  return ncclSuccess;
+}
 
 Limits limits_of(const Communicator& communicator) {
   // What is in the background can be aborted; as with NCCL it has no deadline.

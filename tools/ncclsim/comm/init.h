@@ -33,6 +33,8 @@ ncclResult_t listen_for_peers(Communicator* communicator, RankInfo* self);
 ncclResult_t complete(Communicator* communicator, const Limits& limits);
 // NCCLSIM_IMPORTS: memory of each rank of this host, imported and kept.
 ncclResult_t exchange_imports(Communicator* communicator, const Limits& limits);
+// The delay that a fault orders for the begin of a communicator; one without an end ends with `stop` only.
+ncclResult_t wait_as_ordered(const Communicator& communicator, const Stop& stop);
 Limits limits_of(const Communicator& communicator);
 
 }  // namespace ncclsim

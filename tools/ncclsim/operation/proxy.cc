@@ -11,8 +11,9 @@
 namespace ncclsim {
 namespace {
 
-// Between looks at a word that a stream writes, which wakes nothing.
-constexpr long kLookNanoseconds = 50000;
+// Between looks at a word that a stream writes, which wakes nothing: rarer the longer it has not come.
+constexpr long kLookNanoseconds = 20000;
+constexpr long kMostLookNanoseconds = 500000;
 
 }  // namespace
 
@@ -28,6 +29,7 @@ Proxy::~Proxy() {
 }
 
 void Proxy::start() {
+  look_nanoseconds_ = kLookNanoseconds;
   thread_ = std::thread([this] { work(); });
 }
 
@@ -80,6 +82,7 @@ void Proxy::work() {
     apply_faults();  // what was ordered before the operation came concerns it
     if (entry != nullptr) {
       do_entry(entry);
+      look_nanoseconds_ = kLookNanoseconds;
     } else {
       wait_for_work();
     }
@@ -94,7 +97,8 @@ void Proxy::wait_for_work() {
   }
   pollfd polled[3] = {
       {stop_.descriptor(), POLLIN, 0}, {woken_.get(), POLLIN, 0}, {faults_.descriptor(), POLLIN, 0}};
-  const timespec look{0, kLookNanoseconds};
+  const timespec look{0, look_nanoseconds_};
+  look_nanoseconds_ = std::min(look_nanoseconds_ * 2, kMostLookNanoseconds);
   ::ppoll(polled, 3, outstanding ? &look : nullptr, nullptr);
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
@@ -134,6 +138,7 @@ void Proxy::apply_faults() {
       world_.mesh->drop(static_cast<int>(std::min<std::int64_t>(fault.value, kMaxRanks)));
     if (fault.kind != Fault::Kind::kAsyncError || fault.value == 0 || fault.value >= ncclNumResults) continue;
     std::lock_guard<std::mutex> lock(mutex_);
+    if (error_ != ncclSuccess) continue;
     error_ = fail(static_cast<ncclResult_t>(fault.value), "an error that NCCLSIM_FAULTS orders");
     changed_.notify_all();
   }

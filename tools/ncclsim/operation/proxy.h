@@ -64,6 +64,7 @@ class Proxy {
   std::deque<std::shared_ptr<Entry>> entries_;
   std::shared_ptr<Entry> running_;
   std::atomic<ncclResult_t> error_{ncclSuccess};
+  long look_nanoseconds_ = 0;  // of the thread alone
   std::thread thread_;
 };
 
