@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only the software NCCL does: ranks that disagree find out, faults on order, and how it connects.
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -190,6 +191,55 @@ TEST_F(NcclsimTest, ImportsOutliveTheirExporter) {
   }
   exchange();
   EXPECT_TRUE(free_memory_becomes(before));
+}
+
+template <typename F>
+F driver_function(const char* name) {
+  return reinterpret_cast<F>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+
+// The driver's checkpoint of another process; the process goes on.
+CUresult checkpoint(int pid) {
+  const auto lock = driver_function<decltype(&::cuCheckpointProcessLock)>("cuCheckpointProcessLock");
+  const auto save =
+      driver_function<decltype(&::cuCheckpointProcessCheckpoint)>("cuCheckpointProcessCheckpoint");
+  const auto restore = driver_function<decltype(&::cuCheckpointProcessRestore)>("cuCheckpointProcessRestore");
+  const auto unlock = driver_function<decltype(&::cuCheckpointProcessUnlock)>("cuCheckpointProcessUnlock");
+  CUcheckpointLockArgs locking{};
+  locking.timeoutMs = 10000;
+  EXPECT_CUDA_OK(lock(pid, &locking));
+  CUcheckpointCheckpointArgs saving{};
+  const CUresult result = save(pid, &saving);
+  CUcheckpointRestoreArgs restoring{};
+  if (result == CUDA_SUCCESS) {
+    EXPECT_CUDA_OK(restore(pid, &restoring));
+  }
+  CUcheckpointUnlockArgs unlocking{};
+  EXPECT_CUDA_OK(unlock(pid, &unlocking));
+  return result;
+}
+
+TEST_F(NcclsimTest, ImportsForbidACheckpointUntilTheEnd) {
+  if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
+  communicator_ = init();
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  const int pid = std::atoi(exchange(std::to_string(::getpid()))[0].c_str());
+  if (rank_ == 1) {
+    EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, checkpoint(pid));
+  }
+  end();
+  exchange();
+  if (rank_ == 1) {
+    EXPECT_EQ(CUDA_SUCCESS, checkpoint(pid));
+  }
+  exchange();
+  EXPECT_EQ(2, data_->values()[0]);
+  communicator_ = init();  // the driver works, and so does a new one
+  ASSERT_NCCL(ncclSuccess, all_reduce());
+  sync();
+  EXPECT_EQ(4, data_->values()[0]);
+  end();
 }
 
 std::size_t entries_of(const char* folder) {
