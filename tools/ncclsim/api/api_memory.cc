@@ -58,8 +58,9 @@ NCCLSIM_API(ncclResult_t, ncclCommRegister, const ncclComm_t handle, void* buffe
                 "an argument is NULL or 0");
   NCCLSIM_TRY(communicator->ensure_ready());
   // Nothing is gained by it here; what counts is that each is taken back.
-  *out = new char;
-  communicator->registered[*out] = bytes;
+  auto registration = std::make_unique<char>();
+  *out = registration.get();
+  communicator->registered[*out] = std::move(registration);
   return ncclSuccess;
 }
 
@@ -69,6 +70,5 @@ NCCLSIM_API(ncclResult_t, ncclCommDeregister, const ncclComm_t handle, void* reg
   if (registration == nullptr) return ncclSuccess;
   NCCLSIM_CHECK(communicator->registered.erase(registration) > 0, ncclInvalidUsage,
                 "Deregister: Could not find handle");
-  delete static_cast<char*>(registration);
   return ncclSuccess;
 }

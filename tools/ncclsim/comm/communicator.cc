@@ -72,29 +72,25 @@ void CapturedGraphs::wait_for_none() {
   changed_.wait(lock, [this] { return count_ == 0; });
 }
 
-void Communicator::begin_job() {
-  std::lock_guard<std::mutex> lock(job_mutex_);
-  job_runs_ = true;
-  job_state_ = ncclInProgress;
+void JobState::begin() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ended_.wait(lock, [this] { return state_ != ncclInProgress; });
+  state_ = ncclInProgress;
 }
 
-void Communicator::end_job(ncclResult_t result) {
-  std::lock_guard<std::mutex> lock(job_mutex_);
-  job_runs_ = false;
-  job_state_ = result;
-  job_ended_.notify_all();
+void JobState::end(ncclResult_t result) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_ = result;
+  ended_.notify_all();
 }
 
-void Communicator::wait_for_job() {
-  {
-    std::unique_lock<std::mutex> lock(job_mutex_);
-    job_ended_.wait(lock, [this] { return !job_runs_; });
-  }
-  if (job_thread.joinable()) job_thread.join();
+void JobState::wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ended_.wait(lock, [this] { return state_ != ncclInProgress; });
 }
 
 ncclResult_t Communicator::async_error() const {
-  const ncclResult_t state = job_state_;
+  const ncclResult_t state = job->state();
   if (state != ncclSuccess) return state;
   // What a revoke has ended counts no more.
   const Proxy* own = working;

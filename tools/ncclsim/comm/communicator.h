@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tools/ncclsim/driver/device_memory.h"
@@ -42,6 +41,23 @@ class CapturedGraphs {
   int count_ = 0;
 };
 
+// What is done for a communicator within a group or in the background: one job at a time. Its end is the last
+// that a job does with the communicator, which another thread may then free.
+class JobState {
+ public:
+  // Waits for the one before.
+  void begin();
+  void end(ncclResult_t result);
+  void wait();
+  // ncclInProgress, or the result of the last one.
+  [[nodiscard]] ncclResult_t state() const { return state_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::atomic<ncclResult_t> state_{ncclSuccess};
+};
+
 struct Communicator {
   Communicator(CUcontext its_context, CUdevice its_device) : context(its_context), device(its_device) {}
 
@@ -55,39 +71,27 @@ struct Communicator {
   Mesh data;
   Mesh control;
   std::unique_ptr<Proxy> proxy;
-  std::atomic<Proxy*> working{
-      nullptr};  // the same once it is complete, for threads that do not know whether it is
+  // The same once it is complete, for threads that do not know whether it is.
+  std::atomic<Proxy*> working{nullptr};
   std::unique_ptr<DeviceMemory> memory;
   std::vector<std::unique_ptr<DeviceMemory>> imports;
   std::shared_ptr<CapturedGraphs> graphs = std::make_shared<CapturedGraphs>();
   std::map<int, std::pair<ncclDataType_t, Reduction>> operators;  // of the program's own
   int next_operator = 0;
-  std::map<void*, std::size_t> registered;
+  std::map<void*, std::unique_ptr<char>> registered;  // by the handle that the program has
   std::mutex launches;
+  std::shared_ptr<JobState> job = std::make_shared<JobState>();
 
   Stop aborted;
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
-  std::uint64_t children = 0;        // splits and shrinks so far
   std::uint64_t control_number = 0;  // exchanges over `control`
-
-  // In the background, or of a group: one at a time.
-  void begin_job();
-  void end_job(ncclResult_t result);
-  void wait_for_job();
-  std::thread job_thread;
 
   [[nodiscard]] ncclResult_t async_error() const;
   // ncclInvalidArgument while something is in progress; else its error.
   [[nodiscard]] ncclResult_t ensure_ready() const;
   // Closes all that it has. Called with no job and no graph.
   void take_down();
-
- private:
-  std::atomic<ncclResult_t> job_state_{ncclSuccess};
-  std::mutex job_mutex_;
-  std::condition_variable job_ended_;
-  bool job_runs_ = false;
 };
 
 ncclComm_t enlist(Communicator* communicator);

@@ -2,6 +2,7 @@
 #include "tools/ncclsim/comm/group.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "tools/ncclsim/comm/launch.h"
@@ -16,16 +17,19 @@ void discard(Communicator* communicator) {
 }
 
 // The end of a job: the program gets what it made. What failed is gone, unless it shows its own error, or is
-// being aborted, which frees it. `last`: of the owner's jobs.
+// being aborted, which frees it. `last`: of the owner's jobs; the owner may be gone after it.
 void hand_over(const Job& job, ncclResult_t result, bool last) {
+  const std::shared_ptr<JobState> state = job.owner->job;
+  const bool blocking = job.owner->config.blocking;
   const bool shows_itself = job.made == job.owner;
   if (result == ncclSuccess && job.made != nullptr && !shows_itself) *job.out = enlist(job.made);
   const bool gone = result != ncclSuccess && job.made != nullptr &&
-                    (!shows_itself || (job.owner->config.blocking && !job.owner->aborted.is_set()));
-  if (gone && job.out != nullptr) *job.out = nullptr;
-  if (gone && shows_itself) return discard(job.made);
-  if (gone) discard(job.made);
-  if (last) job.owner->end_job(!shows_itself && job.owner->config.blocking ? ncclSuccess : result);
+                    (!shows_itself || (blocking && !job.owner->aborted.is_set()));
+  if (gone) {
+    *job.out = nullptr;
+    discard(job.made);
+  }
+  if (last) state->end(!shows_itself && blocking ? ncclSuccess : result);
 }
 
 // Those of one communicator, one after the other; the first error ends them.
@@ -58,8 +62,12 @@ ncclResult_t Group::end(bool simulate) {
   const ncclResult_t error = std::exchange(error_, ncclSuccess);
   if (error != ncclSuccess || simulate) {
     for (const Job& job : jobs) {
-      if (job.out != nullptr) *job.out = nullptr;
-      if (job.made != nullptr) discard(job.made);
+      if (job.made != job.owner) {
+        if (job.made != nullptr) discard(job.made);
+        continue;
+      }
+      // As a begin that fails.
+      hand_over(job, error != ncclSuccess ? error : ncclInvalidUsage, true);
     }
     tasks_.clear();
     return error;
@@ -88,13 +96,12 @@ ncclResult_t Group::run_jobs(const std::vector<Job>& jobs) {
   std::vector<std::vector<Job>> now;
   for (std::vector<Job>& list : by_owner) {
     Communicator* owner = list[0].owner;
-    owner->wait_for_job();
-    owner->begin_job();
+    if (list[0].made != owner) owner->job->begin();  // a begin has begun with its handle
     if (owner->config.blocking) {
       now.push_back(std::move(list));
     } else {
       result = ncclInProgress;
-      owner->job_thread = std::thread([list = std::move(list)] { run_in_order(list); });
+      std::thread([list = std::move(list)] { run_in_order(list); }).detach();
     }
   }
   // Those of one process may wait for each other.

@@ -127,6 +127,7 @@ ncclResult_t begin_init(ncclComm_t* out, int ranks, const ncclUniqueId& id, int 
   communicator->config = read;
   communicator->rank = rank;
   communicator->ranks = ranks;
+  communicator->job->begin();  // before another thread can see the handle
   *out = enlist(communicator);
   Group::current().add_job(
       {communicator, communicator, out, [communicator, id] { return init(communicator, id); }});

@@ -40,7 +40,7 @@ ncclResult_t begin_revoke(Communicator* communicator) {
                 "the communicator has been finalized or revoked");
   if (communicator->async_error() == ncclInProgress) {
     communicator->aborted.set();  // a begin that is not complete ends with an error
-    communicator->wait_for_job();
+    communicator->job->wait();
   }
   stop_operations(communicator);
   Group::current().add_job({communicator, nullptr, nullptr, [] { return ncclSuccess; }});
@@ -49,7 +49,7 @@ ncclResult_t begin_revoke(Communicator* communicator) {
 
 ncclResult_t destroy(Communicator* communicator) {
   NCCLSIM_TRY(communicator->ensure_ready());
-  communicator->wait_for_job();
+  communicator->job->wait();
   if (!communicator->finalized && !communicator->revoked) NCCLSIM_TRY(communicator->proxy->drain());
   communicator->graphs->wait_for_none();
   free_communicator(communicator);
@@ -60,7 +60,7 @@ ncclResult_t abort(Communicator* communicator) {
   communicator->aborted.set();
   // What a finalize waits for ends with the proxy; a begin makes the proxy only now.
   stop_operations(communicator);
-  communicator->wait_for_job();
+  communicator->job->wait();
   stop_operations(communicator);
   communicator->graphs->wait_for_none();
   free_communicator(communicator);

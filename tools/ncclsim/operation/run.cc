@@ -23,6 +23,11 @@ Segment segment_of(const Task& task, int owner, int ranks) {
   return {begin, std::min(each, task.count - begin)};
 }
 
+// Of no bytes there may be no memory.
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 class Collective {
  public:
   Collective(Placed* placed, const World& world, std::uint64_t number, const Limits& limits)
@@ -62,7 +67,7 @@ class Collective {
       if (world_.rank == task_.root) flow.out.push_back({placed_.in, task_.bytes()});
       if (flow.peer == task_.root) flow.in.push_back({placed_.out, task_.bytes(), nullptr});
     }
-    if (world_.rank == task_.root) std::memcpy(placed_.out, placed_.in, task_.bytes());
+    if (world_.rank == task_.root) copy_bytes(placed_.out, placed_.in, task_.bytes());
     return world_.mesh->exchange(flows, limits_);
   }
 
@@ -73,8 +78,8 @@ class Collective {
       flow.in.push_back(
           {placed_.out + static_cast<std::size_t>(flow.peer) * task_.bytes(), task_.bytes(), nullptr});
     }
-    std::memcpy(placed_.out + static_cast<std::size_t>(world_.rank) * task_.bytes(), placed_.in,
-                task_.bytes());
+    copy_bytes(placed_.out + static_cast<std::size_t>(world_.rank) * task_.bytes(), placed_.in,
+               task_.bytes());
     return world_.mesh->exchange(flows, limits_);
   }
 
@@ -90,7 +95,7 @@ class Collective {
       flow.out.push_back({placed_.in + theirs.begin * size_, theirs.count * size_});
       flow.in.push_back({input_of(&inputs, flow.peer, own), own.count * size_, nullptr});
     }
-    std::memcpy(input_of(&inputs, world_.rank, own), placed_.in + own.begin * size_, own.count * size_);
+    copy_bytes(input_of(&inputs, world_.rank, own), placed_.in + own.begin * size_, own.count * size_);
     NCCLSIM_TRY(world_.mesh->exchange(flows, limits_));
     unsigned char* result = input_of(&inputs, 0, own);
     for (int rank = 1; rank < world_.ranks; rank++) {
@@ -102,7 +107,7 @@ class Collective {
 
   ncclResult_t give_result(const unsigned char* result, const Segment& own) {
     if (task_.kind == Kind::kReduceScatter) {
-      std::memcpy(placed_.out, result, own.count * size_);
+      copy_bytes(placed_.out, result, own.count * size_);
       return ncclSuccess;
     }
     std::vector<Flow> flows;
@@ -114,7 +119,7 @@ class Collective {
       if (wants_result(world_.rank))
         flow.in.push_back({placed_.out + theirs.begin * size_, theirs.count * size_, nullptr});
     }
-    if (wants_result(world_.rank)) std::memcpy(placed_.out + own.begin * size_, result, own.count * size_);
+    if (wants_result(world_.rank)) copy_bytes(placed_.out + own.begin * size_, result, own.count * size_);
     return world_.mesh->exchange(flows, limits_);
   }
 
@@ -130,7 +135,7 @@ class Collective {
   void scale_input(std::size_t elements) {
     if (!task_.reduction.scales) return;
     Scalar scalar = task_.reduction.scalar;
-    if (placed_.scalar != nullptr) std::memcpy(scalar.bytes, placed_.scalar, size_);
+    if (placed_.scalar != nullptr) copy_bytes(scalar.bytes, placed_.scalar, size_);
     scale(task_.type, placed_.in, scalar, elements);
   }
 
@@ -159,7 +164,7 @@ class Messages {
     Flow& own = flows_[static_cast<std::size_t>(world_.rank)];
     // To itself: matched in order when the group was ended.
     for (std::size_t i = 0; i < own.in.size(); i++)
-      std::memcpy(own.in[i].data, own.out[i].data, own.in[i].bytes);
+      copy_bytes(own.in[i].data, own.out[i].data, own.in[i].bytes);
     own = {};
     std::vector<Flow> used;
     for (const Flow& flow : flows_) {
