@@ -163,10 +163,9 @@ struct OnDevice {
 };
 
 TEST_F(LifecycleTest, TwoDevicesOfOneProcess) {
-  if (!as_rank(1)) return;
-  int devices = 0;
-  ASSERT_CUDA_OK(cuda().cuDeviceGetCount(&devices));
-  if (devices < 2) GTEST_SKIP() << "one device";
+  RankOptions options;
+  options.devices = 2;
+  if (!as_rank(1, options)) return;
   ncclComm_t both[2] = {};
   ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitAll(both, 2, nullptr));
   EXPECT_EQ((std::pair{1, 2}), rank_and_count(both[1]));

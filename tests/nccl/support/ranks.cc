@@ -166,6 +166,7 @@ bool RanksTest::as_rank(int ranks, const RankOptions& options) {
                       cuda().cuDeviceGetCount(&devices) == CUDA_SUCCESS && devices > 0;
   const auto skip = [](const std::string& why) { GTEST_SKIP() << why; };
   if (!usable) return skip("no CUDA driver, no device, or no NCCL"), false;
+  if (devices < options.devices) return skip("one device"), false;
   const bool shared = devices < ranks && !options.one_device;
   if (shared && ranks > 2) return skip(std::to_string(ranks) + " ranks need as many devices"), false;
   const auto* info = testing::UnitTest::GetInstance()->current_test_info();

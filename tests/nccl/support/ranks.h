@@ -18,6 +18,7 @@ namespace nccl_test {
 
 struct RankOptions {
   std::set<int> killed;                            // ranks that kill themselves
+  int devices = 1;                                 // that the machine has at least
   bool one_device = false;                         // all ranks on device 0, of one host
   std::map<std::string, std::string> environment;  // of all ranks
 };
