@@ -138,6 +138,30 @@ TEST_F(OperationsTest, AGroupExchangesBothWaysAtOnce) {
   EXPECT_EQ(input(1 - rank_, kMany), to.values());
 }
 
+TEST_F(OperationsTest, AGroupMixesCollectivesAndMessagesInGroupsOfGroups) {
+  if (!begin()) return;
+  const Buffer<std::int32_t> summed(input(rank_, 2000));
+  const Buffer<std::int32_t> from(input(rank_, 50));
+  const Buffer<std::int32_t> first(50);
+  const Buffer<std::int32_t> second(50);
+  const int peer = 1 - rank_;
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
+  EXPECT_NCCL(ncclSuccess, nccl().ncclRecv(first.get(), 50, ncclInt32, peer, communicator_, stream_));
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
+  EXPECT_NCCL(ncclSuccess, nccl().ncclAllReduce(summed.get(), summed.get(), 2000, ncclInt32, ncclSum,
+                                                communicator_, stream_));
+  EXPECT_NCCL(ncclSuccess, nccl().ncclSend(from.get(), 50, ncclInt32, peer, communicator_, stream_));
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
+  EXPECT_EQ(CUDA_SUCCESS, cuda().cuStreamQuery(stream_));  // nothing before the outer end
+  EXPECT_NCCL(ncclSuccess, nccl().ncclSend(summed.get(), 0, ncclInt32, peer, communicator_, stream_));
+  EXPECT_NCCL(ncclSuccess, nccl().ncclRecv(second.get(), 0, ncclInt32, peer, communicator_, stream_));
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupEnd());
+  sync();
+  EXPECT_EQ(sum(2000), summed.values());
+  EXPECT_EQ(input(peer, 50), first.values());
+  EXPECT_EQ(std::vector<std::int32_t>(50), second.values());
+}
+
 TEST_F(OperationsTest, ARankSendsToItselfWithinAGroup) {
   if (!begin()) return;
   const Buffer<std::int32_t> from(input(rank_, 64));
