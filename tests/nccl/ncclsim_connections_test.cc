@@ -157,6 +157,20 @@ TEST_F(NcclsimTest, ABeginThatBlocksHasADeadline) {
   EXPECT_EQ(nullptr, communicator_);
 }
 
+TEST_F(NcclsimTest, AGroupWithAWrongBeginBeginsNothing) {
+  if (!as_rank(1)) return;
+  const ncclUniqueId id = shared_id();
+  ncclComm_t wrong = nullptr;
+  ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
+  EXPECT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 1, id, 0));
+  EXPECT_NE(nullptr, communicator_);
+  EXPECT_NCCL(ncclInvalidArgument, nccl().ncclCommInitRank(&wrong, 1, id, 1));
+  EXPECT_NCCL(ncclInvalidArgument, nccl().ncclGroupEnd());
+  EXPECT_EQ(nullptr, communicator_);
+  ASSERT_NCCL(ncclSuccess, nccl().ncclCommInitRank(&communicator_, 1, id, 0));  // the id is as good as before
+  end();
+}
+
 TEST_F(NcclsimTest, AnotherThreadEndsABeginThatBlocks) {
   if (!as_rank(1)) return;
   const ncclUniqueId id = shared_id();
