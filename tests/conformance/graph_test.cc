@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs and stream capture.
 #include <atomic>
+#include <chrono>
+#include <future>
 
 #include "tests/conformance/support/support.h"
 
@@ -279,6 +281,59 @@ TEST_F(GraphTest, AllocationsOfACaptureBelongToTheGraph) {
   run(graph, 2);
   EXPECT_EQ(9U, word(63));
   EXPECT_OK(api().cuGraphDestroy(graph));
+}
+
+// Set by a user object's destructor, which the driver calls from a thread of its own.
+class Destroyed {
+ public:
+  static void set(void* object) { static_cast<Destroyed*>(object)->promise_.set_value(); }
+  [[nodiscard]] bool within(std::chrono::milliseconds time) {
+    return future_.wait_for(time) == std::future_status::ready;
+  }
+
+ private:
+  std::promise<void> promise_;
+  std::future<void> future_ = promise_.get_future();
+};
+
+TEST_F(GraphTest, AUserObjectLivesAsLongAsTheGraphsThatHaveIt) {
+  Destroyed destroyed;
+  CUuserObject object = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  EXPECT_CUDA(CUDA_ERROR_INVALID_VALUE, api().cuUserObjectCreate(&object, &destroyed, Destroyed::set, 1, 0));
+  ASSERT_OK(
+      api().cuUserObjectCreate(&object, &destroyed, Destroyed::set, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  ASSERT_OK(api().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_OK(add_one(stream_));
+  ASSERT_OK(api().cuStreamEndCapture(stream_, &graph));
+  ASSERT_OK(api().cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  ASSERT_OK(api().cuGraphInstantiateWithFlags(&executable, graph, 0));
+  EXPECT_OK(api().cuGraphDestroy(graph));
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(0)));
+  Gate gate(stream_);
+  ASSERT_OK(api().cuGraphLaunch(executable, stream_));
+  EXPECT_OK(api().cuGraphExecDestroy(executable));
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(100)));  // the launch has not ended
+  gate.open();
+  EXPECT_TRUE(destroyed.within(std::chrono::minutes(1)));
+  ASSERT_OK(api().cuStreamSynchronize(stream_));
+}
+
+TEST_F(GraphTest, AUserObjectCountsItsReferences) {
+  Destroyed destroyed;
+  CUuserObject object = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_OK(
+      api().cuUserObjectCreate(&object, &destroyed, Destroyed::set, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  ASSERT_OK(api().cuGraphCreate(&graph, 0));
+  ASSERT_OK(api().cuGraphRetainUserObject(graph, object, 2, 0));
+  ASSERT_OK(api().cuUserObjectRetain(object, 1));
+  ASSERT_OK(api().cuUserObjectRelease(object, 2));
+  ASSERT_OK(api().cuGraphReleaseUserObject(graph, object, 1));
+  EXPECT_FALSE(destroyed.within(std::chrono::milliseconds(0)));
+  ASSERT_OK(api().cuGraphDestroy(graph));
+  EXPECT_TRUE(destroyed.within(std::chrono::minutes(1)));
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ CUgraph give_graph(const std::shared_ptr<GraphBody>& body) {
 
 std::shared_ptr<GraphBody> clone_graph(const GraphBody& body) {
   std::shared_ptr<GraphBody> copy = make_graph();
+  copy->user_references = body.user_references;
   std::map<const Node*, Node*> made;
   for (const std::unique_ptr<Node>& node : body.nodes) {
     Node* fresh = copy->add(node->type, node->work, {});
@@ -127,6 +128,7 @@ bool order_nodes(const GraphBody& body, std::vector<const Node*>* out) {
 CUresult instantiate(const GraphBody& body, ExecutableGraph* out) {
   std::vector<const Node*> ordered;
   CUDASIM_CHECK(order_nodes(body, &ordered), CUDA_ERROR_INVALID_VALUE);
+  out->user_references.add(body.user_references);
   for (const Node* node : ordered) {
     if (node->memory != nullptr) out->memory.push_back(node->memory);
     if (node->child != nullptr) CUDASIM_TRY(instantiate(*node->child, out));

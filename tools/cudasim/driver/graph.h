@@ -14,6 +14,7 @@
 #include <set>
 #include <vector>
 
+#include "tools/cudasim/driver/user_object.h"
 #include "tools/cudasim/driver/work.h"
 
 namespace cudasim {
@@ -51,6 +52,7 @@ struct Node {
 
 struct GraphBody {
   std::vector<std::unique_ptr<Node>> nodes;
+  UserReferences user_references;
   Node* add(CUgraphNodeType type, Work work, std::vector<Node*> needs);
 };
 
@@ -63,6 +65,7 @@ struct ExecutableGraph {
   };
   std::vector<Step> steps;
   std::vector<std::shared_ptr<GraphMemory>> memory;
+  UserReferences user_references;
   cuuint64_t flags = 0;
   Event* last = nullptr;  // its last launch; one launch ends before the next begins
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs as a whole: make, query, instantiate, launch. api_graph_nodes.cc has the nodes.
 #include <algorithm>
+#include <thread>
 
 #include "tools/cudasim/driver/api.h"
 #include "tools/cudasim/driver/graph.h"
@@ -124,6 +125,20 @@ CUresult make_executable(CUgraphExec* out, CUgraph graph, cuuint64_t flags) {
   return CUDA_SUCCESS;
 }
 
+// What a launch still uses stays until the launch has ended, which nothing waits for.
+void drop_user_references(ExecutableGraph* graph) {
+  if (graph->user_references.empty() || graph->last == nullptr) return;
+  Context* context = graph->last->context;
+  const std::uint64_t recorded = graph->last->recorded.load();
+  const int slot = Event::slot_of(recorded);
+  const std::uint64_t sequence = Event::sequence_of(recorded);
+  if (recorded == 0 || context->completed(slot, sequence)) return;
+  std::thread([context, slot, sequence, references = graph->user_references]() mutable {
+    context->wait(slot, sequence);
+    references.drop();
+  }).detach();
+}
+
 // The same shape: the same kinds of nodes in the same order with the same needs.
 bool update(const GraphBody& body, ExecutableGraph* graph) {
   ExecutableGraph fresh;
@@ -135,6 +150,7 @@ bool update(const GraphBody& body, ExecutableGraph* graph) {
   }
   graph->steps = std::move(fresh.steps);
   graph->memory.insert(graph->memory.end(), fresh.memory.begin(), fresh.memory.end());
+  graph->user_references.add(fresh.user_references);
   return true;
 }
 
@@ -315,6 +331,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
   Lock lock(graphs_lock());
   ExecutableGraph* graph = nullptr;
   CUDASIM_TRY(enter_executable(handle, &graph));
+  drop_user_references(graph);
   if (graph->last != nullptr && graph->last->alive) graph->last->context->destroy_event(graph->last);
   graphs().executables.erase(graph);
   return CUDA_SUCCESS;

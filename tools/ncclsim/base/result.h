@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results and the text of the last error, as ncclGetLastError gives it.
+//
+// Threads: any. Texts live as long as the process; their number is bounded.
+// Errors: everything here returns NCCL's own codes.
+#pragma once
+
+#include <nccl.h>
+
+namespace ncclsim {
+
+// Keeps the text as the last error, prints it where NCCL_DEBUG asks for warnings, and returns `code`.
+[[gnu::format(printf, 2, 3)]] ncclResult_t fail(ncclResult_t code, const char* format, ...);
+const char* last_error();
+
+}  // namespace ncclsim
+
+#define NCCLSIM_TRY(call)                                     \
+  do {                                                        \
+    const ncclResult_t ncclsim_result = (call);               \
+    if (ncclsim_result != ncclSuccess) return ncclsim_result; \
+  } while (false)
+#define NCCLSIM_CHECK(condition, code, ...)                        \
+  do {                                                             \
+    if (!(condition)) return ::ncclsim::fail((code), __VA_ARGS__); \
+  } while (false)
