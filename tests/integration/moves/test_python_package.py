@@ -3,10 +3,13 @@
 cooperative mode, and end with the digest of an unmoved run."""
 import os
 import pathlib
+import re
 import sys
 import unittest
 
-from cluster import BUILD, ClusterTest, run_unmoved
+from cluster import BUILD, COMMAND_LIMIT_S, ClusterTest, run_unmoved
+from fault_points import Point
+from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "libckpt" / "python"
@@ -94,6 +97,42 @@ class PythonPackage(ClusterTest):
         self.assertNotIn("--more", self.cluster.json("describe", "job")["argv"])
         self.assertEqual(self.cluster.finish("job"), expected)
         self.assert_steps_in_order(self.cluster.log("job"))
+
+    def crash_while_it_changes(self, role, point):
+        """The job as it is known once all that was killed is back."""
+        expected = run_unmoved(*RUN)
+        self.start()
+        self.cluster.arm(role, point)
+        program, _, node = role.partition(".")
+        daemon = next(pid for pid, command in self.cluster.processes().items()
+                      if re.search(rf"gpumigrate-{program} .*/{node or 'coordinator'}", command))
+        command = " ".join((*RUN, "--more", "256"))
+        with self.cluster.popen("migrate", "job", "--to", "node-b", "--live", "--exec", command, "--allow", "new") as moving:
+            eventually(lambda: self.cluster.fired(role, point), f"{role} reaches {point}")
+            eventually(lambda: daemon not in self.cluster.processes(), f"{role} has ended")
+            self.cluster.up()
+            moving.communicate(timeout=COMMAND_LIMIT_S)
+        eventually(lambda: self.cluster.job("job")["state"] == "running" and not self.cluster.json("describe", "job")["open_migration"],
+                   "the migration is over")
+        known = self.cluster.json("describe", "job")
+        self.assert_next_move_starts_what_runs()
+        self.assertEqual(self.cluster.finish("job"), expected)
+        self.assert_steps_in_order(self.cluster.log("job"))
+        return known["node"], "--more" in known["argv"]
+
+    def assert_next_move_starts_what_runs(self):
+        """A standby of the other version would name other tensors."""
+        node = "node-a" if self.cluster.job("job")["node"] == "node-b" else "node-b"
+        self.move(node)
+
+    def test_target_that_is_killed_when_it_has_committed_goes_on_as_the_new_program(self):
+        self.assertEqual(self.crash_while_it_changes("agent.node-b", Point.TARGET_COMMITTED_DURABLE), ("node-b", True))
+
+    def test_target_that_is_killed_before_it_commits_leaves_the_old_program(self):
+        self.assertEqual(self.crash_while_it_changes("agent.node-b", Point.TARGET_PRECOPY), ("node-a", False))
+
+    def test_coordinator_that_is_killed_knows_the_new_program(self):
+        self.assertEqual(self.crash_while_it_changes("coordinator", Point.COORDINATOR_GRANTED_DURABLE), ("node-b", True))
 
     def test_only_a_cooperative_job_goes_on_as_another_program(self):
         self.cluster.start("job", *RUN, way=())
