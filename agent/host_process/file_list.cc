@@ -140,9 +140,10 @@ Result<void> check_files(const FileList& list, const std::vector<std::string>& c
   for (const FileFact& fact : list.files) {
     if (made.contains(fact.path)) continue;
     std::string text = difference(fact);
-    const CacheFile* cached = list.cached.find(fact.path);
-    if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
-      text = why_not_made(*cached, cache_folders);
+    if (::access(fact.path.c_str(), F_OK) != 0) {
+      const CacheFile* cached = list.cached.find(fact.path);
+      if (cached != nullptr) text = why_not_made(*cached, cache_folders);
+    }
     if (!text.empty()) problems.push_back(std::move(text));
   }
   for (std::string& text : why_no_folder(list.socket_folders)) problems.push_back(std::move(text));
