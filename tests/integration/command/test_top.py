@@ -13,15 +13,18 @@ LINES = 30
 
 class Top(ClusterTest):
     def tmux(self, *words):
-        return subprocess.run(["tmux", "-L", f"gm-{os.getpid()}", "-f", "/dev/null", *map(str, words)],
+        return subprocess.run(["tmux", "-L", self.server, "-f", "/dev/null", *map(str, words)],
                               env=self.cluster.environment, capture_output=True, text=True, timeout=60)
 
     def screen(self):
         return [line.rstrip() for line in self.tmux("capture-pane", "-p", "-t", "top").stdout.split("\n")]
 
     def open_top(self, columns):
-        self.tmux("new-session", "-d", "-s", "top", "-x", columns, "-y", LINES, f"{BIN / 'gpumigrate'} top")
-        self.addCleanup(self.tmux, "kill-server")
+        # A server ends with its last session: one that is about to would take no other.
+        self.server = f"gm-{os.getpid()}-{columns}"
+        opened = self.tmux("new-session", "-d", "-s", "top", "-x", columns, "-y", LINES, f"{BIN / 'gpumigrate'} top")
+        self.assertEqual(opened.returncode, 0, opened.stderr)
+        self.addCleanup(subprocess.run, ["tmux", "-L", self.server, "kill-server"], capture_output=True)
 
     def shows(self, *words):
         return all(any(word in line for line in self.screen()) for word in words)
