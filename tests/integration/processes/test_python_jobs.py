@@ -17,6 +17,7 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "python_job
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 # A round: to the other node, back to another GPU, and to the first GPU again.
 ROUNDS = int(os.environ.get("GPUMIGRATE_TEST_ROUNDS", "1"))
+HOST_MIB = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256"))
 STEPS = 1500 + 300 * (ROUNDS - 1)
 # Each page that left before a pause is compared at the barrier.
 os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
@@ -45,7 +46,7 @@ class PythonJobs(PythonTest):
         self.run_kind("regions")
 
     def test_host_memory_that_changes(self):
-        self.run_kind("memory")
+        self.run_kind(f"memory:{HOST_MIB}")
 
     def test_eight_threads(self):
         self.run_kind("threads")

@@ -92,13 +92,13 @@ class Regions(Plain):
 
 
 class Memory:
-    """$GPUMIGRATE_TEST_HOST_MIB of host memory, of which about 1 % changes each second. Each page has the step in which
+    """So many MiB of host memory (`memory:256`), of which about 1 % changes each second. Each page has the step in which
     it was written last."""
 
     PAGE = 4096
 
     def __init__(self):
-        self.pages = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256")) * 256
+        self.pages = int(sys.argv[1].partition(":")[2]) * 256
         self.memory = memoryview(mmap.mmap(-1, self.pages * self.PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         block = os.urandom(1 << 20)
         for at in range(0, len(self.memory), len(block)):
@@ -363,7 +363,7 @@ KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compi
 
 
 def main():
-    kind, steps = sys.argv[1], int(sys.argv[2])
+    kind, steps = sys.argv[1].partition(":")[0], int(sys.argv[2])
     late = getattr(KINDS[kind], "late", False)
     # Before the driver, which does not go through a fork, as a rule.
     helpers = None if late else KINDS[kind]()
