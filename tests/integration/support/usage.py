@@ -22,6 +22,8 @@ Held = collections.namedtuple("Held", "descriptors threads memory_files shared_f
 GROWTH_SHARE, GROWTH_KIB = 0.05, 2048
 # Of a mover only what is its own counts: staging memory, which is shared, is most of it and hides the rest.
 MOVER, MOVER_GROWTH_SHARE, MOVER_GROWTH_KIB = "gpumigrate-mover", 0.02, 1024
+# It settles at 2 to 4 MiB after tens of jobs. Fewer than these see it on the way there, from 1.6 MiB.
+SETTLED_SAMPLES, SETTLING_KIB = 20, 2048
 
 
 def links(pid):
@@ -120,7 +122,8 @@ class Usage:
 
     def check_memory(self):
         grown = self.grown("resident", self.resident, GROWTH_SHARE, GROWTH_KIB)
-        grown += self.grown("own", self.own, MOVER_GROWTH_SHARE, MOVER_GROWTH_KIB)
+        allowed = MOVER_GROWTH_KIB if self.samples >= SETTLED_SAMPLES else SETTLING_KIB
+        grown += self.grown("own", self.own, MOVER_GROWTH_SHARE, allowed)
         self.test.assertEqual(grown, [])
 
     def grown(self, kind, all_sizes, share, kib):
