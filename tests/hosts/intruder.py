@@ -6,7 +6,7 @@
   take PORT COUNT FILE                     listens, answers so many connections with nothing, and writes what it
                                            was sent to FILE
   bother ADDRESS FILE PORTS [MOST [FOLDER]]   sends what does not belong there to every port of ADDRESS that listens
-                                           by FILE (a host's /proc/PID/net/tcp), but to these; until its input ends.
+                                           by FILE (a host's /proc/PID/net/tcp), but to these; until its input ends. Prints that it has found one, and how many connections it had.
                                            Holds the newest MOST connections, with a byte more now and then; FOLDER:
                                            a certificate that it shows on others
   shown ADDRESS PORT FOLDER                a digest of the certificate that is shown there"""
@@ -123,6 +123,8 @@ def bother(address, file, ports, most=100, folder=None):
                 with contextlib.suppress(OSError):
                     stream = socket.create_connection((address, port), 0.5)
                     held.append(stream)
+                    if count == 0:
+                        print("found", flush=True)
                     count += 1
                     stream.settimeout(0.5)
                     stream.sendall(content)

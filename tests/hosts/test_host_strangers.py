@@ -2,6 +2,7 @@
 """A host that is no part of the cluster talks to every port that movers, agents and the coordinator open, while a job
 moves."""
 import pathlib
+import select
 import subprocess
 import unittest
 
@@ -11,7 +12,7 @@ from test_host_trust import STRANGER, ClusterWithStranger
 from test_hosts import TRAINING, HostsTest
 from waiting import eventually
 
-MOVES = 4
+MOVES, MAX_MOVES = 4, 40
 HELD = 200  # connections of a stranger to each host
 FEW_DESCRIPTORS = 24  # the strangers that a mover has at a time, and the move's own
 GROWTH_KIB = 32 << 10
@@ -24,7 +25,7 @@ class StrangersTest(HostsTest):
         self.addCleanup(self.show_logs_of_a_failure)
 
     def bother(self, node, *spared, more=()):
-        """Until its input ends; it tells how many connections it had."""
+        """Until its input ends; it prints that it has found a port, and how many connections it had."""
         hosts = self.cluster.hosts
         process = subprocess.Popen(self.cluster.intruder(STRANGER, "bother", hosts.address(node),
                                                          f"/proc/{hosts.pid(node)}/net/tcp",
@@ -33,6 +34,20 @@ class StrangersTest(HostsTest):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         return process
+
+    def turns(self, strangers, enough):
+        """Of moves: so many, and until `enough` of the strangers have found a port. How fast they do depends on the
+        machine."""
+        for turn in range(MAX_MOVES):
+            yield turn
+            found = select.select([stranger.stdout for stranger in strangers], [], [], 0)[0]
+            if turn + 1 >= MOVES and turn % 2 == 1 and len(found) >= enough:
+                return
+        self.fail(f"strangers found no port in {MAX_MOVES} moves")
+
+    @staticmethod
+    def connections_of(stranger):
+        return int(stranger.communicate("", timeout=COMMAND_LIMIT_S)[0].split()[-1])
 
     def processes(self, *programs):
         """By process: open descriptors, and KiB in memory."""
@@ -62,11 +77,11 @@ class StrangersAtTheMovers(StrangersTest):
         before = self.movers()
         self.assertEqual(len(before), 2)
         strangers = [self.bother(node, AGENT_PORT, API_PORT, PEER_PORT) for node in ("node-a", "node-b")]
-        for turn in range(MOVES):
+        for turn in self.turns(strangers, 1):
             self.move(turn)
             for pid, (descriptors, _) in self.movers().items():
                 self.assertLessEqual(descriptors, before[pid][0] + FEW_DESCRIPTORS)
-        had = [int(stranger.communicate("", timeout=COMMAND_LIMIT_S)[0]) for stranger in strangers]
+        had = [self.connections_of(stranger) for stranger in strangers]
         self.assertGreater(sum(had), 0, "no port of a mover was found")
         for turn in range(2):
             self.move(turn)  # back to where the job was
@@ -94,14 +109,14 @@ class StrangersAtEveryPort(StrangersTest):
         self.assertEqual(len(before), 3)
         more = (HELD, self.cluster.tls_folder("node-b"))
         strangers = [self.bother(host, more=more) for host in (CONTROL, "node-a", "node-b")]
-        for turn in range(MOVES):
+        for turn in self.turns(strangers, len(strangers)):
             self.move(turn)
             answered = self.cluster.as_client("viewer", "jobs")
             self.assertEqual(answered.returncode, 0, answered.stderr)
             for pid, (descriptors, _) in self.processes(*daemons).items():
                 self.assertLessEqual(descriptors, before[pid][0] + 2 * HELD)
         self.assertTrue(self.cluster.all_ready())
-        had = [int(stranger.communicate("", timeout=COMMAND_LIMIT_S)[0]) for stranger in strangers]
+        had = [self.connections_of(stranger) for stranger in strangers]
         self.assertTrue(all(had), had)
         eventually(lambda: all(descriptors <= before[pid][0] + FEW_DESCRIPTORS
                                for pid, (descriptors, _) in self.processes(*daemons).items()),

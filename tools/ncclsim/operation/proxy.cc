@@ -13,7 +13,7 @@ namespace {
 
 // Between looks at a word that a stream writes, which wakes nothing: rarer the longer it has not come.
 constexpr long kLookNanoseconds = 20000;
-constexpr long kMostLookNanoseconds = 500000;
+constexpr long kMaxLookNanoseconds = 500000;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void Proxy::wait_for_work() {
   pollfd polled[3] = {
       {stop_.descriptor(), POLLIN, 0}, {woken_.get(), POLLIN, 0}, {faults_.descriptor(), POLLIN, 0}};
   const timespec look{0, look_nanoseconds_};
-  look_nanoseconds_ = std::min(look_nanoseconds_ * 2, kMostLookNanoseconds);
+  look_nanoseconds_ = std::min(look_nanoseconds_ * 2, kMaxLookNanoseconds);
   ::ppoll(polled, 3, outstanding ? &look : nullptr, nullptr);
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(woken_.get(), &count, sizeof count);
