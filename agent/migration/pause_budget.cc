@@ -14,17 +14,22 @@ void PauseBudget::set_work(PauseWork work, std::optional<wire::PauseFacts> last_
 
 void PauseBudget::estimate(const std::vector<wire::CostLine>& target) {
   target_ = target;
+  make_estimate();
+  told_ = estimate_;
+}
+
+void PauseBudget::make_estimate() {
   if (!work_) return;
   const PauseLines own = pause_lines(context_, work_->kind());
   PauseLines there = own;
-  if (target.size() == there.size()) std::copy(target.begin(), target.end(), there.begin());
+  if (target_.size() == there.size()) std::copy(target_.begin(), target_.end(), there.begin());
   estimate_ = estimate_pause(*work_, own, there, last_pause_);
 }
 
 void PauseBudget::revise(PauseWork work) {
   if (!work_) return;
   work_ = std::move(work);
-  estimate(std::vector<wire::CostLine>(target_));
+  make_estimate();
 }
 
 void PauseBudget::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth) {

@@ -22,7 +22,7 @@ class PauseBudget {
   void set_work(PauseWork work, std::optional<wire::PauseFacts> last_pause);
   // Makes the estimate. `target`: the target's own lines.
   void estimate(const std::vector<wire::CostLine>& target);
-  // The same once the mode knows more of it.
+  // The same once the mode knows more of it. The mover goes on with what it was told.
   void revise(PauseWork work);
   // `set`, which may come before the plan; negative: unchanged.
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
@@ -35,16 +35,21 @@ class PauseBudget {
   [[nodiscard]] wire::MigrateOptions options() const;
   [[nodiscard]] bool has_work() const noexcept { return work_.has_value(); }
   [[nodiscard]] const PauseEstimate& estimated() const noexcept { return estimate_; }
+  // The estimate with the copy of device memory. `whole`: the mover's estimate of the pause.
+  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const { return estimate_.with_copy(whole, told_); }
   // After the pause: the node's costs (pause_costs.h) learn from its report.
   void learn(const wire::SourceReport& report, Nanos verified_received_ns);
 
  private:
+  void make_estimate();
+
   MigrationContext& context_;
   wire::MigrateOptions options_;
   std::optional<PauseWork> work_;
   std::optional<wire::PauseFacts> last_pause_;
   std::vector<wire::CostLine> target_;
   PauseEstimate estimate_;
+  PauseEstimate told_;  // to the mover
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
 };

@@ -206,10 +206,10 @@ void SourceSession::on_mover(mover::Packet packet) {
     report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
     emit(migration::FirstRoundDone{});
-  } else if (std::holds_alternative<mover::Converged>(packet.message)) {
-    control::spawn(context_.executor, "source converge", converge());
+  } else if (const auto* ready = std::get_if<mover::Converged>(&packet.message)) {
+    control::spawn(context_.executor, "source converge", converge(ready->estimate_ns));
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
-    const auto pause = budget_.estimated().with_copy(lost->estimate_ns);
+    const auto pause = budget_.with_copy(lost->estimate_ns);
     const std::string why = lost->estimate_ns > budget_.limit() && budget_.has_work()
                                 ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
                                       " rounds " + too_long(pause, budget_.limit())
@@ -252,14 +252,15 @@ void SourceSession::report_progress(const mover::Progress& progress) {
 }
 
 // Of device memory; host memory may take longer. Then the estimate knows how much of it the job writes.
-Task<> SourceSession::converge() {
+Task<> SourceSession::converge(Nanos estimate) {
   auto self = shared_from_this();
   co_await way_->settle_host_state();
   if (is_over() || !job_) co_return;
   budget_.revise(way_->pause_work(*job_, job_->summary()));
-  if (budget_.is_exceeded())
-    co_return fail(Error(ErrorCode::kAborted,
-                         "The limit cannot be met: " + too_long(budget_.estimated().facts, budget_.limit())));
+  const wire::PauseFacts pause = budget_.with_copy(estimate);
+  if (budget_.gives_up() && budget_.has_work() && pause.ns.total() > budget_.limit())
+    co_return fail(
+        Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(pause, budget_.limit())));
   emit(migration::PrecopyConverged{});
 }
 
@@ -289,8 +290,10 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   report.copy_ns = counters.copy_ns;
   report.estimate_ns = counters.estimate_ns;
   report.converged = true;
-  if (budget_.has_work() && counters.estimate_ns > 0)
-    report.estimate = budget_.estimated().with_copy(counters.estimate_ns);
+  if (budget_.has_work() && counters.estimate_ns > 0) {
+    report.estimate = budget_.with_copy(counters.estimate_ns);
+    report.estimate_ns = report.estimate->ns.total();
+  }
 }
 
 Task<> SourceSession::pause() {

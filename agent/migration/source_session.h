@@ -78,7 +78,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void advance_manifest(Manifest waiting_for_this, Manifest waits_for_other);
   void on_mover(mover::Packet packet);
   void report_progress(const mover::Progress& progress);
-  Task<> converge();
+  Task<> converge(Nanos estimate);
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
   Task<bool> go_back(std::uint64_t order);

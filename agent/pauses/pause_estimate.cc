@@ -59,9 +59,10 @@ bool is_done_at_target(PauseTerm term) {
   return term >= PauseTerm::kCommit;
 }
 
-wire::PauseFacts PauseEstimate::with_copy(Nanos whole) const {
+wire::PauseFacts PauseEstimate::with_copy(Nanos whole, const PauseEstimate& told) const {
   wire::PauseFacts out = facts;
-  out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, whole - total());
+  const Nanos longer = whole - told.fixed();  // of the copy and what is beside it
+  if (longer > told.beside) out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, longer - beside);
   return out;
 }
 

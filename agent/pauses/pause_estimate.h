@@ -48,8 +48,9 @@ struct PauseEstimate {
   Nanos beside = 0;        // the part of it that runs beside that copy
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
-  // `whole`: with the copy, as the mover reports it: the sum is final.
-  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const;
+  // `whole`: the pause with the copy, as a mover reports it that was told `told`. Their sum is the pause with
+  // the copy as this estimate has it; of a copy that was shorter than `told.beside`, nothing is known.
+  [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& told) const;
 };
 
 // `target`: its own lines, as it sent them.

@@ -178,8 +178,24 @@ TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
   const auto estimate = estimate_pause(process(kMiB), lines, lines, std::nullopt);
   EXPECT_EQ(estimate.beside,
             estimate.facts.ns[PauseTerm::kContextSave] + estimate.facts.ns[PauseTerm::kDump]);
-  EXPECT_EQ(estimate.with_copy(estimate.total()).ns.total(), estimate.total());
-  EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs).ns[PauseTerm::kFinal], 9 * kMs);
+  EXPECT_EQ(estimate.with_copy(estimate.total(), estimate).ns.total(), estimate.total());
+  EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs, estimate).ns[PauseTerm::kFinal], 9 * kMs);
+}
+
+TEST(PauseEstimate, CopyIsAddedToWhatIsKnownLaterThanTheMoverWasTold) {
+  PauseCosts costs;
+  const PauseLines lines = costs.lines(PauseKind::kProcess);
+  const auto told = estimate_pause(process(512 * kMiB), lines, lines, std::nullopt);
+  const auto revised = estimate_pause(process(kMiB), lines, lines, std::nullopt);
+  ASSERT_LT(revised.total(), told.total());
+
+  const auto hidden = revised.with_copy(told.total(), told);
+  EXPECT_EQ(hidden.ns.total(), revised.total());
+
+  const Nanos copy = told.beside + 9 * kMs;
+  const auto longer = revised.with_copy(told.fixed() + copy, told);
+  EXPECT_EQ(longer.ns.total(), revised.fixed() + copy);
+  EXPECT_EQ(longer.ns[PauseTerm::kDump], revised.facts.ns[PauseTerm::kDump]);
 }
 
 TEST(PauseEstimate, PauseOverTheLimitNamesTheLongestTermAndARemedy) {
