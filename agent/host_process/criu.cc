@@ -283,6 +283,7 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   for (std::string& word : options_for(answers_)) spec.argv.push_back(std::move(word));
   spec.environment = environment_for(answers_);
   spec.environment.emplace_back(kNoBreakpoints);
+  if (!options.preload.empty()) spec.environment.push_back("LD_PRELOAD=" + options.preload);
   spec.output_path = options.work + "/criu.out";
   spec.own_session = true;  // a signal to the agent's group must not cut it short
   ::unlink(dump_log(options).c_str());

@@ -43,6 +43,7 @@ struct DumpOptions {
   std::vector<std::string> more;           // further arguments for CRIU (pid_namespace_image.h)
   bool connections = false;  // within the tree: they are saved (connections.h); otherwise none is open
   bool makes_links = false;  // of files that have lost a name (named_memory.h)
+  std::string preload;       // a library for CRIU (left_out_pages_library()); empty: none
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 

@@ -15,9 +15,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::size_t kMagicBytes = 8;
 using lazy_pages::MissingRange;
-constexpr std::uint32_t kMmMagic = 0x57492820;
 
 // Neighbours in one process's memory that can be lazy.
 struct Run {
@@ -42,12 +40,9 @@ void add_runs(Pagemap& pagemap, std::vector<Run>& runs) {
 
 // Ends of the mappings of a process, ascending.
 Result<std::vector<std::uint64_t>> mapping_ends(const std::string& text) {
-  if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kMmMagic)
-    return strange_image("a list of mappings is of another kind");
-  CKPT_TRY(records, records_of(text, kMagicBytes));
-  CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
+  CKPT_TRY(mappings, parse_mappings(text));
   std::vector<std::uint64_t> ends;
-  for (const criu::vma_entry& vma : mm.vmas()) ends.push_back(vma.end());
+  for (const criu::vma_entry& mapping : mappings) ends.push_back(mapping.end());
   std::sort(ends.begin(), ends.end());
   return ends;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/criu_image/pagemap.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@ using lazy_pages::kPageBytes;
 
 constexpr std::uint32_t kPagemapMagic = 0x56084025;
 constexpr std::size_t kPagemapMagicBytes = 8;
+constexpr std::uint32_t kMmMagic = 0x57492820;
 constexpr std::uint64_t kMaxAddress = std::uint64_t{1} << 57;
 constexpr std::string_view kNameBegin = "pagemap-";
 constexpr std::string_view kSharedBegin = "pagemap-shmem-";
@@ -42,6 +44,17 @@ bool can_be_lazy(const criu::pagemap_entry& entry) {
 
 bool is_present(const criu::pagemap_entry& entry) {
   return entry.has_flags() ? (entry.flags() & kIsPresent) != 0 : !entry.in_parent();
+}
+
+Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image) {
+  if (word_at(mm_image, 0) != kImageMagic || word_at(mm_image, 4) != kMmMagic)
+    return strange_image("a list of mappings is of another kind");
+  CKPT_TRY(records, records_of(mm_image, kPagemapMagicBytes));
+  CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
+  std::vector<criu::vma_entry> mappings(mm.vmas().begin(), mm.vmas().end());
+  std::sort(mappings.begin(), mappings.end(),
+            [](const criu::vma_entry& a, const criu::vma_entry& b) { return a.start() < b.start(); });
+  return mappings;
 }
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {

@@ -30,6 +30,9 @@ struct Pagemap {
 // Its bytes are in the file of pages.
 [[nodiscard]] bool is_present(const criu::pagemap_entry& entry);
 
+// The mappings of a process, by address.
+Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image);
+
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process);
 // Those of processes; memory that processes share has its own, which have no lazy pages.
 Result<std::vector<Pagemap>> read_pagemaps(const std::string& images);

@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "agent/host_process/criu_image/left_out.h"
 #include "agent/host_process/early_pages/unseen_writes.h"
 
 namespace ckpt::agent::host {
@@ -39,6 +40,26 @@ std::vector<MemoryRange> take_some(std::vector<MemoryRange>& ranges, std::size_t
     if (range.bytes() == 0) ++next;
   }
   return some;
+}
+
+std::vector<IndexedRange> indexed(const std::vector<MemoryRange>& ranges) {
+  std::vector<IndexedRange> made;
+  made.reserve(ranges.size());
+  for (const MemoryRange& range : ranges) made.push_back({range.begin, range.bytes(), 0});
+  return made;
+}
+
+// By address, neighbours as one.
+std::vector<MemoryRange> ranges_of(const PageIndex& index) {
+  std::vector<MemoryRange> made;
+  for (const IndexedRange& range : index.ranges()) {
+    if (!made.empty() && made.back().end == range.address) {
+      made.back().end = range.address + range.bytes;
+    } else {
+      made.push_back({range.address, range.address + range.bytes});
+    }
+  }
+  return made;
 }
 
 // The id that a process has in its innermost PID namespace.
@@ -174,23 +195,22 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
   return ok();
 }
 
-// What is not proven to be as it was read is forgotten.
-Result<void> EarlyPages::keep_proven(Followed& process) {
-  if (process.is_distrusted || may_be_written_unseen(process.watch.pid())) {
-    process.index.keep_only({});
-    return ok();
-  }
+// What is not proven to be as it was read is forgotten. Returns the pages that CRIU leaves out: those of mappings
+// that are watched.
+Result<std::vector<MemoryRange>> EarlyPages::keep_proven(Followed& process) {
   CKPT_TRY(mappings, process.watch.mappings());
+  PresentPages pages;
   std::vector<MemoryRange> watched;
   for (const MemoryRange& mapping : mappings) {
     CKPT_TRY(is_watched, process.watch.is_watched(mapping));
     if (!is_watched) continue;
     watched.push_back(mapping);
-    CKPT_TRY(written, process.watch.written(mapping));
-    for (const MemoryRange& range : written) process.index.forget(range);
+    CKPT_TRYV(process.watch.find_present(mapping, pages));
   }
+  if (process.is_distrusted || may_be_written_unseen(process.watch.pid())) watched.clear();
   process.index.keep_only(watched);
-  return ok();
+  for (const MemoryRange& range : pages.written) process.index.forget(range);
+  return pages.present;
 }
 
 Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) const {
@@ -207,31 +227,48 @@ Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) const {
   return ok();
 }
 
-// Whose pages were thrown away: one that was followed, or that took the number of one that has ended since.
+EarlyPages::Followed* EarlyPages::followed(pid_t pid) {
+  for (const auto& process : processes_)
+    if (process->watch.pid() == pid) return process.get();
+  return nullptr;
+}
+
+Result<void> EarlyPages::read_missing(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& wanted,
+                                      const Growth& grew) {
+  std::vector<MemoryRange> missing = index.missing(wanted);
+  for (std::size_t next = 0; next < missing.size();) {
+    CKPT_TRYV(append(pid, index, take_some(missing, next), true));
+    grew(log_->filled());
+  }
+  return ok();
+}
+
+// One that is followed, or that has the place in CRIU's images of one that has ended since.
 Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                                         const Growth& grew) {
   PageIndex nothing;
   PageIndex* index = &nothing;
-  for (const auto& process : processes_) {
-    if (process->watch.pid() != pid) continue;
-    CKPT_TRYV(keep_proven(*process));
-    index = &process->index;
-  }
-  std::vector<MemoryRange> wanted;
+  PageIndex wanted;
   for (const IndexedRange& range : dumped.ranges)
-    wanted.push_back({range.address, range.address + range.bytes});
-  index->keep_only(wanted);
+    wanted.put({range.address, range.address + range.bytes}, range.offset);
+  std::uint64_t left_out = 0;
+  if (Followed* process = followed(pid); process != nullptr) {
+    CKPT_TRY(present, keep_proven(*process));
+    index = &process->index;
+    const std::vector<MemoryRange> more = wanted.missing(present);
+    left_out = bytes_of(more);
+    CKPT_TRYV(add_left_out_pages(folder, dumped.process, indexed(more)));
+    for (const MemoryRange& range : more) wanted.put(range, 0);
+  }
+  const std::vector<MemoryRange> all = ranges_of(wanted);
+  index->keep_only(all);
   const std::uint64_t held = index->bytes();
   if (std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr) {
     CKPT_TRYV(compare(pid, *index));
   }
-  std::vector<MemoryRange> missing = index->missing(wanted);
-  const std::uint64_t lacking = bytes_of(missing);
-  for (std::size_t next = 0; next < missing.size();) {
-    CKPT_TRYV(append(pid, *index, take_some(missing, next), true));
-    grew(log_->filled());
-  }
-  spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {}", pid, held, lacking);
+  CKPT_TRYV(read_missing(pid, *index, all, grew));
+  spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {} left_out_bytes {}", pid, held,
+               index->bytes() - held, left_out);
   return write_memory_index(folder, dumped.pages_file, index->ranges());
 }
 
@@ -245,12 +282,16 @@ Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& 
   }
   CKPT_TRY(all, dumped_pages(folder));
   for (const DumpedPages& dumped : all) {
-    if (!thrown_away_.contains(dumped.pages_file)) continue;
     const auto process = processes.find(dumped.process);
-    if (process == processes.end())
+    const bool is_known = process != processes.end();
+    const bool is_thrown_away = thrown_away_.contains(dumped.pages_file);
+    if (!is_thrown_away && (!is_known || followed(process->second) == nullptr)) continue;
+    if (!is_known)
       return Error(ErrorCode::kAborted,
                    "The job's processes changed while they were dumped, and CRIU put shared "
                    "memory where pages of one of them were expected: try again");
+    // Where CRIU gave a process another number than was expected, its file has the pages that CRIU found.
+    if (!is_thrown_away) ::unlink((folder + "/" + pages_name(dumped.pages_file - 1)).c_str());
     CKPT_TRYV(finish_process(process->second, dumped, folder, grew));
   }
   PlacedPages pages;

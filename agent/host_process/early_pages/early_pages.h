@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written since
-// are read again: in rounds, then once more when CRIU has dumped and stopped the processes. What CRIU itself would
-// write of them is thrown away.
+// are read again: in rounds, then once more when CRIU has dumped and stopped the processes. CRIU leaves the pages of
+// watched mappings out where criu_library() is preloaded into it. What it writes of the other pages of these processes is thrown away.
 //
 //   CKPT_TRY(pages, EarlyPages::create(root, most));
 //   pages->run_round(grew); ...                     // while the job runs
@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/host_process/early_pages/left_out_pages.h"
 #include "agent/host_process/early_pages/memory_watch.h"
 #include "agent/host_process/early_pages/page_index.h"
 #include "agent/host_process/image_pack.h"
@@ -61,6 +62,8 @@ class EarlyPages {
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
   // Of the processes that are followed, when it began.
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
+  // For the dump (DumpOptions::preload; left_out_pages.h); empty: CRIU reads all pages.
+  [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }
 
   Result<Round> run_round(const Growth& grew);
   // The round under way ends soon, and no other begins.
@@ -89,12 +92,16 @@ class EarlyPages {
   Result<void> read_process(Followed& process, const Growth& grew, Round& round);
   Result<void> read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew, Round& round);
   Result<bool> append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges, bool stopped);
-  Result<void> keep_proven(Followed& process);
+  Result<std::vector<MemoryRange>> keep_proven(Followed& process);
+  Followed* followed(pid_t pid);
   [[nodiscard]] Result<void> compare(pid_t pid, const PageIndex& index) const;
   Result<void> finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                               const Growth& grew);
+  Result<void> read_missing(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& wanted,
+                            const Growth& grew);
 
   const pid_t root_;
+  const std::string criu_library_ = left_out_pages_library();
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;

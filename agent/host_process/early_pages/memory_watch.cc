@@ -50,10 +50,34 @@ constexpr std::uint64_t kPageWritten = 1u << 1;
 constexpr std::uint64_t kPagePresent = 1u << 3;
 constexpr std::uint64_t kPageSwapped = 1u << 4;
 constexpr std::uint64_t kPageZero = 1u << 5;
+constexpr std::uint64_t kPageGuard = 1u << 8;  // PAGE_IS_GUARD, of a later kernel
 
 constexpr std::size_t kRegions = 512;             // of one scan
 constexpr std::size_t kMaxVectors = 512;          // of one read; IOV_MAX is 1024
 constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, so that they are read soon after
+
+// What is no page of a program: zero pages, and guards where the kernel knows them by name.
+std::uint64_t find_unwanted() {
+  const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  ScanOrder order;
+  order.category_inverted = order.category_mask = kPageZero | kPageGuard;
+  order.return_mask = kPagePresent;
+  const bool knows_guards = ::ioctl(pagemap.get(), kPagemapScan, &order) >= 0;
+  return knows_guards ? kPageZero | kPageGuard : kPageZero;
+}
+
+std::uint64_t unwanted_pages() {
+  static const std::uint64_t kUnwanted = find_unwanted();
+  return kUnwanted;
+}
+
+void add_range(std::vector<MemoryRange>& to, const PageRegion& region) {
+  if (!to.empty() && to.back().end == region.start) {
+    to.back().end = region.end;
+  } else {
+    to.push_back({region.start, region.end});
+  }
+}
 
 bool may_be_watched(const char* rights, unsigned long long inode, const std::string& name) {
   return rights[3] == 'p' && inode == 0 && name != "[vvar]" && name != "[vdso]" && name != "[vsyscall]" &&
@@ -108,8 +132,8 @@ Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
 }
 
 Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
-  std::vector<MemoryRange> ignored;
-  auto looked = scan({range.begin, range.begin + kMemoryPage}, range.begin, kScanIsWatched, ignored);
+  PresentPages ignored;
+  auto looked = scan({range.begin, range.begin + kMemoryPage}, range.begin, kScanIsWatched, 0, ignored);
   if (looked) return true;
   if (looked.assume_error().code() == ErrorCode::kRefused) return false;
   return std::move(looked).assume_error();
@@ -125,7 +149,7 @@ Result<bool> MemoryWatch::watch(const MemoryRange& range) {
 }
 
 Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
-                                        std::vector<MemoryRange>& written) const {
+                                        std::uint64_t wanted, PresentPages& found) const {
   std::array<PageRegion, kRegions> regions{};
   ScanOrder order;
   order.flags = flags;
@@ -134,8 +158,8 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   order.vec = reinterpret_cast<std::uint64_t>(regions.data());
   order.vec_len = regions.size();
   order.max_pages = (flags & kScanProtects) != 0 ? kMaxPagesAtOnce : 0;
-  order.category_inverted = kPageZero;
-  order.category_mask = kPageWritten | kPageZero;
+  order.category_inverted = unwanted_pages();
+  order.category_mask = wanted | unwanted_pages();
   order.category_anyof_mask = kPagePresent | kPageSwapped;
   order.return_mask = kPageWritten;
   const int count = ::ioctl(pagemap_.get(), kPagemapScan, &order);
@@ -145,28 +169,28 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   if (count < 0) return Error::from_errno("Looking for written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];
-    if (!written.empty() && written.back().end == region.start) {
-      written.back().end = region.end;
-    } else {
-      written.push_back({region.start, region.end});
-    }
+    add_range(found.present, region);
+    if ((region.categories & kPageWritten) != 0) add_range(found.written, region);
   }
   return order.walk_end;
 }
 
 Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
                                                 std::vector<MemoryRange>& written) {
-  return scan(range, from, kScanProtects | kScanIsWatched, written);
+  PresentPages found;
+  found.written = std::move(written);
+  auto next = scan(range, from, kScanProtects | kScanIsWatched, kPageWritten, found);
+  written = std::move(found.written);
+  return next;
 }
 
-Result<std::vector<MemoryRange>> MemoryWatch::written(const MemoryRange& range) const {
-  std::vector<MemoryRange> found;
+Result<void> MemoryWatch::find_present(const MemoryRange& range, PresentPages& found) const {
   for (std::uint64_t at = range.begin; at < range.end;) {
-    CKPT_TRY(next, scan(range, at, kScanIsWatched, found));
+    CKPT_TRY(next, scan(range, at, kScanIsWatched, 0, found));
     if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
     at = next;
   }
-  return found;
+  return ok();
 }
 
 Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std::byte* to, bool stopped) {

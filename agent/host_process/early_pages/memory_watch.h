@@ -28,6 +28,12 @@ struct MemoryRange {
 
 inline constexpr std::uint64_t kMemoryPage = 4096;
 
+// Pages of a range, by address.
+struct PresentPages {
+  std::vector<MemoryRange> present;
+  std::vector<MemoryRange> written;  // of these; since the last take_written()
+};
+
 class MemoryWatch {
  public:
   // Stops the process for a moment (userfaultfd_of.h).
@@ -49,13 +55,14 @@ class MemoryWatch {
   // range.end: that was all. Zero pages are none. kRefused: it is not watched any more.
   Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
                                      std::vector<MemoryRange>& written);
-  // All of them; they stay written.
-  [[nodiscard]] Result<std::vector<MemoryRange>> written(const MemoryRange& range) const;
+  // All pages of a watched range that are not zero pages, guards or absent. Adds to `found`; what was written
+  // stays so. kRefused: it is not watched any more.
+  Result<void> find_present(const MemoryRange& range, PresentPages& found) const;
 
  private:
   MemoryWatch(pid_t pid, UniqueFd faults) : pid_(pid), faults_(std::move(faults)) {}
   Result<std::uint64_t> scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
-                             std::vector<MemoryRange>& written) const;
+                             std::uint64_t wanted, PresentPages& found) const;
 
   pid_t pid_;
   UniqueFd faults_;

@@ -126,8 +126,9 @@ class CriuTest : public ::testing::Test {
     ::kill(-init, SIGUSR1);
     return wait_for_line(log, "state " + std::to_string(number) + " ", init);
   }
-  Result<DumpFacts> dump(pid_t init, const std::string& images) {
+  Result<DumpFacts> dump(pid_t init, const std::string& images, const std::string& preload = "") {
     DumpOptions options;
+    options.preload = preload;
     options.images = images;
     options.work = folder_.path();
     return run_until_done(io_, criu_->dump(init, options));
@@ -243,8 +244,47 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   EXPECT_EQ(ask(copy, new_log(), 3), state_line(3, folder_.path(), 3));
 }
 
-// The memory leaves in rounds; the dump's own pages are thrown away.
-TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
+// Memory leaves in rounds, and CRIU leaves it out (the parameter), or dumps what is thrown away.
+class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  static std::string library(const EarlyPages& pages) { return GetParam() ? pages.criu_library() : ""; }
+  // Of all processes.
+  static std::uint64_t found_by_criu(const std::string& images) {
+    const std::vector<DumpedPages> all = dumped_pages(images).assume_value();
+    std::uint64_t bytes = 0;
+    for (const DumpedPages& pages : all)
+      for (const IndexedRange& range : pages.ranges) bytes += range.bytes;
+    return bytes;
+  }
+  // Ranges of all pages that the images have of a process, and of those that can be lazy.
+  static std::vector<std::pair<std::uint64_t, std::uint64_t>> page_lists(const std::string& images,
+                                                                         const std::string& process) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> lists;
+    const auto add = [&lists](std::uint64_t begin, std::uint64_t bytes) {
+      if (!lists.empty() && lists.back().second == begin) {
+        lists.back().second += bytes;
+      } else {
+        lists.emplace_back(begin, begin + bytes);
+      }
+    };
+    const std::vector<DumpedPages> all = dumped_pages(images).assume_value();
+    for (const DumpedPages& pages : all) {
+      if (std::to_string(pages.process) != process) continue;
+      for (const IndexedRange& range : pages.ranges) add(range.address, range.bytes);
+    }
+    const auto text = [&](const char* kind) {
+      return read_file(images + "/" + kind + "-" + process + ".img", 1 << 20).assume_value();
+    };
+    const auto lazy = lazy_ranges(text("pagemap"), text("mm"));
+    EXPECT_TRUE(lazy.has_value());
+    for (const auto& range : lazy.assume_value()) add(range.address, range.bytes);
+    return lists;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(EachWay, EarlyPagesTest, ::testing::Bool(),
+                         [](const auto& way) { return way.param ? "LeftOut" : "ThrownAway"; });
+
+TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const bool lazily = run_until_done(io_, criu_->restores_lazily(folder_.path()));
   const pid_t source = start({"plain"});
@@ -264,9 +304,10 @@ TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
 
   const MemoryFolder images = make_memory_folder("e");
   ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
-  const auto dumped = dump(source, images.path());
+  const auto dumped = dump(source, images.path(), library(pages));
   ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
   EXPECT_LT(dumped.assume_value().bytes, 1u << 20) << "CRIU's own pages are nowhere";
+  EXPECT_EQ(found_by_criu(images.path()) < 4u << 20, GetParam()) << found_by_criu(images.path());
   const std::uint64_t before = pages.log().filled();
   auto placed = pages.finish(images.path(), grew);
   ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
@@ -307,7 +348,28 @@ TEST_F(CriuTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
 }
 
 // A process that ends before CRIU stops the others moves their numbers. Its place is taken by one that was not followed.
-TEST_F(CriuTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
+TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
+  const pid_t source = start({"memories"});
+  auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
+  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
+  EarlyPages& pages = *early.assume_value();
+  const auto nobody = [](std::uint64_t) {};
+  ASSERT_TRUE(pages.run_round(nobody).has_value());
+  const MemoryFolder images = make_memory_folder("j");
+  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
+  auto placed = pages.finish(images.path(), nobody);
+  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  const MemoryFolder others = make_memory_folder("k");
+  ASSERT_TRUE(dump(source, others.path()).has_value());
+  for (const char* process : {"1", "2", "3"}) {
+    SCOPED_TRACE(process);
+    EXPECT_EQ(page_lists(images.path(), process), page_lists(others.path(), process));
+  }
+}
+
+TEST_P(EarlyPagesTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
@@ -321,7 +383,7 @@ TEST_F(CriuTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
   std::swap(estimate.processes[1].position, estimate.processes[2].position);
   const MemoryFolder images = make_memory_folder("h");
   ASSERT_TRUE(pages.begin_dump(images.path(), estimate).has_value());
-  ASSERT_TRUE(dump(source, images.path()).has_value());
+  ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
   auto placed = pages.finish(images.path(), nobody);
   ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
   auto packed = pack_folder(images.path(), std::move(placed).assume_value());

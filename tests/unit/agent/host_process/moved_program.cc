@@ -5,11 +5,13 @@
 //   have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
-// port of 127.0.0.1, or "untimed": without the timer.
+// port of 127.0.0.1, or "untimed": without the timer, or
+// "memories": with mappings of many kinds.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -81,6 +83,25 @@ pid_t start_child() {
   for (;;) ::pause();
 }
 
+// Private memory of 2 MiB as programs have it: in part, locked, without rights, read only, with guards.
+void map_memories() {
+  constexpr std::size_t kBytes = std::size_t{2} << 20;
+  constexpr std::size_t kPage = 4096;
+  constexpr int kInstallGuards = 102;  // MADV_GUARD_INSTALL, Linux 6.13
+  const auto map = [] {
+    return static_cast<char*>(
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  };
+  char* const in_part = map();
+  for (std::size_t at = 0; at < kBytes; at += 2 * kPage) in_part[at] = 1;
+  (void)::mlock(std::memset(map(), 2, kBytes), kBytes);
+  (void)::mprotect(std::memset(map(), 3, kBytes), kBytes, PROT_NONE);
+  const volatile char* const zeros = map();
+  for (std::size_t at = 0; at < kBytes; at += kPage) (void)zeros[at];
+  (void)::madvise(static_cast<char*>(std::memset(map(), 4, kBytes)) + kBytes / 2, kBytes / 4, kInstallGuards);
+  (void)::madvise(std::memset(map(), 5, kBytes), kBytes / 2, MADV_DONTNEED);
+}
+
 void tell_state(int number, int file, pid_t child, bool timed, const std::vector<std::uint64_t>& memory) {
   see_all_running(timed);
   bool good = true;
@@ -111,6 +132,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "listening") == 0 && listen_somewhere() < 0) return 2;
   std::vector<std::uint64_t> memory(kWords);
   for (std::size_t i = 0; i < kWords; ++i) memory[i] = word(i);
+  if (argc > 1 && std::strcmp(argv[1], "memories") == 0) map_memories();
   for (auto& step : steps) std::thread(go_on, std::ref(step)).detach();
   std::printf("ready\n");
   for (int number = 1;; ++number) {

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library that makes CRIU leave pages out of a dump (criu_pages.c).
+// Threads: any; it reads the file system (offload()). Errors: none.
+#pragma once
+
+#include <string>
+
+namespace ckpt::agent::host {
+
+// Its path, beside this program (../lib). Empty, with a line in the log: it is not there, or another user could have
+// written it, and CRIU runs as root. CRIU then dumps all pages.
+std::string left_out_pages_library();
+
+}  // namespace ckpt::agent::host
