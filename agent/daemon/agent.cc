@@ -21,6 +21,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kRefreshInterval{5};
+constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::int64_t kMinLeaseTermMs = 10;
 constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 
@@ -484,6 +485,8 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));
   if (!job) co_return std::move(job).assume_error();
+  // It runs already, so that it may be moved as soon as the caller has the answer.
+  if (adopts) co_await job.assume_value()->described(std::chrono::steady_clock::now() + kDescribedWithin);
   spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text(job.assume_value()->id()),
                job.assume_value()->incarnation(), job.assume_value()->gpu());
   co_return ok();

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_last_save.h"
 #include "agent/jobs/keeper_process.h"
+#include "agent/jobs/log_end.h"
 #include "libckpt/base/program_error.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -24,7 +24,6 @@ namespace {
 
 constexpr Milliseconds kKeeperStart{10000};
 constexpr Milliseconds kForLastSave{10000};  // after the grace: then the keeper kills, if this agent has not
-constexpr std::size_t kQuotedOutput = 400;
 
 std::int32_t exit_code_of(std::int32_t wait_status) {
   if (wait_status == kUnknownStatus) return -1;
@@ -56,23 +55,6 @@ wire::JobPhase to_wire(local::Phase phase) {
 bool tells_phase(const local::Body& body) {
   return std::holds_alternative<local::Ready>(body) || std::holds_alternative<local::StandbyReady>(body) ||
          std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
-}
-
-// The end of a log as one printable line, quoted.
-std::string last_output(const std::string& path) {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  if (error || bytes == 0) return "(none)";
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(bytes > kQuotedOutput ? bytes - kQuotedOutput : 0));
-  std::string text(std::min<std::uintmax_t>(bytes, kQuotedOutput), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& ch : text) {
-    if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
-  }
-  return "\"" + text + "\"";
 }
 
 // A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more
@@ -192,7 +174,8 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
 
 Error Job::keeper_error(const std::string& what) const {
   const std::string log = folder_ + "/keeper.log";
-  return Error(ErrorCode::kUnavailable, what + "; its last output: " + last_output(log) + " (" + log + ")");
+  return Error(ErrorCode::kUnavailable,
+               what + "; its last output: " + quoted_log_end(log) + " (" + log + ")");
 }
 
 Result<void> Job::connect() {
@@ -444,24 +427,6 @@ void Job::changed() {
   if (announced_) environment_.changed(shared_from_this());
 }
 
-Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
-  auto self = shared_from_this();
-  Signal signal(environment_.executor);
-  add_waiter(&signal);
-  const auto until = std::chrono::steady_clock::now() + timeout;
-  bool in_time = true;
-  while (in_time && !ended() && phase_ != local::Phase::kStandbyReady) in_time = co_await signal.wait(until);
-  remove_waiter(&signal);
-  if (phase_ == local::Phase::kStandbyReady && !ended()) co_return ok();
-  if (ended()) {
-    co_return Error(ErrorCode::kRefused, "The standby was not able to start: " + end_reason() +
-                                             "; its last output: " + last_output(log_path()));
-  }
-  co_return Error(ErrorCode::kTimedOut, "The standby did not reach ckpt_ready within " +
-                                            std::to_string(timeout.count()) +
-                                            " ms; its last output: " + last_output(log_path()));
-}
-
 Task<Result<void>> Job::stop(Milliseconds grace) {
   auto self = shared_from_this();
   if (ended()) co_return ok();
@@ -511,17 +476,6 @@ Task<> Job::let_go_of_gpu() {
   else
     spdlog::warn("context not saved before a kill: job {} reason {}", wire::job_text(id()),
                  saved.assume_error().to_string());
-}
-
-Task<bool> Job::wait_for_end(Milliseconds timeout) {
-  auto self = shared_from_this();
-  Signal signal(environment_.executor);
-  add_waiter(&signal);
-  const auto until = std::chrono::steady_clock::now() + timeout;
-  bool in_time = true;
-  while (in_time && !ended()) in_time = co_await signal.wait(until);
-  remove_waiter(&signal);
-  co_return ended();
 }
 
 Task<> Job::leave() {

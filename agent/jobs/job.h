@@ -75,6 +75,8 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // Until the standby waits in ckpt_ready; its end before that is an error that quotes its last output.
   Task<Result<void>> standby_ready(Milliseconds timeout);
+  // Until the rank has reported what it has, or the time is over: then instance() tells whether it can move.
+  Task<> described(std::chrono::steady_clock::time_point deadline);
   // Queries the rank's StateSummary and keeps it for instance().
   Task<> refresh_summary();
   // The rank runs as that incarnation from now on.

@@ -14,6 +14,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_link.h"
+#include "agent/migration/modes/job_operation.h"
 #include "agent/migration/modes/migration_context.h"
 
 namespace ckpt::agent {

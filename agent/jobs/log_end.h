@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a program's output, for messages. Threads: any; it reads a file. Errors: none.
+#pragma once
+
+#include <string>
+
+namespace ckpt::agent {
+
+// Its last bytes as one printable line, quoted; "(none)".
+std::string quoted_log_end(const std::string& path);
+
+}  // namespace ckpt::agent
