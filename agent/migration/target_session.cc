@@ -124,6 +124,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   payload.costs.assign(lines.begin(), lines.end());
   payload.reads_memory_log = true;
   payload.restores_connections = true;
+  payload.starts_programs = true;
   co_return wire::encode(payload);
 }
 

@@ -28,6 +28,13 @@ Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
   co_return ok();
 }
 
+// An older agent would start the job's own program again and report success.
+Result<void> CooperativeSource::check_target(const EndpointPayload& target) {
+  if (operation_.new_argv().empty() || target.starts_programs) return ok();
+  return Error(ErrorCode::kRefused,
+               "The target's older agent cannot start another program (--exec): update it");
+}
+
 PauseWork CooperativeSource::pause_work(const Job&, const local::StateSummary&) const {
   return common_work(PauseKind::kCooperative);
 }

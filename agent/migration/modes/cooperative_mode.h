@@ -16,13 +16,18 @@ namespace ckpt::agent {
 
 class CooperativeSource final : public SourceMode {
  public:
+  explicit CooperativeSource(JobOperation operation) : operation_(std::move(operation)) {}
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
+  Result<void> check_target(const EndpointPayload& target) override;
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;
   Task<Result<void>> go_back(std::shared_ptr<Job> job) override;
   Task<> leave(std::shared_ptr<Job> job) override;
+
+ private:
+  const JobOperation operation_;
 };
 
 class CooperativeTarget final : public TargetMode {

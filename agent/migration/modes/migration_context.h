@@ -53,15 +53,16 @@ struct MigrationContext {
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its
 // node (none: it does not know).
 struct EndpointPayload {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   EndpointPayload() = default;
   std::vector<std::string> addresses;
   std::vector<wire::CostLine> costs;  // by PauseTerm
   bool reads_memory_log = false;      // host memory may come ahead of the pause (memory_index.h)
   bool restores_connections = false;  // of a program to itself (connections.h)
+  bool starts_programs = false;       // other than the job's own (MigrateOptions::new_argv)
   template <class A>
   void fields(A& a) {
-    a(addresses, costs, reads_memory_log, restores_connections);
+    a(addresses, costs, reads_memory_log, restores_connections, starts_programs);
   }
 };
 

@@ -62,7 +62,7 @@ std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOpera
     case PauseKind::kCooperative:
       break;
   }
-  return std::make_unique<CooperativeSource>();
+  return std::make_unique<CooperativeSource>(std::move(operation));
 }
 
 std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, JobOperation operation) {
