@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "libckpt/net/control/toml_text.h"
 #include "tools/common/units.h"
@@ -50,11 +51,7 @@ class ClusterStarter {
         state_(std::move(state)) {}
 
   Result<void> start() {
-    if (!is_alive(state_.coordinator)) {
-      CKPT_TRYV(start_coordinator());
-    }
-    // Also of one that an interrupted `up` has started: nodes need its addresses.
-    CKPT_TRYV(wait_for_address(home() + "/coordinator"));
+    CKPT_TRYV(have_coordinator());
     for (int i = 0; i < static_cast<int>(state_.nodes.size()); i++) {
       CKPT_TRYV(start_node(i));
     }
@@ -65,6 +62,7 @@ class ClusterStarter {
 
  private:
   [[nodiscard]] const std::string& home() const { return context_.home(); }
+  Result<void> have_coordinator();
   Result<void> start_coordinator();
   Result<void> wait_for_address(const std::string& folder);
   Result<bool> take_addresses();
@@ -74,7 +72,7 @@ class ClusterStarter {
   Result<void> wait_until_ready();
   Result<Json> ask(const std::string& path);
   Result<void> check_coordinator();
-  Result<void> check_alive();
+  Result<void> check_nodes();
 
   Context& context_;
   Wait& wait_;
@@ -82,6 +80,7 @@ class ClusterStarter {
   GpuChoice gpu_;
   LocalState state_;
   int started_ = 0;
+  std::set<pid_t> own_;  // that this command has started
 };
 
 Result<void> write_coordinator_config(const std::string& home, const LocalState& state) {
@@ -91,6 +90,19 @@ Result<void> write_coordinator_config(const std::string& home, const LocalState&
                                 "\napi_address = " + control::toml_string(state.api_address) +
                                 "\nagent_address = " + control::toml_string(state.agent_address) + "\n" +
                                 coordinator_security(home) + extra);
+}
+
+// One that was about to end when it was found is started again.
+Result<void> ClusterStarter::have_coordinator() {
+  for (;;) {
+    if (!is_alive(state_.coordinator)) {
+      CKPT_TRYV(start_coordinator());
+    }
+    // Also of one that an interrupted `up` has started: nodes need its addresses.
+    auto listens = wait_for_address(home() + "/coordinator");
+    const bool had_ended = !own_.contains(state_.coordinator.pid) && !is_alive(state_.coordinator);
+    if (listens || !had_ended) return listens;
+  }
 }
 
 Result<void> ClusterStarter::start_coordinator() {
@@ -105,6 +117,7 @@ Result<void> ClusterStarter::start_coordinator() {
   spec.output = folder + "/coordinator.log";
   CKPT_TRY(process, start_daemon(spec));
   state_.coordinator = process;
+  own_.insert(process.pid);
   started_++;
   return save_local(home(), state_);
 }
@@ -193,6 +206,7 @@ Result<void> ClusterStarter::start_node(int index) {
   spec.output = folder + "/agent.log";
   CKPT_TRY(process, start_daemon(spec));
   node.process = process;
+  own_.insert(process.pid);
   started_++;
   return save_local(home(), state_);
 }
@@ -203,13 +217,15 @@ Result<void> ClusterStarter::check_coordinator() {
                "The coordinator ended at once; see " + home() + "/coordinator/coordinator.log");
 }
 
-Result<void> ClusterStarter::check_alive() {
-  CKPT_TRYV(check_coordinator());
-  for (const LocalNode& node : state_.nodes) {
-    if (node.process.pid != 0 && !is_alive(node.process)) {
+// As have_coordinator(), of nodes.
+Result<void> ClusterStarter::check_nodes() {
+  for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
+    const LocalNode& node = state_.nodes[i];
+    if (is_alive(node.process)) continue;
+    if (own_.contains(node.process.pid))
       return Error(ErrorCode::kUnavailable, "The agent of " + node.name + " ended; see " + home() +
                                                 "/nodes/" + node.name + "/agent.log");
-    }
+    CKPT_TRYV(start_node(static_cast<int>(i)));
   }
   return ok();
 }
@@ -239,7 +255,8 @@ Result<void> ClusterStarter::wait_until_ready() {
     }
     if (missing.empty()) return ok();
     wait_.now_for(missing + " to be ready");
-    CKPT_TRYV(check_alive());
+    CKPT_TRYV(check_coordinator());
+    CKPT_TRYV(check_nodes());
     if (Clock::now() >= deadline) {
       return Error(ErrorCode::kTimedOut, "Only " + std::to_string(ready) + " of " +
                                              std::to_string(state_.nodes.size()) + " nodes are ready; see " +
