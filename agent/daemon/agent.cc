@@ -12,6 +12,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/jobs/adoption.h"
 #include "agent/jobs/device_bytes.h"
+#include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_reader.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
@@ -481,6 +482,7 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);
+  CKPT_CO_TRYV(add_rendezvous(*jobs_, record.spec));
   record.started_unix_ms = wall_clock_ms();
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));

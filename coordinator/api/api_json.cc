@@ -414,6 +414,20 @@ json run_plan_json(const SubmitRequest& request, const RunPlan& run) {
           {"candidates", candidates_json(plan.candidates)}};
 }
 
+json gang_plan_json(const SubmitRequest& request, const GangPlan& plan) {
+  json places = json::array();
+  for (const Place& place : plan.places) places.push_back(to_text(place));
+  return {{"dry_run", true},
+          {"name", text_or_null(request.spec.name)},
+          {"to", plan.places.empty() ? json() : json(plan.places.front().node)},
+          {"places", places},
+          {"gpu_memory_bytes", request.spec.gpu_memory_bytes},
+          {"displaced", json::array()},
+          {"possible", !plan.places.empty()},
+          {"reason", text_or_null(plan.reason)},
+          {"candidates", candidates_json(plan.candidates)}};
+}
+
 json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
                const NodeTable& nodes) {
   std::optional<ExpectedPause> pause;

@@ -32,6 +32,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
 // Jobs that make place for another one: `to` is null for one that is parked.
 [[nodiscard]] json displaced_json(const std::vector<Displacement>& displaced);
+[[nodiscard]] json gang_plan_json(const SubmitRequest& request, const GangPlan& plan);
 [[nodiscard]] json run_plan_json(const SubmitRequest& request, const RunPlan& run);
 [[nodiscard]] json pause_ms_json(const std::optional<ExpectedPause>& pause);
 [[nodiscard]] json pause_from_json(const std::optional<ExpectedPause>& pause);  // "last_move" or "estimate"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/job_section.h"
 
+#include "coordinator/api/gang_section.h"
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
@@ -57,18 +58,38 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
     return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
   const auto& all = parts_.jobs.all();
   json out = json::array();
-  auto at = all.upper_bound(after.value_or(0));
-  for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at)
-    out.push_back(job_json(at->second, parts_.states));
+  // The ranks of a gang stand together, where the first of them does.
+  JobId shown = after.value_or(0);
+  auto at = all.upper_bound(shown);
+  for (; at != all.end() && (page.limit == 0 || out.size() < page.limit); ++at) {
+    const JobId gang = at->second.spec.gang.id;
+    if (gang != 0 && gang == shown) continue;
+    if (gang != 0) shown = gang;
+    out.push_back(gang != 0 ? gang_json(*find_gang(parts_.jobs, gang), parts_.states)
+                            : job_json(at->second, parts_.states));
+  }
+  while (at != all.end() && at->second.spec.gang.id != 0 && at->second.spec.gang.id == shown) ++at;
   return page_response(page, "jobs", std::move(out), at != all.end());
 }
 
 control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_submit(request, dry_run));
+  const bool is_gang = wanted.gpus > 1;
+  if (dry_run && is_gang) {
+    CKPT_CO_TRY(plan, parts_.planner.plan_gang(wanted));
+    co_return to_response(200, gang_plan_json(wanted, plan));
+  }
   if (dry_run) {
     CKPT_CO_TRY(plan, parts_.service.plan(wanted));
     co_return to_response(200, run_plan_json(wanted, plan));
+  }
+  if (is_gang) {
+    CKPT_CO_TRY(started, co_await parts_.service.submit_gang(std::move(wanted)));
+    const auto gang = find_gang(parts_.jobs, started.job->spec.gang.id);
+    json out = gang_json(*gang, parts_.states);
+    out["displaced"] = json::array();
+    co_return to_response(201, out);
   }
   CKPT_CO_TRY(submitted, co_await parts_.service.submit(std::move(wanted)));
   json out = job_json(*submitted.job, parts_.states);
@@ -96,6 +117,12 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
   CKPT_CO_TRY(since, query_number(request, "since_ms", 0, kMaxLogOffset));
   CKPT_CO_TRY(times, query_number(request, "timestamps", 0, 1));
+  const Job* job = parts_.jobs.find(id);
+  const auto own = static_cast<std::int64_t>(job->ranks.front().rank);
+  CKPT_CO_TRY(rank, query_number(request, "rank", own, kMaxLogOffset));
+  if (rank != own)
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + job->spec.name + " has one rank, not " + std::to_string(rank));
   LogView view;
   view.limit = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
   view.with_times = times != 0;

@@ -16,7 +16,7 @@ constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 // A token's time, and how far clocks may differ.
 constexpr std::int64_t kRememberedS = 2 * std::chrono::seconds(tls::kJoinTerm).count();
 
-std::int64_t now_s() {
+std::int64_t unix_time_s() {
   return wall_clock_ms() / 1000;
 }
 
@@ -66,10 +66,10 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
 }
 
 control::Task<Result<void>> NodeJoins::use_up(std::string id) {
-  std::erase_if(used_, [](const auto& entry) { return now_s() - entry.second > kRememberedS; });
+  std::erase_if(used_, [](const auto& entry) { return unix_time_s() - entry.second > kRememberedS; });
   if (used_.size() >= kMaxUsed)
     co_return Error(ErrorCode::kRefused, "Too many nodes have joined within twenty minutes: try again later");
-  if (!used_.emplace(id, now_s()).second)
+  if (!used_.emplace(id, unix_time_s()).second)
     co_return Error(ErrorCode::kRefused,
                     "This join token was used already: make another one with `gpumigrate node token`");
   std::string text;

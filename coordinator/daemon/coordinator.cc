@@ -116,6 +116,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                 overcommit_}),
       logs_(nodes_, node_calls_, jobs_),
       job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
+      gang_section_({service_, states_, job_section_, jobs_}),
+      gang_watch_({jobs_, stops_, events_, executor_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
@@ -200,6 +202,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(image_books_.load());
   images_.start();
   resumes_.start();
+  gang_watch_.start();
   drains_.resume();
   evacuations_.start();
   housekeeping_.start();
@@ -241,8 +244,9 @@ Result<void> Coordinator::listen() {
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
                                                  planner_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
-      &image_api_, &rebalancer_, &maintenance_, &health_section_, &removals_,          &joins_,
-      &denied_,    &recovery_,   &backups_,     &job_section_,    &migration_section_, &*cluster_section_};
+      &image_api_,       &rebalancer_, &maintenance_, &health_section_, &removals_,    &joins_,
+      &denied_,          &recovery_,   &backups_,     &gang_section_,   &job_section_, &migration_section_,
+      &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
   HttpServer::Settings settings{
       config_.api_address, {identity_, control::except(denied_.serials(), admit_client)}, api_socket()};

@@ -11,6 +11,7 @@
 
 #include "coordinator/api/api.h"
 #include "coordinator/api/cluster_section.h"
+#include "coordinator/api/gang_section.h"
 #include "coordinator/api/health_section.h"
 #include "coordinator/api/image_api.h"
 #include "coordinator/api/job_section.h"
@@ -25,6 +26,7 @@
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/daemon/image_parts.h"
 #include "coordinator/daemon/node_events.h"
+#include "coordinator/gangs/gang_watch.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/maintenance/resumes.h"
@@ -109,6 +111,8 @@ class Coordinator {
   Service service_;
   LogReader logs_;
   JobSection job_section_;
+  GangSection gang_section_;
+  GangWatch gang_watch_;
   MigrationSection migration_section_;
   DrainTable drain_table_;
   Drains drains_;

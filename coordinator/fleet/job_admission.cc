@@ -33,6 +33,21 @@ std::string made_up_name(const wire::JobSpec& spec, JobId id,
   return taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
 }
 
+std::string rank_name(const std::string& gang, std::uint32_t rank) {
+  return gang + "." + std::to_string(rank);
+}
+
+// What torchrun sets, as if each rank had a node of its own with one GPU. A rank sees no GPU but its own, and
+// ranks move one by one: none is another's neighbour for good.
+std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t ranks) {
+  return {fmt::format("RANK={}", rank),
+          fmt::format("WORLD_SIZE={}", ranks),
+          fmt::format("GROUP_RANK={}", rank),
+          fmt::format("GROUP_WORLD_SIZE={}", ranks),
+          "LOCAL_RANK=0",
+          "LOCAL_WORLD_SIZE=1"};
+}
+
 // With the GPUs that the instance reports.
 std::vector<JobRank> ranks_of(const wire::JobSpec& spec, const Node& node,
                               const wire::JobInstance& instance) {
@@ -54,12 +69,11 @@ Incarnation reported_incarnation(const wire::JobInstance& instance) {
 
 }  // namespace
 
-Result<Job*> JobAdmission::create(wire::JobSpec spec, const Place& place, std::string placed) {
+// With an id, and a name if it has none.
+Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::string placed) const {
   CKPT_TRYV(check_spec_size(spec));
-  if (const Job* same = spec.name.empty() ? nullptr : table_.find(spec.name);
-      same != nullptr && !is_ended(same->state))
-    return Error(ErrorCode::kRefused,
-                 "A live job is called \"" + spec.name + "\" already (" + job_text(same->id) + ")");
+  if (!spec.name.empty() && table_.is_name_taken(spec.name))
+    return Error(ErrorCode::kRefused, "A live job is called \"" + spec.name + "\" already");
   Job job;
   CKPT_TRY(id, table_.next_id());
   job.id = id;
@@ -77,7 +91,42 @@ Result<Job*> JobAdmission::create(wire::JobSpec spec, const Place& place, std::s
   }
   job.placed = std::move(placed);
   job.started_ms = wall_clock_ms();
+  return job;
+}
+
+Result<Job*> JobAdmission::create(wire::JobSpec spec, const Place& place, std::string placed) {
+  CKPT_TRY(job, make(std::move(spec), place, std::move(placed)));
   CKPT_TRY(kept, table_.add(std::move(job)));
+  table_.changed().notify();
+  return kept;
+}
+
+Result<std::vector<Job*>> JobAdmission::create_gang(wire::JobSpec spec, const std::vector<Place>& places,
+                                                    const std::string& placed) {
+  const auto taken = [this](const std::string& name) { return table_.is_name_taken(name); };
+  if (!spec.name.empty() && taken(spec.name))
+    return Error(ErrorCode::kRefused, "A live job is called \"" + spec.name + "\" already");
+  CKPT_TRY(id, table_.next_id());
+  spec.gang.id = id;
+  spec.gang.name = spec.name.empty() ? made_up_name(spec, id, taken) : spec.name;
+  spec.gang.ranks = static_cast<std::uint32_t>(places.size());
+  std::vector<Job> ranks;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    wire::RankSpec rank;
+    rank.rank = static_cast<std::uint32_t>(i);
+    rank.gpu_index = places[i].gpu;
+    wire::JobSpec own = spec;
+    own.ranks = {rank};
+    own.name = rank_name(spec.gang.name, rank.rank);
+    if (!valid_job_name(own.name))
+      return Error(ErrorCode::kInvalidArgument,
+                   "\"" + spec.gang.name + "\" is too long for the name of a job of several ranks");
+    for (std::string& variable : rank_environment(rank.rank, spec.gang.ranks))
+      own.env.push_back(std::move(variable));
+    CKPT_TRY(job, make(std::move(own), places[i], placed));
+    ranks.push_back(std::move(job));
+  }
+  CKPT_TRY(kept, table_.add_all(std::move(ranks)));
   table_.changed().notify();
   return kept;
 }

@@ -18,6 +18,10 @@ class JobAdmission {
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
+  // The ranks of a new gang, each on its place: all are stored as starting, or none is. `gang` names it; an empty
+  // name is made up. kRefused if a live job has the name.
+  Result<std::vector<Job*>> create_gang(wire::JobSpec spec, const std::vector<Place>& places,
+                                        const std::string& placed);
   // A job that was forgotten, as its image describes it: a new one, parked as of then, without instances.
   // kRefused as create().
   Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
@@ -30,6 +34,7 @@ class JobAdmission {
   void continue_at(JobId id, const Node& node, const wire::JobInstance& instance);
 
  private:
+  Result<Job> make(wire::JobSpec spec, const Place& place, std::string placed) const;
   void make_name_free(wire::JobSpec& spec, JobId id) const;
 
   JobTable& table_;

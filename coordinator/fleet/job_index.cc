@@ -5,6 +5,10 @@ namespace ckpt::coordinator {
 
 void JobIndex::put(Job& job) {
   const bool ended = is_ended(job.state);
+  if (const wire::GangSpec& gang = job.spec.gang; gang.id != 0) {
+    gangs_[gang.id].insert(job.id);
+    gang_names_[gang.name].insert(gang.id);
+  }
   if (job.stop_owed)
     owed_stops_.insert(job.id);
   else
@@ -32,6 +36,20 @@ void JobIndex::remove(const Job& job) {
   live_.erase(job.id);
   ended_.erase(job.id);
   owed_stops_.erase(job.id);
+  remove_from_gang(job);
+}
+
+// A gang is there for as long as one of its ranks.
+void JobIndex::remove_from_gang(const Job& job) {
+  const auto gang = gangs_.find(job.spec.gang.id);
+  if (gang == gangs_.end()) return;
+  gang->second.erase(job.id);
+  if (!gang->second.empty()) return;
+  gangs_.erase(gang);
+  const auto name = gang_names_.find(job.spec.gang.name);
+  if (name == gang_names_.end()) return;
+  name->second.erase(job.spec.gang.id);
+  if (name->second.empty()) gang_names_.erase(name);
 }
 
 void JobIndex::remove_ended_name(const Job& job) {
@@ -49,6 +67,17 @@ std::optional<JobId> JobIndex::live_named(std::string_view name) const {
 std::optional<JobId> JobIndex::ended_named(std::string_view name) const {
   const auto at = ended_names_.find(name);
   return at == ended_names_.end() ? std::nullopt : std::optional(*at->second.rbegin());
+}
+
+const std::set<JobId>& JobIndex::ranks_of(JobId gang) const {
+  static const std::set<JobId> kNone;
+  const auto at = gangs_.find(gang);
+  return at == gangs_.end() ? kNone : at->second;
+}
+
+std::optional<JobId> JobIndex::gang_named(std::string_view name) const {
+  const auto at = gang_names_.find(name);
+  return at == gang_names_.end() ? std::nullopt : std::optional(*at->second.rbegin());
 }
 
 }  // namespace ckpt::coordinator

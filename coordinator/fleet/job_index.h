@@ -29,13 +29,22 @@ class JobIndex {
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
   // The newest of several.
   [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
+  // The jobs that are its ranks; none: there is no such gang.
+  [[nodiscard]] const std::set<JobId>& ranks_of(JobId gang) const;
+  [[nodiscard]] const std::map<JobId, std::set<JobId>>& gangs() const { return gangs_; }
+  // The newest gang of that name.
+  [[nodiscard]] std::optional<JobId> gang_named(std::string_view name) const;
 
  private:
+  void remove_from_gang(const Job& job);
+
   std::map<JobId, Job*> live_;
   std::map<std::string, JobId, std::less<>> live_names_;
   std::set<JobId> ended_;
   std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
   std::set<JobId> owed_stops_;
+  std::map<JobId, std::set<JobId>> gangs_;
+  std::map<std::string, std::set<JobId>, std::less<>> gang_names_;
 };
 
 }  // namespace ckpt::coordinator

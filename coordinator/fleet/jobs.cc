@@ -25,6 +25,19 @@ Result<Job*> JobTable::add(Job job) {
   return &kept;
 }
 
+Result<std::vector<Job*>> JobTable::add_all(std::vector<Job> jobs) {
+  std::vector<const Job*> stored;
+  for (const Job& job : jobs) stored.push_back(&job);
+  CKPT_TRYV(store_.put_jobs(stored));
+  std::vector<Job*> kept;
+  for (Job& job : jobs) {
+    const JobId id = job.id;
+    kept.push_back(&jobs_.emplace(id, std::move(job)).first->second);
+    index(*kept.back());
+  }
+  return kept;
+}
+
 Result<void> JobTable::replace(Job changed) {
   CKPT_TRYV(store_.put(changed));
   const JobId id = changed.id;
@@ -102,7 +115,27 @@ Job* JobTable::find(std::string_view id_or_name) {
   return ended ? find(*ended) : nullptr;
 }
 
+std::vector<Job*> JobTable::ranks_of(JobId gang) {
+  std::vector<Job*> found;
+  for (const JobId id : index_.ranks_of(gang)) found.push_back(&jobs_.at(id));
+  std::sort(found.begin(), found.end(),
+            [](const Job* a, const Job* b) { return a->ranks.front().rank < b->ranks.front().rank; });
+  return found;
+}
+
+std::optional<JobId> JobTable::find_gang(std::string_view id_or_name) const {
+  if (const auto id = parse_job_id(id_or_name)) {
+    const auto& gangs = index_.gangs();
+    if (const auto at = wire::find_meant(gangs, *id); at != gangs.end()) return at->first;
+  }
+  return index_.gang_named(id_or_name);
+}
+
 Error JobTable::not_found(std::string_view id_or_name) const {
+  if (const auto gang = find_gang(id_or_name))
+    return {ErrorCode::kNotSupported,
+            fmt::format("{} is a job of {} ranks, for which this is not possible yet", id_or_name,
+                        index_.ranks_of(*gang).size())};
   std::string same;
   const JobId given = parse_job_id(id_or_name).value_or(0);
   for (const auto& [id, job] : jobs_) {
@@ -114,7 +147,12 @@ Error JobTable::not_found(std::string_view id_or_name) const {
 
 bool JobTable::is_name_taken(const std::string& name, JobId except) const {
   const auto live = index_.live_named(name);
-  return live && *live != except;
+  if (live && *live != except) return true;
+  const auto gang = index_.gang_named(name);
+  if (!gang) return false;
+  const std::set<JobId>& ranks = index_.ranks_of(*gang);
+  return !ranks.contains(except) &&
+         std::any_of(ranks.begin(), ranks.end(), [this](JobId id) { return !is_ended(jobs_.at(id).state); });
 }
 
 std::vector<std::reference_wrapper<Job>> JobTable::live() const {

@@ -32,6 +32,8 @@ class JobTable {
   Result<JobId> next_id() { return store_.next_job_id(); }
   // Stored before it is here.
   Result<Job*> add(Job job);
+  // All of them or none: in one transaction.
+  Result<std::vector<Job*>> add_all(std::vector<Job> jobs);
   // A job is replaced by `changed`: durable before it counts, or an error and nothing has changed.
   Result<void> replace(Job changed);
   // Stores a job that was changed in place.
@@ -56,8 +58,12 @@ class JobTable {
   // The error for a find() without a result.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
+  // The jobs that are the gang's ranks, by rank; none: there is no such gang.
+  [[nodiscard]] std::vector<Job*> ranks_of(JobId gang);
+  // A gang by id or name; of several with the name the newest.
+  [[nodiscard]] std::optional<JobId> find_gang(std::string_view id_or_name) const;
   [[nodiscard]] bool contains(JobId id) const { return jobs_.contains(id); }
-  // A job that has not ended has it, and is not `except`.
+  // A job that has not ended, or a gang with such a rank, has it, and is not `except`.
   [[nodiscard]] bool is_name_taken(const std::string& name, JobId except = 0) const;
   // For listings; visited() counts what it and live() return.
   [[nodiscard]] std::map<JobId, Job>& all() {

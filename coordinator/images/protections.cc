@@ -46,6 +46,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (is_ended(job->state))
     return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
+  CKPT_TRYV(check_has_images(*job));
   if (job->spec.way == MigrationMode::kAdopted)
     return Error(
         ErrorCode::kRefused,

@@ -82,6 +82,7 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
 control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  CKPT_CO_TRYV(check_has_images(*job));
   // By default it goes where its other images are.
   CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);

@@ -23,6 +23,8 @@ std::string JobStates::why_not_movable(const Job& job) const {
   const std::string state = of(job);
   if (const Migration* open = migrations_.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
+  if (job.spec.gang.id != 0)
+    return "it is a rank of " + job.spec.gang.name + ", and ranks cannot be moved yet";
   if (state == "unknown") return job.reason;
   // A snapshot gives way: its node has the job go on first.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
@@ -32,7 +34,8 @@ std::string JobStates::why_not_movable(const Job& job) const {
 }
 
 bool JobStates::stays_put(const Job& job) const {
-  return of(job) == "running" && !job.movable && !job.reason.empty();
+  const bool is_rank = job.spec.gang.id != 0;
+  return is_rank || (of(job) == "running" && !job.movable && !job.reason.empty());
 }
 
 }  // namespace ckpt::coordinator

@@ -125,8 +125,6 @@ PlacementRequest Planner::request_for(const SubmitRequest& request) {
 }
 
 Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
-  if (request.gpus != 1)
-    return Error(ErrorCode::kNotSupported, "Jobs with more than one GPU are not supported yet: use --gpus 1");
   if (request.node) {
     CKPT_TRYV(check_exists(parts_.nodes, *request.node, request.gpu));
   }
@@ -138,6 +136,16 @@ Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
   else
     plan.to = plan.candidates.front().place;
   return plan;
+}
+
+Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
+  if (request.gpu)
+    return Error(ErrorCode::kInvalidArgument, "A job of several ranks takes a node, not one GPU of it");
+  if (request.node) {
+    CKPT_TRYV(check_exists(parts_.nodes, *request.node, std::nullopt));
+  }
+  const std::vector<GpuView> views = gpu_views();
+  return place_gang(rank_candidates(views, request_for(request)), views, request.gpus);
 }
 
 PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>& views) const {

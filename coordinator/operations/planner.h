@@ -15,6 +15,7 @@
 #include "coordinator/fleet/cordons.h"
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
+#include "coordinator/placement/gang_placement.h"
 #include "coordinator/placement/placement.h"
 #include "coordinator/settings/config.h"
 
@@ -76,6 +77,9 @@ class Planner {
                                                  const PlanHints& hints = {}) const;
   // `to`: where it would be started.
   [[nodiscard]] Result<MigratePlan> plan(const SubmitRequest& request) const;
+
+  // For all ranks of a job, on one node.
+  [[nodiscard]] Result<GangPlan> plan_gang(const SubmitRequest& request) const;
 
   // This coordinator has just been started, and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;

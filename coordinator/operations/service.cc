@@ -47,6 +47,40 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
   co_return submitted;
 }
 
+control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
+  if (request.preempt)
+    co_return Error(ErrorCode::kNotSupported, "No jobs are suspended for a job of several ranks yet");
+  CKPT_CO_TRY(found, parts_.planner.plan_gang(request));
+  if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
+  request.spec.uid = ::getuid();
+  request.spec.gid = ::getgid();
+  CKPT_CO_TRY(ranks, parts_.admission.create_gang(std::move(request.spec), found.places,
+                                                  "the nearest GPUs of one node that can take its ranks"));
+  std::vector<JobId> ids;
+  for (const Job* rank : ranks) ids.push_back(rank->id);
+  // The first one's node finds the port at which the others meet it.
+  for (const JobId id : ids) {
+    auto started = co_await start_or_explain(id);
+    if (started) continue;
+    end_ranks(ids);
+    co_return std::move(started).assume_error();
+  }
+  Submitted submitted;
+  submitted.job = parts_.jobs.find(ids.front());
+  if (submitted.job == nullptr) co_return Error(ErrorCode::kInternal, "A rank vanished");
+  co_return submitted;
+}
+
+// Of a gang that cannot start as a whole.
+void Service::end_ranks(const std::vector<JobId>& ids) {
+  for (const JobId id : ids) {
+    Job* rank = parts_.jobs.find(id);
+    if (rank == nullptr || is_ended(rank->state)) continue;
+    if (auto stopped = parts_.stops.begin(*rank, 0); !stopped)
+      spdlog::error("rank {} is not stopped: {}", label(*rank), stopped.assume_error().to_string());
+  }
+}
+
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
   co_await start(id);
   Job* started = parts_.jobs.find(id);

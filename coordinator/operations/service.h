@@ -30,7 +30,7 @@ struct AdoptRequest {
 // A job that was started, and those that made place for it.
 struct Submitted {
   Submitted() = default;
-  Job* job = nullptr;
+  Job* job = nullptr;  // of a gang its first rank
   std::vector<Displacement> displaced;
 };
 
@@ -53,6 +53,9 @@ class Service {
   // What submit() would do; changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
   control::Task<Result<Submitted>> submit(SubmitRequest request);
+  // A job of several ranks, one GPU of one node each: all start, or those that have are stopped. kNotSupported
+  // with preempt.
+  control::Task<Result<Submitted>> submit_gang(SubmitRequest request);
   // adopt.cc. Without a node every connected one is asked whose machine it is.
   control::Task<Result<Job*>> adopt(AdoptRequest request);
   // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
@@ -65,6 +68,7 @@ class Service {
 
  private:
   control::Task<Result<Job*>> start_or_explain(JobId id);
+  void end_ranks(const std::vector<JobId>& ids);
 
   Parts parts_;
 };

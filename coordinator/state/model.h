@@ -197,5 +197,7 @@ struct EventQuery {
 [[nodiscard]] std::string label(const Job& job);
 [[nodiscard]] std::string label(const Migration& migration);
 [[nodiscard]] bool valid_job_name(std::string_view name);
+// kNotSupported for a rank of a gang: an image of one rank does not fit what the others have computed since.
+[[nodiscard]] Result<void> check_has_images(const Job& job);
 
 }  // namespace ckpt::coordinator

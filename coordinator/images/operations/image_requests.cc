@@ -67,6 +67,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
                                                            ImageOperation operation) {
   CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(id));
   const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRYV(check_has_images(*job));
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
   operation.image.node = vault_node(*job, to);
@@ -81,6 +82,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
 control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string to) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  CKPT_CO_TRYV(check_has_images(*job));
   CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
   if (job->state == JobState::kParked && !job->operation) {
     // Already; but now it stays until a user resumes it.

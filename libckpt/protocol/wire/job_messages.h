@@ -38,11 +38,24 @@ struct RankSpec {
   }
 };
 
+// The gang of a job that is a rank of one. To agents each rank is a job of its own (docs/adr/0039).
+struct GangSpec {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  GangSpec() = default;
+  JobId id = 0;  // of the same numbers as jobs; 0: of none
+  std::string name;
+  std::uint32_t ranks = 0;  // how many it has
+  template <class A>
+  void fields(A& a) {
+    a(id, name, ranks);
+  }
+};
+
 // Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 
 struct JobSpec {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   JobSpec() = default;
   JobId job = 0;
   std::string name;
@@ -60,10 +73,11 @@ struct JobSpec {
   std::int32_t adopt_pid = 0;
   std::uint64_t adopt_start_ticks = 0;
   std::int32_t priority = 0;  // the higher, the later it is disturbed
+  GangSpec gang;
   template <class A>
   void fields(A& a) {
     a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
-      adopt_start_ticks, priority);
+      adopt_start_ticks, priority, gang);
   }
 };
 

@@ -113,6 +113,7 @@ Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery&
                    "&limit=262144&follow_ms=" + std::to_string(query.follow.count());
   if (query.timestamps) request.target += "&timestamps=1";
   if (query.since_ms > 0) request.target += "&since_ms=" + std::to_string(query.since_ms);
+  if (query.rank > 0) request.target += "&rank=" + std::to_string(query.rank);
   CKPT_TRY(response, call(std::move(request)));
   LogPiece piece;
   piece.ended = response.log.ended;

@@ -29,6 +29,7 @@ struct LogQuery {
   std::chrono::milliseconds follow{0};
   bool timestamps = false;
   std::int64_t since_ms = 0;
+  int rank = 0;
 };
 
 class CoordinatorClient {

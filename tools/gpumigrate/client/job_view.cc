@@ -133,6 +133,19 @@ std::string instances_of(const Json& job, const Layout& layout) {
   return out;
 }
 
+// Of a job of several.
+std::string ranks_of(const Json& job, const Layout& layout) {
+  if (!has_value(job, "gpus")) return "";
+  std::string out;
+  for (const Json& rank : member(job, "ranks")) {
+    std::string text = place_of(rank) + ", " + state_of_job(rank, {}).text + ", " + text_of(rank, "name") +
+                       " (" + text_of(rank, "job") + ")";
+    if (has_value(rank, "reason")) text += "; " + text_of(rank, "reason");
+    out += field_line(("rank " + text_of(rank, "rank")).c_str(), text, layout);
+  }
+  return out;
+}
+
 std::string moves_of(const Json& job, const Json& moves, const Layout& layout) {
   const std::size_t count = member(job, "migrations").size();
   if (count == 0) return "";
@@ -174,7 +187,7 @@ std::string view_job_state(const Json& job) {
 
 std::string view_job(const Json& job, const Json& moves, const Json& events, bool all, const Layout& layout) {
   std::string out = head_of(job, layout);
-  out += field_line("mode", mode_of(job), layout);
+  out += ranks_of(job, layout) + field_line("mode", mode_of(job), layout);
   out += field_line("memory", memory_of(job, layout, all), layout);
   out += images_of(job, layout);
   out += field_line("command", command_of(job), layout);

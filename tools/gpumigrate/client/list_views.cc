@@ -60,7 +60,23 @@ bool has_ended(const Json& job) {
   return state == "exited" || state == "failed" || state == "lost";
 }
 
+// "node-a:0,1,3", or each with its node where there are several.
+static std::string places_of(const Json& gpus) {
+  std::string out;
+  std::string last_node;
+  for (const Json& gpu : gpus) {
+    const std::string place = gpu.is_string() ? gpu.get<std::string>() : gpu.dump();
+    const std::size_t colon = place.rfind(':');
+    const std::string node = place.substr(0, colon);
+    const bool same = !out.empty() && node == last_node && colon != std::string::npos;
+    out += (out.empty() ? "" : ",") + (same ? place.substr(colon + 1) : place);
+    last_node = node;
+  }
+  return out;
+}
+
 std::string place_of(const Json& object) {
+  if (const Json& gpus = member(object, "gpus"); gpus.is_array() && !gpus.empty()) return places_of(gpus);
   return has_value(object, "gpu") ? text_of(object, "node") + ":" + text_of(object, "gpu")
                                   : text_of(object, "node");
 }

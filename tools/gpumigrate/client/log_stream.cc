@@ -43,7 +43,8 @@ std::string LogStream::mark_of(const LogPiece& piece) const {
 }
 
 Result<std::string> LogStream::read(milliseconds follow) {
-  CKPT_TRY(piece, context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms}));
+  CKPT_TRY(piece,
+           context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
   std::string text = mark_of(piece) + piece.bytes;
   const bool is_short = piece.bytes.size() < kShortPiece && piece.incarnation == incarnation_;
   short_pieces_ = is_short ? short_pieces_ + 1 : 0;
@@ -75,7 +76,7 @@ Result<std::string> LogStream::read_to_end(std::uint64_t from) {
 }
 
 Result<void> LogStream::copy_tail(std::uint64_t lines) {
-  CKPT_TRY(probe, context_.coordinator.logs(job_, {0, milliseconds(0), false, 0}));
+  CKPT_TRY(probe, context_.coordinator.logs(job_, {0, milliseconds(0), false, 0, wish_.rank}));
   const std::uint64_t length = wish_.since_ms > 0 ? 0 : probe.length;
   for (std::uint64_t window = kFirstWindow;; window *= kGrowth) {
     const std::uint64_t from = length > window ? length - window : 0;

@@ -14,6 +14,7 @@ namespace ckpt::cli {
 struct LogWish {
   bool timestamps = false;
   std::int64_t since_ms = 0;  // Unix time: without what was seen before; 0: all
+  int rank = 0;               // of a job of several
 };
 
 class LogStream {

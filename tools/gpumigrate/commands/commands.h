@@ -63,6 +63,7 @@ struct LogOptions {
   std::optional<unsigned> tail;  // lines
   std::string since;
   bool timestamps = false;
+  int rank = 0;  // of a job of several
 };
 
 struct EventOptions {

@@ -261,7 +261,9 @@ Result<Json> newest_events(Context& context, const std::string& id) {
   for (;;) {
     auto asked = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
                                          "&limit=1000&follow_ms=0&job=" + path_part(id));
-    if (!asked && asked.assume_error().code() == ErrorCode::kNotFound) return newest;
+    const bool has_none = !asked && (asked.assume_error().code() == ErrorCode::kNotFound ||
+                                     asked.assume_error().code() == ErrorCode::kNotSupported);
+    if (has_none) return newest;
     CKPT_TRY(answer, std::move(asked));
     const Json& events = member(answer, "events");
     if (events.empty()) return newest;
@@ -317,7 +319,9 @@ int run_job(Context& context, const RunOptions& options) {
               << std::flush;
   if (options.detach) return print_job(context, job.assume_value());
   context.note("job " + id + " (" + text_of(job.assume_value(), "name") + ") runs at " +
-               text_of(job.assume_value(), "node") + ":" + text_of(job.assume_value(), "gpu"));
+               place_of(job.assume_value()));
+  if (options.gpus > 1)
+    context.note("this is the output of rank 0; `gpumigrate logs " + id + " --rank N` shows another's");
   auto code = attend(context, id);
   if (code) return code.assume_value();
   return report(context, code.assume_error(), kRunFailed);
@@ -377,7 +381,7 @@ static void explain_empty_log(Context& context, const std::string& job) {
 }
 
 int show_logs(Context& context, const std::string& job, const LogOptions& options) {
-  LogWish wish{.timestamps = options.timestamps};
+  LogWish wish{.timestamps = options.timestamps, .rank = options.rank};
   if (!options.since.empty()) {
     auto since = tools::parse_moment_ms(options.since, wall_clock_ms());
     if (!since)

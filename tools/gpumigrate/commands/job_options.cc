@@ -24,7 +24,8 @@ void add_run(CommandTree& tree) {
   });
   run.add_option("--name", o->name, "Name of the job");
   run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen").called("PLACE");
-  run.add_option("--gpus", o->gpus, "GPUs (1; more: not yet)").in_range(1, 1024);
+  run.add_option("--gpus", o->gpus, "One rank of the job for each of so many GPUs of one node (1)")
+      .in_range(1, 1024);
   run.add_option("--gpu-memory", o->gpu_memory,
                  "GPU memory to keep free for it, like 12GiB; a transparent job gets no more")
       .called("SIZE");
@@ -99,6 +100,7 @@ void add_job_commands(CommandTree& tree) {
   logs.add_option("--tail", o->logs.tail, "Begin with so many of its last lines")
       .called("LINES")
       .in_range(0U, 1'000'000'000U);
+  logs.add_option("--rank", o->logs.rank, "Of a job of several ranks: that one (0)").in_range(0, 1023);
   logs.add_option("--since", o->logs.since, "Output from a time on, like 10m (ago) or 2026-11-24T03:34:31Z")
       .called("TIME");
   logs.add_flag("--timestamps", o->logs.timestamps, "Begin each line with the time at which its node saw it");

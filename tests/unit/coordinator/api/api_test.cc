@@ -76,7 +76,7 @@ TEST_F(ApiTest, RefusesBadSubmissions) {
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","name":"j7"})"), 400, "usage", 64);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpu":0})"), 400, "usage", 64);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","colour":"red"})"), 400, "usage", 64);
-  expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpus":2})"), 501, "refused", 5);
+  expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpus":2})"), 409, "refused", 5);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","node":"node-z"})"), 404, "not_found", 5);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","node":"node-a","gpu":5})"), 404, "not_found", 5);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpu_memory_bytes":99999999999})"), 409, "refused", 5);

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/gang_rendezvous.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::string_view kAddress = "MASTER_ADDR=";
+constexpr std::string_view kPort = "MASTER_PORT=";
+
+const std::string* find_variable(const std::vector<std::string>& environment, std::string_view name) {
+  const auto at = std::find_if(environment.begin(), environment.end(),
+                               [name](const std::string& entry) { return entry.starts_with(name); });
+  return at == environment.end() ? nullptr : &*at;
+}
+
+// The kernel does not give a port that it chose to the next one who asks, for a while.
+Result<std::uint16_t> free_port() {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof address;
+  if (!probe || ::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return Error::from_errno("Looking for a port where the ranks of a job meet");
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec) {
+  if (spec.gang.id == 0 || find_variable(spec.env, kPort) != nullptr) return ok();
+  for (const auto& job : jobs.all()) {
+    const wire::JobSpec& other = job->record().spec;
+    const std::string* port = other.gang.id == spec.gang.id ? find_variable(other.env, kPort) : nullptr;
+    if (port == nullptr) continue;
+    spec.env.push_back(*find_variable(other.env, kAddress));
+    spec.env.push_back(*port);
+    return ok();
+  }
+  CKPT_TRY(port, free_port());
+  if (find_variable(spec.env, kAddress) == nullptr) spec.env.push_back(std::string(kAddress) + "127.0.0.1");
+  spec.env.push_back(std::string(kPort) + std::to_string(port));
+  return ok();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/gang_section.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
+#include "coordinator/requests/roles.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::int64_t kMaxStopGraceMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kStopGraceMs = 10'000;
+constexpr std::int64_t kMaxRank = 1 << 20;
+
+json rank_json(const Job& rank, const JobStates& states) {
+  const JobRank& at = rank.ranks.front();
+  const bool ended = is_ended(rank.state);
+  return {{"rank", at.rank},
+          {"node", at.place.node},
+          {"gpu", at.place.gpu},
+          {"pid", at.pid == 0 ? json() : json(at.pid)},
+          {"state_bytes", at.state_bytes},
+          {"job", job_text(rank.id)},
+          {"name", rank.spec.name},
+          {"state", states.of(rank)},
+          {"exit_code", ended && rank.exit_code >= 0 ? json(rank.exit_code) : json()},
+          {"reason", text_or_null(rank.reason)}};
+}
+
+// Of the worst of its ranks: one that is away, starts, stops.
+std::string state_text(const Gang& gang, const JobStates& states) {
+  const JobState state = state_of(gang);
+  if (is_ended(state)) return std::string(to_string(state));
+  for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "paused", "migrating"}) {
+    for (const Job* rank : gang.ranks)
+      if (states.of(*rank) == wanted) return wanted;
+  }
+  return "running";
+}
+
+}  // namespace
+
+json gang_json(const Gang& gang, const JobStates& states) {
+  const Job& first = *gang.ranks.front();
+  const JobState state = state_of(gang);
+  json out = job_json(first, states);
+  json ranks = json::array();
+  json gpus = json::array();
+  std::uint64_t state_bytes = 0;
+  std::uint64_t expected_bytes = 0;
+  bool one_node = true;
+  for (const Job* rank : gang.ranks) {
+    ranks.push_back(rank_json(*rank, states));
+    gpus.push_back(to_text(rank->ranks.front().place));
+    state_bytes += rank->state_bytes();
+    expected_bytes += rank->expected_bytes();
+    one_node = one_node && rank->node() == first.node();
+  }
+  out["id"] = job_text(gang.id);
+  out["name"] = gang.name;
+  out["state"] = state_text(gang, states);
+  out["node"] = one_node ? json(first.node()) : json();
+  out["gpu"] = json();
+  out["gpus"] = std::move(gpus);
+  out["size"] = gang.size;
+  out["ranks"] = std::move(ranks);
+  out["movable"] = false;
+  const std::string reason = reason_of(gang);
+  out["reason"] = is_ended(state) || !reason.empty() ? text_or_null(reason)
+                                                     : json("a job of several ranks cannot be moved yet");
+  out["obstacles"] = json();
+  out["state_bytes"] = state_bytes;
+  out["memory"] = json();
+  out["expected_bytes"] = expected_bytes;
+  out["exit_code"] = is_ended(state) && exit_code_of(gang) >= 0 ? json(exit_code_of(gang)) : json();
+  return out;
+}
+
+bool GangSection::takes(const HttpRequest& request) const {
+  return request.path[1] == "jobs" && request.path.size() > 2 &&
+         parts_.jobs.find(request.path[2]) == nullptr && parts_.jobs.find_gang(request.path[2]).has_value();
+}
+
+control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
+  auto gang = find_gang(parts_.jobs, request.path[2]);
+  if (!gang) co_return parts_.jobs.not_found(request.path[2]);
+  if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
+  if (request.path.size() == 3 && is_get(request)) {
+    json out = gang_json(*gang, parts_.states);
+    const bool with_command = role_of(request.peer) > Role::kViewer;
+    const wire::JobSpec& spec = gang->ranks.front()->spec;
+    out["argv"] = with_command ? json(spec.argv) : json();
+    out["cwd"] = with_command ? json(spec.cwd) : json();
+    out["placed"] = text_or_null(gang->ranks.front()->placed);
+    co_return to_response(200, out);
+  }
+  const std::string verb = request.path.size() == 4 ? request.path[3] : std::string();
+  if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), gang->id);
+  if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), *std::move(gang));
+  if (verb == "stop" && is_post(request)) co_return stop(request, *gang);
+  co_return parts_.jobs.not_found(request.path[2]);
+}
+
+control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
+  const auto deadline = steady_clock::now() + milliseconds(timeout);
+  while (true) {
+    const auto gang = find_gang(parts_.jobs, id);
+    if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+    if (is_ended(state_of(*gang)) || steady_clock::now() >= deadline)
+      co_return to_response(200, gang_json(*gang, parts_.states));
+    co_await parts_.jobs.changed().wait_until(deadline);
+  }
+}
+
+control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang gang) {
+  CKPT_CO_TRY(wanted, query_number(request, "rank", 0, kMaxRank));
+  const auto rank = std::find_if(gang.ranks.begin(), gang.ranks.end(), [wanted](const Job* known) {
+    return known->ranks.front().rank == static_cast<std::uint32_t>(wanted);
+  });
+  if (rank == gang.ranks.end())
+    co_return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, wanted));
+  request.path[2] = job_text((*rank)->id);
+  co_return co_await parts_.job_section.handle(std::move(request));
+}
+
+GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  const std::int64_t grace = body.integer("grace_ms", 0, kMaxStopGraceMs).value_or(kStopGraceMs);
+  CKPT_TRYV(body.finish());
+  for (Job* rank : gang.ranks) {
+    CKPT_TRYV(parts_.service.stop(*rank, grace));
+  }
+  return to_response(202, gang_json(gang, parts_.states));
+}
+
+GangSection::Answer GangSection::remove(const Gang& gang) {
+  if (!is_ended(state_of(gang)))
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("job {} has ranks that run: only ended jobs are removed; `gpumigrate stop {}` ends it",
+                    gang.name, gang.name));
+  for (const Job* rank : gang.ranks) {
+    CKPT_TRYV(parts_.service.forget(*rank));
+  }
+  return to_response(200, {{"removed", job_text(gang.id)}});
+}
+
+}  // namespace ckpt::coordinator

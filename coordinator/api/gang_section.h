@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove. Asked before JobSection. All else
+// is refused there: it has no job of that name.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
+// (api_answers.h).
+#pragma once
+
+#include "coordinator/api/api_json.h"
+#include "coordinator/gangs/gang.h"
+#include "coordinator/operations/log_reader.h"
+#include "coordinator/operations/service.h"
+#include "coordinator/requests/api_section.h"
+
+namespace ckpt::coordinator {
+
+// As of a job, with `gpus` in place of `gpu`, and more of each rank.
+[[nodiscard]] json gang_json(const Gang& gang, const JobStates& states);
+
+class GangSection : public ApiSection {
+ public:
+  struct Parts {
+    Service& service;
+    const JobStates& states;
+    ApiSection& job_section;
+    JobTable& jobs;
+  };
+  explicit GangSection(Parts parts) : parts_(parts) {}
+
+  [[nodiscard]] bool takes(const HttpRequest& request) const override;
+  control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+
+ private:
+  using Answer = Result<HttpResponse>;
+
+  control::Task<Answer> wait(HttpRequest request, JobId id);
+  // Those of rank `rank`, by default 0.
+  control::Task<Answer> logs(HttpRequest request, Gang gang);
+  Answer stop(const HttpRequest& request, const Gang& gang);
+  Answer remove(const Gang& gang);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of several ranks: they start together or not at all, see each other, end together, and are one job to the user."""
+import json
+import pathlib
+import re
+
+from cluster import ClusterTest
+from waiting import eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = ROOT / "tests" / "integration" / "programs" / "rank.py"
+PYTHON = "/usr/bin/python3"
+
+
+class Gangs(ClusterTest):
+    nodes, gpus = 2, 2
+
+    def start_gang(self, *arguments, ranks=2, name="train"):
+        return json.loads(self.cluster.call("-o", "json", "run", "--detach", "--name", name, "--gpus", str(ranks), "--",
+                                            PYTHON, PROGRAM, *arguments).stdout)
+
+    def wait_for_end(self, name="train"):
+        return self.cluster.run("wait", name, "-o", "json")
+
+    def test_ranks_meet_run_on_one_node_and_end_as_one_job(self):
+        job = self.start_gang("40")
+        self.assertEqual((job["name"], job["size"]), ("train", 2), job)
+        nodes = {rank["node"] for rank in job["ranks"]}
+        self.assertEqual((len(nodes), sorted(rank["gpu"] for rank in job["ranks"])), (1, [0, 1]), job)
+        listed = self.cluster.json("jobs")
+        self.assertEqual([entry["name"] for entry in listed], ["train"], listed)
+        self.assertRegex(self.cluster.call("jobs").stdout, r"train .* node-\w:0,1")
+        ended = self.wait_for_end()
+        self.assertEqual(ended.returncode, 0, ended)
+        logs = [self.cluster.call("logs", "train", "--rank", str(rank)).stdout for rank in (0, 1)]
+        for rank, log in enumerate(logs):
+            self.assertIn(f"rank {rank} of 2 local 0", log)
+        totals = [re.findall(r"^step .*$", log, re.M) for log in logs]
+        self.assertEqual(len(totals[0]), 40)
+        self.assertEqual(*totals)
+        self.assertEqual(self.cluster.call("logs", "train").stdout, logs[0])
+        described = self.cluster.call("describe", "train").stdout
+        self.assertRegex(described, r"rank 1\s+node-\w:1, exited 0, train\.1 \(j")
+        self.cluster.call("rm", "train")
+        self.assertEqual(self.cluster.json("jobs"), [])
+
+    def test_rank_that_fails_ends_the_others_and_its_exit_code_is_the_jobs(self):
+        self.start_gang("1000", "fail", "1", "7")
+        ended = self.wait_for_end()
+        self.assertEqual(ended.returncode, 7, ended)
+        job = json.loads(ended.stdout)
+        self.assertEqual(job["state"], "exited", job)
+        self.assertIn("rank 1 ended with exit code 7", job["reason"])
+        self.assertEqual({rank["state"] for rank in job["ranks"]}, {"exited"}, job)
+
+    def test_job_that_fits_nowhere_starts_no_rank(self):
+        refused = self.cluster.run("run", "--detach", "--gpus", "3", "--", PYTHON, PROGRAM, "5")
+        self.assertEqual(refused.returncode, 5, refused)
+        self.assertIn("No node has 3 GPUs that can each take a rank: node-a has 2, node-b has 2", refused.stderr)
+        self.assertEqual(self.cluster.json("jobs"), [])
+        plan = json.loads(self.cluster.run("-o", "json", "run", "--dry-run", "--gpus", "2", "--", PYTHON, PROGRAM, "5").stdout)
+        self.assertEqual(len(plan["places"]), 2, plan)
+
+    def test_stop_ends_all_ranks(self):
+        self.start_gang("100000")
+        self.cluster.wait_for_line("train", r"^step 1\b")
+        self.cluster.call("stop", "train")
+        ended = self.wait_for_end()
+        self.assertNotEqual(ended.returncode, 0, ended)
+        eventually(lambda: self.cluster.pids("rank.py") == [], "no rank is left")
+
+    def test_restarted_coordinator_and_agents_keep_the_job(self):
+        self.start_gang("600")
+        self.cluster.wait_for_line("train", r"^step 1\b")
+        self.cluster.kill("gpumigrate-coordinator")
+        self.cluster.kill("gpumigrate-agent")
+        self.cluster.up()
+        ended = self.wait_for_end()
+        self.assertEqual(ended.returncode, 0, ended)
+        self.assertIn("step 599", self.cluster.call("logs", "train", "--rank", "1").stdout)
+
+    def test_what_is_not_possible_yet_is_refused_by_name(self):
+        self.start_gang("100000")
+        self.cluster.wait_for_line("train", r"^step 1\b")
+        for words in (("migrate", "train", "--to", "node-b"), ("snapshot", "train"), ("suspend", "train"),
+                      ("migrate", "train.1", "--to", "node-b:0"), ("snapshot", "train.1"), ("suspend", "train.1")):
+            refused = self.cluster.run(*words)
+            self.assertEqual(refused.returncode, 5, (words, refused))
+            self.assertRegex(refused.stderr + refused.stdout, r"rank", words)
+        drained = self.cluster.run("drain", self.cluster.json("describe", "train")["node"], "--timeout", "20s")
+        self.assertNotEqual(drained.returncode, 0, drained)
+        # The program never calls the driver, so it counts as starting.
+        self.assertIn(self.cluster.json("describe", "train")["state"], ("starting", "running"))
+        self.cluster.call("stop", "train", "--grace", "0s")

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job of several ranks as the table of jobs has it, also after a restart.
+#include "coordinator/gangs/gang.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "coordinator/fleet/job_admission.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+struct NoMigrations : MigrationQueries {
+  [[nodiscard]] bool has_open(JobId) const override { return false; }
+  [[nodiscard]] bool is_closing(JobId) const override { return false; }
+};
+
+class GangTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/gangsXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    reopen();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void reopen() {
+    admission_.reset();
+    lifecycle_.reset();
+    jobs_.reset();
+    events_.reset();
+    store_.reset();
+    store_.emplace(Store::open(folder_ + "/state.db").value());
+    events_.emplace(*store_, io_.get_executor());
+    jobs_.emplace(*store_, io_.get_executor());
+    lifecycle_.emplace(*jobs_, *events_, migrations_);
+    admission_.emplace(*jobs_, *lifecycle_, *events_);
+    ASSERT_TRUE(jobs_->load());
+  }
+  static wire::JobSpec spec(const std::string& name) {
+    wire::JobSpec made;
+    made.name = name;
+    made.argv = {"/bin/train"};
+    return made;
+  }
+  Gang create(const std::string& name, std::uint32_t ranks) {
+    std::vector<Place> places;
+    for (std::uint32_t i = 0; i < ranks; ++i) places.emplace_back("a", i);
+    EXPECT_TRUE(admission_->create_gang(spec(name), places, "").has_value());
+    return find_gang(*jobs_, name).value();
+  }
+  void end(Job& rank, JobState state, int exit_code, std::int64_t ended_ms) {
+    rank.state = state;
+    rank.exit_code = exit_code;
+    rank.ended_ms = ended_ms;
+    jobs_->save(rank);
+  }
+
+  control::asio::io_context io_{1};
+  std::string folder_;
+  NoMigrations migrations_;
+  std::optional<Store> store_;
+  std::optional<EventLog> events_;
+  std::optional<JobTable> jobs_;
+  std::optional<JobLifecycle> lifecycle_;
+  std::optional<JobAdmission> admission_;
+};
+
+TEST_F(GangTest, RanksAreJobsThatAreFoundByTheirGang) {
+  const Gang gang = create("train", 2);
+  ASSERT_EQ(gang.ranks.size(), 2U);
+  EXPECT_EQ(gang.ranks[1]->spec.name, "train.1");
+  EXPECT_EQ(gang.ranks[1]->ranks.front().place, Place("a", 1));
+  EXPECT_THAT(gang.ranks[1]->spec.env, Contains("RANK=1"));
+  EXPECT_THAT(gang.ranks[1]->spec.env, Contains("WORLD_SIZE=2"));
+  EXPECT_EQ(find_gang(*jobs_, job_text(gang.id))->id, gang.id);
+  EXPECT_EQ(jobs_->find("train"), nullptr);
+  EXPECT_EQ(jobs_->find("train.1")->id, gang.ranks[1]->id);
+  EXPECT_EQ(jobs_->not_found("train").code(), ErrorCode::kNotSupported);
+}
+
+TEST_F(GangTest, RanksAreFoundAfterARestart) {
+  const JobId id = create("train", 3).id;
+  reopen();
+  const auto gang = find_gang(*jobs_, "train");
+  ASSERT_TRUE(gang.has_value());
+  EXPECT_EQ(gang->id, id);
+  EXPECT_EQ(gang->ranks.size(), 3U);
+}
+
+TEST_F(GangTest, NameOfALiveGangIsTakenForJobsAndGangs) {
+  const Gang gang = create("train", 2);
+  wire::JobSpec one = spec("train");
+  one.ranks.resize(1);
+  EXPECT_FALSE(admission_->create(one, Place("a", 0), "").has_value());
+  EXPECT_FALSE(admission_->create_gang(spec("train"), {Place("a", 0), Place("a", 1)}, "").has_value());
+  end(*gang.ranks[0], JobState::kExited, 0, 1);
+  EXPECT_FALSE(admission_->create(one, Place("a", 0), "").has_value()) << "a rank of it runs";
+  end(*gang.ranks[1], JobState::kExited, 0, 2);
+  EXPECT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
+}
+
+TEST_F(GangTest, GangWhoseNameIsTakenLeavesNoRank) {
+  wire::JobSpec one = spec("train.1");
+  one.ranks.resize(1);
+  ASSERT_TRUE(admission_->create(one, Place("a", 0), "").has_value());
+  EXPECT_FALSE(admission_->create_gang(spec("train"), {Place("a", 0), Place("a", 1)}, "").has_value());
+  EXPECT_FALSE(find_gang(*jobs_, "train").has_value());
+  EXPECT_EQ(jobs_->find("train.0"), nullptr);
+}
+
+TEST_F(GangTest, EndsOnceAllRanksHaveAndAsTheFirstThatFailed) {
+  const Gang gang = create("train", 3);
+  EXPECT_EQ(state_of(gang), JobState::kStarting);
+  for (Job* rank : gang.ranks) lifecycle_->on_started(*rank);
+  EXPECT_EQ(state_of(gang), JobState::kRunning);
+  end(*gang.ranks[2], JobState::kExited, 3, 10);
+  EXPECT_EQ(state_of(gang), JobState::kRunning);
+  EXPECT_EQ(first_failed(gang), gang.ranks[2]);
+  end(*gang.ranks[0], JobState::kExited, 143, 20);
+  end(*gang.ranks[1], JobState::kExited, 143, 21);
+  EXPECT_EQ(state_of(gang), JobState::kExited);
+  EXPECT_EQ(exit_code_of(gang), 3);
+  EXPECT_THAT(reason_of(gang), HasSubstr("rank 2 ended with exit code 3"));
+}
+
+TEST_F(GangTest, EndsWellIfAllRanksDo) {
+  const Gang gang = create("train", 2);
+  for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
+  EXPECT_EQ(state_of(gang), JobState::kExited);
+  EXPECT_EQ(exit_code_of(gang), 0);
+  EXPECT_EQ(reason_of(gang), "");
+}
+
+TEST_F(GangTest, IsGoneWithItsLastRank) {
+  const Gang gang = create("train", 2);
+  for (Job* rank : gang.ranks) end(*rank, JobState::kExited, 0, 5);
+  ASSERT_TRUE(jobs_->remove(gang.ranks[0]->id));
+  EXPECT_EQ(find_gang(*jobs_, "train")->ranks.size(), 1U);
+  ASSERT_TRUE(jobs_->remove(find_gang(*jobs_, "train")->ranks[0]->id));
+  EXPECT_FALSE(find_gang(*jobs_, "train").has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
