@@ -22,7 +22,7 @@ class Refusals(ClusterTest):
         cluster = self.cluster
         self.refused("migrate", "nobody", "--to", "node-b", contains="nobody")
         self.refused("describe", "nobody", contains="nobody")
-        self.refused("run", "--cooperative", "--gpus", "2", "--", "/bin/true", contains="yet")
+        self.refused("run", "--cooperative", "--gpus", "2", "--", "/bin/true", contains="No node has 2 GPUs")
         self.refused("run", "--cooperative", "--node", "nowhere", "--", "/bin/true", contains="nowhere")
         self.refused("migrate", exits=64)
         self.refused("migrate", "x", "--max-downtime", "soon", exits=64)
