@@ -416,10 +416,14 @@ json run_plan_json(const SubmitRequest& request, const RunPlan& run) {
 
 json gang_plan_json(const SubmitRequest& request, const GangPlan& plan) {
   json places = json::array();
-  for (const Place& place : plan.places) places.push_back(to_text(place));
+  std::string to;
+  for (const Place& place : plan.places) {
+    places.push_back(to_text(place));
+    to += (to.empty() ? "" : ", ") + to_text(place);
+  }
   return {{"dry_run", true},
           {"name", text_or_null(request.spec.name)},
-          {"to", plan.places.empty() ? json() : json(plan.places.front().node)},
+          {"to", text_or_null(to)},
           {"places", places},
           {"gpu_memory_bytes", request.spec.gpu_memory_bytes},
           {"displaced", json::array()},

@@ -59,7 +59,7 @@ class Gangs(ClusterTest):
         self.assertIn("No node has 3 GPUs that can each take a rank: node-a has 2, node-b has 2", refused.stderr)
         self.assertEqual(self.cluster.json("jobs"), [])
         plan = json.loads(self.cluster.run("-o", "json", "run", "--dry-run", "--gpus", "2", "--", PYTHON, PROGRAM, "5").stdout)
-        self.assertEqual(len(plan["places"]), 2, plan)
+        self.assertEqual((len(plan["places"]), plan["to"]), (2, ", ".join(plan["places"])), plan)
 
     def test_stop_ends_all_ranks(self):
         self.start_gang("100000")
