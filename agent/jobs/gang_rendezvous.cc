@@ -22,7 +22,7 @@ const std::string* find_variable(const std::vector<std::string>& environment, st
   return at == environment.end() ? nullptr : &*at;
 }
 
-// The kernel does not give a port that it chose to the next one who asks, for a while.
+// Free now: another program may take it before rank 0 listens there, and then that rank ends with its own error.
 Result<std::uint16_t> free_port() {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -38,17 +38,17 @@ Result<std::uint16_t> free_port() {
 }  // namespace
 
 Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec) {
-  if (spec.gang.id == 0 || find_variable(spec.env, kPort) != nullptr) return ok();
+  if (spec.gang.id == 0) return ok();
+  if (find_variable(spec.env, kAddress) == nullptr) spec.env.push_back(std::string(kAddress) + "127.0.0.1");
+  if (find_variable(spec.env, kPort) != nullptr) return ok();
   for (const auto& job : jobs.all()) {
     const wire::JobSpec& other = job->record().spec;
     const std::string* port = other.gang.id == spec.gang.id ? find_variable(other.env, kPort) : nullptr;
     if (port == nullptr) continue;
-    spec.env.push_back(*find_variable(other.env, kAddress));
     spec.env.push_back(*port);
     return ok();
   }
   CKPT_TRY(port, free_port());
-  if (find_variable(spec.env, kAddress) == nullptr) spec.env.push_back(std::string(kAddress) + "127.0.0.1");
   spec.env.push_back(std::string(kPort) + std::to_string(port));
   return ok();
 }

@@ -7,8 +7,8 @@
 
 namespace ckpt::agent {
 
-// Adds both to the environment of a rank that has none of its own: the port of the gang's other ranks here, else one that
-// is free now. Nothing for a job of one rank.
+// Adds what the environment of a rank lacks of them. The port is that of the gang's other ranks here, else one
+// that is free now. Nothing for a job of one rank.
 Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec);
 
 }  // namespace ckpt::agent

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written since
 // are read again: in rounds, then once more when CRIU has dumped and stopped the processes. CRIU leaves the pages of
-// watched mappings out where criu_library() is preloaded into it. What it writes of the other pages of these processes is thrown away.
+// watched mappings out where criu_library() is preloaded into it. What it writes of the other pages of these
+// processes is thrown away.
 //
 //   CKPT_TRY(pages, EarlyPages::create(root, most));
 //   pages->run_round(grew); ...                     // while the job runs

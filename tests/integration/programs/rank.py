@@ -2,6 +2,7 @@
 """A rank of a job: prints what it was told, meets the others at the rendezvous, then does what it is asked to.
 rank.py ROUNDS [fail RANK CODE]: sums a number over all ranks, round by round. A rank that is to fail ends in the middle."""
 import os
+import signal
 import socket
 import sys
 import time
@@ -25,14 +26,32 @@ def meet():
             time.sleep(0.01)
 
 
+def receive(link):
+    """As in a collective, a rank whose peer has gone waits for ever."""
+    try:
+        line = link.readline()
+    except ConnectionResetError:
+        line = ""
+    while not line:
+        signal.pause()
+    return int(line)
+
+
+def send(link, number):
+    try:
+        print(number, file=link, flush=True)
+    except (BrokenPipeError, ConnectionResetError):
+        signal.pause()
+
+
 def reduce(links, mine):
     if rank == 0:
-        total = mine + sum(int(link.readline()) for link in links)
+        total = mine + sum(receive(link) for link in links)
         for link in links:
-            print(total, file=link, flush=True)
+            send(link, total)
         return total
-    print(mine, file=links[0], flush=True)
-    return int(links[0].readline())
+    send(links[0], mine)
+    return receive(links[0])
 
 
 links = meet()

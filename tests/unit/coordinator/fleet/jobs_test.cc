@@ -1,42 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/fleet/job_admission.h"
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
+#include "tests/unit/coordinator/support/job_table_fixture.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-struct FakeMigrations : MigrationQueries {
-  bool open = false;
-  bool closing = false;
-  [[nodiscard]] bool has_open(JobId) const override { return open; }
-  [[nodiscard]] bool is_closing(JobId) const override { return closing; }
-};
-
-class JobTableTest : public ::testing::Test {
+class JobTableTest : public JobTableFixture {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/jobsXXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    reopen();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  void reopen() {
-    admission_.reset();
-    lifecycle_.reset();
-    jobs_.reset();
-    events_.reset();
-    store_.reset();
-    store_.emplace(Store::open(folder_ + "/state.db").value());
-    events_.emplace(*store_, io_.get_executor());
-    jobs_.emplace(*store_, io_.get_executor());
-    lifecycle_.emplace(*jobs_, *events_, migrations_);
-    admission_.emplace(*jobs_, *lifecycle_, *events_);
-    ASSERT_TRUE(jobs_->load());
-  }
   Job& create(const std::string& name) {
     wire::JobSpec spec;
     spec.name = name;
@@ -62,15 +33,6 @@ class JobTableTest : public ::testing::Test {
     n.instances = std::move(instances);
     return n;
   }
-
-  control::asio::io_context io_{1};
-  std::string folder_;
-  FakeMigrations migrations_;
-  std::optional<Store> store_;
-  std::optional<EventLog> events_;
-  std::optional<JobTable> jobs_;
-  std::optional<JobLifecycle> lifecycle_;
-  std::optional<JobAdmission> admission_;
 };
 
 // The source's report that the job has moved may come before the inventory that the target sent while the

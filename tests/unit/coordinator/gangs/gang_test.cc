@@ -3,12 +3,8 @@
 #include "coordinator/gangs/gang.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-
-#include "coordinator/fleet/job_admission.h"
+#include "tests/unit/coordinator/support/job_table_fixture.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -16,32 +12,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-struct NoMigrations : MigrationQueries {
-  [[nodiscard]] bool has_open(JobId) const override { return false; }
-  [[nodiscard]] bool is_closing(JobId) const override { return false; }
-};
-
-class GangTest : public ::testing::Test {
+class GangTest : public JobTableFixture {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/gangsXXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    reopen();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  void reopen() {
-    admission_.reset();
-    lifecycle_.reset();
-    jobs_.reset();
-    events_.reset();
-    store_.reset();
-    store_.emplace(Store::open(folder_ + "/state.db").value());
-    events_.emplace(*store_, io_.get_executor());
-    jobs_.emplace(*store_, io_.get_executor());
-    lifecycle_.emplace(*jobs_, *events_, migrations_);
-    admission_.emplace(*jobs_, *lifecycle_, *events_);
-    ASSERT_TRUE(jobs_->load());
-  }
   static wire::JobSpec spec(const std::string& name) {
     wire::JobSpec made;
     made.name = name;
@@ -60,15 +32,6 @@ class GangTest : public ::testing::Test {
     rank.ended_ms = ended_ms;
     jobs_->save(rank);
   }
-
-  control::asio::io_context io_{1};
-  std::string folder_;
-  NoMigrations migrations_;
-  std::optional<Store> store_;
-  std::optional<EventLog> events_;
-  std::optional<JobTable> jobs_;
-  std::optional<JobLifecycle> lifecycle_;
-  std::optional<JobAdmission> admission_;
 };
 
 TEST_F(GangTest, RanksAreJobsThatAreFoundByTheirGang) {
