@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kRefreshInterval{5};
 constexpr std::chrono::seconds kDescribedWithin{5};
+constexpr std::chrono::seconds kEndOfRestores{8};
 constexpr std::int64_t kMinLeaseTermMs = 10;
 constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 
@@ -512,7 +513,10 @@ Task<Result<void>> Agent::check_adopted(const wire::JobSpec& spec) {
 
 Task<Result<void>> Agent::stop_job(wire::StopJob stop) {
   const auto grace = std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(stop.grace_ns));
-  co_return co_await jobs_->stop(stop.job, stop.incarnation, grace);
+  protection_->give_up_restores(stop.job, stop.incarnation);
+  auto stopped = co_await jobs_->stop(stop.job, stop.incarnation, grace);
+  CKPT_CO_TRYV(co_await protection_->wait_for_restores(stop.job, stop.incarnation, kEndOfRestores));
+  co_return stopped;
 }
 
 Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {

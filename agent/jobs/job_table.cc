@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -125,7 +126,22 @@ std::vector<std::shared_ptr<Job>> JobTable::all() const {
   return list;
 }
 
+Task<> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation incarnation) {
+  const auto is_meant = [job, incarnation](const auto& entry) {
+    return std::get<0>(entry.first) == job && std::get<1>(entry.first) <= incarnation;
+  };
+  for (auto at = starting_.begin(); at != starting_.end();) {
+    at = std::find_if(at, starting_.end(), is_meant);
+    if (at == starting_.end()) co_return;
+    Signal signal(environment_.executor);
+    at->second.push_back(&signal);
+    co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
+    at = starting_.begin();
+  }
+}
+
 Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace) {
+  co_await wait_for_starts(job, incarnation);
   bool found = false;
   std::optional<Error> failure;
   for (const auto& instance : all()) {

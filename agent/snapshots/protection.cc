@@ -190,13 +190,38 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     co_return Error(ErrorCode::kNotFound,
                     "Job " + wire::job_text(request.spec.job) + " was not started here from an image");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
-  restores_.insert(instance);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
+  restores_.emplace(instance, session);
   auto restored = co_await session->run();
   restores_.erase(instance);
+  for (Signal* waiter : restore_waiters_) waiter->notify();
   if (const auto runs = parts_.context.jobs.running_as(instance.first, instance.second); restored && runs)
     tell_restored(*runs);
   co_return restored;
+}
+
+void Protection::give_up_restores(wire::JobId job, wire::Incarnation up_to) {
+  for (const auto& [instance, session] : restores_) {
+    if (instance.first == job && instance.second <= up_to) session->give_up();
+  }
+}
+
+Task<Result<void>> Protection::wait_for_restores(wire::JobId job, wire::Incarnation up_to,
+                                                 Milliseconds timeout) {
+  const auto is_under_way = [this, job, up_to] {
+    return std::any_of(restores_.begin(), restores_.end(), [job, up_to](const auto& restore) {
+      return restore.first.first == job && restore.first.second <= up_to;
+    });
+  };
+  Signal ended(parts_.context.executor);
+  const auto waiter = restore_waiters_.insert(restore_waiters_.end(), &ended);
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  bool in_time = true;
+  while (in_time && is_under_way()) in_time = co_await ended.wait(until);
+  restore_waiters_.erase(waiter);
+  if (!is_under_way()) co_return ok();
+  co_return Error(ErrorCode::kUnavailable,
+                  "Job " + wire::job_text(job) + " is being restored, and that has not been given up yet");
 }
 
 Task<> Protection::obey(wire::VaultOrder order) {

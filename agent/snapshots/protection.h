@@ -6,6 +6,7 @@
 // are over. Errors: go to the coordinator, as Reply.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,6 +40,10 @@ class Protection {
   [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
   // At every change of a job: movers forget the snapshots of those that have left their GPU.
   void forget_jobs_that_left();
+  // The job is to end: what is being restored of it, up to that incarnation, does not run.
+  void give_up_restores(wire::JobId job, wire::Incarnation up_to);
+  // Until none of those is under way any more; kUnavailable after `timeout`.
+  Task<Result<void>> wait_for_restores(wire::JobId job, wire::Incarnation up_to, Milliseconds timeout);
   // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it
   // can be resumed.
   Task<Result<void>> resume_in_place(std::shared_ptr<Job> job);
@@ -70,7 +75,8 @@ class Protection {
   ProtectContext context_;
   std::set<std::string> folders_;  // that the coordinator has named
   std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
-  std::set<Instance> restores_;
+  std::map<Instance, std::shared_ptr<RestoreSession>> restores_;
+  std::list<Signal*> restore_waiters_;
   std::set<JobOnGpu> remembered_;  // by movers: whose snapshots were begun there
 };
 

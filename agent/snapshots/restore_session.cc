@@ -39,6 +39,17 @@ Task<Result<void>> RestoreSession::run() {
   co_return restored;
 }
 
+void RestoreSession::give_up() {
+  given_up_ = true;
+  if (!failure_) failure_ = check_is_wanted().assume_error();
+  arrived_.notify();
+}
+
+Result<void> RestoreSession::check_is_wanted() const {
+  if (!given_up_) return ok();
+  return Error(ErrorCode::kAborted, "The restore was given up: the job is to end");
+}
+
 Task<Result<StoredVersion>> RestoreSession::read(std::uint64_t version) {
   const auto look = [this, version] { return read_version(place_, request_.vault_job, version); };
   co_return co_await offload(context_.pool, look);
@@ -52,6 +63,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
+  CKPT_CO_TRYV(check_is_wanted());
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
   CKPT_CO_TRYV(co_await open_session());
   if (way_->has_memory()) {
@@ -198,12 +210,14 @@ Task<Result<void>> RestoreSession::run_instance() {
   // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
   // one more region.
   if (!way_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
+  CKPT_CO_TRYV(check_is_wanted());
   if (!job_) {
     CKPT_CO_TRY(brought, co_await way_->bring());
     job_ = std::move(brought);
   }
   // Before it runs: the report that it runs names its image.
   CKPT_CO_TRYV(write_report());
+  CKPT_CO_TRYV(check_is_wanted());
   RunOrder order;
   order.k = request_.spec.incarnation;
   CKPT_CO_TRYV(co_await way_->run(job_, order, nullptr));

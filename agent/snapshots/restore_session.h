@@ -23,6 +23,8 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
 
   // Once.
   Task<Result<void>> run();
+  // The job is to end: the instance does not run, unless it does already. run() fails as soon as it can.
+  void give_up();
 
  private:
   Task<Result<StoredVersion>> read(std::uint64_t version);
@@ -35,6 +37,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   Task<Result<void>> take(mover::Packet packet);
   Result<void> write_report() const;
   Task<Result<void>> run_instance();
+  [[nodiscard]] Result<void> check_is_wanted() const;
   Task<> release_memory();
   Task<> clean_up();
   void on_mover(mover::Packet packet);
@@ -54,6 +57,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   Nanos fill_ns_ = 0;
   Signal arrived_;
   std::optional<Error> failure_;
+  bool given_up_ = false;
 };
 
 }  // namespace ckpt::agent::protect

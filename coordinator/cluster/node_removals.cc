@@ -57,10 +57,11 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
 Result<void> NodeRemovals::allow_restores(const std::string& node) {
   std::vector<Job> changed;
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if (job.unfenced && job.node() == node) changed.push_back(job);
+    if ((job.unfenced && job.node() == node) || job.may_live_on.contains(node)) changed.push_back(job);
   }
   for (Job& job : changed) {
-    job.unfenced = false;
+    if (job.node() == node) job.unfenced = false;
+    job.may_live_on.erase(node);
     CKPT_TRYV(parts_.jobs.replace(std::move(job)));
   }
   return ok();
@@ -81,6 +82,9 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
     CKPT_TRYV(parts_.denied.deny_node(node));
   }
   for (const JobId id : lost) parts_.lifecycle.lose(id, !fenced);
+  if (fenced) {
+    CKPT_TRYV(allow_restores(node));
+  }
   CKPT_TRYV(parts_.sessions.remove(node));
   parts_.events.add(
       "node-removed",

@@ -97,7 +97,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
                          lifecycle_, executor_},
                         std::move(journal), timing_of(config_), std::move(fatal)),
-      stops_({nodes_, node_calls_, jobs_, lifecycle_, migrations_, migration_runner_, executor_}),
+      instance_ends_({nodes_, node_calls_, jobs_, executor_}),
+      stops_({nodes_, node_calls_, jobs_, lifecycle_, instance_ends_, migrations_, migration_runner_,
+              executor_}),
       fence_(node_calls_, jobs_),
       backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),
       states_(nodes_, migrations_, snapshots_),
@@ -183,8 +185,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
 }
 
 ImageSurroundings Coordinator::around_images() {
-  return {config_,    store_,      events_, nodes_,   node_calls_, node_frames_, jobs_,    admission_,
-          lifecycle_, migrations_, states_, planner_, stops_,      snapshots_,   executor_};
+  return {config_,    store_,     events_,     nodes_,  node_calls_, node_frames_, instance_ends_, jobs_,
+          admission_, lifecycle_, migrations_, states_, planner_,    stops_,       snapshots_,     executor_};
 }
 
 Result<void> Coordinator::load() {

@@ -95,6 +95,7 @@ class Coordinator {
   NodeCalls node_calls_;
   DeniedCertificates denied_;
   MigrationRunner migration_runner_;
+  InstanceEnds instance_ends_;
   Stops stops_;
   Fence fence_;
   Backups backups_;

@@ -20,6 +20,7 @@ struct ImageSurroundings {
   NodeTable& nodes;
   NodeCalls& calls;
   NodeFrames& frames;
+  InstanceEnds& ends;
   JobTable& jobs;
   JobAdmission& admission;
   JobLifecycle& lifecycle;

@@ -9,10 +9,10 @@ void JobIndex::put(Job& job) {
     gangs_[gang.id].insert(job.id);
     gang_names_[gang.name].insert(gang.id);
   }
-  if (job.stop_owed)
-    owed_stops_.insert(job.id);
+  if (job.may_live_on.empty())
+    given_up_.erase(job.id);
   else
-    owed_stops_.erase(job.id);
+    given_up_.insert(job.id);
   if (ended && !job.operation)
     live_.erase(job.id);
   else
@@ -35,7 +35,7 @@ void JobIndex::remove(const Job& job) {
   remove_ended_name(job);
   live_.erase(job.id);
   ended_.erase(job.id);
-  owed_stops_.erase(job.id);
+  given_up_.erase(job.id);
   remove_from_gang(job);
 }
 

@@ -23,8 +23,8 @@ class JobIndex {
   // Have not ended, or are about to come back from an image.
   [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
   [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
-  // Have ended here, and may live on a node that is away (Job::stop_owed).
-  [[nodiscard]] const std::set<JobId>& owed_stops() const { return owed_stops_; }
+  // An instance of each was given up and may live (Job::may_live_on).
+  [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
   // Of jobs that have not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
   // The newest of several.
@@ -42,7 +42,7 @@ class JobIndex {
   std::map<std::string, JobId, std::less<>> live_names_;
   std::set<JobId> ended_;
   std::map<std::string, std::set<JobId>, std::less<>> ended_names_;
-  std::set<JobId> owed_stops_;
+  std::set<JobId> given_up_;
   std::map<JobId, std::set<JobId>> gangs_;
   std::map<std::string, std::set<JobId>, std::less<>> gang_names_;
 };

@@ -2,6 +2,7 @@
 #include "coordinator/fleet/job_lifecycle.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -151,21 +152,10 @@ void JobLifecycle::stop_parked(Job& job) {
   end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
 }
 
-void JobLifecycle::stop_away(Job& job) {
-  job.stop_owed = true;
+void JobLifecycle::stop_away(Job& job, const std::set<std::string>& nodes) {
+  job.may_live_on.insert(nodes.begin(), nodes.end());
   end(job, JobState::kExited, kExitOfStopped,
       "stopped while node " + job.node() + " was away: what runs of it there ends when the node comes back");
-}
-
-void JobLifecycle::settle_stop(JobId id, const Node* node) {
-  Job* job = table_.find(id);
-  if (job == nullptr || !job->stop_owed || node == nullptr || !node->connected()) return;
-  const bool lives = std::any_of(node->instances.begin(), node->instances.end(), [&](const auto& instance) {
-    return instance.job == id && !is_over(instance.phase);
-  });
-  if (lives) return;
-  job->stop_owed = false;
-  table_.save(*job);
 }
 
 void JobLifecycle::lose(JobId id, bool unfenced) {
@@ -230,9 +220,12 @@ Result<void> JobLifecycle::forget(const Job& job) {
   if (judged_elsewhere(job))
     return Error(ErrorCode::kRefused,
                  text + " has ended, and a migration or an image operation of it has not");
-  if (job.stop_owed)
-    return Error(ErrorCode::kRefused,
-                 text + " was stopped while node " + job.node() + " was away: it may live there");
+  if (!job.may_live_on.empty())
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("{} was stopped, and may still live on {}: it is ended there, or `gpumigrate node rm "
+                    "NODE --force --fenced` is your word that it is dead",
+                    text, fmt::join(job.may_live_on, ", ")));
   const std::string node = job.node();
   CKPT_TRYV(table_.remove(id));
   events_.add("job-removed", text + " was removed; its images stay", node, id);
@@ -240,7 +233,8 @@ Result<void> JobLifecycle::forget(const Job& job) {
 }
 
 std::vector<JobId> JobLifecycle::forget_old(const Retention& keep) {
-  return table_.remove_old(keep, [this](const Job& job) { return !judged_elsewhere(job) && !job.stop_owed; });
+  return table_.remove_old(
+      keep, [this](const Job& job) { return !judged_elsewhere(job) && job.may_live_on.empty(); });
 }
 
 }  // namespace ckpt::coordinator

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,12 +47,9 @@ class JobLifecycle {
   Result<void> request_stop(Job& job, std::int64_t grace_ms);
   // Nothing of a parked job runs: it ends at once.
   void stop_parked(Job& job);
-  // Its node is away: the job ends here, and its name is free. An instance of it is ended when the node
-  // returns.
-  void stop_away(Job& job);
-  // No migration or operation is open any more. Notes whether a job that was stopped while its node was away
-  // has an instance in the node's inventory.
-  void settle_stop(JobId id, const Node* node);
+  // Its node is away: the job ends here, and its name is free. What lives of it on one of `nodes` is ended
+  // when that node returns (Job::may_live_on).
+  void stop_away(Job& job, const std::set<std::string>& nodes);
 
   // Its node was removed. `unfenced`: an instance may still run there.
   void lose(JobId id, bool unfenced);

@@ -164,11 +164,11 @@ std::vector<std::reference_wrapper<Job>> JobTable::live() const {
 }
 
 std::vector<JobId> JobTable::to_be_stopped() const {
-  std::set<JobId> found = index_.owed_stops();
+  std::set<JobId> found = index_.given_up();
   for (const auto& [id, job] : index_.live()) {
     if (job->stop_requested) found.insert(id);
   }
-  visited_ += index_.live().size() + index_.owed_stops().size();
+  visited_ += index_.live().size() + index_.given_up().size();
   return {found.begin(), found.end()};
 }
 

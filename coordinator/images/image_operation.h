@@ -14,7 +14,8 @@ namespace ckpt::coordinator {
 struct OperationView {
   OperationView() = default;
   bool source_connected = false;  // the node of the instance that there was
-  bool instance_alive = false;    // an instance that must end lives at a node that is connected
+  bool instance_alive = false;    // an instance that must end lives, or may, at a node that is connected
+  bool may_live_away = false;     // one that was given up may live at a node that is not
   bool vault_known = false;       // the vault was listed since the instance was seen to have ended
   bool image_newer = false;       // and has a version that is newer than the operation's image
   bool target_connected = false;

@@ -24,6 +24,7 @@ Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
   if (job.state == JobState::kParked) {
     parts_.lifecycle.stop_parked(job);
+    parts_.ends.prove_soon(job.id);  // a start that was given up ends before its node has finished it
     return ok();
   }
   CKPT_TRYV(parts_.lifecycle.request_stop(job, grace_ms));
@@ -31,7 +32,10 @@ Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   std::erase_if(told_, [&](const Told& told) { return std::get<1>(told) == id; });
   carry_out(id);
   // An aborted migration has told by now where the job is.
-  if (!is_ended(job.state) && !parts_.nodes.connected(job.node())) parts_.lifecycle.stop_away(job);
+  if (is_ended(job.state) || parts_.nodes.connected(job.node())) return ok();
+  std::set<std::string> nodes{job.node()};
+  if (const Migration* open = parts_.migrations.open_of(id)) nodes.insert({open->from.node, open->to.node});
+  parts_.lifecycle.stop_away(job, nodes);
   return ok();
 }
 
@@ -45,8 +49,10 @@ void Stops::on_inventory(const Node& node) {
   std::set<JobId> concerned;
   for (const wire::JobInstance& instance : node.instances) concerned.insert(instance.job);
   for (const JobId id : parts_.jobs.to_be_stopped()) {
-    if (const Job* job = parts_.jobs.find(id); job != nullptr && job->node() == node.row.name)
-      concerned.insert(id);
+    const Job* job = parts_.jobs.find(id);
+    const bool there =
+        job != nullptr && (job->node() == node.row.name || job->may_live_on.contains(node.row.name));
+    if (there) concerned.insert(id);
   }
   std::erase_if(told_, [&](const Told& told) {
     return std::get<0>(told) == node.row.name && !concerned.contains(std::get<1>(told));
@@ -84,7 +90,7 @@ void Stops::carry_out(JobId id) {
     return migration == nullptr || !migration->open();
   });
   for (const auto& [name, node] : parts_.nodes.all()) tell(node, *job);
-  parts_.lifecycle.settle_stop(id, parts_.nodes.find(job->node()));
+  parts_.ends.prove_soon(id);
 }
 
 void Stops::abort(const Migration& open) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records that a job is to be stopped (Job::stop_requested) and carries it out, until nothing of the job
 // lives any more. An open migration is aborted, and the side that owns the job then is ordered to end. Every
-// living instance gets the order once on each connection, also those of a job that has ended here already.
+// living instance gets the order once on each connection, also those of a job that has ended here already. A
+// node that shows none, and may have one, is asked (instance_ends.h).
 //
 // Between a migration's barrier and its end no side is ordered to end that may not own the job. A paused side
 // that ended would leave the other without a way back. A side that runs alone, since the other one is away,
@@ -14,7 +15,7 @@
 #include <string>
 #include <tuple>
 
-#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/instance_ends.h"
 #include "coordinator/migration/migration_runner.h"
 
 namespace ckpt::coordinator {
@@ -26,6 +27,7 @@ class Stops {
     NodeCalls& calls;
     JobTable& jobs;
     JobLifecycle& lifecycle;
+    InstanceEnds& ends;
     MigrationTable& migrations;
     MigrationRunner& migration_runner;
     control::asio::any_io_executor executor;

@@ -92,7 +92,7 @@ std::string job_document(const Job& job) {
   j["fenced"] = job.fenced;
   j["resumes_itself"] = job.resumes_itself;
   j["stop_grace_ms"] = job.stop_grace_ms;
-  j["stop_owed"] = job.stop_owed;
+  j["may_live_on"] = job.may_live_on;
   j["unfenced"] = job.unfenced;
   j["parked_ms"] = job.parked_ms;
   j["rested_ms"] = job.rested_ms;
@@ -137,7 +137,8 @@ Job job_from_document(const std::string& text) {
   job.fenced = j.value("fenced", Incarnation{0});
   job.resumes_itself = j.value("resumes_itself", false);
   job.stop_grace_ms = j.value("stop_grace_ms", std::int64_t{0});
-  job.stop_owed = j.value("stop_owed", false);
+  job.may_live_on = j.value("may_live_on", std::set<std::string>());
+  if (j.value("stop_owed", false)) job.may_live_on.insert(job.node());  // of a store before may_live_on
   job.unfenced = j.value("unfenced", false);
   job.parked_ms = j.value("parked_ms", std::int64_t{0});
   job.rested_ms = j.value("rested_ms", std::int64_t{0});

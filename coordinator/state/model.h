@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,9 @@ struct Job {
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
   std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
   bool unfenced = false;           // lost with its node, where it may still run: no image of it may
-  bool stop_owed = false;          // it has ended here while its node was away: an instance may live
+  // Nodes that may still have, or start, an instance that was given up: it was stopped while its node was away
+  // or was starting it. Nothing is started elsewhere before each has answered (instance_ends.h).
+  std::set<std::string> may_live_on;
   std::int32_t exit_code = -1;
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;

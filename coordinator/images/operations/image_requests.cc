@@ -36,8 +36,9 @@ control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish
   operation.to_node = place.node;
   operation.to_gpu = place.gpu;
   const bool rests = !holds_gpu(job->state);
-  operation.by_word = !rests && wish.force && !parts_.nodes.connected(job->node());
-  operation.gone = rests || operation.by_word;
+  const bool source_away = !rests && !parts_.nodes.connected(job->node());
+  operation.by_word = wish.force && (source_away || !parts_.restores.away_of(*job).empty());
+  operation.gone = rests || (wish.force && source_away);
   if (operation.gone) operation.ended_ms = still.last_work_ms;
   co_return parts_.runner.begin(id, std::move(operation));
 }

@@ -37,7 +37,12 @@ Result<bool> OperationCancels::stop_operation(JobId id, std::int64_t grace_ms) {
   operation.stops = true;
   operation.stop_grace_ms = grace_ms;
   operation.cancelled = "The job was to be stopped";
-  if (operation.stage == OperationStage::kEnding) operation.goal = OperationGoal::kParked;
+  // It ends now, whether or not these nodes have answered.
+  if (operation.stage == OperationStage::kEnding) {
+    operation.goal = OperationGoal::kParked;
+    if (!operation.gone) changed.may_live_on.insert(job->node());
+  }
+  if (operation.stage == OperationStage::kStarting) changed.may_live_on.insert(operation.to_node);
   changed.stop_requested = true;
   const OperationStage stage = operation.stage;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));

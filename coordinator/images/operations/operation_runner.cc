@@ -25,12 +25,6 @@ bool is_unknown(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
 }
 
-bool has_instance(const Node& node, JobId job, Incarnation up_to) {
-  return std::any_of(node.instances.begin(), node.instances.end(), [&](const wire::JobInstance& instance) {
-    return instance.job == job && instance.incarnation <= up_to && !is_over(instance.phase);
-  });
-}
-
 }  // namespace
 
 void OperationRunner::start() {
@@ -39,30 +33,23 @@ void OperationRunner::start() {
   }
 }
 
-// Of everything that was ever started of it, as far as anyone knows.
-Incarnation OperationRunner::highest_known(const Job& job) const {
-  Incarnation highest = std::max(job.incarnation, job.fenced);
-  for (const Segment& segment : job.segments) highest = std::max(highest, segment.incarnation);
-  for (const auto& [name, node] : parts_.nodes.all()) {
-    for (const wire::JobInstance& instance : node.instances) {
-      if (instance.job == job.id) highest = std::max(highest, instance.incarnation);
-    }
-  }
-  return highest;
-}
-
 Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
   const Job* job = parts_.jobs.find(id);
   if (job->operation) parts_.open.close(id, Error(ErrorCode::kAborted, "Another order took its place"), 1);
-  operation.fenced = highest_known(*job);
+  operation.fenced = highest_known(*job, parts_.nodes);
   operation.deadline_ms = wall_clock_ms() + parts_.config.image_timeout_ms;
   Job changed = *job;
+  // The node may be at the start that is given up by this, and shows no instance yet.
+  const bool was_starting = job->operation && job->operation->stage == OperationStage::kStarting;
+  if (was_starting) changed.may_live_on.insert(job->operation->to_node);
   if (operation.stage == OperationStage::kEnding) {
     changed.fenced = operation.fenced;
     if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
-    changed.stop_requested = changed.stop_owed = false;
+    changed.stop_requested = false;
     changed.exit_code = -1;
   }
+  const auto is_away = [this](const std::string& node) { return !parts_.nodes.connected(node); };
+  if (operation.by_word) std::erase_if(changed.may_live_on, is_away);
   const std::string verb = operation.verb;
   const bool taking = operation.stage == OperationStage::kTaking;
   changed.operation = std::move(operation);
@@ -105,6 +92,8 @@ OperationView OperationRunner::view_of(const Job& job) const {
   if (operation.stage == OperationStage::kEnding) {
     for (const auto& [name, node] : parts_.nodes.all())
       view.instance_alive |= node.connected() && has_instance(node, job.id, operation.fenced);
+    for (const std::string& name : job.may_live_on)
+      (parts_.nodes.connected(name) ? view.instance_alive : view.may_live_away) = true;
   }
   view.expired = parts_.open.is_expired(job.id);
   view.vault_known = parts_.open.is_listed(job.id);
@@ -262,6 +251,10 @@ control::Task<> OperationRunner::end_instances(JobId id) {
       spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node,
                    told.assume_error().to_string());
   }
+  const auto given_up = parts_.jobs.find(id)->may_live_on;
+  for (const std::string& node : given_up) {
+    if (parts_.nodes.connected(node)) co_await parts_.ends.prove(id, node);
+  }
   const Job* job = parts_.jobs.find(id);
   if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
 }
@@ -277,6 +270,12 @@ control::Task<Result<void>> OperationRunner::was_started(ImageOperation operatio
       .caused_by(std::move(why));
 }
 
+bool OperationRunner::is_still_starting(JobId id, const ImageOperation& operation) const {
+  const Job* job = parts_.jobs.find(id);
+  return job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting &&
+         job->operation->fenced == operation.fenced && !job->operation->stops;
+}
+
 control::Task<Result<void>> OperationRunner::order_start(ImageOperation operation, wire::RestoreImage order) {
   if (order.folder.empty()) {
     wire::GrantVault request;
@@ -287,7 +286,10 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     order.peer = std::move(granted).assume_value();
   }
   const wire::VaultPeer peer = order.peer;
-  const auto started = co_await parts_.calls.call(operation.to_node, std::move(order), kLongestStart);
+  // Once it is given up nothing is ordered any more: the node may have answered that it has nothing.
+  Result<void> started = Error(ErrorCode::kAborted, "The start was given up");
+  if (is_still_starting(order.spec.job, operation))
+    started = co_await parts_.calls.call(operation.to_node, std::move(order), kLongestStart);
   co_await parts_.grants.give_back(peer);
   co_return started;
 }
@@ -303,10 +305,7 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   order.vault_job = operation.image.vault_job;
   order.version = operation.image.version;
   const auto started = co_await order_start(operation, std::move(order));
-  job = parts_.jobs.find(id);
-  const bool mine = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting &&
-                    job->operation->fenced == operation.fenced;
-  if (!mine) co_return;
+  if (!is_still_starting(id, operation)) co_return;
   if (!started && is_unknown(started.assume_error())) {
     spdlog::warn("starting {} from {}: {}", job_text(id), image_text(operation.image),
                  started.assume_error().to_string());

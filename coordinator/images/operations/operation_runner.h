@@ -24,6 +24,7 @@ class OperationRunner {
     const Config& config;
     NodeTable& nodes;
     NodeCalls& calls;
+    InstanceEnds& ends;
     JobTable& jobs;
     const ImageCatalog& catalog;
     const ImageReports& reports;
@@ -42,7 +43,6 @@ class OperationRunner {
   Result<TaskId> begin(JobId id, ImageOperation operation);
 
  private:
-  [[nodiscard]] Incarnation highest_known(const Job& job) const;
   void drive(JobId id);
   control::Task<> carry_on(JobId id);
   [[nodiscard]] OperationView view_of(const Job& job) const;
@@ -56,6 +56,7 @@ class OperationRunner {
   control::Task<> end_instances(JobId id);
   control::Task<> start_restored(JobId id);
   control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error why);
+  [[nodiscard]] bool is_still_starting(JobId id, const ImageOperation& operation) const;
   control::Task<Result<void>> order_start(ImageOperation operation, wire::RestoreImage order);
 
   Parts parts_;

@@ -59,12 +59,23 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
                                                          "that it is dead for good)"));
     return ok();
   }
+  if (const std::string away = away_of(*job); !away.empty() && !wish.force)
+    return refused(
+        "it was stopped, and may still live on node " + away +
+        ", which is not connected. --force is your word that this instance is dead for good; should "
+        "it turn up, it is ended");
   if (job->state == JobState::kStarting) return refused("it is starting");
   if (holds_gpu(job->state) && !parts_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
                    ", where it runs as far as anyone knows, is not connected. --force is your word "
                    "that this instance is dead for good; should it turn up, it is ended");
   return ok();
+}
+
+std::string RestorePlans::away_of(const Job& job) const {
+  const auto away = std::find_if(job.may_live_on.begin(), job.may_live_on.end(),
+                                 [this](const std::string& node) { return !parts_.nodes.connected(node); });
+  return away == job.may_live_on.end() ? std::string() : *away;
 }
 
 // A GPU whose node can read the image: asked before anything ends for it.

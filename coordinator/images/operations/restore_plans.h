@@ -61,6 +61,8 @@ class RestorePlans {
 
   // The state of the job allows it.
   [[nodiscard]] Result<void> may_restore(JobId id, const RestoreWish& wish) const;
+  // A node that is not connected, where an instance that was given up may live; empty: there is none.
+  [[nodiscard]] std::string away_of(const Job& job) const;
   control::Task<Result<RestorePlan>> plan(JobId id, RestoreWish wish);
   // The same as of now, with a place that was found before.
   [[nodiscard]] Result<RestorePlan> plan_at(JobId id, const RestoreWish& wish, const Image& image,

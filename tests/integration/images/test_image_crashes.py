@@ -83,6 +83,55 @@ class CoordinatorDies(CrashingTest):
         self.assertEqual(len(self.started_instances()), 1, self.started_instances())
 
 
+class StoppedThenRestored(CrashingTest):
+    """A job that was stopped is restored elsewhere only when nothing of it can run any more."""
+
+    def start_job(self):
+        arguments = [*TRAINING, "--steps", "2000"]
+        self.expected = run_unmoved("charlm", *arguments)["digest"]
+        self.cluster.start("job", "charlm", *arguments, "--step-ms", str(STEP_MS), node="node-a")
+        self.cluster.wait_for_line("job", r"^step 20\b")
+        self.cluster.call("snapshot", "job", "--to", f"{self.cluster.home}/vault/")
+
+    def lines_of(self, node):
+        """Of each instance of the node, as it is now."""
+        logs = sorted((self.cluster.home / "nodes" / node / "jobs").glob("j*.*/out.log"))
+        return [len(log.read_text().splitlines()) for log in logs]
+
+    def test_stopped_while_its_node_was_away(self):
+        self.start_job()
+        victims = self.daemons_of("agent.node-a")
+        self.cluster.kill("nodes/node-a/agent.toml")
+        self.wait_until_dead(victims)
+        eventually(lambda: self.cluster.job("job")["state"] == "unreachable", "node-a is away")
+        self.cluster.call("stop", "job", "--grace", "0s")
+        self.assertEqual(self.cluster.job("job")["state"], "exited")
+        refused = self.cluster.call("restore", "job", "--accept-loss", exits=(5,)).stderr
+        self.assertIn("may still live on node node-a", refused)
+        before = self.lines_of("node-a")
+        eventually(lambda: self.lines_of("node-a") > before, "it runs on at node-a")
+        self.cluster.up()
+        eventually(lambda: not self.cluster.pids("examples/charlm"), "node-a has ended it")
+        self.cluster.call("restore", "job", "--accept-loss", "--to", "node-b", exits=(0, 3))
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+
+    def test_stopped_while_it_was_being_restored(self):
+        self.start_job()
+        self.cluster.arm("agent.node-b", Point.RESTORE_STARTED, "stop")
+        with self.cluster.popen("restore", "job", "--accept-loss", "--to", "node-b") as ordering:
+            self.wait_until_fired("agent.node-b", Point.RESTORE_STARTED, ordering)
+            self.cluster.call("stop", "job", "--grace", "0s")
+            with self.cluster.popen("restore", "job", "--accept-loss", "--to", "node-a") as again:
+                eventually(lambda: self.cluster.job("job")["state"] == "restoring", "it is to be restored at node-a")
+                self.cluster.kill("nodes/node-b/agent.toml", signal.SIGCONT)
+                self.assertIn(again.wait(60), (0, 3), again.communicate())
+        self.assertEqual(self.cluster.job("job")["incarnation"], 3)
+        self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
+        self.assertFalse(any(self.lines_of("node-b")), "it ran at node-b")
+        log = (self.cluster.home / "nodes/node-b/agent.log").read_text()
+        self.assertRegex(log, "not restored: job .* incarnation 2 ")
+
+
 def make_test(number):
     return lambda self: self.restore_through(number)
 

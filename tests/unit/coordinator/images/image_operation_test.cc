@@ -65,6 +65,15 @@ TEST(ImageOperation, NothingStartsBeforeTheInstanceHasEnded) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
 }
 
+TEST(ImageOperation, NothingStartsWhileAnInstanceThatWasGivenUpMayLive) {
+  const ImageOperation ending = at(OperationStage::kEnding, true);
+  OperationView view;
+  view.source_connected = view.may_live_away = true;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kWait);
+  view.may_live_away = false;
+  EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
+}
+
 TEST(ImageOperation, ForceDoesNotReplaceTheEndOfAVisibleInstance) {
   const ImageOperation ending = at(OperationStage::kEnding, true);
   OperationView view;

@@ -84,6 +84,76 @@ TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
   EXPECT_EQ(job()["state"], "running");
 }
 
+TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "--force");
+  restart_coordinator();
+  cluster_.wait_for_event("node-ready", 3);
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
+  EXPECT_TRUE(alive(b_).empty());
+  come_back(a_, "node-a");
+  wait_until_none(a_);
+  wait_until([&] { return cluster_.post("/v1/jobs/train/restore", kAccept).status == 202U; });
+  cluster_.wait_for_event("job-restored");
+  EXPECT_EQ(job()["incarnation"], 2);
+}
+
+TEST_F(ImagesTest, ForceRestoresAJobThatWasStoppedWhileItsNodeWasAway) {
+  order("snapshot", R"({"to":"/vault"})");
+  go_away(a_);
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  EXPECT_EQ(order("restore", R"({"accept_loss":true,"force":true})")["restored"]["incarnation"], 2);
+  EXPECT_EQ(alive(b_), Incarnations{2});
+  come_back(a_, "node-a");
+  wait_until_none(a_);
+  EXPECT_EQ(alive(b_), Incarnations{2});
+}
+
+// Its node shows no instance, and is at the order to start one.
+TEST_F(ImagesTest, NothingIsStartedWhileAStartThatWasStoppedIsUnderWay) {
+  order("snapshot", R"({"to":"/vault"})");
+  b_.vault->hold_restores = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  wait_for_restores(b_, 1);
+  b_.agent->post([this] { b_.agent->silent_stops = true; });
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-a"})").status, 202U);
+  wait_until([&] { return b_.agent->stops >= 1; });
+  EXPECT_EQ(job()["state"], "restoring");
+  EXPECT_EQ(a_.vault->restores, 0U);
+  b_.agent->post([this] {
+    b_.agent->silent_stops = false;
+    b_.vault->give_up_restores();
+    b_.agent->answer_stops();
+  });
+  cluster_.wait_for_event("job-restored");
+  EXPECT_EQ(alive(a_), Incarnations{3});
+  EXPECT_TRUE(alive(b_).empty());
+}
+
+TEST_F(ImagesTest, StartThatWasStoppedOnANodeThatWentAwayNeedsForce) {
+  order("snapshot", R"({"to":"/vault"})");
+  b_.vault->hold_restores = true;
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  wait_for_restores(b_, 1);
+  go_away(b_);
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-b");
+}
+
+TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
+  order("snapshot", R"({"to":"/vault"})");
+  a_.agent->post([this] { a_.agent->ignore_stops = true; });
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"to":"node-b"})").status, 202U);
+  go_away(a_);
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
+  wait_until([&] { return job()["state"] == "exited"; });
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
+  EXPECT_EQ(b_.vault->restores, 0U);
+}
+
 TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
   a_.agent->post([this] { a_.agent->log = "at a\n"; });
   b_.agent->post([this] { b_.agent->log = "at b\n"; });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/coordinator/support/fake_agent.h"
 
+#include <utility>
+
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/control_messages.h"
 
@@ -146,9 +148,17 @@ void FakeAgent::stop_job(const wire::StopJob& message) {
     if (instance.job == message.job && instance.incarnation <= message.incarnation && !over && !ignore_stops)
       change(message.job, instance.incarnation, wire::JobPhase::kExited, 143);
   }
-  wire::Reply reply;
-  reply.request_id = message.request_id;
-  (void)dialer_->send(reply);
+  ++stops;
+  unanswered_stops_.push_back(message.request_id);
+  if (!silent_stops) answer_stops();
+}
+
+void FakeAgent::answer_stops() {
+  for (const std::uint64_t request : std::exchange(unanswered_stops_, {})) {
+    wire::Reply reply;
+    reply.request_id = request;
+    (void)dialer_->send(reply);
+  }
 }
 
 void FakeAgent::start_job(const wire::StartJob& message) {

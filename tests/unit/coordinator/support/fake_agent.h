@@ -49,7 +49,9 @@ class FakeAgent {
   // Of the instances that change from now on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  bool ignore_stops = false;    // but for the answer
+  bool ignore_stops = false;  // but for the answer
+  bool silent_stops = false;  // they wait for answer_stops()
+  std::atomic<unsigned> stops{0};
   bool refuse_moves = false;    // that are only checked
   bool refuse_leaving = false;  // and would go to another node
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
@@ -63,6 +65,8 @@ class FakeAgent {
   void end_job(std::uint64_t job, std::int32_t exit_code);
   // All that is starting or paused runs.
   void run_jobs();
+  // On its thread.
+  void answer_stops();
   // Sends an inventory with it.
   void set_free(std::uint64_t bytes);
   // All instances of the job hold so much as the driver counts.
@@ -105,6 +109,7 @@ class FakeAgent {
   std::promise<wire::MigrationPlan> plan_;
   bool is_closed_ = false;
   std::promise<void> closed_;
+  std::vector<std::uint64_t> unanswered_stops_;
   std::mutex settings_mutex_;
   std::condition_variable settings_changed_;
   wire::HealthSettings settings_;

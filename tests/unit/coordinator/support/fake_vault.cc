@@ -172,13 +172,18 @@ void FakeVault::restore(const wire::RestoreImage& order) {
     return reply(order.request_id, ErrorCode::kNotFound, "The job was not started here from an image");
   if (!runs) {
     ++restores;
-    if (hold_restores) return;
+    if (hold_restores) return held_restores_.push_back(order.request_id);
     if (refuse_restores) return reply(order.request_id, ErrorCode::kRefused, "The image lacks tensor w1");
   }
   if (!lose_restored) report_restore(order);
   if (!runs) agent_.change(order.spec.job, order.spec.incarnation, wire::JobPhase::kRunning);
   if (lose_restored) return;
   reply(order.request_id);
+}
+
+void FakeVault::give_up_restores() {
+  for (const std::uint64_t request : std::exchange(held_restores_, {}))
+    reply(request, ErrorCode::kAborted, "The restore was given up: the job is to end");
 }
 
 void FakeVault::release_lists() {

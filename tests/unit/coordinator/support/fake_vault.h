@@ -45,6 +45,8 @@ class FakeVault {
   std::atomic<std::int64_t> age_ms{0};            // of a snapshot's barrier when it is taken
 
   void release_lists();
+  // Those that are held are answered as given up. On the agent's thread.
+  void give_up_restores();
   void release_snapshots();  // those that are held are taken
 
  private:
@@ -65,6 +67,7 @@ class FakeVault {
   std::string node_;
   std::vector<wire::VaultOrder> held_;  // on the agent's thread, as these
   std::vector<wire::TakeSnapshot> held_snapshots_;
+  std::vector<std::uint64_t> held_restores_;
   std::shared_ptr<SharedFolders> shared_;
 };
 
