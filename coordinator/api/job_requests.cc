@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/requests/body_reader.h"
@@ -17,6 +18,7 @@ constexpr std::int64_t kMaxFieldBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kDefaultTimeoutMs = 600'000;
 constexpr std::int64_t kMaxShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxPriority = 1'000;
+constexpr std::int64_t kMaxRanks = 1024;
 
 // How chunks are encoded and how much of the GPU the copying may take.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
@@ -55,6 +57,24 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   if (allow && options.new_argv.empty())
     return Error(ErrorCode::kInvalidArgument, "Field allow needs the field exec");
   return ok();
+}
+
+// How many ranks, and where.
+Result<GangShape> read_gang(BodyReader& body) {
+  const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
+  GangShape gang;
+  const auto gpus = body.integer("gpus", 1, kMaxRanks);
+  const auto ranks = body.integer("ranks", 1, kMaxRanks);
+  gang.nodes = body.texts("nodes").value_or(std::vector<std::string>());
+  gang.ranks = static_cast<std::size_t>(ranks.value_or(gpus.value_or(1)));
+  gang.one_node = !ranks;
+  if (ranks && gpus.value_or(1) != 1)
+    return usage("Field gpus is for ranks on one node, and ranks for several: one of them");
+  if (!ranks && !gang.nodes.empty()) return usage("Field nodes needs the field ranks");
+  if (gang.nodes.size() > gang.ranks) return usage("Field nodes names more nodes than there are ranks");
+  const std::set<std::string> different(gang.nodes.begin(), gang.nodes.end());
+  if (different.size() != gang.nodes.size()) return usage("Field nodes names a node twice");
+  return gang;
 }
 
 }  // namespace
@@ -96,7 +116,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.spec.env = body.environment("env").value_or(std::vector<std::string>());
   submit.node = body.text("node");
   if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
-  submit.gpus = static_cast<std::uint32_t>(body.integer("gpus", 1, 1024).value_or(1));
+  const auto gang = read_gang(body);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
   submit.spec.priority =
@@ -105,6 +125,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   dry_run = body.boolean("dry_run").value_or(false);
   const std::string way = body.text("way").value_or("cooperative");
   CKPT_TRYV(body.finish());
+  CKPT_TRYV(gang);
+  submit.gang = gang.assume_value();
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
   if (way != "cooperative" && way != "transparent")
     return usage("Field way is neither cooperative nor transparent");
@@ -117,6 +139,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
                  "\" is no name for a job: letters, digits, '.', '_' and '-', at most 63, "
                  "beginning with a letter or digit, and not of the form of an id");
   if (submit.gpu && !submit.node) return usage("Field gpu needs the field node");
+  if (submit.node && !submit.gang.one_node) return usage("Field ranks takes the field nodes, not node");
+  if (submit.gang.ranks == 1 && !submit.gang.nodes.empty()) submit.node = submit.gang.nodes.front();
   return submit;
 }
 

@@ -75,7 +75,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
 control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_submit(request, dry_run));
-  const bool is_gang = wanted.gpus > 1;
+  const bool is_gang = wanted.gang.ranks > 1;
   if (dry_run && is_gang) {
     CKPT_CO_TRY(plan, parts_.planner.plan_gang(wanted));
     co_return to_response(200, gang_plan_json(wanted, plan));

@@ -109,6 +109,7 @@ class Coordinator {
   Moves moves_;
   Overcommit overcommit_;
   Resumes resumes_;
+  GangRendezvous rendezvous_;
   Service service_;
   LogReader logs_;
   JobSection job_section_;

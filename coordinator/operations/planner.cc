@@ -144,8 +144,11 @@ Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
   if (request.node) {
     CKPT_TRYV(check_exists(parts_.nodes, *request.node, std::nullopt));
   }
+  for (const std::string& node : request.gang.nodes) {
+    CKPT_TRYV(check_exists(parts_.nodes, node, std::nullopt));
+  }
   const std::vector<GpuView> views = gpu_views();
-  return place_gang(rank_candidates(views, request_for(request)), views, request.gpus);
+  return place_gang(rank_candidates(views, request_for(request)), views, request.gang);
 }
 
 PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>& views) const {

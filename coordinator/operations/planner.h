@@ -26,7 +26,7 @@ struct SubmitRequest {
   wire::JobSpec spec;  // id, incarnation, ranks and user are filled in
   std::optional<std::string> node;
   std::optional<std::uint32_t> gpu;
-  std::uint32_t gpus = 1;
+  GangShape gang;        // of one rank: an ordinary job
   bool preempt = false;  // jobs of lower priority may be parked for it
 };
 

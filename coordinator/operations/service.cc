@@ -54,8 +54,10 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRY(ranks, parts_.admission.create_gang(std::move(request.spec), found.places,
-                                                  "the nearest GPUs of one node that can take its ranks"));
+  CKPT_CO_TRYV(parts_.rendezvous.add_address(request.spec, found.places));
+  const std::string placed =
+      "the nearest GPUs of each node that can take its ranks: " + shares_text(found.places);
+  CKPT_CO_TRY(ranks, parts_.admission.create_gang(std::move(request.spec), found.places, placed));
   std::vector<JobId> ids;
   for (const Job* rank : ranks) ids.push_back(rank->id);
   // The first one's node finds the port at which the others meet it.
@@ -95,9 +97,15 @@ control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
 control::Task<> Service::start(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr || job->state != JobState::kStarting) co_return;
+  const std::string node = job->node();
+  auto spec = co_await parts_.rendezvous.complete(job->spec, node);
+  if (!spec) {  // it is started again with its node's next inventory
+    spdlog::warn("job {} is not started yet: {}", job_text(id), spec.assume_error().to_string());
+    co_return;
+  }
   wire::StartJob message;
-  message.spec = job->spec;
-  auto started = co_await parts_.calls.call(job->node(), message, kStartAnswer);
+  message.spec = std::move(spec).assume_value();
+  auto started = co_await parts_.calls.call(node, message, kStartAnswer);
   Job* now = parts_.jobs.find(id);
   if (now == nullptr) co_return;
   if (started) {

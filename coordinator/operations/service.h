@@ -9,6 +9,7 @@
 #include <string>
 
 #include "coordinator/fleet/job_admission.h"
+#include "coordinator/operations/gang_rendezvous.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/operations/preemptor.h"
@@ -44,6 +45,7 @@ class Service {
     JobAdmission& admission;
     JobLifecycle& lifecycle;
     const Planner& planner;
+    const GangRendezvous& rendezvous;
     Stops& stops;
     ImageWork& image_work;
     Preemptor& preemptor;
@@ -53,8 +55,7 @@ class Service {
   // What submit() would do; changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
   control::Task<Result<Submitted>> submit(SubmitRequest request);
-  // A job of several ranks, one GPU of one node each: all start, or those that have are stopped. kNotSupported
-  // with preempt.
+  // A job of several ranks with a GPU each: all start, or those that have are stopped. kNotSupported with preempt.
   control::Task<Result<Submitted>> submit_gang(SubmitRequest request);
   // adopt.cc. Without a node every connected one is asked whose machine it is.
   control::Task<Result<Job*>> adopt(AdoptRequest request);

@@ -22,7 +22,6 @@ double nearness(const GpuView& a, const GpuView& b) {
   return 1 - std::min<double>(peer->common_ancestor, kFarthestBoard) / kFarthestBoard;
 }
 
-// The suitable GPUs of one node.
 struct Member {
   const Candidate* candidate = nullptr;
   const GpuView* view = nullptr;
@@ -58,44 +57,156 @@ Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks
   return group;
 }
 
-std::string why_no_node(const std::map<std::string, std::vector<Member>>& nodes,
-                        const std::vector<Candidate>& candidates, std::size_t ranks) {
-  std::string counts;
-  for (const auto& [node, members] : nodes)
-    counts += fmt::format("{}{} has {}", counts.empty() ? "" : ", ", node, members.size());
-  std::string reason = fmt::format("No node has {} GPUs that can each take a rank", ranks);
-  if (!counts.empty()) reason += ": " + counts;
-  std::vector<Candidate> unsuitable;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(unsuitable),
-               [](const Candidate& candidate) { return !candidate.suitable; });
-  if (unsuitable.empty()) return reason;
-  return reason + "; of the others " + causes_text(unsuitable, [](const Place&) { return std::string(); });
-}
+// The suitable GPUs of each node.
+using Nodes = std::map<std::string, std::vector<Member>>;
 
-}  // namespace
+// How many ranks a node takes.
+struct Share {
+  std::string node;
+  std::size_t ranks = 0;
+};
 
-GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus, std::size_t ranks) {
-  std::map<std::string, std::vector<Member>> nodes;
+Nodes members_of(const std::vector<Candidate>& candidates, const std::vector<GpuView>& gpus) {
+  Nodes nodes;
   for (const Candidate& candidate : candidates) {
     if (!candidate.suitable) continue;
     const auto view = std::find_if(gpus.begin(), gpus.end(),
                                    [&candidate](const GpuView& gpu) { return gpu.place == candidate.place; });
     if (view != gpus.end()) nodes[candidate.place.node].push_back({&candidate, &*view});
   }
+  return nodes;
+}
+
+Group best_group(const std::vector<Member>& node, std::size_t ranks) {
   Group best;
-  for (const auto& [name, members] : nodes) {
-    for (std::size_t first = 0; members.size() >= ranks && first < members.size(); ++first) {
-      Group group = grow(members, first, ranks);
-      if (best.members.empty() || group.worth > best.worth) best = std::move(group);
-    }
+  for (std::size_t first = 0; node.size() >= ranks && first < node.size(); ++first) {
+    Group group = grow(node, first, ranks);
+    if (best.members.empty() || group.worth > best.worth) best = std::move(group);
   }
-  GangPlan plan;
-  for (const Member& member : best.members) plan.places.push_back(member.candidate->place);
-  std::sort(plan.places.begin(), plan.places.end(),
+  return best;
+}
+
+// On the node with the best group; empty: none has enough.
+std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks) {
+  std::vector<Share> shares;
+  double worth = 0;
+  for (const auto& [name, members] : nodes) {
+    const Group group = best_group(members, ranks);
+    if (group.members.empty() || (!shares.empty() && group.worth <= worth)) continue;
+    shares = {{name, ranks}};
+    worth = group.worth;
+  }
+  return shares;
+}
+
+std::vector<Share> spread_evenly(const std::vector<std::string>& nodes, std::size_t ranks) {
+  std::vector<Share> shares;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    shares.push_back({nodes[i], ranks / nodes.size() + (i < ranks % nodes.size() ? 1 : 0)});
+  return shares;
+}
+
+// The largest nodes first, and for the rest the smallest that takes all of it. Empty: they have too few GPUs.
+std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const Share& a, const Share& b) { return a.ranks > b.ranks; });
+  std::vector<Share> shares;
+  while (ranks > 0) {
+    if (nodes.empty()) return {};
+    auto taken = std::find_if(nodes.rbegin(), nodes.rend(),
+                              [ranks](const Share& node) { return node.ranks >= ranks; });
+    const auto at = taken == nodes.rend() ? nodes.begin() : std::prev(taken.base());
+    shares.push_back({at->node, std::min(at->ranks, ranks)});
+    ranks -= shares.back().ranks;
+    nodes.erase(at);
+  }
+  std::sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.node < b.node; });
+  return shares;
+}
+
+std::vector<Share> on_few_nodes(const Nodes& nodes, std::size_t ranks) {
+  if (auto one = on_one_node(nodes, ranks); !one.empty()) return one;
+  std::vector<Share> all;
+  std::map<std::string, std::vector<Share>> racks;
+  for (const auto& [name, members] : nodes) {
+    all.push_back({name, members.size()});
+    if (const std::string& rack = members.front().view->rack; !rack.empty())
+      racks[rack].push_back(all.back());
+  }
+  std::vector<Share> best;
+  for (const auto& [rack, members] : racks) {
+    auto shares = on_fewest(members, ranks);
+    if (!shares.empty() && (best.empty() || shares.size() < best.size())) best = std::move(shares);
+  }
+  return best.empty() ? on_fewest(std::move(all), ranks) : best;
+}
+
+std::string others_text(const std::vector<Candidate>& candidates) {
+  std::vector<Candidate> unsuitable;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(unsuitable),
+               [](const Candidate& candidate) { return !candidate.suitable; });
+  if (unsuitable.empty()) return {};
+  return "; of the others " + causes_text(unsuitable, [](const Place&) { return std::string(); });
+}
+
+std::string why_not(const Nodes& nodes, const std::vector<Candidate>& candidates, const GangShape& shape) {
+  std::string counts;
+  for (const auto& [node, members] : nodes)
+    counts += fmt::format("{}{} has {}", counts.empty() ? "" : ", ", node, members.size());
+  std::string reason = shape.one_node
+                           ? fmt::format("No node has {} GPUs that can each take a rank", shape.ranks)
+                           : fmt::format("There are not {} GPUs that can each take a rank", shape.ranks);
+  if (!counts.empty()) reason += ": " + counts;
+  return reason + others_text(candidates);
+}
+
+std::size_t room_of(const Nodes& nodes, const std::string& node) {
+  const auto at = nodes.find(node);
+  return at == nodes.end() ? 0 : at->second.size();
+}
+
+void place_on(const std::vector<Member>& node, std::size_t ranks, std::vector<Place>& places) {
+  const auto first = static_cast<std::ptrdiff_t>(places.size());
+  const Group group = best_group(node, ranks);
+  for (const Member& member : group.members) places.push_back(member.candidate->place);
+  std::sort(places.begin() + first, places.end(),
             [](const Place& a, const Place& b) { return a.gpu < b.gpu; });
-  if (plan.places.empty()) plan.reason = why_no_node(nodes, candidates, ranks);
+}
+
+}  // namespace
+
+GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
+                    const GangShape& shape) {
+  const Nodes nodes = members_of(candidates, gpus);
+  GangPlan plan;
+  const std::vector<Share> shares = shape.one_node        ? on_one_node(nodes, shape.ranks)
+                                    : shape.nodes.empty() ? on_few_nodes(nodes, shape.ranks)
+                                                          : spread_evenly(shape.nodes, shape.ranks);
+  if (shares.empty()) plan.reason = why_not(nodes, candidates, shape);
+  for (const Share& share : shares) {
+    if (const std::size_t room = room_of(nodes, share.node); room < share.ranks)
+      plan.reason += fmt::format("{}{} is to take {} ranks, and {} of its GPUs can",
+                                 plan.reason.empty() ? "" : "; ", share.node, share.ranks, room);
+  }
+  if (plan.reason.empty()) {
+    for (const Share& share : shares) place_on(nodes.at(share.node), share.ranks, plan.places);
+  } else if (!shares.empty()) {
+    plan.reason += others_text(candidates);
+  }
   plan.candidates = std::move(candidates);
   return plan;
+}
+
+std::string shares_text(const std::vector<Place>& places) {
+  std::string text;
+  for (auto at = places.begin(); at != places.end();) {
+    const auto end =
+        std::find_if(at, places.end(), [&at](const Place& place) { return place.node != at->node; });
+    const auto ranks = end - at;
+    text += fmt::format("{}{} {} rank{}", text.empty() ? "" : ", ", at->node, ranks, ranks == 1 ? "" : "s");
+    at = end;
+  }
+  return text;
 }
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs of one node for all ranks of a job, or none of them. Pure functions.
+// GPUs for all ranks of a job, or none of them. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,29 @@
 
 namespace ckpt::coordinator {
 
+// How the ranks of a job stand.
+struct GangShape {
+  GangShape() = default;
+  std::size_t ranks = 1;
+  bool one_node = true;
+  // Not of one node: spread evenly over these, in this order, the first ones with one more. Empty: over as few nodes as
+  // can take them, of one rack if one has enough.
+  std::vector<std::string> nodes;
+};
+
 struct GangPlan {
   GangPlan() = default;
-  std::vector<Place> places;          // by rank; empty: not possible
+  std::vector<Place> places;          // by rank, those of a node side by side; empty: not possible
   std::string reason;                 // why not
   std::vector<Candidate> candidates;  // all GPUs, as for a job of one rank
 };
 
-// `candidates`: those of one rank, best first (rank_candidates()). The GPUs that are nearest to each other by NVLink, then
-// by their common ancestor on the board, are chosen; among equals those of the higher scores.
+// `candidates`: those of one rank, best first (rank_candidates()). Of a node the GPUs that are nearest to each other by
+// NVLink, then by their common ancestor on the board, are chosen; among equals those of the higher scores.
 [[nodiscard]] GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
-                                  std::size_t ranks);
+                                  const GangShape& shape);
+
+// "node-a 2 ranks, node-b 1 rank".
+[[nodiscard]] std::string shares_text(const std::vector<Place>& places);
 
 }  // namespace ckpt::coordinator

@@ -19,6 +19,10 @@ class Gangs(ClusterTest):
         return json.loads(self.cluster.call("-o", "json", "run", "--detach", "--name", name, "--gpus", str(ranks), "--",
                                             PYTHON, PROGRAM, *arguments).stdout)
 
+    def start_spread(self, *arguments, options=("--ranks", "4")):
+        return json.loads(self.cluster.call("-o", "json", "run", "--detach", "--name", "train", *options, "--", PYTHON,
+                                            PROGRAM, *arguments).stdout)
+
     def wait_for_end(self, name="train"):
         return self.cluster.run("wait", name, "-o", "json")
 
@@ -43,6 +47,40 @@ class Gangs(ClusterTest):
         self.assertRegex(described, r"rank 1\s+node-\w:1, exited 0, train\.1 \(j")
         self.cluster.call("rm", "train")
         self.assertEqual(self.cluster.json("jobs"), [])
+
+    def test_ranks_of_two_nodes_meet_and_end_as_one_job(self):
+        job = self.start_spread("40")
+        self.assertEqual(job["gpus"], ["node-a:0", "node-a:1", "node-b:0", "node-b:1"], job)
+        self.assertIn("node-a 2 ranks, node-b 2 ranks", self.cluster.json("describe", "train")["placed"])
+        self.assertRegex(self.cluster.call("jobs").stdout, r"train .* node-a:0,1,node-b:0,1")
+        ended = self.wait_for_end()
+        self.assertEqual(ended.returncode, 0, ended)
+        logs = [self.cluster.call("logs", "train", "--rank", str(rank)).stdout for rank in range(4)]
+        totals = {tuple(re.findall(r"^step .*$", log, re.M)) for log in logs}
+        self.assertEqual([len(steps) for steps in totals], [40], totals)
+
+    def test_ranks_are_spread_over_the_nodes_that_are_named(self):
+        job = self.start_spread("5", options=("--ranks", "3", "--nodes", "node-b,node-a"))
+        self.assertEqual(job["gpus"], ["node-b:0", "node-b:1", "node-a:0"], job)
+        self.assertEqual(self.wait_for_end().returncode, 0)
+        self.assertIn("step 4", self.cluster.call("logs", "train", "--rank", "2").stdout)
+        self.cluster.call("rm", "train")
+        for options, why in ((("--ranks", "5"), "There are not 5 GPUs that can each take a rank"),
+                             (("--ranks", "3", "--nodes", "node-a"), "node-a is to take 3 ranks, and 2 of its GPUs can"),
+                             (("--ranks", "2", "--nodes", "node-a,node-x"), "node-x"),
+                             (("--ranks", "2", "--nodes", "node-a,node-a"), "twice"),
+                             (("--ranks", "2", "--gpus", "2"), "give one of them"), (("--nodes", "node-a"), "needs --ranks")):
+            refused = self.cluster.run("run", "--detach", *options, "--", PYTHON, PROGRAM, "5")
+            self.assertIn(refused.returncode, (5, 64), refused)
+            self.assertIn(why, refused.stderr, options)
+        self.assertEqual(self.cluster.json("jobs"), [])
+
+    def test_rank_on_another_node_that_fails_ends_the_others(self):
+        self.start_spread("1000", "fail", "3", "7")
+        ended = self.wait_for_end()
+        self.assertEqual(ended.returncode, 7, ended)
+        self.assertIn("rank 3 ended with exit code 7", json.loads(ended.stdout)["reason"])
+        eventually(lambda: self.cluster.pids("rank.py") == [], "no rank is left")
 
     def test_rank_that_fails_ends_the_others_and_its_exit_code_is_the_jobs(self):
         self.start_gang("1000", "fail", "1", "7")
@@ -70,7 +108,7 @@ class Gangs(ClusterTest):
         eventually(lambda: self.cluster.pids("rank.py") == [], "no rank is left")
 
     def test_restarted_coordinator_and_agents_keep_the_job(self):
-        self.start_gang("600")
+        self.start_spread("600")
         self.cluster.wait_for_line("train", r"^step 1\b")
         self.cluster.kill("gpumigrate-coordinator")
         self.cluster.kill("gpumigrate-agent")

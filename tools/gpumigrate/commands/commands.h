@@ -18,6 +18,8 @@ struct RunOptions {
   std::string name;
   std::string node;  // NODE or NODE:GPU
   int gpus = 1;
+  int ranks = 0;  // 0: gpus counts
+  std::string nodes;
   std::string gpu_memory;
   bool cooperative = false;
   std::vector<std::string> env;

@@ -73,6 +73,26 @@ Result<void> take_place(const std::string& place, Json& body) {
   return ok();
 }
 
+// Ranks on one node, or on several.
+Result<void> add_ranks(const RunOptions& options, Json& body) {
+  if (options.ranks == 0) {
+    body["gpus"] = options.gpus;
+    if (!options.nodes.empty()) return Error(ErrorCode::kInvalidArgument, "--nodes needs --ranks");
+    return ok();
+  }
+  if (options.gpus != 1)
+    return Error(ErrorCode::kInvalidArgument,
+                 "--gpus is for ranks on one node, --ranks for several: give one of them");
+  if (!options.node.empty()) return Error(ErrorCode::kInvalidArgument, "--ranks takes --nodes, not --node");
+  body["ranks"] = options.ranks;
+  if (options.nodes.empty()) return ok();
+  Json nodes = Json::array();
+  std::istringstream names(options.nodes);
+  for (std::string name; std::getline(names, name, ',');) nodes.push_back(name);
+  body["nodes"] = std::move(nodes);
+  return ok();
+}
+
 // A program given by a path is meant from here, wherever the job's folder is.
 std::string program_path(const std::string& program) {
   return program.find('/') == std::string::npos
@@ -93,7 +113,7 @@ Result<Json> request_of(const RunOptions& options) {
   if (!options.node.empty()) {
     CKPT_TRYV(take_place(options.node, body));
   }
-  body["gpus"] = options.gpus;
+  CKPT_TRYV(add_ranks(options, body));
   body["way"] = options.cooperative ? "cooperative" : "transparent";
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;

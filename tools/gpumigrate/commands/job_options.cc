@@ -26,6 +26,10 @@ void add_run(CommandTree& tree) {
   run.add_option("--node", o->node, "NODE or NODE:GPU; otherwise it is chosen").called("PLACE");
   run.add_option("--gpus", o->gpus, "One rank of the job for each of so many GPUs of one node (1)")
       .in_range(1, 1024);
+  run.add_option("--ranks", o->ranks, "So many ranks, each with a GPU, on as few nodes as can take them")
+      .in_range(1, 1024);
+  run.add_option("--nodes", o->nodes, "With --ranks: spread evenly over these nodes, as node-a,node-b")
+      .called("NODES");
   run.add_option("--gpu-memory", o->gpu_memory,
                  "GPU memory to keep free for it, like 12GiB; a transparent job gets no more")
       .called("SIZE");

@@ -20,7 +20,26 @@ GpuView gang_gpu(const std::string& node, std::uint32_t index) {
 }
 
 GangPlan plan_of(const std::vector<GpuView>& gpus, std::size_t ranks) {
-  return place_gang(rank_candidates(gpus, PlacementRequest()), gpus, ranks);
+  GangShape shape;
+  shape.ranks = ranks;
+  return place_gang(rank_candidates(gpus, PlacementRequest()), gpus, shape);
+}
+
+GangPlan spread_plan(const std::vector<GpuView>& gpus, std::size_t ranks,
+                     std::vector<std::string> nodes = {}) {
+  GangShape shape;
+  shape.ranks = ranks;
+  shape.one_node = false;
+  shape.nodes = std::move(nodes);
+  return place_gang(rank_candidates(gpus, PlacementRequest()), gpus, shape);
+}
+
+// Each letter is a node with so many GPUs.
+std::vector<GpuView> gpus_of(const std::vector<std::pair<std::string, std::uint32_t>>& nodes) {
+  std::vector<GpuView> gpus;
+  for (const auto& [node, count] : nodes)
+    for (std::uint32_t gpu = 0; gpu < count; ++gpu) gpus.push_back(gang_gpu(node, gpu));
+  return gpus;
 }
 
 void link(std::vector<GpuView>& gpus, std::size_t a, std::size_t b, unsigned nvlinks, unsigned ancestor) {
@@ -64,6 +83,40 @@ TEST(GangPlacement, NearestBoardIsChosenWithoutNvlink) {
   link(gpus, 0, 1, 0, 40);
   link(gpus, 1, 2, 0, 10);
   EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 2)));
+}
+
+TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNodesThatAreNamed) {
+  const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 4}, {"c", 4}}), 3, {"c", "a"});
+  EXPECT_THAT(plan.places, ElementsAre(Place("c", 0), Place("c", 1), Place("a", 0)));
+  EXPECT_EQ(shares_text(plan.places), "c 2 ranks, a 1 rank");
+}
+
+TEST(GangPlacement, NamedNodeThatIsTooSmallIsTheReason) {
+  const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 1}}), 4, {"a", "b"});
+  EXPECT_THAT(plan.places, IsEmpty());
+  EXPECT_EQ(plan.reason, "b is to take 2 ranks, and 1 of its GPUs can");
+}
+
+TEST(GangPlacement, OneNodeIsChosenWhereOneIsEnough) {
+  const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 3}, {"c", 2}}), 3);
+  EXPECT_EQ(shares_text(plan.places), "b 3 ranks");
+}
+
+TEST(GangPlacement, FewestNodesAreChosenAndTheRestGoesToTheSmallestThatTakesIt) {
+  const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 4}, {"c", 1}, {"d", 3}}), 5);
+  EXPECT_EQ(shares_text(plan.places), "b 4 ranks, c 1 rank");
+}
+
+TEST(GangPlacement, RackThatHasEnoughBeatsFewerNodes) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 2}, {"b", 2}, {"c", 2}, {"d", 1}, {"e", 1}});
+  for (GpuView& gpu : gpus) gpu.rack = gpu.place.node == "a" ? "1" : gpu.place.node == "b" ? "3" : "2";
+  EXPECT_EQ(shares_text(spread_plan(gpus, 4).places), "c 2 ranks, d 1 rank, e 1 rank");
+  EXPECT_EQ(shares_text(spread_plan(gpus, 5).places), "a 2 ranks, b 2 ranks, e 1 rank");
+}
+
+TEST(GangPlacement, TooFewGpusInAllIsTheReason) {
+  EXPECT_EQ(spread_plan(gpus_of({{"a", 2}, {"b", 1}}), 4).reason,
+            "There are not 4 GPUs that can each take a rank: a has 2, b has 1");
 }
 
 }  // namespace

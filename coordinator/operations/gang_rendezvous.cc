@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/operations/gang_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::string_view kAddress = "MASTER_ADDR=";
+constexpr std::string_view kPort = "MASTER_PORT=";
+
+const std::string* find_variable(const wire::JobSpec& spec, std::string_view name) {
+  const auto at = std::find_if(spec.env.begin(), spec.env.end(),
+                               [name](const std::string& entry) { return entry.starts_with(name); });
+  return at == spec.env.end() ? nullptr : &*at;
+}
+
+// "10.0.0.1" of "10.0.0.1:4711"; without the brackets of "[fe80::1]:4711".
+std::string host_of(const Node& node) {
+  const std::string& address = node.row.peer_address;
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+bool is_loopback(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// What an agent sent is not believed to be a port before it is one.
+bool is_port(std::string_view text) {
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && end == text.data() + text.size() && port > 0 && port <= 65535;
+}
+
+}  // namespace
+
+Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<Place>& places) const {
+  const std::string& first = places.front().node;
+  const auto other = std::find_if(places.begin(), places.end(),
+                                  [&first](const Place& place) { return place.node != first; });
+  if (other == places.end() || find_variable(spec, kAddress) != nullptr) return ok();
+  const Node* meets = parts_.nodes.find(first);
+  const Node* comes = parts_.nodes.find(other->node);
+  if (meets == nullptr || comes == nullptr)
+    return Error(ErrorCode::kUnavailable, fmt::format("Node {} is not known any more", first));
+  const std::string host = host_of(*meets);
+  if (is_loopback(host) && !is_loopback(host_of(*comes)))
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format(
+            "The ranks would meet at {}, the address of {}, which {} cannot reach: set `peer_listen` in "
+            "its agent.toml, or give MASTER_ADDR with --env",
+            host, first, other->node));
+  spec.env.push_back(std::string(kAddress) + host);
+  return ok();
+}
+
+control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec, std::string node) const {
+  if (spec.gang.id == 0 || find_variable(spec, kPort) != nullptr) co_return spec;
+  const auto ranks = parts_.jobs.ranks_of(spec.gang.id);
+  const auto first =
+      std::find_if(ranks.begin(), ranks.end(), [](const Job* rank) { return rank->ranks.front().rank == 0; });
+  if (first == ranks.end()) co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
+  if ((*first)->node() == node) co_return spec;
+  wire::DescribeJob request;
+  request.job = (*first)->id;
+  request.incarnation = (*first)->incarnation;
+  CKPT_CO_TRY(facts, co_await parts_.calls.describe((*first)->node(), std::move(request)));
+  const std::string* port = find_variable(facts.spec, kPort);
+  if (port == nullptr || !is_port(std::string_view(*port).substr(kPort.size())))
+    co_return Error(ErrorCode::kProtocol,
+                    "Rank 0 of " + spec.gang.name + " has no port at which the others meet it");
+  spec.env.push_back(*port);
+  co_return spec;
+}
+
+}  // namespace ckpt::coordinator

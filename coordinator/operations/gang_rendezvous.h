@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a gang over several nodes meet: at an address of rank 0's node (MASTER_ADDR), and at the port that
+// its agent found free when it started rank 0 (MASTER_PORT). Variables that the user gave stay. On one node the agent does
+// all of this.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it.
+#pragma once
+
+#include <vector>
+
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/node_calls.h"
+
+namespace ckpt::coordinator {
+
+class GangRendezvous {
+ public:
+  struct Parts {
+    NodeTable& nodes;
+    NodeCalls& calls;
+    JobTable& jobs;
+  };
+  explicit GangRendezvous(Parts parts) : parts_(parts) {}
+
+  // For all ranks, before they are stored. kRefused where the other nodes cannot reach that address.
+  Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
+  // What is started for a job: of a rank on another node than rank 0 its specification with the port. kNotFound until
+  // rank 0 has been started, kUnavailable while its node is away.
+  control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec, std::string node) const;
+
+ private:
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator
