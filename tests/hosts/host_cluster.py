@@ -200,7 +200,7 @@ class HostCluster(cluster.Cluster):
 
     def gpu_environment(self, node):
         """Of the software driver, for the agent and for its jobs."""
-        return {"LD_LIBRARY_PATH": str(cluster.BUILD / "lib" / "cudasim"),
+        return {"LD_LIBRARY_PATH": f"{cluster.BUILD}/lib/cudasim:{cluster.BUILD}/lib/ncclsim",
                 "CUDASIM_DIR": str(DEVICES), "CUDASIM_DEVICES": str(self.gpus),
                 "CUDASIM_MEMORY": self.memory}
 

@@ -8,11 +8,11 @@
 #include <stop_token>
 #include <thread>
 
+#include "tools/examples/charlm/batches.h"
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/common/command_line.h"
 #include "tools/examples/common/pace.h"
-#include "tools/examples/common/random.h"
 
 namespace ckpt::examples {
 namespace {
@@ -71,8 +71,7 @@ class WaitingThreads {
 // Host state that moves with the job.
 struct HostState {
   std::uint64_t step = 0;
-  std::uint64_t data_position = 0;
-  Random random{0};
+  Batches batches;
   double mean_loss = 0;  // over about the last 50 steps
   std::uint64_t moves = 0;
   Pace pace;
@@ -103,18 +102,6 @@ Options parse_options(int argc, char** argv) {
   if (!(step_ms >= 0) || step_ms > 3.6e6) fail("--step-ms: from 0 to 3600000", kUsage);
   options.step_ns = static_cast<std::int64_t>(step_ms * 1e6);
   return options;
-}
-
-// Places spread over the text, each moved by chance, from a position that walks on with every step.
-std::vector<std::uint64_t> next_batch(HostState& host, std::uint64_t text_bytes) {
-  const std::uint64_t places = text_bytes - kContext;
-  std::vector<std::uint64_t> positions(kBatch);
-  for (std::uint64_t b = 0; b < kBatch; b++) {
-    positions[b] =
-        (host.data_position + b * places / kBatch + host.random.below(places / kBatch + 1)) % places;
-  }
-  host.data_position = (host.data_position + kContext) % places;
-  return positions;
 }
 
 void print_step(const HostState& host, const Options& options) {
@@ -151,12 +138,12 @@ void run(const Options& options) {
     host.moves++;
   } else {
     model.initialise(options.seed, text.tokens);
-    host.random = Random(options.seed + 1);
+    host.batches.random = Random(options.seed + 1);
     host.pace.forget_gap();
   }
   while (host.step < options.steps) {
     host.pace.begin_step();
-    const double loss = model.train(next_batch(host, text.tokens.size()), host.step + 1);
+    const double loss = model.train(host.batches.next(text.tokens.size()), host.step + 1);
     host.step++;
     host.mean_loss = host.step == 1 ? loss : host.mean_loss + (loss - host.mean_loss) / 50;
     host.pace.end_step(host.step, options.step_ns);

@@ -51,24 +51,25 @@ Model::Layout Model::lay_out(const Shape& shape) {
   return at;
 }
 
-Model::Model(Session& session, const Shape& shape, std::uint64_t text_bytes)
+Model::Model(Session& session, const Shape& shape, std::uint64_t text_bytes, std::uint32_t batch)
     : shape_(shape),
       at_(lay_out(shape)),
+      batch_(batch),
       kernels_("charlm_kernels"),
       weights_(session.alloc(bytes_of(at_.end))),
       first_(session.alloc(bytes_of(at_.end))),
       second_(session.alloc(bytes_of(at_.end))),
       gradients_(session.alloc(bytes_of(at_.end))),
       text_(session.alloc(text_bytes)),
-      positions_(kBatch * sizeof(std::uint64_t)),
-      context_(kBatch * kContext),
-      input_(bytes_of(kBatch * Shape::kInput)),
-      hidden_(bytes_of(std::uint64_t{kBatch} * shape.hidden)),
-      scores_(bytes_of(std::uint64_t{kBatch} * shape.columns)),
-      hidden_gradient_(bytes_of(std::uint64_t{kBatch} * shape.hidden)),
-      input_gradient_(bytes_of(kBatch * Shape::kInput)),
+      positions_(batch_ * sizeof(std::uint64_t)),
+      context_(batch_ * kContext),
+      input_(bytes_of(batch_ * Shape::kInput)),
+      hidden_(bytes_of(std::uint64_t{batch_} * shape.hidden)),
+      scores_(bytes_of(std::uint64_t{batch_} * shape.columns)),
+      hidden_gradient_(bytes_of(std::uint64_t{batch_} * shape.hidden)),
+      input_gradient_(bytes_of(batch_ * Shape::kInput)),
       transposed_(bytes_of(std::uint64_t{shape.hidden} * std::max(Shape::kInput, shape.columns))),
-      loss_(bytes_of(kBatch)) {
+      loss_(bytes_of(batch_)) {
   name_tensors(session, text_bytes);
 }
 
@@ -117,42 +118,42 @@ void Model::transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns)
 }
 
 void Model::forward() {
-  const std::uint64_t hidden = std::uint64_t{kBatch} * shape_.hidden;
-  const std::uint64_t scores = std::uint64_t{kBatch} * shape_.columns;
-  launch(kernels_["gather"], 4, 256, text_, positions_.get(), weights_ + bytes_of(at_.embedding), kBatch,
+  const std::uint64_t hidden = std::uint64_t{batch_} * shape_.hidden;
+  const std::uint64_t scores = std::uint64_t{batch_} * shape_.columns;
+  launch(kernels_["gather"], 4, 256, text_, positions_.get(), weights_ + bytes_of(at_.embedding), batch_,
          kContext, kEmbedding, context_.get(), input_.get());
-  matmul(input_.get(), Shape::kInput, 1, weights_ + bytes_of(at_.w1), hidden_.get(), kBatch, shape_.hidden,
+  matmul(input_.get(), Shape::kInput, 1, weights_ + bytes_of(at_.w1), hidden_.get(), batch_, shape_.hidden,
          Shape::kInput);
   launch(kernels_["add_bias"], blocks_for(hidden), 256, hidden_.get(), weights_ + bytes_of(at_.b1), hidden,
          shape_.hidden, std::uint32_t{1});
-  matmul(hidden_.get(), shape_.hidden, 1, weights_ + bytes_of(at_.w2), scores_.get(), kBatch, shape_.columns,
+  matmul(hidden_.get(), shape_.hidden, 1, weights_ + bytes_of(at_.w2), scores_.get(), batch_, shape_.columns,
          shape_.hidden);
   launch(kernels_["add_bias"], blocks_for(scores), 256, scores_.get(), weights_ + bytes_of(at_.b2), scores,
          shape_.columns, std::uint32_t{0});
-  launch(kernels_["softmax_loss"], kBatch, 64, scores_.get(), text_, positions_.get(), kContext,
+  launch(kernels_["softmax_loss"], batch_, 64, scores_.get(), text_, positions_.get(), kContext,
          shape_.classes, shape_.columns, kBatch, loss_.get());
 }
 
 // softmax_loss has left the gradient of the scores in their place.
 void Model::backward() {
-  const std::uint64_t hidden = std::uint64_t{kBatch} * shape_.hidden;
+  const std::uint64_t hidden = std::uint64_t{batch_} * shape_.hidden;
   const auto gradient = [&](std::uint64_t at) { return gradients_ + bytes_of(at); };
   matmul(hidden_.get(), 1, shape_.hidden, scores_.get(), gradient(at_.w2), shape_.hidden, shape_.columns,
-         kBatch);
-  launch(kernels_["column_sums"], 1, 64, scores_.get(), kBatch, shape_.columns, gradient(at_.b2));
+         batch_);
+  launch(kernels_["column_sums"], 1, 64, scores_.get(), batch_, shape_.columns, gradient(at_.b2));
   transpose(weights_ + bytes_of(at_.w2), shape_.hidden, shape_.columns);
-  matmul(scores_.get(), shape_.columns, 1, transposed_.get(), hidden_gradient_.get(), kBatch, shape_.hidden,
+  matmul(scores_.get(), shape_.columns, 1, transposed_.get(), hidden_gradient_.get(), batch_, shape_.hidden,
          shape_.columns);
   launch(kernels_["tanh_gradient"], blocks_for(hidden), 256, hidden_gradient_.get(), hidden_.get(), hidden);
   matmul(input_.get(), 1, Shape::kInput, hidden_gradient_.get(), gradient(at_.w1), Shape::kInput,
-         shape_.hidden, kBatch);
-  launch(kernels_["column_sums"], blocks_for(shape_.hidden), 256, hidden_gradient_.get(), kBatch,
+         shape_.hidden, batch_);
+  launch(kernels_["column_sums"], blocks_for(shape_.hidden), 256, hidden_gradient_.get(), batch_,
          shape_.hidden, gradient(at_.b1));
   transpose(weights_ + bytes_of(at_.w1), Shape::kInput, shape_.hidden);
-  matmul(hidden_gradient_.get(), shape_.hidden, 1, transposed_.get(), input_gradient_.get(), kBatch,
+  matmul(hidden_gradient_.get(), shape_.hidden, 1, transposed_.get(), input_gradient_.get(), batch_,
          Shape::kInput, shape_.hidden);
   launch(kernels_["embedding_gradient"], shape_.columns, kEmbedding, context_.get(), input_gradient_.get(),
-         kBatch * kContext, kEmbedding, gradient(at_.embedding));
+         batch_ * kContext, kEmbedding, gradient(at_.embedding));
 }
 
 void Model::update(std::uint64_t step) {
@@ -162,16 +163,24 @@ void Model::update(std::uint64_t step) {
          static_cast<float>(kRate * second / first), static_cast<float>(kEpsilon * second));
 }
 
-double Model::train(const std::vector<std::uint64_t>& positions, std::uint64_t step) {
-  upload(positions_.get(), positions.data(), positions.size() * sizeof(std::uint64_t));
+void Model::compute(const std::vector<std::uint64_t>& share) {
+  upload(positions_.get(), share.data(), share.size() * sizeof(std::uint64_t));
   forward();
   backward();
-  update(step);
-  float losses[kBatch];
-  download(losses, loss_.get(), sizeof losses);
+}
+
+double Model::loss_sum() const {
+  std::vector<float> losses(batch_);
+  download(losses.data(), loss_.get(), bytes_of(batch_));
   double sum = 0;
   for (const float loss : losses) sum += loss;
-  return sum / kBatch;
+  return sum;
+}
+
+double Model::train(const std::vector<std::uint64_t>& positions, std::uint64_t step) {
+  compute(positions);
+  update(step);
+  return loss_sum() / kBatch;
 }
 
 std::string Model::digest() const {

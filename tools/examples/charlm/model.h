@@ -30,11 +30,20 @@ struct Shape {
 
 class Model {
  public:
-  Model(Session& session, const Shape& shape, std::uint64_t text_bytes);
+  // `batch`: how many of the kBatch places of a step this model computes, a multiple of 4.
+  Model(Session& session, const Shape& shape, std::uint64_t text_bytes, std::uint32_t batch = kBatch);
 
   void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
   // One step of Adam on the kBatch places `positions`; `step` counts from 1. Returns the mean loss before it.
   double train(const std::vector<std::uint64_t>& positions, std::uint64_t step);
+
+  // The parts of a step, for several models that share a batch. The gradients are of the mean loss over kBatch places:
+  // their sum over all shares is the gradient of the step. Enqueued on the legacy stream.
+  void compute(const std::vector<std::uint64_t>& share);
+  [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
+  [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // floats
+  void update(std::uint64_t step);
+  [[nodiscard]] double loss_sum() const;  // over the share's places; waits for compute()
   // Of weights and moments.
   [[nodiscard]] std::string digest() const;
 
@@ -42,7 +51,6 @@ class Model {
   void name_tensors(Session& session, std::uint64_t text_bytes);
   void forward();
   void backward();
-  void update(std::uint64_t step);
   void matmul(CUdeviceptr a, std::uint64_t step_m, std::uint64_t step_k, CUdeviceptr b, CUdeviceptr out,
               std::uint32_t rows, std::uint32_t columns, std::uint32_t depth);
   void transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns);
@@ -55,6 +63,7 @@ class Model {
 
   Shape shape_;
   Layout at_;
+  std::uint32_t batch_;
   Kernels kernels_;
   CUdeviceptr weights_, first_, second_, gradients_, text_;
   LocalMemory positions_, context_, input_, hidden_, scores_, hidden_gradient_, input_gradient_, transposed_,

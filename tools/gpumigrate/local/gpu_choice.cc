@@ -66,9 +66,16 @@ std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::str
                                                 : std::vector{"LD_LIBRARY_PATH=" + std::string(others)};
   }
   const bool more = others != nullptr && *others != '\0' && choice.library != others;
-  return {"LD_LIBRARY_PATH=" + choice.library + (more ? ":" + std::string(others) : ""),
+  // NVIDIA's NCCL finds no GPU there.
+  const std::string nccl = choice.library + "/../ncclsim";
+  const bool has_nccl = ::access((nccl + "/libnccl.so.2").c_str(), R_OK) == 0;
+  return {"LD_LIBRARY_PATH=" + choice.library +
+              (has_nccl ? ":" + std::filesystem::path(nccl).lexically_normal().string() : "") +
+              (more ? ":" + std::string(others) : ""),
           "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),
-          "CUDASIM_MEMORY=" + memory};
+          "CUDASIM_MEMORY=" + memory,
+          // Nodes of one machine have GPUs of the same bus ids, and are other hosts to NCCL.
+          "NCCL_HOSTID=" + std::filesystem::path(node_folder).filename().string()};
 }
 
 }  // namespace ckpt::cli

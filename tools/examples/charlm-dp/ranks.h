@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a job as torchrun's variables describe them (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without them one
+// rank), and NCCL between them. Errors: one line, then the program ends.
+// Threads: one. Ownership: RAII; the driver's context outlives a Communicator.
+#pragma once
+
+#include <cuda.h>
+#include <nccl.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ckpt::examples {
+
+struct Ranks {
+  std::uint32_t rank = 0;
+  std::uint32_t count = 1;
+
+  static Ranks from_environment();
+};
+
+class Communicator {
+ public:
+  // Rank 0 makes the id and hands it to the others at the rendezvous, within five minutes.
+  explicit Communicator(const Ranks& ranks);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Sums in place, on the legacy stream.
+  void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
+
+ private:
+  ncclComm_t communicator_ = nullptr;
+};
+
+}  // namespace ckpt::examples
