@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a gang over several nodes meet: at an address of rank 0's node (MASTER_ADDR), and at the port that
-// its agent found free when it started rank 0 (MASTER_PORT). Variables that the user gave stay. On one node the agent does
+// Where the ranks of a gang over several nodes meet. MASTER_ADDR is an address of rank 0's node. MASTER_PORT is the port
+// that its agent found free when it started rank 0. Variables that the user gave stay. On one node the agent does
 // all of this.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it.
 #pragma once
