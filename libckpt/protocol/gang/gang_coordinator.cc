@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/gang/gang_coordinator.h"
+
+#include <algorithm>
+
+#include "libckpt/protocol/gang/gang_stepper.h"
+
+namespace ckpt::gang {
+namespace {
+
+// What follows from the facts, whatever the phase.
+class Judgement {
+ public:
+  explicit Judgement(const CoordinatorState& state) : s_(state) {}
+
+  template <class Test>
+  [[nodiscard]] bool any(Role role, Test test) const {
+    return std::any_of(s_.facts.begin(), s_.facts.end(),
+                       [&](const auto& entry) { return entry.first.role == role && test(entry.second); });
+  }
+  template <class Test>
+  [[nodiscard]] bool all(Role role, Test test) const {
+    return !any(role, [&](const Facts& facts) { return !test(facts); });
+  }
+  template <class Phase>
+  [[nodiscard]] bool in() const {
+    return std::holds_alternative<Phase>(s_.phase);
+  }
+
+  // No GO can follow, or a source knew that already.
+  [[nodiscard]] bool is_vetoed() const {
+    return any(Role::kSource, [](const Facts& f) { return f.never || f.resumed; }) ||
+           any(Role::kTarget, [](const Facts& f) { return f.relinquished && f.veto; });
+  }
+  [[nodiscard]] bool is_damaged() const {
+    return any(Role::kTarget, [](const Facts& f) { return f.lost || f.dead || f.relinquished; });
+  }
+  [[nodiscard]] bool lacks_a_source() const { return any(Role::kSource, gone_for_good); }
+  [[nodiscard]] bool lacks_a_bystander() const { return any(Role::kBystander, gone_for_good); }
+  // One that refuses GO, or, without bystanders, to release.
+  [[nodiscard]] bool is_held_still() const { return any(withdrawer(), refuses_for_now); }
+  [[nodiscard]] bool excludes_return() const {
+    return s_.info.staying.empty() ? any(Role::kSource, [](const Facts& f) { return f.released; })
+                                   : any(Role::kBystander, [](const Facts& f) { return f.gone; });
+  }
+  [[nodiscard]] bool is_withdrawn() const {
+    return s_.info.staying.empty()
+               ? all(Role::kSource, [](const Facts& f) { return f.still || f.resumed || f.never; })
+               : all(Role::kBystander, [](const Facts& f) { return refuses_for_now(f) || f.old; });
+  }
+  [[nodiscard]] bool may_close_for_targets() const {
+    const bool released = all(Role::kSource, [](const Facts& f) { return f.released; });
+    if (!s_.info.staying.empty())
+      return released || all(Role::kBystander, [](const Facts& f) { return f.gone; });
+    return released || (all(Role::kTarget, [](const Facts& f) { return f.ran; }) && lacks_a_source());
+  }
+  // Neither set of ranks can go on.
+  [[nodiscard]] bool needs_image() const {
+    const auto* closed = std::get_if<coordinator::Closed>(&s_.phase);
+    const bool to_old = in<coordinator::Aborted>() || in<coordinator::Returned>() ||
+                        (closed != nullptr && closed->side == Side::kSource);
+    const bool to_new = closed != nullptr && closed->side == Side::kTarget;
+    if (lacks_a_bystander() || (to_old && lacks_a_source())) return true;
+    if (!is_damaged()) return false;
+    return to_new || in<coordinator::Kept>() ||
+           (in<coordinator::Granted>() && (excludes_return() || lacks_a_source()));
+  }
+  [[nodiscard]] bool is_fenced() const {
+    return all(Role::kSource, [](const Facts& f) { return f.lost || f.released || f.fenced; }) &&
+           all(Role::kTarget, [](const Facts& f) { return f.lost || f.relinquished; }) &&
+           all(Role::kBystander, [](const Facts& f) { return f.lost || f.fenced; });
+  }
+  [[nodiscard]] bool is_committed() const {
+    return any(Role::kTarget, [](const Facts& f) { return f.committed; });
+  }
+  // Who answers WITHDRAW.
+  [[nodiscard]] Role withdrawer() const { return s_.info.staying.empty() ? Role::kSource : Role::kBystander; }
+
+ private:
+  static bool gone_for_good(const Facts& f) { return f.lost || f.dead; }
+  static bool refuses_for_now(const Facts& f) { return f.still && !f.lifted; }
+
+  const CoordinatorState& s_;
+};
+
+class CoordinatorStepper : private Stepper<CoordinatorState> {
+ public:
+  CoordinatorStepper(const CoordinatorState& state, Nanos now, const Timing& timing)
+      : Stepper(state, Party(), now, timing) {}
+
+  Result<Step<CoordinatorState, Action>> run(const CoordinatorEvent& event) {
+    const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    if (possible) {
+      while (decide()) {
+      }
+      s_.settled |= everyone_knows();
+    }
+    return result(possible, event.index(), phase_name(s_));
+  }
+
+ private:
+  Judgement judge() const { return Judgement(s_); }
+  Incarnation k() const { return s_.info.base + 1; }
+  bool is_silent(const Facts& facts) const {
+    return now_ - facts.last_message > static_cast<Nanos>(timing_.silence_ms) * kNanosPerMs;
+  }
+  Nanos longest_lease() const {
+    return now_ + static_cast<Nanos>(timing_.lease_term_ms + timing_.lease_drift_ms) * kNanosPerMs;
+  }
+
+  // ---- decisions: true if the phase has changed ----
+  bool decide() {
+    if (in<coordinator::Begun>()) return decide_begun();
+    if (in<coordinator::Granted>()) return decide_granted();
+    if (auto* restored = in<coordinator::Restored>()) {
+      if (restored->ordered || !judge().is_fenced()) return false;
+      restored->ordered = true;
+      act(RestoreGang{});
+      return false;
+    }
+    if (judge().needs_image() && !s_.settled) return enter(RecordKind::kRestored, coordinator::Restored{});
+    if (in<coordinator::Kept>() && judge().may_close_for_targets()) return close(Side::kTarget, k());
+    const bool back = judge().all(Role::kSource, [](const Facts& f) { return f.resumed || f.never; });
+    if (in<coordinator::Returned>() && back) return close(Side::kSource, s_.info.base + 2);
+    return false;
+  }
+  bool decide_begun() {
+    const auto stopped = [](const Facts& f) {
+      return f.never || f.relinquished || f.old || f.dead || f.lost;
+    };
+    const Judgement now = judge();
+    for (const Role role : {Role::kSource, Role::kTarget, Role::kBystander})
+      if (!s_.abort && now.any(role, stopped))
+        s_.abort = Reason(ErrorCode::kRefused, "A rank does not take part");
+    if (s_.abort) return enter(RecordKind::kAborted, coordinator::Aborted{});
+    start_prepared();
+    const bool copied = now.all(Role::kSource, [](const Facts& f) { return f.precopied; });
+    const bool joined =
+        !s_.info.overlaps || now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
+    return copied && joined && enter(RecordKind::kGranted, coordinator::Granted{}, k());
+  }
+  bool decide_granted() {
+    const Judgement now = judge();
+    if (now.is_vetoed()) return close(Side::kSource, s_.info.base);
+    if (now.may_close_for_targets()) return close(Side::kTarget, k());
+    if (now.needs_image()) return enter(RecordKind::kRestored, coordinator::Restored{});
+    if (may_return()) return enter(RecordKind::kReturned, coordinator::Returned{}, s_.info.base + 2);
+    const bool keeps =
+        now.is_held_still() && !now.is_damaged() && (now.excludes_return() || now.lacks_a_source());
+    return keeps && enter(RecordKind::kKept, coordinator::Kept{});
+  }
+  // The targets may be unable to go on. Withdrawing does no harm: GO is refused until it is lifted.
+  bool withdraws() const {
+    const Judgement now = judge();
+    const bool waited_for = now.any(Role::kSource, [](const Facts& f) { return f.waits; });
+    const bool silent = now.any(Role::kTarget, [this](const Facts& f) { return is_silent(f); });
+    return in_granted() && (now.is_damaged() || now.is_held_still() || (waited_for && silent));
+  }
+  bool in_granted() const { return std::holds_alternative<coordinator::Granted>(s_.phase); }
+  bool may_return() const {
+    const auto stands = [this](const Facts& f) {
+      return (f.waits || f.still || f.resumed || f.never) && !is_silent(f) && !f.lost && !f.dead;
+    };
+    return withdraws() && now_ >= s_.lease_until && judge().is_withdrawn() &&
+           judge().all(Role::kSource, stands);
+  }
+  bool may_lend() const {
+    if (judge().is_damaged()) return false;
+    if (std::holds_alternative<coordinator::Kept>(s_.phase)) return true;
+    return in_granted() && !withdraws() && (!s_.abort || judge().is_committed());
+  }
+
+  template <class Phase>
+  bool enter(RecordKind kind, Phase phase, Incarnation incarnation = 0) {
+    s_.phase = phase;
+    Record r = record(kind, incarnation);
+    if (s_.abort) r.reason = *s_.abort;
+    act(WriteRecord(r));
+    announce();
+    return true;
+  }
+  bool close(Side side, Incarnation incarnation) {
+    s_.phase = coordinator::Closed{side, incarnation};
+    Record r = record(RecordKind::kClosed, incarnation);
+    r.side = side;
+    act(WriteRecord(r));
+    announce();
+    return true;
+  }
+
+  // ---- what the ranks are told: at each change of the phase, and again until they know ----
+  void start_prepared() {
+    for (const std::uint32_t rank : s_.info.moved) {
+      Facts& source = s_.facts.at({Role::kSource, rank});
+      Facts& target = s_.facts.at({Role::kTarget, rank});
+      if (source.started || !source.payload || !target.payload) continue;
+      source.started = target.started = true;
+      send_start(rank);
+    }
+  }
+  void send_start(std::uint32_t rank) {
+    tell({Role::kSource, rank}, Start(*s_.facts.at({Role::kTarget, rank}).payload));
+    tell({Role::kTarget, rank}, Start(*s_.facts.at({Role::kSource, rank}).payload));
+  }
+  void announce() {
+    if (in<coordinator::Begun>()) return announce_begun();
+    if (in<coordinator::Granted>()) return announce_granted();
+    for (const auto& [party, facts] : s_.facts) {
+      if (facts.lost || knows(party, facts)) continue;
+      if (in<coordinator::Aborted>()) {
+        tell(party, Aborted(s_.abort.value_or(Reason(ErrorCode::kAborted, "The migration was aborted"))));
+      } else if (const auto* closed = in<coordinator::Closed>()) {
+        tell(party, Closed(closed->side, closed->k));
+      } else if (in<coordinator::Returned>()) {
+        tell(party, Returned(s_.info.base + 2));
+      } else if (in<coordinator::Kept>()) {
+        tell(party, Kept{});
+        tell(party, Query{});
+      } else {
+        tell(party, Restore{});
+      }
+    }
+  }
+  void announce_begun() {
+    for (const auto& [party, facts] : s_.facts) {
+      if (!facts.payload) tell(party, Prepare{});
+      if (party.role == Role::kSource && facts.started && !facts.precopied) send_start(party.rank);
+    }
+  }
+  void announce_granted() {
+    act(GatherRanks{});
+    nag_granted();
+  }
+  void nag_granted() {
+    const bool back = withdraws();
+    for (const auto& [party, facts] : s_.facts) {
+      if (facts.lost) continue;
+      tell(party, Granted(k()));
+      if (back && party.role == judge().withdrawer()) tell(party, Withdraw{});
+      if (s_.abort) tell(party, GiveUp(*s_.abort));
+    }
+  }
+  bool everyone_knows() {
+    if (const auto* restored = in<coordinator::Restored>()) return restored->ordered;
+    return is_closed(s_) && std::all_of(s_.facts.begin(), s_.facts.end(), [this](const auto& entry) {
+             return entry.second.lost || knows(entry.first, entry.second);
+           });
+  }
+  bool knows(const Party& party, const Facts& f) {
+    if (in<coordinator::Restored>())
+      return party.role == Role::kTarget ? f.relinquished
+                                         : f.fenced || (party.role == Role::kSource && f.released);
+    if (in<coordinator::Kept>()) return false;
+    const auto* closed = in<coordinator::Closed>();
+    const bool to_new = closed != nullptr && closed->side == Side::kTarget;
+    switch (party.role) {
+      case Role::kSource:
+        return to_new ? f.released : f.resumed || f.never;
+      case Role::kTarget:
+        return to_new ? f.owns : f.relinquished;
+      default:
+        return to_new ? f.gone : f.old;
+    }
+  }
+
+  // ---- events ----
+  bool on(const MigrateRequested&) {
+    if (!in<coordinator::Begun>()) return false;
+    write(RecordKind::kBegun);
+    announce();
+    poll_again();
+    arm(Timer::kMigration, timing_.migration_timeout_ms);
+    return true;
+  }
+  bool on(const AbortRequested& e) {
+    if (!s_.abort) s_.abort = e.reason;
+    if (in<coordinator::Granted>()) nag_granted();
+    return true;
+  }
+  bool on(const PartyLost& e) {
+    const auto at = s_.facts.find(e.party);
+    if (at == s_.facts.end()) return false;
+    at->second.lost = true;
+    return true;
+  }
+  bool on(const TimerFired& e) {
+    if (e.timer == Timer::kMigration)
+      return on(AbortRequested(Reason(ErrorCode::kTimedOut, "The migration took too long")));
+    if (e.timer != Timer::kPoll) return false;
+    if (s_.settled) return true;
+    if (in<coordinator::Granted>())
+      nag_granted();
+    else
+      announce();
+    poll_again();
+    return true;
+  }
+  bool on(const RecordFailed&) {
+    poll_again();  // what is due is decided again then
+    return true;
+  }
+  bool on(const Restarted&) {
+    s_.lease_until = longest_lease();
+    for (auto& [party, facts] : s_.facts) {
+      facts.last_message = now_;
+      tell(party, Query{});
+    }
+    announce();
+    poll_again();
+    arm(Timer::kMigration, timing_.migration_timeout_ms);
+    return true;
+  }
+  bool on(const Message& m) {
+    const auto at = s_.facts.find(m.from);
+    if (at == s_.facts.end()) return false;
+    at->second.last_message = now_;
+    std::visit([&](const auto& body) { note(at->first, at->second, body); }, m.body);
+    return true;
+  }
+
+  // ---- statements ----
+  void note(const Party&, Facts& f, const Prepared& body) { f.payload = body.payload; }
+  void note(const Party&, Facts&, const Failed& body) {
+    if (!s_.abort) s_.abort = body.reason;
+  }
+  void note(const Party&, Facts& f, const Precopied&) { f.precopied = true; }
+  void note(const Party&, Facts& f, const Waiting& body) {
+    f.waits = true;
+    f.dead = f.dead || body.dead;
+  }
+  void note(const Party&, Facts& f, const Never& body) {
+    f.never = true;
+    if (!s_.abort) s_.abort = body.reason;
+  }
+  void note(const Party&, Facts& f, const Resumed&) { f.resumed = true; }
+  void note(const Party&, Facts& f, const Released&) { f.released = true; }
+  void note(const Party&, Facts& f, const Committed&) { f.committed = true; }
+  void note(const Party&, Facts& f, const Ran&) { f.ran = true; }
+  void note(const Party&, Facts& f, const Owns&) { f.owns = true; }
+  void note(const Party&, Facts& f, const Relinquished& body) {
+    f.relinquished = true;
+    f.veto = body.veto;
+    if (!s_.abort) s_.abort = body.reason;
+  }
+  void note(const Party&, Facts& f, const Held&) { f.held = true; }
+  void note(const Party&, Facts& f, const HeldStill&) { f.still = true; }
+  void note(const Party&, Facts& f, const Lifted&) { f.lifted = true; }
+  void note(const Party&, Facts& f, const Gone&) { f.gone = true; }
+  void note(const Party&, Facts& f, const Old&) { f.old = true; }
+  void note(const Party&, Facts& f, const Dead&) { f.dead = true; }
+  void note(const Party&, Facts& f, const Fenced&) { f.fenced = true; }
+  void note(const Party& from, Facts&, const LeaseRequest& body) {
+    if (from.role != Role::kTarget || body.k != k() || !may_lend()) return;
+    s_.lease_until = std::max(s_.lease_until, longest_lease());
+    tell(from, Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
+  }
+  void note(const Party& from, Facts& f, const Query&) {
+    if (in<coordinator::Begun>() || in<coordinator::Granted>() || knows(from, f)) return;
+    announce();
+  }
+  template <class Other>
+  void note(const Party& /*from*/, Facts& /*facts*/, const Other& /*body*/) {}
+};
+
+CoordinatorState fresh(GangInfo info) {
+  CoordinatorState state;
+  for (const Party& party : info.ranks()) state.facts[party] = Facts{};
+  state.info = std::move(info);
+  return state;
+}
+
+}  // namespace
+
+CoordinatorState begin(GangInfo info, Nanos now) {
+  CoordinatorState state = fresh(std::move(info));
+  for (auto& [party, facts] : state.facts) facts.last_message = now;
+  return state;
+}
+
+Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const CoordinatorEvent& event,
+                                            Nanos now, const Timing& timing) {
+  return CoordinatorStepper(state, now, timing).run(event);
+}
+
+Result<CoordinatorState> restore_coordinator(const Record& newest) {
+  CoordinatorState state = fresh(newest.info);
+  if (newest.kind == RecordKind::kAborted) state.abort = newest.reason;
+  switch (newest.kind) {
+    case RecordKind::kBegun:
+      return state;
+    case RecordKind::kGranted:
+      state.phase = coordinator::Granted{};
+      return state;
+    case RecordKind::kKept:
+      state.phase = coordinator::Kept{};
+      return state;
+    case RecordKind::kReturned:
+      state.phase = coordinator::Returned{};
+      return state;
+    case RecordKind::kClosed:
+      state.phase = coordinator::Closed{newest.side, newest.k};
+      return state;
+    case RecordKind::kAborted:
+      state.phase = coordinator::Aborted{};
+      return state;
+    case RecordKind::kRestored:
+      state.phase = coordinator::Restored{};
+      return state;
+    default:
+      return Error(ErrorCode::kCorrupt, "Record " + name_of(newest) + " in the coordinator's journal");
+  }
+}
+
+bool is_closed(const CoordinatorState& state) noexcept {
+  return std::holds_alternative<coordinator::Closed>(state.phase) ||
+         std::holds_alternative<coordinator::Aborted>(state.phase) ||
+         std::holds_alternative<coordinator::Restored>(state.phase);
+}
+
+std::string_view phase_name(const CoordinatorState& state) noexcept {
+  static constexpr std::string_view kNames[] = {"BEGUN",  "GRANTED", "KEPT",    "RETURNED",
+                                                "CLOSED", "ABORTED", "RESTORED"};
+  return kNames[state.phase.index()];
+}
+
+}  // namespace ckpt::gang

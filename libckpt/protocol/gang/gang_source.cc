@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libckpt/protocol/gang/gang_source.h"
+
+#include "libckpt/protocol/gang/gang_stepper.h"
+
+namespace ckpt::gang {
+namespace {
+
+class SourceStepper : private Stepper<SourceState> {
+ public:
+  SourceStepper(const SourceState& state, Nanos now, const Timing& timing)
+      : Stepper(state, Party(Role::kSource, state.rank), now, timing) {}
+
+  Result<Step<SourceState, Action>> run(const SourceEvent& event) {
+    const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
+    return result(possible, event.index(), phase_name(s_));
+  }
+
+ private:
+  bool before_barrier() {
+    return in<source::Preparing>() || in<source::Ready>() || in<source::Precopy>() || in<source::Holding>();
+  }
+  Party target() const { return {Role::kTarget, s_.rank}; }
+
+  // ---- ways out ----
+  void leave(const Reason& reason) {
+    const bool holds = in<source::Holding>() != nullptr;
+    s_.phase = source::Owner{s_.info.base, true, true, reason};
+    write_never(reason);
+    act(StopCopy{});
+    if (holds) act(ResumeRank(s_.info.base));
+    disarm(Timer::kPause);
+    disarm(Timer::kPoll);
+  }
+  void write_never(const Reason& reason) {
+    Record never = record(RecordKind::kNever);
+    never.reason = reason;
+    act(WriteRecord(never));
+    tell_everyone(Never(reason));
+  }
+  // On others' word only. A dead one cannot: the gang is restored then.
+  void go_back(Incarnation k, const Reason& reason) {
+    const auto* barrier = in<source::Barrier>();
+    if (barrier == nullptr || barrier->dead) return;
+    s_.phase = source::Owner{k, false, true, reason};
+    write(RecordKind::kResumed, k);
+    act(StopCopy{});
+    act(ResumeRank(k));
+    tell_everyone(Resumed(k));
+    disarm_waiting();
+  }
+  void release_if_due() {
+    const auto* barrier = in<source::Barrier>();
+    const bool may = s_.info.staying.empty() ? s_.ran.size() == s_.info.moved.size() : s_.swapped;
+    if (barrier == nullptr || !may || (barrier->still && !s_.kept)) return;
+    release();
+  }
+  void release() {
+    s_.phase = source::Released{};
+    write(RecordKind::kReleased);
+    state_released();
+    act(FreeSource{});
+    disarm_waiting();
+  }
+  void state_released() {
+    tell_coordinator(Released{});
+    tell(target(), Released{});
+  }
+  void fence() {
+    if (in<source::Released>()) return restate(Party());
+    if (!in<source::Fenced>()) {
+      s_.phase = source::Fenced{};
+      write(RecordKind::kFenced);
+      act(StopCopy{});
+      act(EndRank{});
+      disarm_waiting();
+      disarm(Timer::kPause);
+    }
+    tell_coordinator(Fenced{});
+  }
+  void disarm_waiting() {
+    disarm(Timer::kPoll);
+    disarm(Timer::kSwitch);
+  }
+
+  void restate(const Party& to) {
+    if (const auto* p = in<source::Barrier>()) {
+      tell(to, Waiting(p->dead));
+      if (p->still) tell(to, HeldStill{});
+    } else if (auto* owner = in<source::Owner>()) {
+      record_if_due(*owner);
+      if (owner->never)
+        tell(to, Never(owner->reason));
+      else
+        tell(to, Resumed(owner->k));
+    } else if (in<source::Released>()) {
+      tell(to, Released{});
+    } else if (in<source::Fenced>()) {
+      tell(to, Fenced{});
+    } else if (to == Party() && !in<source::Preparing>()) {
+      tell(to, Prepared(s_.payload));
+      if (const auto* precopy = in<source::Precopy>();
+          (precopy && precopy->first_round_done) || in<source::Holding>())
+        tell(to, Precopied{});
+    }
+  }
+  void record_if_due(source::Owner& owner) {
+    if (owner.recorded) return;
+    owner.recorded = true;
+    write_never(owner.reason);
+  }
+  // Another party may have what releases it, or lets it go back, when the coordinator is away.
+  void ask_others() {
+    tell_coordinator(Waiting(in<source::Barrier>()->dead));
+    if (in<source::Barrier>()->still) tell_coordinator(HeldStill{});
+    const auto& why = in<source::Barrier>()->gives_up;
+    for (const Party& party : s_.info.ranks()) {
+      if (party == self_) continue;
+      if (why && party.role == Role::kTarget) tell(party, GiveUp(*why));
+      tell(party, Query{});
+    }
+    poll_again();
+  }
+
+  // ---- events ----
+  bool on(const PrepareReceived&) {
+    if (!in<source::Preparing>()) return false;
+    act(PrepareSource{});
+    return true;
+  }
+  bool on(const SourceReady& e) {
+    if (!in<source::Preparing>()) return true;
+    s_.payload = e.payload;
+    s_.phase = source::Ready{};
+    restate(Party());
+    return true;
+  }
+  bool on(const SourceRefused& e) {
+    if (in<source::Preparing>()) leave(e.reason);
+    return true;
+  }
+  bool on(const FirstRoundDone&) {
+    auto* p = in<source::Precopy>();
+    if (p == nullptr) return !in<source::Preparing>() && !in<source::Ready>();
+    p->first_round_done = true;
+    tell_coordinator(Precopied{});
+    poll_again();
+    return true;
+  }
+  bool on(const PrecopyConverged&) {
+    auto* p = in<source::Precopy>();
+    if (p == nullptr) return !in<source::Preparing>() && !in<source::Ready>();
+    p->converged = true;
+    hold_if_due();
+    return true;
+  }
+  void hold_if_due() {
+    const auto* p = in<source::Precopy>();
+    if (p == nullptr || !p->converged || !p->granted) return;
+    s_.phase = source::Holding{};
+    act(HoldRank{});
+    arm(Timer::kPause, timing_.pause_timeout_ms);
+    disarm(Timer::kPoll);
+  }
+  bool on(const RankHeld&) {
+    if (const auto* owner = in<source::Owner>()) {  // it was held after that was given up
+      act(ResumeRank(owner->k));
+      return true;
+    }
+    if (!in<source::Holding>()) return !before_barrier();
+    s_.phase = source::Barrier{};
+    disarm(Timer::kPause);
+    act(RunFinalRound{});
+    write(RecordKind::kBarrier);
+    act(ReleaseManifest{});
+    tell_coordinator(Waiting(false));
+    poll_again();
+    return true;
+  }
+  bool on(const FinalDataAcknowledged&) {
+    if (in<source::Barrier>()) arm(Timer::kSwitch, timing_.switch_timeout_ms);
+    return !before_barrier();
+  }
+  bool on(const EngineFailed& e) {
+    if (before_barrier()) {
+      leave(e.reason);
+    } else if (auto* p = in<source::Barrier>()) {
+      tell_coordinator(Failed(e.reason));
+      if (!p->gives_up) p->gives_up = e.reason;
+      ask_others();
+    }
+    return true;
+  }
+  bool on(const InstanceDied& e) {
+    if (before_barrier()) {
+      leave(e.reason);
+    } else if (auto* p = in<source::Barrier>()) {
+      p->dead = true;
+      tell_coordinator(Waiting(true));
+    }
+    return true;
+  }
+  bool on(const TimerFired& e) {
+    if (e.timer == Timer::kPause && in<source::Holding>())
+      leave(Reason(ErrorCode::kTimedOut, "The ranks were not held at one step in time"));
+    if (e.timer == Timer::kSwitch && in<source::Barrier>()) {
+      auto& why = in<source::Barrier>()->gives_up;
+      if (!why) why = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
+      ask_others();
+    }
+    if (e.timer == Timer::kPoll) poll();
+    return e.timer != Timer::kMigration;
+  }
+  void poll() {
+    if (in<source::Barrier>()) return ask_others();
+    if (auto* owner = in<source::Owner>()) return record_if_due(*owner);
+    const auto* p = in<source::Precopy>();
+    if (p == nullptr || p->granted) return;
+    tell_coordinator(Precopied{});
+    poll_again();
+  }
+  bool on(const RecordFailed& e) {
+    if (!before_barrier()) {
+      poll_again();
+      return true;
+    }
+    const bool holds = in<source::Holding>() != nullptr;
+    s_.phase = source::Owner{s_.info.base, true, false, e.reason};
+    act(StopCopy{});
+    if (holds) act(ResumeRank(s_.info.base));
+    disarm(Timer::kPause);
+    tell_coordinator(Failed(e.reason));
+    poll_again();
+    return true;
+  }
+  bool on(const Restarted&) {
+    if (before_barrier()) {
+      leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
+    } else if (in<source::Barrier>()) {
+      arm(Timer::kSwitch, timing_.switch_timeout_ms);
+      ask_others();
+    } else if (const auto* owner = in<source::Owner>()) {
+      act(ResumeRank(owner->k));
+      restate(Party());
+    } else if (in<source::Released>()) {
+      state_released();
+      act(FreeSource{});
+    } else {
+      act(EndRank{});
+      tell_coordinator(Fenced{});
+    }
+    return true;
+  }
+
+  // ---- messages ----
+  bool on(const Message& m) {
+    return std::visit([&](const auto& body) { return receive(m.from, body); }, m.body);
+  }
+  bool receive(const Party& from, const Prepare&) {
+    restate(from);
+    return from == Party();
+  }
+  bool receive(const Party& from, const Start& body) {
+    if (from != Party()) return false;
+    if (!in<source::Ready>()) {
+      restate(from);
+      return true;
+    }
+    s_.phase = source::Precopy{};
+    act(StartPrecopy(body.payload));
+    return true;
+  }
+  bool receive(const Party& from, const Granted& body) {
+    if (from != Party() || body.k != s_.info.base + 1) return false;
+    if (auto* p = in<source::Precopy>()) {
+      p->granted = true;
+      hold_if_due();
+    } else {
+      restate(from);
+    }
+    return true;
+  }
+  bool receive(const Party& from, const Query&) {
+    restate(from);
+    return true;
+  }
+  bool receive(const Party& from, const GiveUp& body) {
+    if (from != Party()) return false;
+    if (before_barrier())
+      leave(body.reason);
+    else
+      restate(from);
+    return true;
+  }
+  bool receive(const Party& from, const Aborted& body) {
+    if (from != Party()) return false;
+    return ends_here(from, s_.info.base, body.reason);
+  }
+  bool receive(const Party& from, const Closed& body) {
+    if (from != Party()) return false;
+    if (body.side == Side::kSource)
+      return ends_here(from, body.k, Reason(ErrorCode::kAborted, "Closed for the sources"));
+    if (in<source::Barrier>())
+      release();
+    else
+      restate(from);
+    return !before_barrier();
+  }
+  bool receive(const Party& from, const Returned& body) {
+    if (from != Party()) return false;
+    return ends_here(from, body.k, Reason(ErrorCode::kAborted, "The ranks go back to the sources"));
+  }
+  // Vetoes, and sources that went back: no target can ever run.
+  bool receive(const Party& from, const Relinquished& body) {
+    return from.role == Role::kTarget && (!body.veto || ends_here(from, s_.info.base, body.reason));
+  }
+  bool receive(const Party& from, const Never& body) {
+    return from.role == Role::kSource && ends_here(from, s_.info.base, body.reason);
+  }
+  bool receive(const Party& from, const Resumed& body) {
+    return from.role == Role::kSource &&
+           ends_here(from, body.k, Reason(ErrorCode::kAborted, "Another source went back"));
+  }
+  bool ends_here(const Party& from, Incarnation k, const Reason& reason) {
+    if (before_barrier())
+      leave(reason);
+    else if (in<source::Barrier>())
+      go_back(k, in<source::Barrier>()->gives_up.value_or(reason));
+    else if (from == Party())
+      restate(from);
+    return true;
+  }
+  bool receive(const Party& from, const Gone&) {
+    if (from.role != Role::kBystander) return false;
+    s_.swapped = true;
+    release_if_due();
+    return true;
+  }
+  bool receive(const Party& from, const Ran&) {
+    if (from.role != Role::kTarget) return false;
+    s_.ran.insert(from.rank);
+    release_if_due();
+    return true;
+  }
+  bool receive(const Party& from, const Kept&) {
+    if (from != Party()) return false;
+    s_.kept = true;
+    release_if_due();
+    return true;
+  }
+  bool receive(const Party& from, const Withdraw&) {
+    if (from != Party()) return false;
+    auto* p = in<source::Barrier>();
+    if (p != nullptr && s_.info.staying.empty() && !p->still) {
+      p->still = true;
+      write(RecordKind::kHeldStill);
+    }
+    restate(from);
+    return true;
+  }
+  bool receive(const Party& from, const Restore&) {
+    if (from != Party()) return false;
+    fence();
+    return true;
+  }
+  // What others state is relayed to all, and means nothing here.
+  template <class Other>
+  bool receive(const Party& /*from*/, const Other& /*body*/) {
+    return true;
+  }
+};
+
+}  // namespace
+
+Result<Step<SourceState, Action>> step(const SourceState& state, const SourceEvent& event, Nanos now,
+                                       const Timing& timing) {
+  return SourceStepper(state, now, timing).run(event);
+}
+
+Result<SourceState> restore_source(const GangInfo& info, std::uint32_t rank, const Record* newest) {
+  SourceState state{info, rank, source::Preparing{}, {}, false, {}, false};
+  if (newest == nullptr) return state;
+  switch (newest->kind) {
+    case RecordKind::kBarrier:
+      state.phase = source::Barrier{};
+      return state;
+    case RecordKind::kHeldStill:
+      state.phase = source::Barrier{true, false, {}};
+      return state;
+    case RecordKind::kNever:
+      state.phase = source::Owner{info.base, true, true, newest->reason};
+      return state;
+    case RecordKind::kResumed:
+      state.phase = source::Owner{newest->k, false, true, newest->reason};
+      return state;
+    case RecordKind::kReleased:
+      state.phase = source::Released{};
+      return state;
+    case RecordKind::kFenced:
+      state.phase = source::Fenced{};
+      return state;
+    default:
+      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a source's journal");
+  }
+}
+
+bool is_closed(const SourceState& state) noexcept {
+  return std::holds_alternative<source::Owner>(state.phase) ||
+         std::holds_alternative<source::Released>(state.phase) ||
+         std::holds_alternative<source::Fenced>(state.phase);
+}
+
+std::string_view phase_name(const SourceState& state) noexcept {
+  static constexpr std::string_view kNames[] = {"PREPARING", "READY", "PRECOPY",  "HOLDING",
+                                                "BARRIER",   "OWNER", "RELEASED", "FENCED"};
+  return kNames[state.phase.index()];
+}
+
+}  // namespace ckpt::gang

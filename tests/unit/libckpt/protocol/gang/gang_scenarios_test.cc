@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gang commit step by step: what must come about without faults, and the mistakes that chance finds too seldom.
+#include <gtest/gtest.h>
+
+#include "tests/unit/libckpt/protocol/gang/gang_world.h"
+
+namespace ckpt::gang::test {
+namespace {
+
+const Party kCoordinator;
+const Party kLead(Role::kTarget, 0);
+const Party kSources[] = {Party(Role::kSource, 0), Party(Role::kSource, 1)};
+const Party kBystander(Role::kBystander, 2);
+
+World::Options with(Mutant mutant = Mutant::kNone) {
+  World::Options options;
+  options.mutant = mutant;
+  options.timing.lease_term_ms = 2'000;
+  options.timing.lease_drift_ms = 100;
+  options.timing.lease_renew_ms = 600;
+  options.timing.poll_ms = 200;
+  options.timing.silence_ms = 1'000;
+  options.timing.switch_timeout_ms = 60'000;
+  return options;
+}
+
+void run_until(World& world, const Party& party, const std::string& record) {
+  for (int i = 0; i < 10'000 && world.last_record(party) != record; ++i)
+    ASSERT_TRUE(world.step()) << world.summary();
+  ASSERT_EQ(world.last_record(party), record) << world.summary();
+}
+
+TEST(GangScenario, AllRanksChangeEpochTogether) {
+  World world(with());
+  world.migrate();
+  world.run_for(5'000);
+  EXPECT_TRUE(world.runs_new()) << world.summary();
+  EXPECT_TRUE(world.is_settled());
+  EXPECT_EQ(world.last_record(kSources[0]), "RELEASED");
+  EXPECT_EQ(world.last_record(kBystander), "GONE");
+  EXPECT_EQ(world.first_violation(), "");
+}
+
+TEST(GangScenario, GangWithoutBystandersMovesAsAWhole) {
+  World::Options options = with();
+  options.staying = 0;
+  World world(options);
+  world.migrate();
+  world.run_for(5'000);
+  EXPECT_TRUE(world.runs_new()) << world.summary();
+  EXPECT_EQ(world.first_violation(), "");
+}
+
+TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
+  World world(with());
+  world.hold("Ready");
+  world.migrate();
+  run_until(world, kBystander, "HELD");
+  world.abort_migration();
+  world.run_for(5'000);
+  EXPECT_TRUE(world.runs_old()) << world.summary();
+  EXPECT_EQ(world.last_record(kCoordinator), "CLOSED(source)");
+}
+
+TEST(GangScenario, TargetThatCannotResumeCostsNoWork) {
+  World world(with());
+  world.fail_next_resume();
+  world.migrate();
+  world.run_for(20'000);
+  EXPECT_TRUE(world.runs_old()) << world.summary();
+  EXPECT_FALSE(world.is_restored());
+  EXPECT_EQ(world.first_violation(), "");
+}
+
+// The lead decides, passes its gate, and loses the coordinator. No other rank receives GO.
+void lead_runs_alone(World& world) {
+  world.hold("Go");
+  world.migrate();
+  run_until(world, kLead, "COMMITTED");
+  world.run_for(1'000);
+  world.cut(kLead, kCoordinator, true);
+}
+
+void return_to_sources(World& world) {
+  lead_runs_alone(world);
+  run_until(world, kBystander, "HELD_STILL");
+  world.run_for(50);  // it is stated
+  world.cut(kBystander, kCoordinator, true);
+  for (const Party& source : kSources) world.cut(kBystander, source, true);
+  run_until(world, kCoordinator, "GRANTED(n+2)");
+  run_until(world, kSources[0], "RESUMED");
+}
+
+std::string still_is_forgotten(Mutant mutant) {
+  World world(with(mutant));
+  return_to_sources(world);
+  world.crash(kBystander);
+  world.restart(kBystander);
+  world.let_go();  // the lead repeats GO
+  world.run_for(2'000);
+  return world.first_violation();
+}
+
+std::string return_is_forgotten(Mutant mutant) {
+  World world(with(mutant));
+  return_to_sources(world);
+  for (const Party& source : kSources) world.cut(source, kCoordinator, true);
+  for (const Party& source : kSources) world.cut(source, kLead, true);
+  world.crash(kCoordinator);
+  world.restart(kCoordinator);
+  world.cut(kLead, kCoordinator, false);
+  world.run_for(5'000);
+  return world.first_violation();
+}
+
+std::string lease_is_forgotten(Mutant mutant) {
+  World world(with(mutant));
+  lead_runs_alone(world);
+  world.cut(Party(Role::kTarget, 1), kCoordinator, true);
+  world.crash(kCoordinator);
+  world.restart(kCoordinator);
+  world.run_for(10'000);
+  return world.first_violation();
+}
+
+TEST(GangScenario, BystanderThatHeldStillRefusesGoAfterARestart) {
+  EXPECT_EQ(still_is_forgotten(Mutant::kNone), "");
+  EXPECT_NE(still_is_forgotten(Mutant::kStillNotDurable), "");
+}
+
+TEST(GangScenario, CoordinatorThatGrantedTheReturnLendsToNoTargetAfterARestart) {
+  EXPECT_EQ(return_is_forgotten(Mutant::kNone), "");
+  EXPECT_NE(return_is_forgotten(Mutant::kReturnNotDurable), "");
+}
+
+TEST(GangScenario, RestartedCoordinatorWaitsForTheLeasesThatItHadGiven) {
+  EXPECT_EQ(lease_is_forgotten(Mutant::kNone), "");
+  EXPECT_NE(lease_is_forgotten(Mutant::kLeaseForgotten), "");
+}
+
+}  // namespace
+}  // namespace ckpt::gang::test

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small world for the gang commit: a coordinator and the agents of all ranks, each on a node of its own. The real
+// machines are inside. It has journals that survive crashes, keepers that hold ranks and enforce leases, a network and one clock.
+// Discrete events, one thread, deterministic for a seed. The checks are those of tests/model/gang.pml.
+//
+// Mutant names a deliberate mistake that the world's driver makes, so that the checks can be shown to find it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "libckpt/protocol/gang/gang_bystander.h"
+#include "libckpt/protocol/gang/gang_coordinator.h"
+#include "libckpt/protocol/gang/gang_source.h"
+#include "libckpt/protocol/gang/gang_target.h"
+
+namespace ckpt::gang::test {
+
+enum class Mutant {
+  kNone,
+  kReadyNotDurable,     // a restarted target does not know its READY
+  kHeldNotDurable,      // a restarted bystander does not know its HELD
+  kStillNotDurable,     // nor its HELD_STILL
+  kReturnNotDurable,    // a restarted coordinator does not know that it granted n+2
+  kNoFence,             // the keeper does not stop a target at the end of its lease
+  kGoEarly,             // a target is taken to be in its gate as soon as it has promised
+  kSwapAtCommitted,     // a bystander takes COMMITTED for GO
+  kReleaseAtGo,         // a source frees when its target has passed its gate
+  kRelinquishedIsVeto,  // SW-14 rank by rank: any target that dies lets the sources go on
+  kRestoreUnfenced,     // the image runs before the bystanders have answered
+  kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
+  kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
+};
+
+class World {
+ public:
+  struct Options {
+    std::uint64_t seed = 1;
+    bool chance = false;  // delays, losses, repeats and crashes by chance
+    Mutant mutant = Mutant::kNone;
+    std::uint32_t moved = 2;
+    std::uint32_t staying = 1;
+    bool overlaps = true;
+    Timing timing;
+  };
+  explicit World(Options options);
+
+  // ---- commands ----
+  void migrate();
+  void abort_migration();
+  void crash(const Party& party);  // its agent, or the coordinator, ends
+  void restart(const Party& party);
+  void lose(const Party& party);           // its node, with its journal and its instance, for good
+  void prove_lost(const Party& party);     // the coordinator is told
+  void kill_instance(const Party& party);  // of a target
+  void cut(const Party& a, const Party& b, bool is_cut);
+  void cut_off(const Party& party, bool is_cut);  // from all others
+  void fail_record(const Party& party) { failing_.insert(party); }
+  void fail_next_resume() { fails_resume_ = true; }
+  void hold(std::string_view body_name) { held_names_.emplace(body_name); }  // messages of that name are lost
+  void let_go() { held_names_.clear(); }
+  bool step();  // one event; false when none is left
+  void run_for(std::int64_t ms);
+  void faults_end();  // links whole, processes up, nothing by chance, losses proven
+
+  // ---- what is the case ----
+  [[nodiscard]] const GangInfo& info() const { return info_; }
+  [[nodiscard]] std::vector<Party> everyone() const;
+  [[nodiscard]] bool is_up(const Party& party) const { return hosts_.at(party).up; }
+  [[nodiscard]] bool is_lost(const Party& party) const { return hosts_.at(party).lost; }
+  [[nodiscard]] std::string first_violation() const { return violation_; }
+  [[nodiscard]] bool runs_old() const;  // all ranks, in the old epoch
+  [[nodiscard]] bool runs_new() const;
+  [[nodiscard]] bool is_restored() const { return restored_; }
+  [[nodiscard]] bool goal() const;
+  [[nodiscard]] bool is_settled() const;
+  [[nodiscard]] std::string summary() const;
+  [[nodiscard]] std::string last_record(const Party& party) const;
+  [[nodiscard]] const std::map<Party, std::vector<Record>>& journals() const { return journals_; }
+  std::mt19937_64& random() { return random_; }
+  void trace_on(bool on) { tracing_ = on; }
+  std::vector<std::string> take_trace() { return std::exchange(trace_, {}); }
+
+ private:
+  using Machine = std::variant<std::monostate, CoordinatorState, SourceState, TargetState, BystanderState>;
+  // The node of a party: its agent's machine, and what its keeper has.
+  struct Host {
+    bool up = true;
+    bool lost = false;
+    std::uint64_t life = 0;
+    Machine machine;
+  };
+  // The process of a rank. A source or bystander runs in the old epoch at first.
+  struct Instance {
+    bool alive = false;
+    bool image = false;    // of a target: it has the rank's memory
+    bool running = false;  // of a target: past its gate
+    bool in_new = false;   // it runs, or is to run, in the new epoch
+    bool hold_wanted = false;
+    bool held = false;
+    bool in_gate = false;
+    bool has_old_communicators = false;
+    std::optional<Nanos> deadline;
+  };
+
+  void at(Nanos when, std::function<void()> what);
+  void after_ms(std::int64_t ms, std::function<void()> what) { at(now_ + ms * kNanosPerMs, std::move(what)); }
+  [[nodiscard]] std::int64_t delay_ms(std::int64_t plain);
+  [[nodiscard]] bool chance(double probability);
+
+  template <class Event>
+  void feed(const Party& party, const Event& event);
+  // Later, if the agent is the same by then.
+  template <class Event>
+  void feed_later(const Party& party, Event event, std::int64_t ms);
+  void execute(const Party& party, const std::vector<Action>& actions);
+  bool execute_one(const Party& party, const Action& action);
+  bool write(const Party& party, const Record& record);
+  bool is_forgotten(const Record& record) const;
+  void check_restore(const Record& record);
+  void transmit(const Party& from, const Party& to, const Body& body);
+  void deliver(const Party& from, const Party& to, const Body& body);
+  [[nodiscard]] bool reaches(const Party& from, const Party& to) const;
+  void arm(const Party& party, Timer timer, std::uint32_t ms);
+  void create(const Party& party, bool is_new);
+  void revive(const Party& party);
+  void resume_rank(const Party& party);
+  void end_instance(const Party& party, bool by_fault);
+  void enter_gate(const Party& party, Incarnation k);
+  void open_gate(const Party& party, const OpenGate& action);
+  void hold_rank(const Party& party);
+  void run_rounds(const Party& source);
+  void release_manifest(const Party& source);
+  void break_session(std::uint32_t rank);
+
+  void check();
+  [[nodiscard]] bool is_on(const Party& party) const;
+  [[nodiscard]] bool old_set() const;
+  [[nodiscard]] bool new_set() const;
+  [[nodiscard]] bool waits_at_n(const Party& bystander) const;
+  void violate(const std::string& what);
+  void note(const Party& party, const std::string& what);
+
+  Options options_;
+  GangInfo info_;
+  std::mt19937_64 random_;
+  Nanos now_ = 1'000'000'000;
+  std::uint64_t order_ = 0;
+  std::map<std::pair<Nanos, std::uint64_t>, std::function<void()>> events_;
+  std::map<Party, Host> hosts_;
+  std::map<Party, Instance> instances_;
+  std::map<Party, std::vector<Record>> journals_;
+  std::map<std::pair<Party, Timer>, std::uint64_t> timers_;
+  std::uint64_t next_timer_ = 1;
+  std::map<std::uint32_t, std::uint64_t> sessions_;  // of movers, by rank; a new number ends the old one
+  std::set<std::pair<Party, Party>> cuts_;
+  std::set<std::string, std::less<>> held_names_;
+  std::set<std::uint32_t> ran_;  // ranks whose targets have passed their gates
+  std::set<Party> failing_;
+  bool fails_resume_ = false;
+  bool old_passed_ = false;  // a rank has passed n in the old epoch
+  bool restored_ = false;
+  int faults_ = 0;          // nodes lost, instances that died
+  int failed_resumes_ = 0;  // into a gate: no fault, and must never cost work
+  bool was_settled_ = false;
+  bool lost_later_ = false;  // a rank, after the migration was over: that is another recovery's
+  bool chance_ = false;
+  bool tracing_ = false;
+  std::string violation_;
+  std::vector<std::string> trace_;
+};
+
+}  // namespace ckpt::gang::test
