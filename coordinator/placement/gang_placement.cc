@@ -10,14 +10,15 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNvlink = 2;  // more than any board
-constexpr double kFarthestBoard = 50;
+constexpr double kNvlink = 2;          // more than any board
+constexpr double kFarthestBoard = 50;  // NVML's levels: 40 is one NUMA node, 50 beyond it
+constexpr double kOneNumaNode = 1 - 40 / kFarthestBoard;
 constexpr double kOfScore = 0.01;  // decides among equals only
 
 double nearness(const GpuView& a, const GpuView& b) {
   const auto peer = std::find_if(a.peers.begin(), a.peers.end(),
                                  [&b](const PeerView& known) { return known.gpu == b.place.gpu; });
-  if (peer == a.peers.end()) return 0;
+  if (peer == a.peers.end()) return a.numa_node >= 0 && a.numa_node == b.numa_node ? kOneNumaNode : 0;
   if (peer->nvlinks > 0) return kNvlink + peer->nvlinks * kOfScore;
   return 1 - std::min<double>(peer->common_ancestor, kFarthestBoard) / kFarthestBoard;
 }

@@ -28,7 +28,8 @@ struct GangPlan {
 };
 
 // `candidates`: those of one rank, best first (rank_candidates()). Of a node the GPUs that are nearest to each other by
-// NVLink, then by their common ancestor on the board, are chosen; among equals those of the higher scores.
+// NVLink, then by their common ancestor on the board, are chosen. Where the driver tells no ancestor the NUMA node counts.
+// Among equals those of the higher scores are chosen.
 [[nodiscard]] GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
                                   const GangShape& shape);
 

@@ -85,6 +85,13 @@ TEST(GangPlacement, NearestBoardIsChosenWithoutNvlink) {
   EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 2)));
 }
 
+TEST(GangPlacement, NumaNodeCountsWhereTheBoardIsNotKnown) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 4}});
+  for (GpuView& gpu : gpus) gpu.numa_node = gpu.place.gpu % 2 == 0 ? 0 : 1;
+  gpus[0].free_bytes = gpus[0].free_bytes / 2;  // the score alone would take 1 and another one
+  EXPECT_THAT(plan_of(gpus, 2).places, ElementsAre(Place("a", 1), Place("a", 3)));
+}
+
 TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNodesThatAreNamed) {
   const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 4}, {"c", 4}}), 3, {"c", "a"});
   EXPECT_THAT(plan.places, ElementsAre(Place("c", 0), Place("c", 1), Place("a", 0)));
