@@ -37,8 +37,8 @@ class GangsOverNccl(ClusterTest):
     nodes, gpus = 2, 2
     training = ("--steps", "60", "--params", "20000", "--print-every", "1")
 
-    def digests_of(self, ranks, *options):
-        self.cluster.call("run", "--detach", "--name", "train", *options, "--", EXAMPLES / "charlm-dp", *self.training,
+    def digests_of(self, ranks, *options, more=()):
+        self.cluster.call("run", "--detach", "--name", "train", *options, "--", EXAMPLES / "charlm-dp", *self.training, *more,
                           *(() if "--cooperative" in options else ("--without-ckpt",)))
         self.cluster.call("wait", "train")
         logs = [self.cluster.call("logs", "train", "--rank", str(rank)).stdout for rank in range(ranks)]
@@ -46,11 +46,16 @@ class GangsOverNccl(ClusterTest):
         self.assertEqual([(result["rank"], result["ranks"]) for result in results], [(rank, ranks) for rank in range(ranks)])
         return {result["digest"] for result in results}
 
-    def expected(self, ranks):
-        return {result["digest"] for result in run_by_hand(ranks, *self.training)}
+    def expected(self, ranks, *more):
+        return {result["digest"] for result in run_by_hand(ranks, *self.training, *more)}
 
     def test_two_ranks_of_a_node(self):
         self.assertEqual(self.digests_of(2, "--gpus", "2"), self.expected(2))
+
+    def test_ranks_that_share_their_weights(self):
+        expected = self.expected(4, "--shards")
+        self.assertEqual(len(expected), 4, "each rank has moments of its own share")
+        self.assertEqual(self.digests_of(4, "--ranks", "4", more=("--shards",)), expected)
 
     def test_four_ranks_of_two_nodes_that_use_the_library(self):
         self.assertEqual(self.digests_of(4, "--ranks", "4", "--cooperative"), self.expected(4))

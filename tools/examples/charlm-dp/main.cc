@@ -24,6 +24,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   std::int64_t step_ns = 0;
+  bool shards = false;
   CommonOptions common;
 };
 
@@ -50,6 +51,9 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--print-every", options.print_every,
                  "Prints step and loss every so many steps (50); 0: never")
       .not_negative();
+  app.add_flag(
+      "--shards", options.shards,
+      "Each rank updates its share of the weights: gradients are reduced and scattered, weights gathered");
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)
@@ -92,17 +96,29 @@ class Trainer {
     const auto places = static_cast<std::ptrdiff_t>(batch.size() / ranks_.count);
     const auto begin = batch.begin() + static_cast<std::ptrdiff_t>(ranks_.rank) * places;
     model_.compute({begin, begin + places});
-    communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
     double loss = model_.loss_sum() / kBatch;
     upload(loss_.get(), &loss, sizeof loss);
     communicator_.sum(loss_.get(), 1, ncclFloat64);
-    model_.update(host_.step + 1);
+    update();
     download(&loss, loss_.get(), sizeof loss);
     host_.step++;
     host_.mean_loss = host_.step == 1 ? loss : host_.mean_loss + (loss - host_.mean_loss) / 50;
     host_.pace.end_step(host_.step, options_.step_ns);
     print_step();
     session_.barrier();
+  }
+
+  // The number of weights is a multiple of 64.
+  void update() {
+    if (!options_.shards) {
+      communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
+      model_.update(host_.step + 1);
+      return;
+    }
+    const std::size_t share = model_.gradient_count() / ranks_.count;
+    communicator_.sum_shares(model_.gradients(), share);
+    model_.update(host_.step + 1, ranks_.rank * share, share);
+    communicator_.gather_shares(model_.weights(), share);
   }
 
   void print_step() const {

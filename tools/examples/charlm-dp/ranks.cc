@@ -121,7 +121,7 @@ Ranks Ranks::from_environment() {
   return ranks;
 }
 
-Communicator::Communicator(const Ranks& ranks) {
+Communicator::Communicator(const Ranks& ranks) : ranks_(ranks) {
   const auto until = Clock::now() + kMeeting;
   ncclUniqueId id{};
   if (ranks.rank == 0) {
@@ -141,6 +141,22 @@ Communicator::~Communicator() {
 void Communicator::sum(CUdeviceptr values, std::size_t count, ncclDataType_t type) {
   auto* at = reinterpret_cast<void*>(values);
   check(ncclAllReduce(at, at, count, type, ncclSum, communicator_, nullptr), "ncclAllReduce");
+}
+
+void* Communicator::own_share(CUdeviceptr values, std::size_t share) const {
+  return reinterpret_cast<float*>(values) + ranks_.rank * share;
+}
+
+void Communicator::sum_shares(CUdeviceptr values, std::size_t share) {
+  check(ncclReduceScatter(reinterpret_cast<void*>(values), own_share(values, share), share, ncclFloat32,
+                          ncclSum, communicator_, nullptr),
+        "ncclReduceScatter");
+}
+
+void Communicator::gather_shares(CUdeviceptr values, std::size_t share) {
+  check(ncclAllGather(own_share(values, share), reinterpret_cast<void*>(values), share, ncclFloat32,
+                      communicator_, nullptr),
+        "ncclAllGather");
 }
 
 }  // namespace ckpt::examples

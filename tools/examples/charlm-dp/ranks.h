@@ -29,8 +29,14 @@ class Communicator {
 
   // Sums in place, on the legacy stream.
   void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
+  // Each rank has `share` floats of `values`, by its number. Sums: of its own share only. Gathers: those of all.
+  void sum_shares(CUdeviceptr values, std::size_t share);
+  void gather_shares(CUdeviceptr values, std::size_t share);
 
  private:
+  [[nodiscard]] void* own_share(CUdeviceptr values, std::size_t share) const;
+
+  const Ranks ranks_;
   ncclComm_t communicator_ = nullptr;
 };
 

@@ -156,11 +156,12 @@ void Model::backward() {
          batch_ * kContext, kEmbedding, gradient(at_.embedding));
 }
 
-void Model::update(std::uint64_t step) {
+void Model::update(std::uint64_t step, std::uint64_t begin, std::uint64_t count) {
   const double first = 1 - std::pow(0.9, static_cast<double>(step));
   const double second = std::sqrt(1 - std::pow(0.999, static_cast<double>(step)));
-  launch(kernels_["adam"], blocks_for(at_.end), 256, weights_, gradients_, first_, second_, at_.end,
-         static_cast<float>(kRate * second / first), static_cast<float>(kEpsilon * second));
+  const std::uint64_t at = bytes_of(begin);
+  launch(kernels_["adam"], blocks_for(count), 256, weights_ + at, gradients_ + at, first_ + at, second_ + at,
+         count, static_cast<float>(kRate * second / first), static_cast<float>(kEpsilon * second));
 }
 
 void Model::compute(const std::vector<std::uint64_t>& share) {

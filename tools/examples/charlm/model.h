@@ -42,7 +42,10 @@ class Model {
   void compute(const std::vector<std::uint64_t>& share);
   [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
   [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // floats
-  void update(std::uint64_t step);
+  [[nodiscard]] CUdeviceptr weights() const { return weights_; }
+  void update(std::uint64_t step) { update(step, 0, at_.end); }
+  // Only these floats of weights and moments.
+  void update(std::uint64_t step, std::uint64_t begin, std::uint64_t count);
   [[nodiscard]] double loss_sum() const;  // over the share's places; waits for compute()
   // Of weights and moments.
   [[nodiscard]] std::string digest() const;
