@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What charlm and charlm-dp have in common: their options, and how far a training is.
+// Threads: one. Errors: one line that names the option, then the program ends with exit code 64.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/examples/charlm/batches.h"
+#include "tools/examples/common/command_line.h"
+#include "tools/examples/common/pace.h"
+
+namespace ckpt::examples {
+
+struct TrainingOptions {
+  std::string text;
+  std::uint64_t parameters = 100'000;
+  std::uint64_t steps = 1000;
+  std::uint64_t seed = 1;
+  std::uint64_t print_every = 50;
+  double step_ms = 0;
+  CommonOptions common;
+};
+
+void add_training_options(Command& app, TrainingOptions& options);
+void check_training_options(const TrainingOptions& options);
+
+// Host state that moves with the job: plain data.
+struct Progress {
+  std::uint64_t step = 0;
+  Batches batches;
+  double mean_loss = 0;  // over about the last 50 steps
+  std::uint64_t moves = 0;
+  Pace pace;
+
+  // Prints the step if it is due.
+  void end_step(double loss, const TrainingOptions& options);
+  // The program's last line.
+  [[nodiscard]] nlohmann::ordered_json result(const std::string& digest, std::uint64_t parameters) const;
+};
+
+}  // namespace ckpt::examples
