@@ -13,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from cluster import BIN, ClusterTest, final_object, run_unmoved
+from cluster import BIN, ClusterTest, CommandError, final_object, run_unmoved
 from mixing import Mix, NODES, Witness, instances_in_turn
 from waiting import eventually
 
@@ -63,7 +63,10 @@ class RandomMix(ClusterTest):
 
     def let_all_end(self):
         """No process is killed any more. Parked jobs go on, and all end by themselves."""
-        self.cluster.up()
+        try:
+            self.cluster.up()
+        except CommandError as error:
+            self.fail(f"{error}\n{self.mix.threads_of_agents()}")
         for node in NODES:
             self.cluster.run("uncordon", node)
         deadline = time.monotonic() + ALL_END_WITHIN_S
