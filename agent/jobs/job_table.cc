@@ -14,6 +14,8 @@ namespace ckpt::agent {
 
 namespace {
 
+constexpr std::chrono::seconds kStartAwaited{8};  // the coordinator asks again after ten
+
 // What runs under an id may be another job's instance: a coordinator that lost its store may give ids again.
 Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
   if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
@@ -126,24 +128,29 @@ std::vector<std::shared_ptr<Job>> JobTable::all() const {
   return list;
 }
 
-Task<> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation incarnation) {
+Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation incarnation) {
   const auto is_meant = [job, incarnation](const auto& entry) {
     return std::get<0>(entry.first) == job && std::get<1>(entry.first) <= incarnation;
   };
-  for (auto at = starting_.begin(); at != starting_.end();) {
-    at = std::find_if(at, starting_.end(), is_meant);
-    if (at == starting_.end()) co_return;
+  const auto until = std::chrono::steady_clock::now() + kStartAwaited;
+  while (true) {
+    const auto at = std::find_if(starting_.begin(), starting_.end(), is_meant);
+    if (at == starting_.end()) co_return ok();
+    const Key key = at->first;
     Signal signal(environment_.executor);
     at->second.push_back(&signal);
-    co_await signal.wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
-    at = starting_.begin();
+    if (co_await signal.wait(until)) continue;
+    if (const auto still = starting_.find(key); still != starting_.end()) still->second.remove(&signal);
+    co_return Error(ErrorCode::kUnavailable,
+                    "Job " + wire::job_text(job) + " is being started: it is stopped once it has been");
   }
 }
 
 Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace) {
-  co_await wait_for_starts(job, incarnation);
   bool found = false;
   std::optional<Error> failure;
+  if (auto started = co_await wait_for_starts(job, incarnation); !started)
+    failure = std::move(started).assume_error();
   for (const auto& instance : all()) {
     if (instance->id() != job || instance->incarnation() > incarnation) continue;
     found = true;

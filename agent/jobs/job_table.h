@@ -38,7 +38,7 @@ class JobTable {
   [[nodiscard]] bool superseded(const Job& job) const;
 
   // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation; one that is being
-  // started is waited for. kNotFound if there is none.
+  // started is waited for, at most 8 s: kUnavailable then, and the others are stopped. kNotFound if there is none.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
   // Removes an instance from the table and its folder from the disk, ending the rest of it.
   Task<> remove(std::shared_ptr<Job> job);
@@ -49,7 +49,7 @@ class JobTable {
   using Key = std::tuple<wire::JobId, wire::Incarnation, wire::MigrationId>;
   static Key key_of(const Job& job);
   Task<> wait_for_unknown(wire::JobId job);
-  Task<> wait_for_starts(wire::JobId job, wire::Incarnation incarnation);
+  Task<Result<void>> wait_for_starts(wire::JobId job, wire::Incarnation incarnation);
   // Times of its output are kept from now on (log_times.h).
   void watch_log(const std::shared_ptr<Job>& job);
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
