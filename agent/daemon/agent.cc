@@ -16,6 +16,7 @@
 #include "agent/jobs/log_reader.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
+#include "libckpt/net/control/loop_watch.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -278,6 +279,8 @@ Result<void> Agent::run() {
     failure_ = std::move(error);
     stop();
   });
+  auto watch = control::LoopWatch::create(io_, control::settings_of_daemon());
+  if (!watch) spdlog::error("the event loop is not watched: reason {}", watch.assume_error().to_string());
   io_.run();
   if (failure_) return *failure_;
   return ok();

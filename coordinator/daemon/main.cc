@@ -14,6 +14,7 @@
 #include "coordinator/daemon/coordinator.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/command_line/command_line.h"
+#include "libckpt/net/control/loop_watch.h"
 
 namespace {
 
@@ -23,8 +24,8 @@ constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 64;
 
 void set_up_logging(const Config& config) {
-  auto logger = config.log_file.empty() ? spdlog::stderr_logger_st("coordinator")
-                                        : spdlog::basic_logger_st("coordinator", config.log_file);
+  auto logger = config.log_file.empty() ? spdlog::stderr_logger_mt("coordinator")
+                                        : spdlog::basic_logger_mt("coordinator", config.log_file);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l coordinator %v");
   logger->set_level(spdlog::level::from_str(config.log_level));
   logger->flush_on(spdlog::level::info);
@@ -60,6 +61,8 @@ int serve(Config config) {
     coordinator.assume_value()->stop();
     io.stop();
   });
+  auto watch = ckpt::control::LoopWatch::create(io, ckpt::control::settings_of_daemon());
+  if (!watch) spdlog::error("the event loop is not watched: {}", watch.assume_error().to_string());
   io.run();
   return 0;
 }
