@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports an event loop that stands still, and where its thread is: one call that blocks makes a daemon deaf, and
-// its log has no word of it. A loop that stands still for too long ends the process, so that the next one reads what
-// is on the disk. A process that was stopped or starved as a whole is not reported.
-// Threads: one of its own, which calls the functions of Settings; create() and the destructor on any thread,
-// the destructor once the loop runs no handlers any more.
+// Reports an event loop that stands still, and where its thread is. One call that blocks makes a daemon deaf, and
+// its log has no word of it. A loop that stands still for too long ends the process: the next one reads what is on
+// the disk. A process that was stopped as a whole is not reported.
+// Threads: one of its own calls the functions of Settings. create() and the destructor on any thread; the
+// destructor once the loop runs no handlers any more.
 #pragma once
 
 #include <sys/types.h>
