@@ -3,11 +3,14 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <map>
@@ -38,6 +41,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   list.push_back(nullptr);
   return list;
 }
+
+constexpr std::chrono::milliseconds kTracerPause{20};
 
 struct ChildPlan {
   char* const* argv;
@@ -81,7 +86,7 @@ struct ChildPlan {
 
 ChildProcess::ChildProcess(const asio::any_io_executor& executor, pid_t pid, int pidfd,
                            std::function<void(int)> ended)
-    : pid_(pid), pidfd_(executor, pidfd), ended_(std::move(ended)) {}
+    : pid_(pid), pidfd_(executor, pidfd), again_(executor), ended_(std::move(ended)) {}
 
 Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_executor& executor,
                                                           const ProcessSpec& spec,
@@ -129,14 +134,32 @@ Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_exe
 void ChildProcess::watch() {
   pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
                     [self = shared_from_this()](boost::system::error_code error) {
-                      if (error) return;
-                      int status = 0;
-                      ::waitpid(self->pid_, &status, 0);
-                      self->running_ = false;
-                      boost::system::error_code ignored;
-                      self->pidfd_.close(ignored);
-                      if (auto ended = std::move(self->ended_)) ended(status);
+                      if (!error) self->look();
                     });
+}
+
+// Asio may report a descriptor that is not readable: it remembers events by descriptors that it uses again. And a
+// process that has ended stays its tracer's for as long as that one likes.
+void ChildProcess::look() {
+  int status = 0;
+  pid_t ended = 0;
+  do {
+    ended = ::waitpid(pid_, &status, WNOHANG);
+  } while (ended < 0 && errno == EINTR);
+  if (ended != 0) return end(status);
+  pollfd watched{pidfd_.native_handle(), POLLIN, 0};
+  if (::poll(&watched, 1, 0) == 0) return watch();
+  again_.expires_after(kTracerPause);
+  again_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+    if (!error) self->look();
+  });
+}
+
+void ChildProcess::end(int status) {
+  running_ = false;
+  boost::system::error_code ignored;
+  pidfd_.close(ignored);
+  if (auto ended = std::move(ended_)) ended(status);
 }
 
 void ChildProcess::signal(int number) const {

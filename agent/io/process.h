@@ -39,9 +39,12 @@ class ChildProcess : public std::enable_shared_from_this<ChildProcess> {
  private:
   ChildProcess(const asio::any_io_executor& executor, pid_t pid, int pidfd, std::function<void(int)> ended);
   void watch();
+  void look();
+  void end(int status);
 
   pid_t pid_;
   asio::posix::stream_descriptor pidfd_;
+  asio::steady_timer again_;
   std::function<void(int)> ended_;
   bool running_ = true;
 };

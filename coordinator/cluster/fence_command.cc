@@ -54,12 +54,14 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
     state->late = true;
     ::kill(-pid, SIGKILL);
   });
-  co_await ended.async_wait(control::asio::posix::stream_descriptor::wait_read, control::kTuple);
+  int status = 0;
+  // Never a call that waits: a descriptor may be reported that is not readable.
+  for (pid_t over = 0; over == 0 || (over < 0 && errno == EINTR);) {
+    co_await ended.async_wait(control::asio::posix::stream_descriptor::wait_read, control::kTuple);
+    over = ::waitpid(pid, &status, WNOHANG);
+  }
   state->over = true;
   timer.cancel();
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
   if (state->late)
     co_return Error(ErrorCode::kTimedOut,
                     fmt::format("fence_command {} {} did not end within {} s", program, node,
