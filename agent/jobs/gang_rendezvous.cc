@@ -43,7 +43,8 @@ Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec) {
   if (find_variable(spec.env, kPort) != nullptr) return ok();
   for (const auto& job : jobs.all()) {
     const wire::JobSpec& other = job->record().spec;
-    const std::string* port = other.gang.id == spec.gang.id ? find_variable(other.env, kPort) : nullptr;
+    const bool is_other = other.gang.id == spec.gang.id && !job->ended();
+    const std::string* port = is_other ? find_variable(other.env, kPort) : nullptr;
     if (port == nullptr) continue;
     spec.env.push_back(*port);
     return ok();

@@ -179,10 +179,17 @@ Task<Result<void>> KeeperLink::simple(local::Body body) {
   co_return ok();
 }
 
-std::unique_ptr<KeeperLink::Exchange> KeeperLink::begin_pause() {
+std::unique_ptr<KeeperLink::Exchange> KeeperLink::begin_pause(std::uint64_t at_barrier) {
   auto exchange = std::make_unique<Exchange>(shared_from_this());
-  exchange->send(local::Pause{});
+  exchange->send(local::Pause{at_barrier});
   return exchange;
+}
+
+Task<Result<local::Counted>> KeeperLink::stop_at(std::uint64_t attempt, std::uint64_t barrier) {
+  auto self = shared_from_this();
+  Exchange exchange(self);
+  exchange.send(local::StopAt{attempt, barrier});
+  co_return co_await exchange.expect<local::Counted>(timeout_);
 }
 
 Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {

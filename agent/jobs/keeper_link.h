@@ -104,8 +104,11 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> stop_export();
   // Asks for a pause at the next barrier; the job answers when it reaches one. To withdraw the request:
   // cancel() the exchange, then resume().
-  [[nodiscard]] std::unique_ptr<Exchange> begin_pause();
+  // Of a gang's rank: at that barrier, which stop_at() has named; else 0.
+  [[nodiscard]] std::unique_ptr<Exchange> begin_pause(std::uint64_t at_barrier = 0);
   Task<Result<PausedState>> finish_pause(Exchange& exchange);
+  // A gang's rank waits at that barrier, or at its next one; 0: this attempt is given up.
+  Task<Result<local::Counted>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
   // A paused source goes on (no host state), or a standby starts from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
   Task<Result<void>> set_deadline(Nanos deadline);

@@ -24,14 +24,44 @@ std::string Execution::why_not_paused() const {
   }
 }
 
-void Execution::pause(std::uint64_t request) {
+void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
+  const auto refuse = [&](const std::string& why) {
+    parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, why);
+  };
+  if (order.attempt < attempt_ || (order.attempt == attempt_ && is_attempt_over_))
+    return refuse("This attempt to stop the ranks at one step is over");
+  attempt_ = order.attempt;
+  is_attempt_over_ = order.barrier == 0;
+  if (order.barrier == 0) {
+    lift_stop();
+    return parts_.agent.answer(request, local::Counted{});
+  }
+  if (parts_.barriers == nullptr) return refuse("The job is no rank of a gang that calls ckpt_barrier");
+  if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open()) return refuse(why_not_paused());
+  if (order.barrier > stop_at_) {
+    stop_at_ = order.barrier;
+    parts_.page.set_stop_at(stop_at_);
+  }
+  parts_.agent.answer(request, local::Counted{stop_at_, parts_.barriers->read()});
+}
+
+void Execution::lift_stop() {
+  is_attempt_over_ = true;
+  if (std::exchange(stop_at_, 0) != 0) parts_.page.set_stop_at(0);
+}
+
+void Execution::pause(std::uint64_t request, const local::Pause& order) {
   if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open())
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why_not_paused());
   if (const std::string why = parts_.rank.why_not_movable(); !why.empty())
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, why);
+  if (order.at_barrier != stop_at_)
+    return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused,
+                               "The rank is to stop at barrier " + std::to_string(stop_at_) + ", not at " +
+                                   std::to_string(order.at_barrier));
   parts_.state.phase = Phase::kPausing;
   pause_request_ = request;
-  parts_.page.ask_pause(request);
+  parts_.page.ask_pause(request, order.at_barrier);
   if (parts_.is_transparent) parts_.rank.send({0, request, local::Pause{}});
 }
 
@@ -46,6 +76,7 @@ void Execution::withdraw_pause() {
 
 void Execution::on_agent_gone() {
   if (parts_.state.phase == Phase::kPausing) withdraw_pause();
+  if (parts_.state.phase == Phase::kRunning) lift_stop();
 }
 
 bool Execution::may_continue() const {
@@ -74,6 +105,7 @@ void Execution::resume(local::Received received) {
       withdraw_pause();
       [[fallthrough]];
     case Phase::kRunning:  // it runs already, perhaps by the same order, given before a restart of the agent
+      lift_stop();
       state.incarnation = resume.incarnation;
       set_deadline(resume.deadline_ns);
       return parts_.agent.answer(
@@ -86,6 +118,7 @@ void Execution::resume(local::Received received) {
       return refuse(ErrorCode::kRefused,
                     "The rank cannot go on in phase " + std::string(to_string(state.phase)));
   }
+  lift_stop();
   resumes_as_ = resume.incarnation;
   resume_request_ = request;
   state.phase = Phase::kResuming;

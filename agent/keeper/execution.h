@@ -12,6 +12,7 @@
 #include "agent/keeper/rank/rank_lease.h"
 #include "agent/keeper/rank/rank_state.h"
 #include "agent/keeper/rank/thread_hold.h"
+#include "libckpt/inprocess/local/barrier_count.h"
 #include "libckpt/inprocess/local/control_page.h"
 #include "libckpt/inprocess/local/socket.h"
 
@@ -27,12 +28,16 @@ class Execution {
     RankLease& lease;
     ThreadHold& hold;
     MemoryExchange& memory;
+    const local::BarrierCount* barriers;  // null: it counts none
     bool is_transparent = false;
   };
   explicit Execution(Parts parts) : parts_(parts) {}
 
   // ---- from the agent ----
-  void pause(std::uint64_t request);
+  void pause(std::uint64_t request, const local::Pause& order);
+  // Of a gang's rank, which then waits at that barrier (GANG-1). An attempt that is older, or was given up, is
+  // refused (GANG-2).
+  void stop_at(std::uint64_t request, const local::StopAt& order);
   void resume(local::Received received);
   // A pause that has not begun is withdrawn; one that holds stays: the next agent knows whether BARRIER is
   // recorded.
@@ -52,11 +57,16 @@ class Execution {
 
  private:
   void withdraw_pause();
+  // A rank that waits for the others goes on.
+  void lift_stop();
   [[nodiscard]] std::string why_not_paused() const;
   void set_deadline(Nanos deadline_ns) { parts_.lease.set_deadline(deadline_ns, may_continue()); }
 
   Parts parts_;
   std::uint64_t pause_request_ = 0;
+  std::uint64_t stop_at_ = 0;
+  std::uint64_t attempt_ = 0;     // the highest that it was told of
+  bool is_attempt_over_ = false;  // that one
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // in phase kResuming
   bool has_misfit_ = false;

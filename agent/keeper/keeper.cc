@@ -69,6 +69,11 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
   CKPT_TRY(grace, Timer::create());
   CKPT_TRY(hold, Timer::create());
   CKPT_TRY(page, local::ControlPageMapping::create());
+  std::optional<local::BarrierCount> barriers;
+  if (config.gang) {
+    CKPT_TRY(made, local::BarrierCount::create());
+    barriers = std::move(made);
+  }
   const std::string socket_path = folder + "/keeper.sock";
   CKPT_TRY(listener, local::Listener::create(socket_path));
   UniqueFd foreign;
@@ -79,10 +84,15 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
   CKPT_TRY(process, take_process(config, restored, socket_path, folder + "/out.log"));
   raise_descriptor_limit();  // after the program's start: it keeps its own
   const bool standby = config.role == local::Role::kStandby;
-  Parts parts{std::move(config),   folder,
-              std::move(listener), std::move(page),
-              std::move(signals),  std::move(process),
-              std::move(foreign),  restored ? std::move(restored->namespace_alive) : UniqueFd()};
+  Parts parts{std::move(config),
+              folder,
+              std::move(listener),
+              std::move(page),
+              std::move(barriers),
+              std::move(signals),
+              std::move(process),
+              std::move(foreign),
+              restored ? std::move(restored->namespace_alive) : UniqueFd()};
   std::unique_ptr<Keeper> keeper(
       new Keeper(std::move(parts), {std::move(deadline), std::move(grace), std::move(hold)}));
   if (restored) keeper->take_restored(std::move(restored->lazy_pages));
@@ -96,7 +106,8 @@ Keeper::Keeper(Parts parts, Timers timers)
       lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_,
               is_transparent(), static_cast<bool>(parts_.foreign)}),
       memory_({state_, parts_.process, hold_, lease_, rank_, agent_, is_transparent()}),
-      execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_, is_transparent()}),
+      execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_,
+                  parts_.barriers ? &*parts_.barriers : nullptr, is_transparent()}),
       adopted_({state_, parts_.process, hold_, lease_, agent_}),
       termination_({parts_.config, parts_.process, state_, rank_, agent_, lease_, memory_, execution_,
                     std::move(timers.grace), is_transparent()}) {
@@ -303,7 +314,9 @@ void Keeper::on_agent_message(local::Received received) {
       memory_.stop_export();
       return agent_.answer(request, local::Done{});
     case MessageType::kPause:
-      return execution_.pause(request);
+      return execution_.pause(request, std::get<local::Pause>(body));
+    case MessageType::kStopAt:
+      return execution_.stop_at(request, std::get<local::StopAt>(body));
     case MessageType::kResume:
       return execution_.resume(std::move(received));
     case MessageType::kMoved:
@@ -452,8 +465,10 @@ void Keeper::greet_rank(Peer& peer) {
   welcome.role = state_.resumed_ns == 0 ? parts_.config.role : local::Role::kFresh;
   welcome.incarnation = state_.incarnation;
   welcome.job.assign(parts_.config.job);
+  welcome.counts_barriers = parts_.barriers ? 1 : 0;
   std::vector<UniqueFd> descriptors;
   descriptors.push_back(std::move(page));
+  if (parts_.barriers) descriptors.emplace_back(::fcntl(parts_.barriers->fd(), F_DUPFD_CLOEXEC, 0));
   (void)peer.send({0, 0, welcome}, std::move(descriptors))
       .has_value();  // a peer that is gone is noticed by its end
 }

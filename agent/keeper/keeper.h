@@ -34,6 +34,7 @@
 #include "agent/keeper/settings/config.h"
 #include "agent/keeper/termination.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/inprocess/local/barrier_count.h"
 #include "libckpt/inprocess/local/control_page.h"
 #include "libckpt/inprocess/local/socket.h"
 
@@ -60,6 +61,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     std::string folder;
     local::Listener listener;
     local::ControlPageMapping page;
+    std::optional<local::BarrierCount> barriers;  // of a gang's rank
     UniqueFd signals;
     RankProcess process;
     UniqueFd foreign;          // of a rank that is no child: readable when it has ended

@@ -33,7 +33,7 @@ bool LastSave::begin() {
     parts_.memory.begin_export(kOwnRequest);
     parts_.rank.send({0, kOwnRequest, local::Export{}});
   } else if (phase == Phase::kRunning && parts_.rank.is_open()) {
-    parts_.execution.pause(kOwnRequest);  // an agent has it exported already
+    parts_.execution.pause(kOwnRequest, {});  // an agent has it exported already
   } else if (phase == Phase::kPaused && parts_.memory.is_idle()) {
     parts_.memory.release(kOwnRequest);
   } else {
@@ -50,7 +50,7 @@ void LastSave::on_own_answer(const local::Body& body) {
   } else if (const auto* freed = std::get_if<local::RegionFreed>(&body)) {
     parts_.rank.send({0, kOwnRequest, local::RegionFreedAck{freed->id, freed->generation}});
   } else if (std::holds_alternative<local::ExportEnd>(body)) {
-    parts_.execution.pause(kOwnRequest);
+    parts_.execution.pause(kOwnRequest, {});
   } else if (std::holds_alternative<local::Paused>(body)) {
     parts_.memory.release(kOwnRequest);
   } else if (std::holds_alternative<local::Released>(body)) {

@@ -30,6 +30,11 @@ Protection::Protection(Parts parts)
               control::spawn(executor, "take snapshot", take_snapshot(std::move(request)));
               return ok();
             });
+  link.take(wire::FrameType::kGatherRank, [this, executor](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(order, wire::decode<wire::GatherRank>(body));
+    control::spawn(executor, "gather rank", gather(std::move(order)));
+    return ok();
+  });
   link.take(wire::FrameType::kRestoreImage,
             [this, executor](std::span<const std::byte> body) -> Result<void> {
               CKPT_TRY(request, wire::decode<wire::RestoreImage>(body));
@@ -111,6 +116,8 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
+  if (job->record().spec.gang.id != 0 && request.set == 0)
+    co_return Error(ErrorCode::kNotSupported, name + " is one of several ranks: they are stored together");
   if (job->record().spec.way == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, name + " was adopted: start it under gpumigrate to store it");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
@@ -119,9 +126,38 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   snapshots_[id] = session;
   remembered_.emplace(id, job->gpu());
   auto taken = co_await session->run();
-  snapshots_.erase(id);
-  forget_jobs_that_left();  // it may have ended meanwhile
+  if (session->is_holding()) {
+    control::spawn(parts_.context.executor, "rank held behind its image", hold(session, id));
+  } else {
+    snapshot_is_over(id);
+  }
   co_return taken;
+}
+
+Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId job) {
+  co_await session->hold();
+  snapshot_is_over(job);
+}
+
+void Protection::snapshot_is_over(wire::JobId job) {
+  snapshots_.erase(job);
+  forget_jobs_that_left();  // it may have ended meanwhile
+}
+
+Task<> Protection::gather(wire::GatherRank order) {
+  const std::uint64_t id = order.request_id;
+  const auto found = snapshots_.find(order.job);
+  const bool is_here = found != snapshots_.end() && found->second->set() == order.set &&
+                       found->second->incarnation() == order.incarnation && order.set != 0;
+  if (!is_here)
+    co_return parts_.coordinator.reply(
+        id, Error(ErrorCode::kNotFound, "No image of rank " + wire::job_text(order.job) + " is taken here"));
+  const auto session = found->second;
+  auto gathered = co_await session->gather(std::move(order));
+  if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).assume_error());
+  wire::RankGathered answer = std::move(gathered).assume_value();
+  answer.request_id = id;
+  parts_.coordinator.tell(answer);
 }
 
 // An open snapshot stores its fingerprints at its end, so its mover gets JobLeft after that.

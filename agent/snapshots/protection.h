@@ -55,6 +55,9 @@ class Protection {
   Task<> take_snapshot(wire::TakeSnapshot request);
   Task<Result<void>> snapshot(wire::TakeSnapshot request);
   Task<Result<void>> give_up(wire::JobId job, wire::Incarnation incarnation);
+  Task<> gather(wire::GatherRank order);
+  Task<> hold(std::shared_ptr<SnapshotSession> session, wire::JobId job);
+  void snapshot_is_over(wire::JobId job);
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
   Task<> obey(wire::VaultOrder order);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/jobs/gang_rendezvous.h"
 #include "agent/snapshots/restore_report.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -59,6 +60,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRY(stored, co_await read(request_.version));
   stored_ = std::move(stored);
   CKPT_CO_TRYV(co_await check(stored_));
+  CKPT_CO_TRYV(add_rendezvous(context_.base.jobs, request_.spec));
   way_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
@@ -156,6 +158,10 @@ Task<Result<void>> RestoreSession::fill() {
     CKPT_CO_TRYV(co_await take(std::move(packet)));
   }
   fill_ns_ = now_ns() - began;
+  if (done_->version != stored_.number && request_.spec.gang.id != 0)
+    co_return Error(ErrorCode::kCorrupt,
+                    "Version " + std::to_string(stored_.number) +
+                        " is damaged, and an older one does not fit those of the other ranks");
   if (done_->version != stored_.number) {
     CKPT_CO_TRY(older, co_await read(done_->version));
     stored_ = std::move(older);

@@ -43,7 +43,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
   void on_mover(mover::Packet packet);
 
   ProtectContext& context_;
-  const wire::RestoreImage request_;
+  wire::RestoreImage request_;
   const VaultPlace place_;
   StoredVersion stored_;
   std::unique_ptr<TargetMode> way_;

@@ -15,9 +15,15 @@ constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 // Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
+// A coordinator that went away may not come back: a rank of a gang waits no longer for its orders.
+constexpr std::chrono::seconds kForOrders{60};
 
 Error gave_way() {
   return {ErrorCode::kAborted, "The snapshot gave way to a migration of the job: take it again after it"};
+}
+
+Error rank_is_over() {
+  return {ErrorCode::kAborted, "The snapshot of this rank is over"};
 }
 
 Error given_up() {
@@ -53,9 +59,13 @@ Task<Result<void>> SnapshotSession::run() {
   began_ns_ = now_ns();
   job_held_.emplace(co_await job_turn_.take());
   say(wire::SnapshotPhase::kCopying);
-  auto taken = co_await take_twice();
+  auto taken = request_.set == 0 ? co_await take_twice() : co_await take(request_.full);
+  is_over_ = true;
+  tell_watchers();
+  if (!taken) co_await lift_stop();
   co_await release_session();
-  job_held_.reset();
+  is_holding_ = taken && request_.holds_after;
+  if (!is_holding_) job_held_.reset();
   if (taken) {
     spdlog::info("snapshot taken: job {} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
                  wire::job_text(request_.job), report_.version, static_cast<double>(report_.pause_ns) / 1e6,
@@ -91,12 +101,15 @@ Task<Result<void>> SnapshotSession::take(bool full) {
   let_go_ = false;
   if (!job_held_) job_held_.emplace(co_await job_turn_.take());
   CKPT_CO_TRYV(co_await prepare(full));
+  if (request_.set != 0) {
+    CKPT_CO_TRYV(co_await wait_for_barrier());
+  }
   CKPT_CO_TRYV(co_await pass_barrier());
   say(wire::SnapshotPhase::kWriting);
   auto written = co_await wait_for(done_, Clock::time_point::max());
   if (!written) {
     if (cancelled_) co_await mover_lets_go();
-    if (request_.end_after) (void)co_await go_on();
+    if (stays()) (void)co_await go_on();
     co_return written;
   }
   fault_point(FaultPoint::kSnapshotDurable);
@@ -171,6 +184,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   stored.node = context_.base.config.node;
   stored.payload = way_->payload();
   stored.sequence = request_.sequence;
+  stored.set = request_.set;
   CKPT_TRY(model, context_.model_of(job_->gpu()));
   stored.gpu_model = model;
   const std::vector<std::byte> record = wire::encode(stored);
@@ -183,7 +197,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   start.staging_bytes = std::uint64_t{context_.base.config.snapshot_staging_mib} << 20;
   start.vault_limit_bytes = place_.limit_bytes;
   start.way = place_.way;
-  start.slowdown_permille = request_.end_after ? 0 : kSlowdownPermille;
+  start.slowdown_permille = stays() ? 0 : kSlowdownPermille;
   start.full = full;
   start.first_version = request_.first_version;
   start.record_bytes = record.size();
@@ -195,6 +209,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
 void SnapshotSession::on_mover(mover::Packet packet) {
   if (auto* ready = std::get_if<mover::SnapshotReady>(&packet.message)) {
     ready_ = std::move(*ready);
+    tell_watchers();
   } else if (auto* staged = std::get_if<mover::SnapshotStaged>(&packet.message)) {
     staged_ = std::move(*staged);
   } else if (auto* done = std::get_if<mover::SnapshotDone>(&packet.message)) {
@@ -223,11 +238,98 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   co_return ok();
 }
 
+Task<Result<void>> SnapshotSession::wait_for_barrier() {
+  const auto until = Clock::now() + kForOrders;
+  bool in_time = true;
+  while (!barrier_ && in_time) {
+    if (failure_) co_return *failure_;
+    if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
+    in_time = co_await arrived_.wait(until);
+  }
+  if (barrier_) co_return ok();
+  co_return Error(ErrorCode::kTimedOut,
+                  "The coordinator did not say at which barrier the ranks stop within " +
+                      std::to_string(kForOrders.count()) + " s");
+}
+
+Task<> SnapshotSession::lift_stop() {
+  auto self = shared_from_this();
+  const auto keeper = job_->keeper();
+  if (!std::exchange(is_stopped_, false) || !keeper) co_return;
+  // Refused where it goes on already.
+  (void)co_await keeper->stop_at(request_.set, 0);
+}
+
+void SnapshotSession::tell_watchers() {
+  for (Signal* watcher : watchers_) watcher->notify();
+}
+
+Task<Result<wire::RankGathered>> SnapshotSession::wait_until_ready() {
+  auto self = shared_from_this();
+  Signal changed(context_.base.executor);
+  watchers_.push_back(&changed);
+  while (!ready_ && !is_over_) co_await changed.wait(Clock::time_point::max());
+  watchers_.remove(&changed);
+  if (is_over_) co_return rank_is_over();
+  co_return wire::RankGathered();
+}
+
+Task<Result<wire::RankGathered>> SnapshotSession::stop_at(std::uint64_t barrier) {
+  auto self = shared_from_this();
+  const auto keeper = job_->keeper();
+  if (is_over_ || !keeper) co_return rank_is_over();
+  is_stopped_ = true;
+  CKPT_CO_TRY(counted, co_await keeper->stop_at(request_.set, barrier));
+  wire::RankGathered answer;
+  answer.stop_at = counted.stop_at;
+  answer.barriers = counted.barriers;
+  co_return answer;
+}
+
+Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order) {
+  auto self = shared_from_this();
+  switch (order.act) {
+    case wire::GatherAct::kReady:
+      co_return co_await wait_until_ready();
+    case wire::GatherAct::kStopAt:
+      co_return co_await stop_at(order.barrier);
+    case wire::GatherAct::kPauseAt:
+      if (is_over_ || order.barrier == 0) co_return rank_is_over();
+      barrier_ = order.barrier;
+      arrived_.notify();
+      co_return wire::RankGathered();
+    case wire::GatherAct::kGoOn: {
+      is_released_ = true;
+      arrived_.notify();
+      const Turn::Held free = co_await job_turn_.take();
+      co_return wire::RankGathered();
+    }
+    case wire::GatherAct::kInvalid:
+      break;
+  }
+  co_return Error(ErrorCode::kInvalidArgument, "No such order to a rank");
+}
+
+Task<> SnapshotSession::hold() {
+  auto self = shared_from_this();
+  job_->add_waiter(&arrived_);
+  const auto until = Clock::now() + kForOrders;
+  bool in_time = true;
+  while (in_time && !is_released_ && !giving_way_ && !job_->ended()) in_time = co_await arrived_.wait(until);
+  job_->remove_waiter(&arrived_);
+  if (!in_time)
+    spdlog::warn("rank goes on: job {} reason the coordinator has not said how the suspension ends",
+                 wire::job_text(request_.job));
+  if (!job_->ended()) (void)co_await go_on();
+  is_holding_ = false;
+  job_held_.reset();
+}
+
 // In every failure the job goes on.
 Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
-  if (saved && request_.end_after) co_return ok();
+  if (saved && stays()) co_return ok();
   // Where memory is filled again when the job goes back it must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
@@ -246,7 +348,7 @@ Task<Result<void>> SnapshotSession::pause() {
   if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
   auto keeper = job_->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job has ended");
-  pausing_ = keeper->begin_pause();
+  pausing_ = keeper->begin_pause(barrier_.value_or(0));
   asio::steady_timer limit(context_.base.executor, context_.base.config.pause_timeout);
   limit.async_wait([weak = weak_from_this()](boost::system::error_code cancelled) {
     const auto self = weak.lock();

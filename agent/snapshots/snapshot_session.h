@@ -7,10 +7,14 @@
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged
 //   -> go_back(), Resume -> DroppedRegions -> export ends -> SnapshotDone
 //
+// Of a rank of a gang the coordinator says where it stops (gather()): all of a set's images are of one barrier
+// (GANG-1). With `holds_after` it stays paused behind its durable image, until hold() ends.
+//
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; in every case a job that
 // lives runs again after it, unless it was to end and its image is durable.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <optional>
 
@@ -27,8 +31,15 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
                   std::shared_ptr<Job> job);
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
+  [[nodiscard]] std::uint64_t set() const { return request_.set; }
   // Once. It reports its progress and its end to the coordinator.
   Task<Result<void>> run();
+  // An order of the coordinator to a rank of a gang.
+  Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
+  // The image is durable, and the rank is paused: until hold().
+  [[nodiscard]] bool is_holding() const { return is_holding_; }
+  // Returns once the rank runs, or has ended.
+  Task<> hold();
   // Returns when the job is neither paused nor exported for this any more.
   Task<> give_way();
   // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image
@@ -42,6 +53,11 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> open_session();
   Task<Result<void>> export_memory();
   Result<void> start_copy(bool full);
+  [[nodiscard]] bool stays() const { return request_.end_after || request_.holds_after; }
+  // The barrier at which the image is to be taken.
+  Task<Result<void>> wait_for_barrier();
+  // A rank that waits for the others goes on.
+  Task<> lift_stop();
   Task<Result<void>> pass_barrier();
   Task<Result<void>> pause();
   Task<Result<void>> save();
@@ -51,6 +67,9 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<> release_memory();
   Task<> release_session();
   void on_mover(mover::Packet packet);
+  Task<Result<wire::RankGathered>> wait_until_ready();
+  Task<Result<wire::RankGathered>> stop_at(std::uint64_t barrier);
+  void tell_watchers();
   template <class T>
   Task<Result<void>> wait_for(const std::optional<T>& what, std::chrono::steady_clock::time_point until);
   void say(wire::SnapshotPhase phase);
@@ -76,6 +95,12 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   std::optional<Turn::Held> job_held_;  // until then
   Turn whole_turn_;                     // held until all is over
   std::optional<Error> failure_;
+  std::optional<std::uint64_t> barrier_;  // of a rank of a gang
+  bool is_stopped_ = false;               // kStopAt was given
+  bool is_holding_ = false;
+  bool is_released_ = false;
+  bool is_over_ = false;         // run() has nothing to do any more but to let go
+  std::list<Signal*> watchers_;  // of `ready_` and `is_over_`
   bool giving_way_ = false;
   bool cancelled_ = false;
   bool left_ = false;  // the job, for its image

@@ -44,6 +44,7 @@ wire::ImageRow row_of(const vault::Version& version) {
   if (stored) {
     row.job = stored.assume_value().spec.job;
     row.sequence = stored.assume_value().sequence;
+    row.set = stored.assume_value().set;
     row.gpu_model = stored.assume_value().gpu_model;
   }
   return row;

@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kStoredJobFormat = 1;
 inline constexpr const char* kHostBlob = "rank.0.host";
 
 struct StoredJob {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   StoredJob() = default;
   std::uint32_t format = kStoredJobFormat;
   wire::JobSpec spec;
@@ -31,9 +31,10 @@ struct StoredJob {
   wire::Bytes payload;    // of the migration mode: the process's open files, if the image has a process
   Plan plan;
   std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0: of an older build
+  std::uint64_t set = 0;       // of a gang's images of one barrier (wire::TakeSnapshot)
   template <class A>
   void fields(A& a) {
-    a(format, spec, node, gpu_model, payload, plan, sequence);
+    a(format, spec, node, gpu_model, payload, plan, sequence, set);
   }
 };
 

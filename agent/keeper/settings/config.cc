@@ -155,6 +155,9 @@ Result<Config> parse_config(const std::string& json) {
   CKPT_TRYV(read_command(document, config));
   CKPT_TRY(cwd, text_of(document, "cwd"));
   config.cwd = cwd;
+  const Json gang = document.value("gang", Json(false));
+  if (!gang.is_boolean()) return bad("'gang' must be true or false");
+  config.gang = gang.get<bool>() && config.way == MigrationMode::kCooperative;
   const Json ranks = document.value("ranks", Json(1));
   if (ranks != Json(1)) return bad("'ranks' must be 1: jobs of several ranks are not supported yet");
   CKPT_TRY(uid, id_of(document, "uid"));

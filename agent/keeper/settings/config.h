@@ -2,11 +2,11 @@
 // The program of a keeper: JOBDIR/keeper.json, written by the agent.
 // Threads: none. Errors: kInvalidArgument, naming the field.
 //   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
-//     "ranks": 1, "uid": 1000, "gid": 1000,
+//     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
 //     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so", "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 }, "adopt": { "pid": 4711, "start_ticks": 123456 } }
 // `env` is the whole environment of the program. Nothing is inherited from the keeper but CKPT_SOCKET and
-// CKPT_RANK. `name`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The rest
+// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The rest
 // belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
 // (bytes, 0: none) is passed to the program. `init` puts it into a PID namespace of its own (needs root).
 // `restore` brings the program back from an image instead of starting it (init/restored.h). It is then in
@@ -54,6 +54,7 @@ struct Config {
     std::string lazy_pages_pid_file;
   };
   std::optional<Restore> restore;
+  bool gang = false;     // one of several ranks: its barriers are counted
   bool adopted = false;  // then `way` is kTransparent
   struct Adopt {
     pid_t pid = 0;

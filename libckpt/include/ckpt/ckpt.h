@@ -142,7 +142,8 @@ CKPT_API ckpt_status ckpt_write(ckpt_writer* writer, const void* data, size_t by
  * resumed. */
 CKPT_API ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start);
 
-/* Once a step. Costs a load and a branch while nothing is asked for. */
+/* Once a step. Costs a load and a branch while nothing is asked for; in a job of several ranks a store and a fence more.
+ * There each rank calls it equally often, and nothing is on its way between ranks at calls of equal number. */
 CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
 
 /* Reports that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc

@@ -58,11 +58,14 @@ Result<void> Session::apply(const ResumeOrder& order) {
 Result<BarrierEnd> Session::barrier() {
   if (!link_) return BarrierEnd::kGoOn;
   const Nanos entered = now_ns();
+  const std::uint64_t barrier = link_->count_barrier();
   const local::ControlPageMapping& page = link_->page();
+  if (barrier != 0) page.wait_at(barrier);
   page.wait_for_gate();
   if ((page.page().request.load(std::memory_order_acquire) & local::kPauseAsked) == 0)
     return BarrierEnd::kGoOn;
   const std::uint64_t request = page.page().pause_request.load(std::memory_order_acquire);
+  if (page.page().pause_at.load(std::memory_order_acquire) > barrier) return BarrierEnd::kGoOn;
   {
     std::unique_lock lock(mutex_);
     if (request == failed_pause_) return BarrierEnd::kGoOn;
@@ -73,11 +76,11 @@ Result<BarrierEnd> Session::barrier() {
     order_.reset();
     frozen_ = true;
   }
-  return pause(request, entered);
+  return pause(request, entered, barrier);
 }
 
-Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered) {
-  Result<void> paused = send_paused(request, entered);
+Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered, std::uint64_t barrier) {
+  Result<void> paused = send_paused(request, entered, barrier);
   if (!paused.has_value()) {
     std::unique_lock lock(mutex_);
     frozen_ = false;
@@ -92,7 +95,7 @@ Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered) {
   return BarrierEnd::kGoOn;
 }
 
-Result<void> Session::send_paused(std::uint64_t request, Nanos entered) {
+Result<void> Session::send_paused(std::uint64_t request, Nanos entered, std::uint64_t barrier) {
   CKPT_TRYV(device_.synchronize());
   const Nanos quiesced = now_ns();
   std::vector<PlannedEntry> entries;
@@ -100,7 +103,7 @@ Result<void> Session::send_paused(std::uint64_t request, Nanos entered) {
   CKPT_TRYV(device_.plan(entries));
   CKPT_TRY(file, write_state(entries));
   const int fd = file.fd.get();
-  return send(request, local::Paused{entered, quiesced, file.bytes}, std::span(&fd, 1));
+  return send(request, local::Paused{entered, quiesced, file.bytes, barrier}, std::span(&fd, 1));
 }
 
 // The order to go on, or nothing if the job runs elsewhere now.

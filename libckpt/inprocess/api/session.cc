@@ -15,6 +15,7 @@ namespace {
 
 // What ckpt_barrier reads in a process without a keeper.
 const std::atomic<std::uint32_t> kNothingAsked{0};
+const std::atomic<std::uint32_t> kAlways{1};  // each barrier is counted
 
 Error inside_callback() {
   return Error(ErrorCode::kInvalidArgument,
@@ -66,7 +67,8 @@ local::Role Session::role() const {
 }
 
 const std::atomic<std::uint32_t>* Session::request_word() const {
-  return link_ ? &link_->page().page().request : &kNothingAsked;
+  if (!link_) return &kNothingAsked;
+  return link_->counts_barriers() ? &kAlways : &link_->page().page().request;
 }
 
 void Session::wait_until_thawed(std::unique_lock<std::mutex>& lock) {

@@ -65,8 +65,8 @@ class Session {
   Result<void> send(std::uint64_t request, local::Body body, std::span<const int> descriptors = {});
 
   // pause.cc
-  Result<BarrierEnd> pause(std::uint64_t request, Nanos entered);
-  Result<void> send_paused(std::uint64_t request, Nanos entered);
+  Result<BarrierEnd> pause(std::uint64_t request, Nanos entered, std::uint64_t barrier);
+  Result<void> send_paused(std::uint64_t request, Nanos entered, std::uint64_t barrier);
   Result<ckpt_start> wait_as_standby();
   Result<void> apply(const ResumeOrder& order);
   std::optional<ResumeOrder> wait_for_order();

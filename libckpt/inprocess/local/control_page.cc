@@ -17,11 +17,15 @@ namespace ckpt::local {
 namespace {
 
 constexpr std::uint32_t kPageMagic = 0x47504b43;
-constexpr std::uint32_t kPageVersion = 1;
+constexpr std::uint32_t kPageVersion = 2;
 constexpr std::size_t kPageBytes = 4096;
 
 void wake_all(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&word), FUTEX_WAIT, seen, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -30,7 +34,8 @@ Result<ControlPageMapping> ControlPageMapping::create() {
   CKPT_TRY(fd, make_memory_file("ckpt-control", kPageBytes));
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
-  ControlPageMapping mapping(std::move(fd), new (address) ControlPage{kPageMagic, kPageVersion, {}, 0, {}});
+  ControlPageMapping mapping(std::move(fd),
+                             new (address) ControlPage{kPageMagic, kPageVersion, {}, 0, {}, {}, {}});
   // A holder of the descriptor can only read: the words are the keeper's.
   if (::fcntl(mapping.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
     return Error::from_errno("Sealing the control page");
@@ -75,8 +80,9 @@ void ControlPageMapping::unmap() noexcept {
   fd_.reset();
 }
 
-void ControlPageMapping::ask_pause(std::uint64_t request) noexcept {
+void ControlPageMapping::ask_pause(std::uint64_t request, std::uint64_t at_barrier) noexcept {
   page_->pause_request.store(request, std::memory_order_relaxed);
+  page_->pause_at.store(at_barrier, std::memory_order_relaxed);
   page_->request.fetch_or(kPauseAsked, std::memory_order_release);
   wake_all(page_->request);
 }
@@ -99,8 +105,27 @@ void ControlPageMapping::wait_for_gate() const noexcept {
   for (;;) {
     const std::uint32_t seen = page_->request.load(std::memory_order_acquire);
     if ((seen & kGateClosed) == 0) return;
-    ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&page_->request), FUTEX_WAIT, seen, nullptr,
-              nullptr, 0);
+    wait_for_change(page_->request, seen);
+  }
+}
+
+void ControlPageMapping::set_stop_at(std::uint64_t barrier) noexcept {
+  page_->stop_at.store(barrier, std::memory_order_relaxed);
+  std::uint32_t seen = page_->request.load(std::memory_order_relaxed);
+  std::uint32_t next = 0;
+  do {
+    next = (seen & ~kStopsAtStep) + kOneChange + (barrier == 0 ? 0 : kStopsAtStep);
+  } while (!page_->request.compare_exchange_weak(seen, next, std::memory_order_release));
+  wake_all(page_->request);
+}
+
+void ControlPageMapping::wait_at(std::uint64_t barrier) const noexcept {
+  for (;;) {
+    const std::uint32_t seen = page_->request.load(std::memory_order_acquire);
+    if ((seen & kStopsAtStep) == 0 || barrier < page_->stop_at.load(std::memory_order_relaxed)) return;
+    const bool pauses = (seen & kPauseAsked) != 0;
+    if (pauses && page_->pause_at.load(std::memory_order_relaxed) <= barrier) return;
+    wait_for_change(page_->request, seen);
   }
 }
 

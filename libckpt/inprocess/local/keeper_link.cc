@@ -23,7 +23,13 @@ Result<std::unique_ptr<KeeperLink>> KeeperLink::connect(const std::string& path,
   if (welcome == nullptr)
     return Error(ErrorCode::kProtocol, "The keeper at " + path + " did not welcome this process");
   CKPT_TRY(page, ControlPageMapping::open(std::move(answer.descriptors.front())));
-  return std::unique_ptr<KeeperLink>(new KeeperLink(std::move(socket), std::move(page), *welcome));
+  std::optional<BarrierCount> barriers;
+  if (welcome->counts_barriers != 0) {
+    CKPT_TRY(opened, BarrierCount::open(std::move(answer.descriptors[1])));
+    barriers = std::move(opened);
+  }
+  return std::unique_ptr<KeeperLink>(
+      new KeeperLink(std::move(socket), std::move(page), std::move(barriers), *welcome));
 }
 
 Result<void> KeeperLink::leave(std::uint64_t request, Body last) {

@@ -7,10 +7,12 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "libckpt/base/result.h"
+#include "libckpt/inprocess/local/barrier_count.h"
 #include "libckpt/inprocess/local/control_page.h"
 #include "libckpt/inprocess/local/socket.h"
 
@@ -25,6 +27,10 @@ class KeeperLink {
 
   [[nodiscard]] const Welcome& welcome() const { return welcome_; }
   [[nodiscard]] const ControlPageMapping& page() const { return page_; }
+  // Of a rank of a gang.
+  [[nodiscard]] bool counts_barriers() const { return barriers_.has_value(); }
+  // At each barrier, before anything of the page is read; 0: they are not counted.
+  std::uint64_t count_barrier() { return barriers_ ? barriers_->count() : 0; }
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
@@ -34,10 +40,14 @@ class KeeperLink {
   Result<void> leave(std::uint64_t request, Body last);
 
  private:
-  KeeperLink(Socket socket, ControlPageMapping page, Welcome welcome)
-      : socket_(std::move(socket)), page_(std::move(page)), welcome_(welcome) {}
+  KeeperLink(Socket socket, ControlPageMapping page, std::optional<BarrierCount> barriers, Welcome welcome)
+      : socket_(std::move(socket)),
+        page_(std::move(page)),
+        barriers_(std::move(barriers)),
+        welcome_(welcome) {}
   Socket socket_;
   ControlPageMapping page_;
+  std::optional<BarrierCount> barriers_;
   Welcome welcome_;
   std::mutex send_mutex_;
 };

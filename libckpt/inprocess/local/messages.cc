@@ -98,6 +98,7 @@ const char* problem(const Hello& body) {
 const char* problem(const Welcome& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.rank_count == 0 || body.rank_count > kMaxRanks) return "the number of ranks";
+  if (!is_flag(body.counts_barriers) || body.reserved != 0) return "a flag";
   return is_clean(body.job) ? nullptr : "the job's id";
 }
 
@@ -130,6 +131,10 @@ const char* problem(const Resume& body) {
 const char* problem(const Running& body) {
   if (body.resumed_ns < 0 || !is_flag(body.was_paused) || body.reserved != 0) return "a field";
   return nullptr;
+}
+
+const char* problem(const StopAt& body) {
+  return body.attempt == 0 ? "no attempt" : nullptr;
 }
 
 const char* problem(const TensorDropped& body) {
@@ -192,7 +197,7 @@ bool descriptors_fit(const Body& body, std::size_t descriptors) {
                       std::is_same_v<T, Replace>) {
           return descriptors == value.records.size();
         }
-        if constexpr (std::is_same_v<T, Welcome>) return descriptors == 1;
+        if constexpr (std::is_same_v<T, Welcome>) return descriptors == 1 + value.counts_barriers;
         if constexpr (std::is_same_v<T, Paused> || std::is_same_v<T, Resume>) {
           return descriptors == (value.host_state_bytes != 0 ? 1u : 0u);
         }

@@ -23,6 +23,9 @@
 //              starts again.
 //   pause      A>K Pause           R>A Paused +host state (at the next barrier), or Failed. Stays paused if
 //              the agent goes away.
+//   gather     A>K StopAt          K>A Counted, of a rank of a gang (GANG-1, GANG-2). It waits at that barrier, or at
+//              its next one, until Pause for that barrier, or Resume, or the agent's end. kRefused: an attempt
+//              that is older, or was given up.
 //   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the
 //              pause (was_paused 0, answered by the keeper). Standby: +host state; Failed if it does not fit.
 //              The deadline is set before the rank goes on.
@@ -94,7 +97,7 @@
 namespace ckpt::local {
 
 inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
 inline constexpr std::size_t kMaxRecords = 64;  // of one batch
@@ -244,11 +247,13 @@ struct Hello {
   ModeNumber way;
   std::uint32_t restored = 0;  // 1: it left with DumpReady and comes back
 };
-struct Welcome {  // 1 descriptor: the control page
+struct Welcome {  // 1 descriptor: the control page; with counts_barriers a 2nd: the page of barriers
   static constexpr auto kType = MessageType::kWelcome;
   Role role = Role::kFresh;
   std::uint32_t rank_count = 1;
   std::uint64_t incarnation = 0;
+  std::uint32_t counts_barriers = 0;  // 1: it is of a gang
+  std::uint32_t reserved = 0;
   Name job;
 };
 
@@ -353,12 +358,14 @@ struct StandbyReady {
 };
 struct Pause {
   static constexpr auto kType = MessageType::kPause;
+  std::uint64_t at_barrier = 0;  // of a rank that counts them; 0: the next one
 };
 struct Paused {  // with host_state_bytes > 0 1 descriptor: the host state
   static constexpr auto kType = MessageType::kPaused;
   Nanos barrier_entry_ns = 0;
   Nanos quiesced_ns = 0;
   std::uint64_t host_state_bytes = 0;
+  std::uint64_t barrier = 0;  // the number of its barrier; 0: it does not count them
 };
 struct Resume {  // with host_state_bytes > 0 (standby) 1 descriptor: the host state, as it came with Paused
   static constexpr auto kType = MessageType::kResume;
@@ -375,6 +382,19 @@ struct Running {
 };
 struct Moved {
   static constexpr auto kType = MessageType::kMoved;
+};
+
+// ---- the common step of a gang
+struct StopAt {
+  static constexpr auto kType = MessageType::kStopAt;
+  std::uint64_t attempt = 0;  // not 0
+  std::uint64_t barrier =
+      0;  // never lowered within attempts; 0: the attempt is given up, and the rank goes on
+};
+struct Counted {
+  static constexpr auto kType = MessageType::kCounted;
+  std::uint64_t stop_at = 0;
+  std::uint64_t barriers = 0;  // of which it is known after `stop_at` was written
 };
 
 // ---- leases and ends
@@ -505,7 +525,7 @@ using Body =
                  StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running, Moved, SetDeadline, Stop,
                  Kill, Shutdown, RankStopped, RankContinued, RankExited, Release, Released, Deposit, Withdraw,
                  Map, MapBatch, MapAck, Mapped, Make, Made, PrepareDump, DumpReady, Reattach, Fetch, Held,
-                 Replace, WithdrawRegions, AwaitMemory>;
+                 Replace, WithdrawRegions, AwaitMemory, StopAt, Counted>;
 
 struct Message {
   std::uint32_t rank = 0;

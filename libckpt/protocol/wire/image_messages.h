@@ -3,6 +3,8 @@
 //
 //   agent                          coordinator
 //     | <------------- TakeSnapshot     |   to the node where the job runs
+//     | <------------- GatherRank       |   to the node of each rank of a gang whose images are taken together;
+//                                           answered with RankGathered
 //     | SnapshotReport  ------------->  |   while it is taken, and once it is durable (or has failed); then
 //                                           Reply
 //     | <------------- RestoreImage     |   to the node where it shall run; answered with Reply once it runs
@@ -45,7 +47,7 @@ struct VaultPeer {
 };
 
 struct TakeSnapshot {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
   TakeSnapshot() = default;
   std::uint64_t request_id = 0;
@@ -66,10 +68,59 @@ struct TakeSnapshot {
   bool cancel = false;
   // The image's number is at least this one: beyond those of the job's images elsewhere.
   std::uint64_t first_version = 0;
+  // Of a rank of a gang: the number of the set that the image belongs to. The rank is held by GatherRank only, and its
+  // image is of the barrier that all have agreed on.
+  std::uint64_t set = 0;
+  bool holds_after =
+      false;  // with `set`: the rank stays paused behind its durable image, until GatherRank or its end
+  bool full = false;  // with `set`: nothing is taken over from older images
   template <class A>
   void fields(A& a) {
     a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
-      first_version);
+      first_version, set, holds_after, full);
+  }
+};
+
+enum class GatherAct : std::uint8_t {
+  kInvalid = 0,
+  kReady = 1,    // answered once what the pause need not wait for is done
+  kStopAt = 2,   // the rank waits at that barrier, or at its next one (GANG-1)
+  kPauseAt = 3,  // the image is of that barrier; answered at once
+  kGoOn = 4,     // answered once a rank that was held behind its image runs
+};
+[[nodiscard]] constexpr bool is_known(GatherAct a) {
+  return a >= GatherAct::kReady && a <= GatherAct::kGoOn;
+}
+
+// To the node of a rank whose snapshot with this `set` is under way. Answered with RankGathered, or with a Reply that has
+// the reason. kNotFound: there is no such snapshot.
+struct GatherRank {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kGatherRank;
+  GatherRank() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t set = 0;
+  GatherAct act = GatherAct::kReady;
+  std::uint64_t barrier = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, set, act, barrier);
+  }
+};
+
+// With kStopAt: where the rank will stop, and how many barriers it had reached when that was in force.
+struct RankGathered {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRankGathered;
+  RankGathered() = default;
+  std::uint64_t request_id = 0;
+  std::uint64_t stop_at = 0;
+  std::uint64_t barriers = 0;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, stop_at, barriers);
   }
 };
 
@@ -146,7 +197,7 @@ struct RestoreReport {
 };
 
 struct ImageRow {
-  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
   ImageRow() = default;
   std::string vault_job;
   JobId job = 0;
@@ -163,10 +214,11 @@ struct ImageRow {
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
+  std::uint64_t set = 0;       // as in TakeSnapshot
   template <class A>
   void fields(A& a) {
     a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
-      gpu_model, memory_bytes, disk_bytes, sequence);
+      gpu_model, memory_bytes, disk_bytes, sequence, set);
   }
 };
 

@@ -40,14 +40,15 @@ struct RankSpec {
 
 // The gang of a job that is a rank of one. To agents each rank is a job of its own (docs/adr/0039).
 struct GangSpec {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   GangSpec() = default;
   JobId id = 0;  // of the same numbers as jobs; 0: of none
   std::string name;
   std::uint32_t ranks = 0;  // how many it has
+  bool one_node = false;    // they all stand on one
   template <class A>
   void fields(A& a) {
-    a(id, name, ranks);
+    a(id, name, ranks, one_node);
   }
 };
 

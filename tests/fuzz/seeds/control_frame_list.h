@@ -34,7 +34,7 @@ using ControlMessages =
                 wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
                 wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
-                wire::UseCertificate, wire::DenyCertificates>;
+                wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

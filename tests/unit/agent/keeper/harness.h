@@ -173,8 +173,12 @@ class KeeperTest : public ::testing::Test {
 
   std::string start(const std::vector<std::string>& arguments, const std::string& role = "fresh",
                     const std::string& name = "job") {
+    return start_with(config(arguments, role), name);
+  }
+
+  std::string start_with(const Json& config, const std::string& name = "job") {
     const std::string folder = root_ + "/" + name;
-    EXPECT_EQ(launch(folder, config(arguments, role)), 0) << text_of(folder + "/said");
+    EXPECT_EQ(launch(folder, config), 0) << text_of(folder + "/said");
     EXPECT_EQ(text_of(folder + "/said"), "");
     keepers_.push_back(keeper_pid(folder));
     return folder;

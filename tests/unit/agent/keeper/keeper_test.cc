@@ -166,6 +166,53 @@ TEST_F(KeeperTest, PauseHoldsAcrossAgentsAndEndsWithResume) {
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).incarnation, 3u);
 }
 
+// GANG-1: a count below `stop_at` is a promise, one beyond it needs a raise.
+TEST_F(KeeperTest, RankOfAGangStopsAtTheAgreedBarrier) {
+  Json gang = config({"steps"});
+  gang["gang"] = true;
+  Agent agent(start_with(gang));
+  agent.wait_for_phase(Phase::kRunning);
+  const auto first = agent.ask<local::Counted>(local::StopAt{7, 1});
+  EXPECT_EQ(first.stop_at, 1u);
+  const std::uint64_t agreed = first.barriers + 3;
+  const auto raised = agent.ask<local::Counted>(local::StopAt{7, agreed});
+  EXPECT_EQ(raised.stop_at, agreed);
+  EXPECT_LT(raised.barriers, agreed);
+  EXPECT_EQ(agent.ask<local::Counted>(local::StopAt{7, 2}).stop_at, agreed) << "it is never lowered";
+  EXPECT_NE(refusal_of(agent, local::Pause{}).text.view().find("barrier"), std::string_view::npos);
+  const auto paused = agent.ask<local::Paused>(local::Pause{agreed});
+  EXPECT_EQ(paused.barrier, agreed);
+  agent.ask<local::Running>(local::Resume{1, 0, 0});
+  refusal_of(agent, local::StopAt{7, agreed + 100});
+  refusal_of(agent, local::StopAt{6, agreed + 100});
+  EXPECT_GT(agent.ask<local::Paused>(local::Pause{}).barrier, agreed) << "it went on";
+}
+
+TEST_F(KeeperTest, RankOfAGangGoesOnWhenTheAttemptIsGivenUp) {
+  Json gang = config({"steps"});
+  gang["gang"] = true;
+  const std::string folder = start_with(gang);
+  {
+    Agent agent(folder);
+    agent.wait_for_phase(Phase::kRunning);
+    agent.ask<local::Counted>(local::StopAt{7, 1});
+    EXPECT_EQ(agent.ask<local::Counted>(local::StopAt{7, 0}).stop_at, 0u);
+    refusal_of(agent, local::StopAt{7, 1});
+    agent.ask<local::Counted>(local::StopAt{8, 1});
+  }
+  Agent later(folder);  // the end of the agent before gave that one up
+  const std::uint64_t barrier = later.ask<local::Paused>(local::Pause{}).barrier;
+  later.ask<local::Running>(local::Resume{1, 0, 0});
+  EXPECT_GT(later.ask<local::Paused>(local::Pause{}).barrier, barrier);
+}
+
+TEST_F(KeeperTest, OnlyRanksOfGangsCountBarriers) {
+  Agent agent(start({"steps"}));
+  agent.wait_for_phase(Phase::kRunning);
+  EXPECT_NE(refusal_of(agent, local::StopAt{7, 1}).text.view().find("gang"), std::string_view::npos);
+  EXPECT_EQ(agent.ask<local::Paused>(local::Pause{}).barrier, 0u);
+}
+
 TEST_F(KeeperTest, PauseThatDoesNotComeIsWithdrawn) {
   const std::string folder = start({"no-barrier"});
   {

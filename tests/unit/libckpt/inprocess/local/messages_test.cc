@@ -88,7 +88,9 @@ std::vector<Body> samples() {
           Held{3, {sample_region(1)}},
           Replace{6, 12, {sample_region(1), sample_region(2)}},
           WithdrawRegions{7, 12, {{1, 6}, {2, 7}}},
-          AwaitMemory{}};
+          AwaitMemory{},
+          StopAt{7, 12},
+          Counted{12, 11}};
 }
 
 std::size_t descriptors_of(const Body& body) {
