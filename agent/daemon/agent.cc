@@ -486,7 +486,7 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);
-  CKPT_CO_TRYV(add_rendezvous(*jobs_, record.spec));
+  CKPT_CO_TRYV(add_rendezvous(record.spec));
   record.started_unix_ms = wall_clock_ms();
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));

@@ -37,18 +37,10 @@ Result<std::uint16_t> free_port() {
 
 }  // namespace
 
-Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec) {
+Result<void> add_rendezvous(wire::JobSpec& spec) {
   if (spec.gang.id == 0) return ok();
   if (find_variable(spec.env, kAddress) == nullptr) spec.env.push_back(std::string(kAddress) + "127.0.0.1");
   if (find_variable(spec.env, kPort) != nullptr) return ok();
-  for (const auto& job : jobs.all()) {
-    const wire::JobSpec& other = job->record().spec;
-    const bool is_other = other.gang.id == spec.gang.id && !job->ended();
-    const std::string* port = is_other ? find_variable(other.env, kPort) : nullptr;
-    if (port == nullptr) continue;
-    spec.env.push_back(*port);
-    return ok();
-  }
   CKPT_TRY(port, free_port());
   spec.env.push_back(std::string(kPort) + std::to_string(port));
   return ok();

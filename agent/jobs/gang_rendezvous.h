@@ -3,12 +3,13 @@
 // Threads: the event loop. Errors: errno, where no port can be had.
 #pragma once
 
-#include "agent/jobs/job_table.h"
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::agent {
 
-// Adds what the environment of a rank lacks of them. The port is that of the gang's other ranks here, else one
-// that is free now. Nothing for a job of one rank.
-Result<void> add_rendezvous(const JobTable& jobs, wire::JobSpec& spec);
+// Adds what the environment of a rank lacks of them: the coordinator gives all but rank 0 the port that its node has
+// found free by this. Nothing for a job of one rank.
+Result<void> add_rendezvous(wire::JobSpec& spec);
 
 }  // namespace ckpt::agent

@@ -56,7 +56,11 @@ Protection::Protection(Parts parts)
     control::spawn(executor, "read image", read_image(std::move(request)));
     return ok();
   });
-  link.at_each_connection([this] { tell_all(); });
+  link.at_each_connection([this] {
+    tell_all();
+    for (const auto& [job, session] : snapshots_)
+      if (session->set() != 0) session->repeat_report();
+  });
 }
 
 Protection::~Protection() {

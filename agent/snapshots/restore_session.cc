@@ -60,7 +60,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRY(stored, co_await read(request_.version));
   stored_ = std::move(stored);
   CKPT_CO_TRYV(co_await check(stored_));
-  CKPT_CO_TRYV(add_rendezvous(context_.base.jobs, request_.spec));
+  CKPT_CO_TRYV(add_rendezvous(request_.spec));
   way_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
   CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts

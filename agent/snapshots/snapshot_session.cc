@@ -45,6 +45,7 @@ SnapshotSession::SnapshotSession(ProtectContext& context, wire::TakeSnapshot req
   report_.incarnation = request_.incarnation;
   report_.folder = request_.folder;
   report_.vault_job = request_.vault_job;
+  report_.set = request_.set;
 }
 
 void SnapshotSession::say(wire::SnapshotPhase phase) {
@@ -244,6 +245,7 @@ Task<Result<void>> SnapshotSession::wait_for_barrier() {
   while (!barrier_ && in_time) {
     if (failure_) co_return *failure_;
     if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
+    if (is_released_) co_return rank_is_over();
     in_time = co_await arrived_.wait(until);
   }
   if (barrier_) co_return ok();

@@ -40,6 +40,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   [[nodiscard]] bool is_holding() const { return is_holding_; }
   // Returns once the rank runs, or has ended.
   Task<> hold();
+  // To a coordinator that may not be at this set any more.
+  void repeat_report() const { context_.report(report_); }
   // Returns when the job is neither paused nor exported for this any more.
   Task<> give_way();
   // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image

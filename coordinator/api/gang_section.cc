@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "coordinator/api/image_json.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "coordinator/requests/roles.h"
@@ -38,11 +39,24 @@ json rank_json(const Job& rank, const JobStates& states) {
 std::string state_text(const Gang& gang, const JobStates& states) {
   const JobState state = state_of(gang);
   if (is_ended(state)) return std::string(to_string(state));
-  for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "paused", "migrating"}) {
+  for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "suspending", "restoring",
+                             "parked", "paused", "migrating"}) {
     for (const Job* rank : gang.ranks)
       if (states.of(*rank) == wanted) return wanted;
   }
   return "running";
+}
+
+// "auto", or nodes with commas between them.
+std::vector<std::string> nodes_in(const std::string& to) {
+  std::vector<std::string> nodes;
+  if (to.empty() || to == "auto") return nodes;
+  for (std::size_t from = 0; from <= to.size();) {
+    const std::size_t comma = std::min(to.find(',', from), to.size());
+    nodes.push_back(to.substr(from, comma - from));
+    from = comma + 1;
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -105,6 +119,10 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), gang->id);
   if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), *std::move(gang));
   if (verb == "stop" && is_post(request)) co_return stop(request, *gang);
+  if ((verb == "snapshot" || verb == "suspend") && is_post(request))
+    co_return co_await store(std::move(request), gang->id);
+  if ((verb == "resume" || verb == "restore") && is_post(request))
+    co_return co_await restore(std::move(request), gang->id);
   co_return parts_.jobs.not_found(request.path[2]);
 }
 
@@ -129,6 +147,68 @@ control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang g
     co_return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, wanted));
   request.path[2] = job_text((*rank)->id);
   co_return co_await parts_.job_section.handle(std::move(request));
+}
+
+GangSection::Answer GangSection::show_task(TaskId id) {
+  const ImageTask* task = parts_.tasks.find(id);
+  if (task == nullptr) return Error(ErrorCode::kInternal, "The task vanished");
+  return to_response(202, task_json(*task));
+}
+
+control::Task<GangSection::Answer> GangSection::store(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  const std::string to = body.text("to").value_or("");
+  CKPT_CO_TRYV(body.finish());
+  CKPT_CO_TRYV(check_destination(to));
+  if (request.path[3] == "suspend") {
+    CKPT_CO_TRY(suspending, co_await parts_.images.begin_suspend(id, to));
+    co_return show_task(suspending);
+  }
+  CKPT_CO_TRY(taking, co_await parts_.images.begin_snapshot(id, to));
+  co_return show_task(taking);
+}
+
+control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
+  GangRestoreWish wish;
+  wish.verb = request.path[3];
+  wish.why = body.text("reason").value_or("");
+  wish.nodes = nodes_in(body.text("to").value_or("auto"));
+  std::optional<std::string> image;
+  if (wish.verb == "restore") {
+    image = body.text("image");
+    wish.accept_loss = body.boolean("accept_loss").value_or(false);
+    if (body.boolean("force").value_or(false))
+      co_return Error(ErrorCode::kNotSupported, "--force is not offered for a job of several ranks");
+  }
+  const bool only_plan = body.boolean("dry_run").value_or(false);
+  CKPT_CO_TRYV(body.finish());
+  if (image) {
+    const auto named = parse_image_id(*image);
+    if (!named)
+      co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
+    CKPT_CO_TRY(listed, parts_.catalog.find(*named));
+    wish.image = listed.image;
+  }
+  if (!only_plan) {
+    CKPT_CO_TRY(task, co_await parts_.restores.begin(id, std::move(wish)));
+    co_return show_task(task);
+  }
+  const std::string verb = wish.verb;
+  CKPT_CO_TRY(plan, co_await parts_.restores.plan(id, std::move(wish)));
+  const auto gang = find_gang(parts_.jobs, id);
+  json out = {{"dry_run", true},
+              {"image", image_text(plan.set.images.front())},
+              {"created", time_text(plan.set.barrier_ms)},
+              {"to", shares_text(plan.places)},
+              {"runs", false},
+              {"lost_ms", plan.lost_ms},
+              {"possible", plan.obstacle.empty()},
+              {"reason", text_or_null(plan.obstacle)},
+              {"verb", verb},
+              {"job", job_text(id)},
+              {"job_name", gang ? json(gang->name) : json()}};
+  co_return to_response(200, out);
 }
 
 GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove. Asked before JobSection. All else
+// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove, and its images. Asked before JobSection. All else
 // is refused there: it has no job of that name.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
 // (api_answers.h).
 #pragma once
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/gangs/gang.h"
+#include "coordinator/gangs/gang_images.h"
+#include "coordinator/gangs/gang_restores.h"
 #include "coordinator/operations/log_reader.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/requests/api_section.h"
@@ -23,6 +24,10 @@ class GangSection : public ApiSection {
     const JobStates& states;
     ApiSection& job_section;
     JobTable& jobs;
+    const ImageCatalog& catalog;
+    ImageTasks& tasks;
+    GangImages& images;
+    GangRestores& restores;
   };
   explicit GangSection(Parts parts) : parts_(parts) {}
 
@@ -35,6 +40,9 @@ class GangSection : public ApiSection {
   control::Task<Answer> wait(HttpRequest request, JobId id);
   // Those of rank `rank`, by default 0.
   control::Task<Answer> logs(HttpRequest request, Gang gang);
+  control::Task<Answer> store(HttpRequest request, JobId id);
+  control::Task<Answer> restore(HttpRequest request, JobId id);
+  Answer show_task(TaskId id);
   Answer stop(const HttpRequest& request, const Gang& gang);
   Answer remove(const Gang& gang);
 

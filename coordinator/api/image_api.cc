@@ -17,23 +17,18 @@ using std::chrono::steady_clock;
 constexpr std::int64_t kMinEveryMs = 1'000;
 constexpr std::int64_t kMaxEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kMaxKept = 1000;
-constexpr std::size_t kLongestFolder = 4096;
 
 constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
                                                     "suspend", "restore",   "resume"};
-
-Result<void> check_destination(const std::string& to) {
-  const bool up = ("/" + to + "/").find("/../") != std::string::npos;
-  if (to.size() > kLongestFolder || up)
-    return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
-  return ok();
-}
 
 }  // namespace
 
 bool ImageApi::takes(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   if (what == "images" || what == "tasks") return true;
+  if (request.path.size() > 2 && parts_.jobs.find(request.path[2]) == nullptr &&
+      parts_.jobs.find_gang(request.path[2]))
+    return false;
   return what == "jobs" && request.path.size() == 4 && is_post(request) &&
          std::find(kVerbs.begin(), kVerbs.end(), request.path[3]) != kVerbs.end();
 }

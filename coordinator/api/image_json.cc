@@ -6,6 +6,8 @@
 namespace ckpt::coordinator {
 namespace {
 
+constexpr std::size_t kLongestFolder = 4096;
+
 json age_ms(std::int64_t unix_ms) {
   return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);
 }
@@ -29,6 +31,13 @@ json report_of(const wire::SnapshotReport& r) {
 
 }  // namespace
 
+Result<void> check_destination(const std::string& to) {
+  const bool up = ("/" + to + "/").find("/../") != std::string::npos;
+  if (to.size() > kLongestFolder || up)
+    return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
+  return ok();
+}
+
 // Where it lies.
 std::string tier_of(const ListedImage& listed) {
   if (listed.memory_bytes == 0) return "disk";
@@ -42,6 +51,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"job_name", job == nullptr ? json() : json(job->spec.name)},
           {"version", image.version},
           {"sequence", image.sequence == 0 ? json() : json(image.sequence)},
+          {"set", image.set == 0 ? json() : json(image.set)},
           {"parent", listed.parent == 0 ? json() : json(listed.parent)},
           {"node", image.node},
           {"folder", text_or_null(image.folder)},
@@ -71,11 +81,16 @@ json task_json(const ImageTask& task) {
               {"image", task.image ? json(image_text(*task.image)) : json()},
               {"report", task.report ? report_of(*task.report) : json()},
               {"restored", json()}};
+  json images = json::array();
+  for (const Image& image : task.images) images.push_back(image_text(image));
+  out["images"] = std::move(images);
   if (task.restored)
-    out["restored"] = {
-        {"image", image_text(task.restored->image)}, {"at", to_text(task.restored->place)},
-        {"incarnation", task.restored->incarnation}, {"lost_ms", task.restored->lost_ms},
-        {"fill_ms", ms_if_known(task.fill_ns)},      {"note", text_or_null(task.restored->note)}};
+    out["restored"] = {{"image", image_text(task.restored->image)},
+                       {"at", task.places.empty() ? to_text(task.restored->place) : task.places},
+                       {"incarnation", task.restored->incarnation},
+                       {"lost_ms", task.restored->lost_ms},
+                       {"fill_ms", ms_if_known(task.fill_ns)},
+                       {"note", text_or_null(task.restored->note)}};
   return out;
 }
 

@@ -9,6 +9,8 @@
 
 namespace ckpt::coordinator {
 
+// Of a snapshot: a node, or the absolute path of a folder.
+[[nodiscard]] Result<void> check_destination(const std::string& to);
 [[nodiscard]] json image_json(const ListedImage& listed, const Job* job, bool readable);
 [[nodiscard]] json task_json(const ImageTask& task);
 // A dry run of a restore or a resume.

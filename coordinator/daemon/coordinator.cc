@@ -104,6 +104,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),
       states_(nodes_, migrations_, snapshots_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
+      rendezvous_({nodes_, node_calls_, jobs_}),
       image_books_(around_images()),
       images_(around_images(), image_books_),
       recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, lifecycle_, migrations_,
@@ -114,13 +115,18 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
               images_.cancels, peer_token}),
       overcommit_({states_, planner_, jobs_, images_.requests, moves_, migrations_, events_, executor_}),
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
-      rendezvous_({nodes_, node_calls_, jobs_}),
       service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, rendezvous_, stops_,
                 images_.cancels, overcommit_}),
       logs_(nodes_, node_calls_, jobs_),
       job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
-      gang_section_({service_, states_, job_section_, jobs_}),
-      gang_watch_({jobs_, stops_, events_, executor_}),
+      gang_images_({events_, nodes_, node_calls_, jobs_, image_books_.catalog, image_books_.numbers,
+                    image_books_.reports, image_books_.tasks, snapshots_, images_.orders, images_.snapshots,
+                    images_.runner, executor_}),
+      gang_restores_({node_calls_, jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks,
+                      planner_, images_.restores, images_.runner, executor_}),
+      gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
+                     gang_images_, gang_restores_}),
+      gang_watch_({jobs_, stops_, images_.runner, images_.cancels, image_books_.catalog, events_, executor_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_,
@@ -186,8 +192,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
 }
 
 ImageSurroundings Coordinator::around_images() {
-  return {config_,    store_,     events_,     nodes_,  node_calls_, node_frames_, instance_ends_, jobs_,
-          admission_, lifecycle_, migrations_, states_, planner_,    stops_,       snapshots_,     executor_};
+  return {config_,        store_, events_,    nodes_,      node_calls_, node_frames_,
+          instance_ends_, jobs_,  admission_, lifecycle_,  migrations_, states_,
+          planner_,       stops_, snapshots_, rendezvous_, executor_};
 }
 
 Result<void> Coordinator::load() {

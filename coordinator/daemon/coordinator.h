@@ -102,6 +102,7 @@ class Coordinator {
   RunningSnapshots snapshots_;
   JobStates states_;
   Planner planner_;
+  GangRendezvous rendezvous_;
   ImageBooks image_books_;
   ImageActs images_;
   Recovery recovery_;
@@ -109,10 +110,11 @@ class Coordinator {
   Moves moves_;
   Overcommit overcommit_;
   Resumes resumes_;
-  GangRendezvous rendezvous_;
   Service service_;
   LogReader logs_;
   JobSection job_section_;
+  GangImages gang_images_;
+  GangRestores gang_restores_;
   GangSection gang_section_;
   GangWatch gang_watch_;
   MigrationSection migration_section_;

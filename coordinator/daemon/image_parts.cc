@@ -29,7 +29,7 @@ ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
       records({around.events, around.nodes, around.jobs, around.lifecycle, books.catalog, books.reports, open,
                around.stops}),
       runner({around.config, around.nodes, around.calls, around.ends, around.jobs, books.catalog,
-              books.reports, books.tasks, orders, grants, open, records, around.executor}),
+              books.reports, books.tasks, orders, grants, open, records, around.rendezvous, around.executor}),
       cancels({around.nodes, around.jobs, orders, open, records}),
       restores({around.nodes, around.calls, around.jobs, around.migrations, around.states, around.planner,
                 books.catalog, books.finder}),

@@ -29,6 +29,7 @@ struct ImageSurroundings {
   const Planner& planner;
   Stops& stops;
   RunningSnapshots& running;
+  const GangRendezvous& rendezvous;
   control::asio::any_io_executor executor;
 };
 

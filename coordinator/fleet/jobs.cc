@@ -49,6 +49,21 @@ Result<void> JobTable::replace(Job changed) {
   return ok();
 }
 
+Result<void> JobTable::replace_all(std::vector<Job> changed) {
+  std::vector<const Job*> stored;
+  for (const Job& job : changed) stored.push_back(&job);
+  CKPT_TRYV(store_.put_jobs(stored));
+  for (Job& job : changed) {
+    const JobId id = job.id;
+    Job& kept = jobs_.at(id);
+    kept = std::move(job);
+    unsaved_memory_.erase(id);
+    index(kept);
+  }
+  changed_.notify();
+  return ok();
+}
+
 void JobTable::save(Job& job) {
   index(job);
   if (auto stored = store_.put(job); !stored)

@@ -36,6 +36,8 @@ class JobTable {
   Result<std::vector<Job*>> add_all(std::vector<Job> jobs);
   // A job is replaced by `changed`: durable before it counts, or an error and nothing has changed.
   Result<void> replace(Job changed);
+  // All of them or none: in one transaction.
+  Result<void> replace_all(std::vector<Job> changed);
   // Stores a job that was changed in place.
   void save(Job& job);
   // Before the name of a job that may have ended is changed in place.

@@ -25,6 +25,7 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::ListensForCheck>(frames, FrameType::kListensForCheck);
   take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
+  take_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
 }
 
 bool NodeCalls::relay(const std::string& node, const wire::SwitchMessage& message) {
@@ -65,6 +66,11 @@ control::Task<Result<wire::SwitchFacts>> NodeCalls::describe(std::string node, w
 control::Task<Result<wire::VaultGrant>> NodeCalls::grant_vault(std::string node, wire::GrantVault request,
                                                                std::chrono::milliseconds timeout) {
   co_return co_await ask<wire::VaultGrant>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::RankGathered>> NodeCalls::gather(std::string node, wire::GatherRank request,
+                                                            std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::RankGathered>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::ImageFacts>> NodeCalls::read_image(std::string node, wire::ReadImage request,

@@ -67,6 +67,8 @@ class NodeCalls {
   control::Task<Result<wire::SwitchFacts>> describe(std::string node, wire::DescribeSwitch request);
   control::Task<Result<wire::VaultGrant>> grant_vault(std::string node, wire::GrantVault request,
                                                       std::chrono::milliseconds timeout);
+  control::Task<Result<wire::RankGathered>> gather(std::string node, wire::GatherRank request,
+                                                   std::chrono::milliseconds timeout);
   control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
                                                      std::chrono::milliseconds timeout);
 
@@ -84,7 +86,7 @@ class NodeCalls {
  private:
   using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
                               wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
-                              wire::NodeReached, wire::KeyMade>;
+                              wire::NodeReached, wire::KeyMade, wire::RankGathered>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

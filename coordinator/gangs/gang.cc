@@ -23,6 +23,10 @@ std::optional<Gang> find_gang(JobTable& jobs, std::string_view id_or_name) {
   return id ? find_gang(jobs, *id) : std::nullopt;
 }
 
+Error gang_was_removed(JobId id) {
+  return {ErrorCode::kNotFound, "Job " + job_text(id) + " was removed"};
+}
+
 const Job* first_failed(const Gang& gang) {
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
@@ -39,7 +43,9 @@ JobState state_of(const Gang& gang) {
   };
   const bool ended = std::all_of(gang.ranks.begin(), gang.ranks.end(),
                                  [](const Job* rank) { return is_ended(rank->state); });
-  if (!ended) return any(JobState::kStarting) ? JobState::kStarting : JobState::kRunning;
+  for (const JobState state : {JobState::kStarting, JobState::kRestoring, JobState::kParked})
+    if (!ended && any(state)) return state;
+  if (!ended) return JobState::kRunning;
   const Job* failed = first_failed(gang);
   return failed == nullptr ? JobState::kExited : failed->state;
 }

@@ -23,9 +23,11 @@ struct Gang {
 [[nodiscard]] std::optional<Gang> find_gang(JobTable& jobs, std::string_view id_or_name);
 [[nodiscard]] std::optional<Gang> find_gang(JobTable& jobs, JobId id);
 
+[[nodiscard]] Error gang_was_removed(JobId id);
+
 // The rank whose end ends the gang: the first that ended otherwise than with exit code 0. None: there is no such.
 [[nodiscard]] const Job* first_failed(const Gang& gang);
-// Ended once all ranks have: as the first that failed, else with exit code 0.
+// Ended once all ranks have: as the first that failed, else with exit code 0. Parked and restoring as soon as one is.
 [[nodiscard]] JobState state_of(const Gang& gang);
 [[nodiscard]] int exit_code_of(const Gang& gang);
 // Why it ended, or is about to end; empty: as it should.

@@ -27,6 +27,7 @@ Image image_of(const std::string& node, const std::string& folder, const wire::I
   image.job = row.job;
   image.version = row.version;
   image.sequence = row.sequence;
+  image.set = row.set;
   image.barrier_ms = row.created_ms;
   image.state_bytes = row.state_bytes;
   image.gpu_model = row.gpu_model;
@@ -93,6 +94,7 @@ Result<void> ImageCatalog::load() {
         row.row.memory_bytes = j.value("memory_bytes", std::uint64_t{0});
         row.row.disk_bytes = j.value("disk_bytes", std::uint64_t{0});
         row.row.sequence = j.value("sequence", std::uint64_t{0});
+        row.row.set = j.value("set", std::uint64_t{0});
         row.job_ended_ms = j.value("job_ended_ms", std::int64_t{0});
         row.seen_ms = j.value("seen_ms", seen_ms);
         last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
@@ -123,6 +125,7 @@ void ImageCatalog::save(const Key& key, Vault& vault) {
                       {"memory_bytes", row.row.memory_bytes},
                       {"disk_bytes", row.row.disk_bytes},
                       {"sequence", row.row.sequence},
+                      {"set", row.row.set},
                       {"job_ended_ms", row.job_ended_ms},
                       {"seen_ms", row.seen_ms},
                       {"pause_ns", row.pause_ns}});
@@ -268,7 +271,8 @@ bool ImageCatalog::same_lists(Rows a, Rows b) {
   const auto reported = [](const Row& r) {
     return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
                     r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
-                    r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.pause_ns, r.job_ended_ms);
+                    r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.row.set, r.pause_ns,
+                    r.job_ended_ms);
   };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](const Row& x, const Row& y) { return reported(x) == reported(y); });

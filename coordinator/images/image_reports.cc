@@ -32,7 +32,9 @@ void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& rep
     parts_.catalog.measured(taken_there ? running->owner : node.row.name, report);
     taken_[report.job] = report;
   }
+  if (!taken_there && report.set != 0 && !job->operation) strayed_.notify(node.row.name, report);
   if (!taken_there) return;
+  if (!std::exchange(running->has_begun, true)) parts_.jobs.changed().notify();
   running->failed = report.phase == wire::SnapshotPhase::kFailed;
   ImageTask* task = parts_.tasks.find(running->task);
   if (task == nullptr || !task->open) return;

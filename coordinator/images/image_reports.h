@@ -15,6 +15,7 @@
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/state/event_log.h"
+#include "coordinator/state/listeners.h"
 
 namespace ckpt::coordinator {
 
@@ -38,6 +39,9 @@ class ImageReports {
   // The image that the job's current instance was started from, as its node reports.
   [[nodiscard]] const wire::RestoreReport* restore_of(const Job& job) const;
   void forget_restore(JobId id) { restored_.erase(id); }
+  // A node takes an image of a gang's rank that no coordinator waits for any more.
+  using Strayed = Listeners<const std::string&, const wire::SnapshotReport&>;
+  [[nodiscard]] Strayed& strayed() { return strayed_; }
 
  private:
   void on_snapshot(const Node& node, const wire::SnapshotReport& report);
@@ -46,6 +50,7 @@ class ImageReports {
 
   Parts parts_;
   ContentsParts lists_;
+  Strayed strayed_;
   std::map<JobId, wire::SnapshotReport> taken_;  // the last good one
   std::map<JobId, wire::RestoreReport> restored_;
 };

@@ -19,14 +19,18 @@ std::optional<TaskId> parse_task_id(std::string_view text) {
 }
 
 ImageTask& ImageTasks::begin(std::string verb, const Job& job, std::string state) {
+  return begin(std::move(verb), job.id, job.spec.name, std::move(state));
+}
+
+ImageTask& ImageTasks::begin(std::string verb, JobId job, std::string job_name, std::string state) {
   for (auto at = tasks_.begin(); tasks_.size() >= kKept && at != tasks_.end();)
     at = at->second.open ? std::next(at) : tasks_.erase(at);
   const TaskId id = wire::make_id(next_++, tag_);
   ImageTask& task = tasks_[id];
   task.id = id;
   task.verb = std::move(verb);
-  task.job = job.id;
-  task.job_name = job.spec.name;
+  task.job = job;
+  task.job_name = std::move(job_name);
   task.state = std::move(state);
   return task;
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "coordinator/images/images.h"
 #include "coordinator/state/signal.h"
@@ -29,6 +30,8 @@ struct ImageTask {
   std::optional<Error> error;  // once it is not: it failed
   int exit_code = 0;           // of a command that did this
   std::optional<Image> image;
+  std::vector<Image> images;  // of a gang: by rank
+  std::string places;         // of a gang that goes on: its ranks' nodes
   std::optional<wire::SnapshotReport> report;
   std::optional<Restored> restored;
   std::int64_t fill_ns = -1;  // reading the image into memory; negative: not known
@@ -44,6 +47,7 @@ class ImageTasks {
       : changed_(std::move(executor)), tag_(tag) {}
 
   ImageTask& begin(std::string verb, const Job& job, std::string state);
+  ImageTask& begin(std::string verb, JobId job, std::string job_name, std::string state);
   [[nodiscard]] ImageTask* find(TaskId id);
   void enter(TaskId id, std::string state);
   void fail(TaskId id, const Error& error, int exit_code);

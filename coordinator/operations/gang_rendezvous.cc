@@ -38,7 +38,18 @@ bool is_port(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && port > 0 && port <= 65535;
 }
 
+// Where it stands, or is about to.
+Place place_of(const Job& rank) {
+  const bool comes = rank.operation && rank.operation->goal == OperationGoal::kRunning;
+  return comes ? Place(rank.operation->to_node, rank.operation->to_gpu) : rank.ranks.front().place;
+}
+
 }  // namespace
+
+Result<void> GangRendezvous::check(const wire::JobSpec& spec, const std::vector<Place>& places) const {
+  wire::JobSpec tried = spec;
+  return add_address(tried, places);
+}
 
 Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<Place>& places) const {
   const std::string& first = places.front().node;
@@ -61,17 +72,22 @@ Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<
   return ok();
 }
 
-control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec, std::string node) const {
-  if (spec.gang.id == 0 || find_variable(spec, kPort) != nullptr) co_return spec;
+control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec) const {
+  if (spec.gang.id == 0) co_return spec;
   const auto ranks = parts_.jobs.ranks_of(spec.gang.id);
-  const auto first =
-      std::find_if(ranks.begin(), ranks.end(), [](const Job* rank) { return rank->ranks.front().rank == 0; });
-  if (first == ranks.end()) co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
-  if ((*first)->node() == node) co_return spec;
+  std::vector<Place> places;
+  for (const Job* rank : ranks) places.push_back(place_of(*rank));
+  if (ranks.empty() || ranks.front()->ranks.front().rank != 0)
+    co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
+  CKPT_CO_TRYV(add_address(spec, places));
+  const Job& first = *ranks.front();
+  if (find_variable(spec, kPort) != nullptr || first.id == spec.job) co_return spec;
+  if (first.operation && first.operation->stage != OperationStage::kStarting)
+    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + spec.gang.name + " is not started yet");
   wire::DescribeJob request;
-  request.job = (*first)->id;
-  request.incarnation = (*first)->incarnation;
-  CKPT_CO_TRY(facts, co_await parts_.calls.describe((*first)->node(), std::move(request)));
+  request.job = first.id;
+  request.incarnation = first.incarnation;
+  CKPT_CO_TRY(facts, co_await parts_.calls.describe(places.front().node, std::move(request)));
   const std::string* port = find_variable(facts.spec, kPort);
   if (port == nullptr || !is_port(std::string_view(*port).substr(kPort.size())))
     co_return Error(ErrorCode::kProtocol,

@@ -21,13 +21,15 @@ class GangRendezvous {
   };
   explicit GangRendezvous(Parts parts) : parts_(parts) {}
 
-  // For all ranks, before they are stored. kRefused where the other nodes cannot reach that address.
-  Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
-  // What is started for a job: of a rank on another node than rank 0 its specification with the port. kNotFound until
-  // rank 0 has been started, kUnavailable while its node is away.
-  control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec, std::string node) const;
+  // The ranks can meet there. kRefused where the other nodes cannot reach the address of the first one's.
+  [[nodiscard]] Result<void> check(const wire::JobSpec& spec, const std::vector<Place>& places) const;
+  // What is started for a job: of a rank its specification with the address, and of all but rank 0 with the port.
+  // kNotFound or kUnavailable until rank 0 has been started, and while its node is away.
+  control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec) const;
 
  private:
+  Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
+
   Parts parts_;
 };
 

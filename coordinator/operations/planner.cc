@@ -151,6 +151,15 @@ Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
   return place_gang(rank_candidates(views, request_for(request)), views, request.gang);
 }
 
+Result<GangPlan> Planner::plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
+                                    const GangShape& shape) const {
+  for (const std::string& node : nodes) {
+    CKPT_TRYV(check_exists(parts_.nodes, node, std::nullopt));
+  }
+  const std::vector<GpuView> views = gpu_views();
+  return place_gang(rank_candidates(views, wanted), views, shape);
+}
+
 PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>& views) const {
   PlacementRequest wanted;
   const Place from = job.ranks.front().place;

@@ -81,6 +81,10 @@ class Planner {
   // For all ranks of a job, on one node.
   [[nodiscard]] Result<GangPlan> plan_gang(const SubmitRequest& request) const;
 
+  // For all ranks of a job that goes on from images. `nodes`: those that `wanted` and `shape` name.
+  [[nodiscard]] Result<GangPlan> plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
+                                           const GangShape& shape) const;
+
   // This coordinator has just been started, and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;
   [[nodiscard]] bool nodes_are_away() const;

@@ -54,7 +54,8 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRYV(parts_.rendezvous.add_address(request.spec, found.places));
+  CKPT_CO_TRYV(parts_.rendezvous.check(request.spec, found.places));
+  request.spec.gang.one_node = request.gang.one_node;
   const std::string placed =
       "the nearest GPUs of each node that can take its ranks: " + shares_text(found.places);
   CKPT_CO_TRY(ranks, parts_.admission.create_gang(std::move(request.spec), found.places, placed));
@@ -98,7 +99,7 @@ control::Task<> Service::start(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr || job->state != JobState::kStarting) co_return;
   const std::string node = job->node();
-  auto spec = co_await parts_.rendezvous.complete(job->spec, node);
+  auto spec = co_await parts_.rendezvous.complete(job->spec);
   if (!spec) {  // it is started again with its node's next inventory
     spdlog::warn("job {} is not started yet: {}", job_text(id), spec.assume_error().to_string());
     co_return;

@@ -19,6 +19,7 @@ struct Image {
   wire::JobId job = 0;
   std::uint64_t version = 0;
   std::uint64_t sequence = 0;   // the coordinator's own count (image_numbers.h); 0: of an older build
+  std::uint64_t set = 0;        // of a rank: that of its gang's images of one barrier; 0: it is of none
   std::int64_t barrier_ms = 0;  // Unix time: later work of the job is not in it
   std::uint64_t state_bytes = 0;
   std::string gpu_model;

@@ -54,6 +54,22 @@ Result<bool> OperationCancels::stop_operation(JobId id, std::int64_t grace_ms) {
   return true;
 }
 
+Result<void> OperationCancels::give_up_start(JobId id, const std::string& why) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->operation || job->operation->goal != OperationGoal::kRunning) return ok();
+  Job changed = *job;
+  const OperationStage stage = changed.operation->stage;
+  if (stage == OperationStage::kEnding) {
+    changed.operation->goal = OperationGoal::kParked;
+    changed.operation->why = why;
+  }
+  // Its node may be at it for long: what it has started then is ended by the fence.
+  if (stage == OperationStage::kStarting) changed.may_live_on.insert(changed.operation->to_node);
+  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  if (stage != OperationStage::kStarting) return ok();
+  return parts_.records.not_started(id, Error(ErrorCode::kAborted, why));
+}
+
 // The coroutine of the operation waits for the snapshot's answer, which this brings about.
 void OperationCancels::tell_given_up(JobId id) {
   const Job* job = parts_.jobs.find(id);

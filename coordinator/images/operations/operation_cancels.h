@@ -25,6 +25,8 @@ class OperationCancels : public ImageWork {
 
   bool give_up_parking(JobId id, const std::string& why) override;
   Result<bool> stop_operation(JobId id, std::int64_t grace_ms) override;
+  // A job that is to go on from an image rests in it instead. Nothing for one whose instance runs already.
+  Result<void> give_up_start(JobId id, const std::string& why);
   // Returns once the job is out of the operation.
   control::Task<Result<void>> cancel_parking(JobId id, std::string why);
 

@@ -34,14 +34,41 @@ void OperationRunner::start() {
 }
 
 Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
-  const Job* job = parts_.jobs.find(id);
-  if (job->operation) parts_.open.close(id, Error(ErrorCode::kAborted, "Another order took its place"), 1);
-  operation.fenced = highest_known(*job, parts_.nodes);
+  std::vector<Begun> one(1);
+  one.front().job = id;
+  one.front().operation = std::move(operation);
+  CKPT_TRY(begun, begin_all(std::move(one)));
+  return begun.front().task;
+}
+
+Result<std::vector<OperationRunner::Begun>> OperationRunner::begin_all(std::vector<Begun> operations) {
+  std::vector<Job> changed;
+  for (const Begun& begun : operations) {
+    const Job* job = parts_.jobs.find(begun.job);
+    if (job->operation)
+      parts_.open.close(begun.job, Error(ErrorCode::kAborted, "Another order took its place"), 1);
+    changed.push_back(prepare(*job, begun.operation));
+  }
+  CKPT_TRYV(parts_.jobs.replace_all(std::move(changed)));
+  fault_point(FaultPoint::kCoordinatorOperationDurable);
+  for (Begun& begun : operations) {
+    parts_.open.set_listed(begun.job, false);
+    const bool takes = begun.operation.stage == OperationStage::kTaking;
+    const Job& job = *parts_.jobs.find(begun.job);
+    begun.task = parts_.tasks.begin(begun.operation.verb, job, takes ? "copying" : "ending").id;
+    parts_.open.show(begun.job, begun.task);
+    drive(begun.job);
+  }
+  return operations;
+}
+
+Job OperationRunner::prepare(const Job& job, ImageOperation operation) {
+  operation.fenced = highest_known(job, parts_.nodes);
   operation.deadline_ms = wall_clock_ms() + parts_.config.image_timeout_ms;
-  Job changed = *job;
+  Job changed = job;
   // The node may be at the start that is given up by this, and shows no instance yet.
-  const bool was_starting = job->operation && job->operation->stage == OperationStage::kStarting;
-  if (was_starting) changed.may_live_on.insert(job->operation->to_node);
+  const bool was_starting = job.operation && job.operation->stage == OperationStage::kStarting;
+  if (was_starting) changed.may_live_on.insert(job.operation->to_node);
   if (operation.stage == OperationStage::kEnding) {
     changed.fenced = operation.fenced;
     if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
@@ -50,16 +77,8 @@ Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
   }
   const auto is_away = [this](const std::string& node) { return !parts_.nodes.connected(node); };
   if (operation.by_word) std::erase_if(changed.may_live_on, is_away);
-  const std::string verb = operation.verb;
-  const bool taking = operation.stage == OperationStage::kTaking;
   changed.operation = std::move(operation);
-  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
-  fault_point(FaultPoint::kCoordinatorOperationDurable);
-  parts_.open.set_listed(id, false);
-  const TaskId task = parts_.tasks.begin(verb, *job, taking ? "copying" : "ending").id;
-  parts_.open.show(id, task);
-  drive(id);
-  return task;
+  return changed;
 }
 
 void OperationRunner::drive(JobId id) {
@@ -300,6 +319,15 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   wire::RestoreImage order;
   order.spec = job->spec;
   order.spec.incarnation = job->incarnation;
+  if (order.spec.gang.id != 0) {
+    auto spec = co_await parts_.rendezvous.complete(order.spec);
+    if (!is_still_starting(id, operation)) co_return;
+    if (!spec) {
+      spdlog::info("rank {} waits for its rank 0: {}", job_text(id), spec.assume_error().to_string());
+      co_return co_await wait_for_change(parts_.jobs);
+    }
+    order.spec = std::move(spec).assume_value();
+  }
   for (wire::RankSpec& rank : order.spec.ranks) rank.gpu_index = operation.to_gpu;
   order.folder = operation.image.folder;
   order.vault_job = operation.image.vault_job;

@@ -11,10 +11,12 @@
 #pragma once
 
 #include <chrono>
+#include <vector>
 
 #include "coordinator/images/image_operation.h"
 #include "coordinator/images/operations/operation_records.h"
 #include "coordinator/images/snapshot_orders.h"
+#include "coordinator/operations/gang_rendezvous.h"
 
 namespace ckpt::coordinator {
 
@@ -33,6 +35,7 @@ class OperationRunner {
     VaultGrants& grants;
     OpenOperations& open;
     OperationRecords& records;
+    const GangRendezvous& rendezvous;
     control::asio::any_io_executor executor;
   };
   explicit OperationRunner(Parts parts) : parts_(std::move(parts)) {}
@@ -41,8 +44,18 @@ class OperationRunner {
   void start();
   // Durable when it returns. It replaces an operation of the job that was open.
   Result<TaskId> begin(JobId id, ImageOperation operation);
+  struct Begun {
+    Begun() = default;
+    JobId job = 0;
+    ImageOperation operation;
+    TaskId task = 0;
+  };
+  // Of several jobs: all of them or none. With the tasks that show them.
+  Result<std::vector<Begun>> begin_all(std::vector<Begun> operations);
 
  private:
+  // The job with its new operation; not stored yet.
+  Job prepare(const Job& job, ImageOperation operation);
   void drive(JobId id);
   control::Task<> carry_on(JobId id);
   [[nodiscard]] OperationView view_of(const Job& job) const;

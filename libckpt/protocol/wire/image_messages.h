@@ -86,7 +86,7 @@ enum class GatherAct : std::uint8_t {
   kReady = 1,    // answered once what the pause need not wait for is done
   kStopAt = 2,   // the rank waits at that barrier, or at its next one (GANG-1)
   kPauseAt = 3,  // the image is of that barrier; answered at once
-  kGoOn = 4,     // answered once a rank that was held behind its image runs
+  kGoOn = 4,     // the set is given up: answered once the rank runs
 };
 [[nodiscard]] constexpr bool is_known(GatherAct a) {
   return a >= GatherAct::kReady && a <= GatherAct::kGoOn;
@@ -130,7 +130,7 @@ enum class SnapshotPhase : std::uint8_t { kInvalid = 0, kCopying = 1, kWriting =
 }
 
 struct SnapshotReport {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSnapshotReport;
   SnapshotReport() = default;
   JobId job = 0;
@@ -149,10 +149,12 @@ struct SnapshotReport {
   std::uint64_t host_bytes = 0;
   std::uint64_t waited_bytes = 0;  // that staging could not hold: the job waited for them
   std::string error;
+  // As in TakeSnapshot. Such a report is repeated behind the agent's hello for as long as the rank waits for orders.
+  std::uint64_t set = 0;
   template <class A>
   void fields(A& a) {
     a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
-      state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error);
+      state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error, set);
   }
 };
 

@@ -1,34 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of several ranks: they start together or not at all, see each other, end together, and are one job to the user."""
 import json
-import os
 import pathlib
 import re
-import socket
-import subprocess
-import tempfile
 import unittest
 
-from cluster import BUILD, COMMAND_LIMIT_S, EXAMPLES, ClusterTest, final_object
+from cluster import EXAMPLES, ClusterTest, final_object
+from ranks_by_hand import run_by_hand
 from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "rank.py"
 PYTHON = "/usr/bin/python3"
-
-
-def run_by_hand(ranks, *arguments):
-    """charlm-dp without gpumigrate, as many ranks of one machine: the last object of each."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        common = dict(os.environ, LD_LIBRARY_PATH=f"{BUILD}/lib/cudasim:{BUILD}/lib/ncclsim", CUDASIM_DIR=folder,
-                      CUDASIM_DEVICES=str(ranks), CUDASIM_MEMORY="1GiB", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo")
-        processes = [subprocess.Popen([EXAMPLES / "charlm-dp", "--without-ckpt", *arguments], stdout=subprocess.PIPE, text=True,
-                                      env=dict(common, RANK=str(rank), CUDA_VISIBLE_DEVICES=str(rank)))
-                     for rank in range(ranks)]
-        return [final_object(process.communicate(timeout=COMMAND_LIMIT_S)[0]) for process in processes]
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")

@@ -3,6 +3,7 @@
 // and gradients are summed over all ranks. Equal seeds and numbers of ranks give equal weights, bit for bit, as far as
 // NCCL adds in one order.
 #include <cstdio>
+#include <optional>
 
 #include "tools/examples/charlm-dp/ranks.h"
 #include "tools/examples/charlm/model.h"
@@ -40,8 +41,7 @@ class Trainer {
         shape_(Shape::choose(options.training.parameters, text_.alphabet.size())),
         session_(!options.training.common.without_ckpt),
         model_(session_, shape_, text_.tokens.size(), kBatch / ranks.count),
-        loss_(sizeof(double)),
-        communicator_(ranks) {}
+        loss_(sizeof(double)) {}
 
   void run() {
     session_.host_state("charlm-dp", &progress_, sizeof progress_);
@@ -52,6 +52,7 @@ class Trainer {
       progress_.batches.random = Random(options_.training.seed + 1);
       progress_.pace.forget_gap();
     }
+    communicator_.emplace(ranks_);  // a standby joins no rendezvous, and ranks that went on meet anew
     while (progress_.step < options_.training.steps) step();
     auto result = progress_.result(model_.digest(), shape_.parameters());
     result["rank"] = ranks_.rank;
@@ -69,7 +70,7 @@ class Trainer {
     model_.compute({begin, begin + places});
     double loss = model_.loss_sum() / kBatch;
     upload(loss_.get(), &loss, sizeof loss);
-    communicator_.sum(loss_.get(), 1, ncclFloat64);
+    communicator_->sum(loss_.get(), 1, ncclFloat64);
     update();
     download(&loss, loss_.get(), sizeof loss);
     progress_.end_step(loss, options_.training);
@@ -80,14 +81,14 @@ class Trainer {
   void update() {
     const std::uint64_t step = progress_.step + 1;
     if (!options_.shards) {
-      communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
+      communicator_->sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
       model_.update(step);
       return;
     }
     const std::size_t share = model_.gradient_count() / ranks_.count;
-    communicator_.sum_shares(model_.gradients(), share);
+    communicator_->sum_shares(model_.gradients(), share);
     model_.update(step, ranks_.rank * share, share);
-    communicator_.gather_shares(model_.weights(), share);
+    communicator_->gather_shares(model_.weights(), share);
   }
 
   const Options& options_;
@@ -98,7 +99,7 @@ class Trainer {
   Session session_;
   Model model_;
   LocalMemory loss_;
-  Communicator communicator_;
+  std::optional<Communicator> communicator_;
   Progress progress_;
 };
 

@@ -107,8 +107,11 @@ std::string outcome_of(const Json& task) {
   if (verb == "suspend" && !flag_of(task, "open") && !member(task, "report").is_object())
     return job + " is parked already; it stays so until `gpumigrate resume " + text_of(task, "job_name") +
            "`";
-  std::string out = verb == "snapshot" ? "image " + text_of(task, "image") + " of " + job
-                                       : job + " rests in " + text_of(task, "image");
+  // Of a job of several ranks: one of each.
+  const std::size_t images = member(task, "images").size();
+  const std::string what = images > 1 ? std::to_string(images) + " images" : text_of(task, "image");
+  const std::string taken = images > 1 ? what : "image " + what;
+  std::string out = verb == "snapshot" ? taken + " of " + job : job + " rests in " + what;
   if (const Json& report = member(task, "report"); report.is_object()) {
     out += ": " + bytes_of(report, "written_bytes") + " new of " + bytes_of(report, "state_bytes") +
            ", pause " + (number_of(report, "pause_ms") > 0 ? span_of(report, "pause_ms") : "-");

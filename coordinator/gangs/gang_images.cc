@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/gangs/gang_images.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/images/wait_for_change.h"
+#include "libckpt/base/fault.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::minutes kLongestEnd{10};
+constexpr std::chrono::seconds kRemoving{30};
+constexpr std::chrono::seconds kReleasing{30};
+
+std::string name_and_id(const Gang& gang) {
+  return gang.name + " (" + job_text(gang.id) + ")";
+}
+
+bool is_resting(const Gang& gang) {
+  return std::all_of(gang.ranks.begin(), gang.ranks.end(),
+                     [](const Job* rank) { return rank->state == JobState::kParked && !rank->operation; });
+}
+
+}  // namespace
+
+GangImages::GangImages(Parts parts) : parts_(std::move(parts)) {
+  parts_.reports.strayed().subscribe([this](const std::string& node, const wire::SnapshotReport& report) {
+    control::spawn(parts_.executor, "releasing " + job_text(report.job), release(node, report));
+  });
+}
+
+// Its coordinator was started again, or lost the connection: nothing of that set was recorded.
+control::Task<> GangImages::release(std::string node, wire::SnapshotReport report) {
+  wire::GatherRank order;
+  order.job = report.job;
+  order.incarnation = report.incarnation;
+  order.set = report.set;
+  order.act = wire::GatherAct::kGoOn;
+  const auto told = co_await parts_.calls.gather(std::move(node), std::move(order), kReleasing);
+  if (!told && told.assume_error().code() != ErrorCode::kNotFound)
+    spdlog::warn("rank {} goes on by itself: {}", job_text(report.job), told.assume_error().to_string());
+}
+
+std::string GangImages::why_none(const Gang& gang) const {
+  if (gang.ranks.size() != gang.size)
+    return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
+  for (const Job* rank : gang.ranks) {
+    const std::uint32_t number = rank->ranks.front().rank;
+    if (rank->spec.way != MigrationMode::kCooperative)
+      return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at one step", number,
+                         to_string(rank->spec.way));
+    if (const std::string why = parts_.snapshots.why_none(*rank); !why.empty())
+      return fmt::format("of rank {} none can be taken: {}", number, why);
+  }
+  return {};
+}
+
+// A rank that starts, or is paused for another reason, passes.
+control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) co_return gang_was_removed(id);
+  for (const Job* rank : gang->ranks) {
+    if (rank->spec.way != MigrationMode::kCooperative) break;  // why_none() says so
+    const JobId job = rank->id;
+    CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(job));
+  }
+  const auto now = find_gang(parts_.jobs, id);
+  if (!now) co_return gang_was_removed(id);
+  const std::string why = why_none(*now);
+  if (why.empty()) co_return ok();
+  co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + why);
+}
+
+control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
+  co_await remove_leftovers(id);
+  Result<Taken> last = gang_was_removed(id);
+  for (const bool full : {false, true}) {
+    const auto gang = find_gang(parts_.jobs, id);
+    if (!gang) co_return gang_was_removed(id);
+    if (const std::string why = why_none(*gang); !why.empty())
+      co_return Error(ErrorCode::kRefused, "No images of job " + gang->name + " can be taken: " + why);
+    GangSnapshot::Wish wish;
+    CKPT_CO_TRY(number, parts_.numbers.next());
+    wish.set = number;
+    wish.to = to;
+    wish.task = task;
+    wish.holds = holds;
+    wish.full = full;
+    const auto taking = GangSnapshot::create(
+        {parts_.calls, parts_.jobs, parts_.running, parts_.orders, parts_.catalog, parts_.executor}, *gang,
+        wish);
+    auto taken = co_await taking->run();
+    parts_.jobs.changed().notify();
+    if (taken) {
+      auto set = record(*taking, number, to, task);
+      if (set) co_return Taken(taking, std::move(set).assume_value());
+      co_await taking->let_go();
+      co_return std::move(set).assume_error();
+    }
+    co_await remove_leftovers(id);
+    last = std::move(taken).assume_error();
+    if (!taking->may_work_in_full()) break;
+    spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id),
+                 last.assume_error().to_string());
+  }
+  co_return last;
+}
+
+Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t number, const Destination& to,
+                                   TaskId task) {
+  GangSet set;
+  set.number = number;
+  std::vector<Job> changed;
+  wire::SnapshotReport sum;
+  for (const GangSnapshot::Member& member : taken.members()) {
+    const Job* job = parts_.jobs.find(member.job);
+    if (job == nullptr) return gang_was_removed(member.job);
+    Job& now = changed.emplace_back(*job);
+    now.snapshot = parts_.reports.facts_of(*job, member.owner, to.folder);
+    const SnapshotFacts& facts = *now.snapshot;
+    if (facts.image.version == 0 || facts.image.set != number)
+      return Error(ErrorCode::kProtocol,
+                   fmt::format("Node {} says that the image of rank {} is taken, and names none", member.node,
+                               member.rank));
+    set.images.push_back(facts.image);
+    const bool is_first = set.images.size() == 1;
+    set.barrier_ms = is_first ? facts.image.barrier_ms : std::min(set.barrier_ms, facts.image.barrier_ms);
+    sum.pause_ns = std::max(sum.pause_ns, facts.pause_ns);
+    sum.state_bytes += facts.image.state_bytes;
+    sum.written_bytes += facts.written_bytes;
+    sum.waited_bytes += facts.waited_bytes;
+  }
+  CKPT_TRYV(parts_.jobs.replace_all(std::move(changed)));
+  if (ImageTask* shown = parts_.tasks.find(task)) {
+    shown->images = set.images;
+    shown->image = set.images.front();
+    sum.barrier_ms = set.barrier_ms;
+    shown->report = sum;
+  }
+  return set;
+}
+
+// Nothing can go on from them, and they would push older images out of their vaults.
+control::Task<> GangImages::remove_leftovers(JobId id) {
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) co_return;
+  for (const Image& image : leftovers_of(parts_.catalog, *gang)) {
+    wire::VaultOrder order;
+    order.act = wire::VaultAct::kRemoveVersion;
+    order.folder = image.folder;
+    order.vault_job = image.vault_job;
+    order.version = image.version;
+    order.of_job = true;
+    if (auto removed = co_await parts_.calls.call(image.node, std::move(order), kRemoving); !removed)
+      spdlog::warn("image {} of an incomplete set is not removed yet: {}", image_text(image),
+                   removed.assume_error().to_string());
+  }
+}
+
+control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, TaskId task) {
+  CKPT_CO_TRY(taken, co_await take(gang, std::move(to), false, task));
+  co_return std::move(taken.second);
+}
+
+// ---- snapshot ----
+
+control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string to) {
+  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) co_return gang_was_removed(id);
+  if (const auto& protection = gang->ranks.front()->protection; to.empty() && protection)
+    destination = kept_at(*protection);
+  CKPT_CO_TRYV(co_await wait_until_free(id));
+  const std::string name = find_gang(parts_.jobs, id)->name;
+  const TaskId task = parts_.tasks.begin("snapshot", id, name, "copying").id;
+  control::spawn(parts_.executor, "images of " + job_text(id),
+                 run_snapshot(id, std::move(destination), task));
+  co_return task;
+}
+
+control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) {
+  const auto taken = co_await snapshot(id, std::move(to), task);
+  if (!taken) co_return fail(id, task, "snapshot", taken.assume_error());
+  const auto gang = find_gang(parts_.jobs, id);
+  parts_.events.add("snapshot-taken",
+                    fmt::format("images of all {} ranks of job {} were taken at one step",
+                                taken.assume_value().images.size(), gang ? name_and_id(*gang) : job_text(id)),
+                    "", id);
+  parts_.tasks.finish(task);
+}
+
+void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Error& error) {
+  const auto gang = find_gang(parts_.jobs, id);
+  parts_.events.add(
+      "snapshot-failed",
+      fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
+      id);
+  const bool is_unknown = error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable;
+  parts_.tasks.fail(task, error, is_unknown && verb == "suspend" ? kImageExitUnknown : kImageExitFailed);
+}
+
+// ---- suspend ----
+
+control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to) {
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) co_return gang_was_removed(id);
+  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  if (is_resting(*gang)) {
+    const TaskId done = parts_.tasks.begin("suspend", id, gang->name, "").id;
+    parts_.tasks.finish(done);
+    co_return done;
+  }
+  CKPT_CO_TRYV(co_await wait_until_free(id));
+  const std::string name = find_gang(parts_.jobs, id)->name;
+  const TaskId task = parts_.tasks.begin("suspend", id, name, "copying").id;
+  control::spawn(parts_.executor, "suspending " + job_text(id),
+                 run_suspend(id, std::move(destination), task));
+  co_return task;
+}
+
+control::Task<> GangImages::run_suspend(JobId id, Destination to, TaskId task) {
+  const auto done = co_await suspend(id, std::move(to), task);
+  if (!done) co_return fail(id, task, "suspend", done.assume_error());
+  parts_.tasks.finish(task);
+}
+
+control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, TaskId task) {
+  CKPT_CO_TRY(taken, co_await take(id, std::move(to), true, task));
+  fault_point(FaultPoint::kCoordinatorGangStored);
+  parts_.tasks.enter(task, "ending");
+  std::vector<OperationRunner::Begun> operations;
+  for (std::size_t at = 0; at < taken.second.images.size(); ++at) {
+    OperationRunner::Begun& begun = operations.emplace_back();
+    begun.job = taken.first->members()[at].job;
+    begun.operation.goal = OperationGoal::kParked;
+    begun.operation.stage = OperationStage::kEnding;
+    begun.operation.verb = "suspend";
+    begun.operation.why = "suspended with all ranks of its job";
+    begun.operation.by_user = true;
+    begun.operation.image = taken.second.images[at];
+    begun.operation.ended_ms = taken.second.images[at].barrier_ms;  // it has stood still since
+  }
+  if (auto begun = parts_.runner.begin_all(std::move(operations)); !begun) {
+    co_await taken.first->let_go();
+    co_return std::move(begun).assume_error();
+  }
+  CKPT_CO_TRYV(co_await wait_until_parked(id));
+  co_return std::move(taken.second);
+}
+
+control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
+  const auto deadline = steady_clock::now() + kLongestEnd;
+  while (true) {
+    const auto gang = find_gang(parts_.jobs, id);
+    if (!gang) co_return gang_was_removed(id);
+    const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
+                                      [](const Job* rank) { return rank->operation.has_value(); });
+    if (is_over && is_resting(*gang)) co_return ok();
+    if (is_over) co_return Error(ErrorCode::kAborted, "The job was stopped meanwhile");
+    if (steady_clock::now() >= deadline)
+      co_return Error(ErrorCode::kTimedOut, "Not all ranks of " + gang->name +
+                                                " are known to have ended yet; the job rests once they are");
+    co_await wait_for_change(parts_.jobs);
+  }
+}
+
+}  // namespace ckpt::coordinator

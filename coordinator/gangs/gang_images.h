@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of gangs by order: `snapshot`, after which the ranks go on, and `suspend`, after which the gang rests in its
+// images. A set counts once all of its images are durable; what is left of another one is removed.
+//
+// A suspension is decided by one record of all ranks. Before it every rank is paused behind its durable image, and goes
+// on if the record does not come. After it each rank's instance is ended, wherever it stands (operation_runner.h).
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound; kRefused:
+// there is no way now, with the reason; those of GangSnapshot.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "coordinator/gangs/gang_snapshot.h"
+#include "coordinator/images/image_numbers.h"
+#include "coordinator/images/image_reports.h"
+#include "coordinator/images/operations/operation_runner.h"
+#include "coordinator/images/snapshots.h"
+
+namespace ckpt::coordinator {
+
+class GangImages {
+ public:
+  struct Parts {
+    EventLog& events;
+    NodeTable& nodes;
+    NodeCalls& calls;
+    JobTable& jobs;
+    const ImageCatalog& catalog;
+    ImageNumbers& numbers;
+    ImageReports& reports;
+    ImageTasks& tasks;
+    RunningSnapshots& running;
+    SnapshotOrders& orders;
+    Snapshots& snapshots;
+    OperationRunner& runner;
+    control::asio::any_io_executor executor;
+  };
+  explicit GangImages(Parts parts);
+
+  // They have begun when these return, and go on by themselves. `to` as of Snapshots::begin.
+  control::Task<Result<TaskId>> begin_snapshot(JobId gang, std::string to);
+  control::Task<Result<TaskId>> begin_suspend(JobId gang, std::string to);
+  // Returns once the set is durable and recorded in the ranks. `task`: for clients that watch; 0: none.
+  control::Task<Result<GangSet>> snapshot(JobId gang, Destination to, TaskId task);
+  // Empty, or why it can have none now.
+  [[nodiscard]] std::string why_none(const Gang& gang) const;
+
+ private:
+  using Taken = std::pair<std::shared_ptr<GangSnapshot>, GangSet>;
+  control::Task<Result<Taken>> take(JobId gang, Destination to, bool holds, TaskId task);
+  control::Task<Result<void>> wait_until_free(JobId gang);
+  control::Task<> run_snapshot(JobId gang, Destination to, TaskId task);
+  control::Task<> run_suspend(JobId gang, Destination to, TaskId task);
+  control::Task<Result<GangSet>> suspend(JobId gang, Destination to, TaskId task);
+  control::Task<Result<void>> wait_until_parked(JobId gang);
+  Result<GangSet> record(const GangSnapshot& taken, std::uint64_t set, const Destination& to, TaskId task);
+  control::Task<> remove_leftovers(JobId gang);
+  control::Task<> release(std::string node, wire::SnapshotReport report);
+  void fail(JobId gang, TaskId task, const std::string& verb, const Error& error);
+
+  Parts parts_;
+};
+
+}  // namespace ckpt::coordinator

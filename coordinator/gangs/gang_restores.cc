@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/gangs/gang_restores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "coordinator/images/wait_for_change.h"
+#include "libckpt/net/control/spawn.h"
+#include "libckpt/protocol/wire/node_messages.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kAskingVault{30};
+constexpr std::chrono::minutes kLongestRise{60};
+
+// The most that any rank did since its own image: their nodes' clocks differ, and so do the moments of one barrier.
+std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
+  std::int64_t lost = 0;
+  for (std::size_t at = 0; at < gang.ranks.size(); ++at)
+    lost = std::max(lost, gang.ranks[at]->last_work_ms() - set.images[at].barrier_ms);
+  return lost;
+}
+
+}  // namespace
+
+Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
+  auto gang = find_gang(parts_.jobs, id);
+  if (!gang) return gang_was_removed(id);
+  const auto refused = [&gang](const std::string& why) {
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot go on from images: " + why);
+  };
+  if (gang->ranks.size() != gang->size)
+    return refused(fmt::format("only {} of its {} ranks are known", gang->ranks.size(), gang->size));
+  for (const Job* rank : gang->ranks) {
+    RestoreWish own;
+    own.verb = wish.verb;
+    CKPT_TRYV(parts_.restores.may_restore(rank->id, own));
+    if (holds_gpu(rank->state))
+      return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->ranks.front().rank));
+  }
+  return *std::move(gang);
+}
+
+Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish& wish) const {
+  std::optional<GangSet> set;
+  if (wish.image) {
+    set = set_with(parts_.catalog, gang, *wish.image);
+    if (!set)
+      return Error(ErrorCode::kNotFound,
+                   "There are no images of all ranks of the step of " + image_text(*wish.image));
+  } else {
+    auto sets = sets_of(parts_.catalog, gang);
+    if (sets.empty())
+      return Error(ErrorCode::kNotFound, "There are no images of all ranks of job " + gang.name +
+                                             " of one step: `snapshot` takes them");
+    set = std::move(sets.front());
+  }
+  for (const Image& image : set->images) {
+    if (!parts_.finder.is_readable(image))
+      return Error(ErrorCode::kUnavailable, "Image " + image_text(image) + " is in the vault of " +
+                                                image.node + ", which is not connected");
+  }
+  return *std::move(set);
+}
+
+control::Task<Result<void>> GangRestores::check_is_readable(GangSet set) {
+  for (const Image& image : set.images) {
+    wire::VaultOrder order;
+    order.act = wire::VaultAct::kList;
+    order.folder = image.folder;
+    order.vault_job = image.vault_job;
+    order.of_job = true;
+    CKPT_CO_TRYV(co_await parts_.calls.call(image.node, std::move(order), kAskingVault));
+    if (!parts_.catalog.is_whole_at(image.node, image))
+      co_return Error(ErrorCode::kUnavailable, image.node + " has no whole image " + image_text(image));
+  }
+  co_return ok();
+}
+
+Result<std::vector<Place>> GangRestores::choose_places(const Gang& gang, const GangSet& set,
+                                                       const GangRestoreWish& wish) const {
+  PlacementRequest wanted;
+  for (std::size_t at = 0; at < gang.ranks.size(); ++at) {
+    PlacementRequest own = parts_.planner.request_for(*gang.ranks[at], set.images[at]);
+    const std::uint64_t most = std::max(wanted.memory_bytes, own.memory_bytes);
+    wanted = std::move(own);
+    wanted.memory_bytes = most;
+  }
+  GangShape shape;
+  shape.ranks = gang.size;
+  shape.one_node = gang.ranks.front()->spec.gang.one_node;
+  if (shape.one_node && wish.nodes.size() > 1)
+    return Error(ErrorCode::kRefused,
+                 "Job " + gang.name + " was started with --gpus: its ranks stay on one node");
+  if (shape.one_node && !wish.nodes.empty())
+    wanted.node = wish.nodes.front();
+  else
+    shape.nodes = wish.nodes;
+  CKPT_TRY(plan, parts_.planner.plan_gang(std::move(wanted), wish.nodes, shape));
+  if (plan.places.empty()) return Error(ErrorCode::kUnavailable, plan.reason);
+  return std::move(plan.places);
+}
+
+control::Task<Result<GangRestorePlan>> GangRestores::plan(JobId id, GangRestoreWish wish) {
+  CKPT_CO_TRY(before, find(id, wish));
+  CKPT_CO_TRY(chosen, choose_set(before, wish));
+  CKPT_CO_TRYV(co_await check_is_readable(chosen));
+  CKPT_CO_TRY(gang, find(id, wish));  // much may have happened meanwhile
+  GangRestorePlan plan;
+  CKPT_CO_TRY(places, choose_places(gang, chosen, wish));
+  plan.places = std::move(places);
+  plan.set = std::move(chosen);
+  plan.lost_ms = lost_ms(gang, plan.set);
+  if (plan.lost_ms > 0 && !wish.accept_loss)
+    plan.obstacle = fmt::format(
+        "Job {} went further than its images: {:.1f} s of its work would be lost (--accept-loss: restore it "
+        "nevertheless)",
+        gang.name, static_cast<double>(plan.lost_ms) / 1000);
+  co_return plan;
+}
+
+control::Task<Result<TaskId>> GangRestores::begin(JobId id, GangRestoreWish wish) {
+  CKPT_CO_TRY(chosen, co_await plan(id, wish));
+  if (!chosen.obstacle.empty()) co_return Error(ErrorCode::kRefused, chosen.obstacle);
+  CKPT_CO_TRY(gang, find(id, wish));
+  std::vector<OperationRunner::Begun> operations;
+  for (std::size_t at = 0; at < gang.ranks.size(); ++at) {
+    OperationRunner::Begun& begun = operations.emplace_back();
+    begun.job = gang.ranks[at]->id;
+    begun.operation.goal = OperationGoal::kRunning;
+    begun.operation.stage = OperationStage::kEnding;
+    begun.operation.verb = wish.verb;
+    begun.operation.why = wish.why;
+    begun.operation.by_user = true;
+    begun.operation.image = chosen.set.images[at];
+    begun.operation.to_node = chosen.places[at].node;
+    begun.operation.to_gpu = chosen.places[at].gpu;
+    begun.operation.gone = true;
+    begun.operation.ended_ms = chosen.set.images[at].barrier_ms + chosen.lost_ms;
+  }
+  CKPT_CO_TRYV(parts_.runner.begin_all(std::move(operations)));
+  ImageTask& task = parts_.tasks.begin(wish.verb, id, gang.name, "starting");
+  task.images = chosen.set.images;
+  const TaskId number = task.id;
+  control::spawn(parts_.executor, wish.verb + " of " + job_text(id), follow(id, std::move(chosen), number));
+  co_return number;
+}
+
+control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId number) {
+  const auto runs = co_await wait_until_runs(id);
+  if (!runs) {
+    const bool is_known = runs.assume_error().code() != ErrorCode::kTimedOut;
+    co_return parts_.tasks.fail(number, runs.assume_error(), is_known ? kImageExitFailed : kImageExitUnknown);
+  }
+  ImageTask* task = parts_.tasks.find(number);
+  if (task == nullptr) co_return;
+  const auto gang = find_gang(parts_.jobs, id);
+  Restored restored;
+  restored.image = plan.set.images.front();
+  restored.place = plan.places.front();
+  restored.incarnation = gang ? gang->ranks.front()->incarnation : 0;
+  restored.lost_ms = plan.lost_ms;
+  task->image = restored.image;
+  task->restored = restored;
+  task->places = shares_text(plan.places);
+  task->exit_code = plan.lost_ms > 0 ? kImageExitRestored : 0;
+  parts_.tasks.finish(number);
+}
+
+control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
+  const auto deadline = steady_clock::now() + kLongestRise;
+  while (true) {
+    const auto gang = find_gang(parts_.jobs, id);
+    if (!gang) co_return gang_was_removed(id);
+    const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
+                                      [](const Job* rank) { return rank->operation.has_value(); });
+    for (const Job* rank : gang->ranks) {
+      const bool rests = rank->state == JobState::kParked && !rank->operation;
+      if (is_over && rests)
+        co_return Error(ErrorCode::kAborted, fmt::format("Rank {} did not start, and all rest again: {}",
+                                                         rank->ranks.front().rank, rank->reason));
+    }
+    if (is_over) co_return ok();
+    if (steady_clock::now() >= deadline)
+      co_return Error(ErrorCode::kTimedOut,
+                      "Not all ranks of " + gang->name + " run yet; `describe` shows them");
+    co_await wait_for_change(parts_.jobs);
+  }
+}
+
+}  // namespace ckpt::coordinator

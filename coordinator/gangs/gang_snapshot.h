@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes one set of images of a gang: orders an image of each rank, has them agree on a barrier (gather.h) once all have
+// copied what they can while they run, and has each image taken there.
+//
+//   TakeSnapshot to each -> GatherRank(ready) -> GatherRank(stop at) until agreed -> GatherRank(pause at)
+//   -> the answers to TakeSnapshot: all images are durable, or none of the set counts
+//
+// A rank that is not held behind its image goes on as soon as its last changes are copied. Held ones go on by let_go(),
+// or by themselves after a minute: a coordinator that went away may have decided nothing.
+// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its parts, which outlive it.
+// Errors: those of the first rank that failed, with its name; kTimedOut for a rank that reached no barrier.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/node_calls.h"
+#include "coordinator/gangs/gang_sets.h"
+#include "coordinator/images/image_tasks.h"
+#include "coordinator/images/snapshot_orders.h"
+
+namespace ckpt::coordinator {
+
+class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
+ public:
+  struct Parts {
+    NodeCalls& calls;
+    JobTable& jobs;
+    RunningSnapshots& running;
+    SnapshotOrders& orders;
+    const ImageCatalog& catalog;
+    control::asio::any_io_executor executor;
+  };
+  struct Wish {
+    Wish() = default;
+    std::uint64_t set = 0;
+    Destination to;
+    TaskId task = 0;     // as which it is shown; 0: none
+    bool holds = false;  // ranks stay paused behind their durable images
+    bool full = false;   // nothing is taken over from older images
+  };
+  static std::shared_ptr<GangSnapshot> create(Parts parts, const Gang& gang, Wish wish);
+
+  // Once. Returns when no node is at it any more.
+  control::Task<Result<void>> run();
+  // After a run() without an error, of ranks that are held: they go on. What a rank answers is logged.
+  control::Task<> let_go();
+  // A failure that images which are no base any more explain: worth a run with `full`.
+  [[nodiscard]] bool may_work_in_full() const {
+    return !wish_.full && (failed_with_ == ErrorCode::kCorrupt || failed_with_ == ErrorCode::kAborted);
+  }
+  // Where the ranks' images are.
+  struct Member {
+    Member() = default;
+    JobId job = 0;
+    std::uint32_t rank = 0;
+    Incarnation incarnation = 0;
+    std::string node;
+    std::string owner;  // of the vault
+    std::optional<Result<void>> taken;
+  };
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+
+ private:
+  GangSnapshot(Parts parts, Wish wish)
+      : parts_(std::move(parts)), wish_(std::move(wish)), changed_(parts_.executor) {}
+
+  control::Task<> take(std::size_t at);
+  control::Task<Result<void>> order(std::size_t at);
+  control::Task<Result<void>> wait_for_begin();
+  control::Task<Result<void>> agree();
+  using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;
+  // All of `members` at once; returns with the first failure.
+  control::Task<Result<Answers>> ask(wire::GatherAct act, std::uint64_t barrier,
+                                     std::vector<std::size_t> members, std::chrono::milliseconds limit);
+  control::Task<> ask_one(std::shared_ptr<Answers> answers, std::size_t at, wire::GatherRank order,
+                          std::chrono::milliseconds limit);
+  [[nodiscard]] std::vector<std::size_t> everyone() const;
+  [[nodiscard]] std::optional<Error> first_failure() const;
+  [[nodiscard]] Error failure_of(std::size_t at, const Error& error) const;
+  void give_up();
+  [[nodiscard]] bool are_all_over() const;
+
+  Parts parts_;
+  Wish wish_;
+  std::vector<Member> members_;
+  std::optional<ErrorCode> failed_with_;
+  Signal changed_;
+};
+
+}  // namespace ckpt::coordinator
