@@ -60,7 +60,7 @@ Task<Result<void>> SnapshotSession::run() {
   began_ns_ = now_ns();
   job_held_.emplace(co_await job_turn_.take());
   say(wire::SnapshotPhase::kCopying);
-  auto taken = request_.set == 0 ? co_await take_twice() : co_await take(request_.full);
+  auto taken = co_await take_all();
   is_over_ = true;
   tell_watchers();
   if (!taken) co_await lift_stop();
@@ -79,6 +79,12 @@ Task<Result<void>> SnapshotSession::run() {
   report_.error = taken.assume_error().to_string();
   say(wire::SnapshotPhase::kFailed);
   co_return taken;
+}
+
+// Of a set the coordinator decides whether it is taken a second time: by all ranks.
+Task<Result<void>> SnapshotSession::take_all() {
+  if (request_.set == 0) co_return co_await take_twice();
+  co_return co_await take(request_.full);
 }
 
 // What is kept of the version before may turn out to be gone or damaged, when the job runs again: then

@@ -7,7 +7,7 @@
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged
 //   -> go_back(), Resume -> DroppedRegions -> export ends -> SnapshotDone
 //
-// Of a rank of a gang the coordinator says where it stops (gather()): all of a set's images are of one barrier
+// Of a rank of a gang the coordinator decides where it stops (gather()): all of a set's images are of one barrier
 // (GANG-1). With `holds_after` it stays paused behind its durable image, until hold() ends.
 //
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; in every case a job that
@@ -49,6 +49,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> cancel();
 
  private:
+  Task<Result<void>> take_all();
   Task<Result<void>> take_twice();
   Task<Result<void>> take(bool full);
   Task<Result<void>> prepare(bool full);

@@ -98,12 +98,18 @@ json gang_json(const Gang& gang, const JobStates& states) {
 }
 
 bool GangSection::takes(const HttpRequest& request) const {
-  return request.path[1] == "jobs" && request.path.size() > 2 &&
-         parts_.jobs.find(request.path[2]) == nullptr && parts_.jobs.find_gang(request.path[2]).has_value();
+  if (request.path[1] != "jobs" || request.path.size() <= 2) return false;
+  const Job* job = parts_.jobs.find(request.path[2]);
+  // The image of one rank stands for its set.
+  if (job != nullptr)
+    return job->spec.gang.id != 0 && request.path.size() == 4 && request.path[3] == "restore";
+  return parts_.jobs.find_gang(request.path[2]).has_value();
 }
 
 control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
-  auto gang = find_gang(parts_.jobs, request.path[2]);
+  const Job* rank = parts_.jobs.find(request.path[2]);
+  auto gang =
+      rank == nullptr ? find_gang(parts_.jobs, request.path[2]) : find_gang(parts_.jobs, rank->spec.gang.id);
   if (!gang) co_return parts_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
   if (request.path.size() == 3 && is_get(request)) {
@@ -183,6 +189,10 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
   }
   const bool only_plan = body.boolean("dry_run").value_or(false);
   CKPT_CO_TRYV(body.finish());
+  if (!image && parts_.jobs.find(request.path[2]) != nullptr)
+    co_return Error(
+        ErrorCode::kNotSupported,
+        request.path[2] + " is a rank of a job: all of its ranks go on from their images, or none");
   if (image) {
     const auto named = parse_image_id(*image);
     if (!named)

@@ -26,9 +26,12 @@ constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "sna
 bool ImageApi::takes(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   if (what == "images" || what == "tasks") return true;
-  if (request.path.size() > 2 && parts_.jobs.find(request.path[2]) == nullptr &&
-      parts_.jobs.find_gang(request.path[2]))
-    return false;
+  if (request.path.size() == 4) {
+    const Job* job = parts_.jobs.find(request.path[2]);
+    const bool is_of_gang = job == nullptr ? parts_.jobs.find_gang(request.path[2]).has_value()
+                                           : job->spec.gang.id != 0 && request.path[3] == "restore";
+    if (is_of_gang) return false;
+  }
   return what == "jobs" && request.path.size() == 4 && is_post(request) &&
          std::find(kVerbs.begin(), kVerbs.end(), request.path[3]) != kVerbs.end();
 }

@@ -21,6 +21,7 @@ struct RunningSnapshot {
   std::uint64_t task = 0;  // as which it is shown (image_tasks.h); 0: none
   std::string node;        // that takes it
   std::string owner;       // whose vault it goes to
+  std::uint64_t set = 0;   // as in its order
   bool has_begun = false;  // its node has reported on it
   bool failed = false;     // as its node reports, whatever becomes of its answer
 };

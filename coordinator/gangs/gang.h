@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/fleet/jobs.h"
@@ -24,6 +25,8 @@ struct Gang {
 [[nodiscard]] std::optional<Gang> find_gang(JobTable& jobs, JobId id);
 
 [[nodiscard]] Error gang_was_removed(JobId id);
+// Ends the reason of a rank that rests since another one did not go on (gang_watch.h).
+inline constexpr std::string_view kRestsWithOthers = "did not go on from its image";
 
 // The rank whose end ends the gang: the first that ended otherwise than with exit code 0. None: there is no such.
 [[nodiscard]] const Job* first_failed(const Gang& gang);

@@ -67,7 +67,7 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_gang(parts_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
   for (const Job* rank : gang->ranks) {
-    if (rank->spec.way != MigrationMode::kCooperative) break;  // why_none() says so
+    if (rank->spec.way != MigrationMode::kCooperative) break;  // why_none() has the reason
     const JobId job = rank->id;
     CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(job));
   }
@@ -93,9 +93,9 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
     wish.task = task;
     wish.holds = holds;
     wish.full = full;
-    const auto taking = GangSnapshot::create(
-        {parts_.calls, parts_.jobs, parts_.running, parts_.orders, parts_.catalog, parts_.executor}, *gang,
-        wish);
+    const auto taking = GangSnapshot::create({parts_.nodes, parts_.calls, parts_.jobs, parts_.running,
+                                              parts_.orders, parts_.catalog, parts_.executor},
+                                             *gang, wish);
     auto taken = co_await taking->run();
     parts_.jobs.changed().notify();
     if (taken) {
@@ -130,13 +130,17 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
                    fmt::format("Node {} says that the image of rank {} is taken, and names none", member.node,
                                member.rank));
     set.images.push_back(facts.image);
-    const bool is_first = set.images.size() == 1;
-    set.barrier_ms = is_first ? facts.image.barrier_ms : std::min(set.barrier_ms, facts.image.barrier_ms);
     sum.pause_ns = std::max(sum.pause_ns, facts.pause_ns);
     sum.state_bytes += facts.image.state_bytes;
     sum.written_bytes += facts.written_bytes;
     sum.waited_bytes += facts.waited_bytes;
   }
+  // As the vaults list them: what goes on from them later compares with that.
+  const auto gang = find_gang(parts_.jobs, changed.front().spec.gang.id);
+  const auto listed = gang ? set_with(parts_.catalog, *gang, set.images.front()) : std::nullopt;
+  if (!listed || listed->number != number)
+    return Error(ErrorCode::kProtocol, "The images of all ranks are taken, and not all are listed");
+  set = *listed;
   CKPT_TRYV(parts_.jobs.replace_all(std::move(changed)));
   if (ImageTask* shown = parts_.tasks.find(task)) {
     shown->images = set.images;

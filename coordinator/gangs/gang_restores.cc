@@ -26,6 +26,16 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
   return lost;
 }
 
+// Of the ranks that could not start, not of those that rest with them.
+std::string why_resting(const Gang& gang) {
+  std::string why;
+  for (const Job* rank : gang.ranks) {
+    if (rank->reason.find(kRestsWithOthers) != std::string::npos) continue;
+    why += fmt::format("{}rank {}: {}", why.empty() ? "" : "; ", rank->ranks.front().rank, rank->reason);
+  }
+  return why;
+}
+
 }  // namespace
 
 Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
@@ -39,6 +49,7 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
   for (const Job* rank : gang->ranks) {
     RestoreWish own;
     own.verb = wish.verb;
+    own.all_ranks = true;
     CKPT_TRYV(parts_.restores.may_restore(rank->id, own));
     if (holds_gpu(rank->state))
       return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->ranks.front().rank));
@@ -179,13 +190,13 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     if (!gang) co_return gang_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
-    for (const Job* rank : gang->ranks) {
-      const bool rests = rank->state == JobState::kParked && !rank->operation;
-      if (is_over && rests)
-        co_return Error(ErrorCode::kAborted, fmt::format("Rank {} did not start, and all rest again: {}",
-                                                         rank->ranks.front().rank, rank->reason));
-    }
-    if (is_over) co_return ok();
+    const auto rests = [](const Job* rank) { return rank->state == JobState::kParked; };
+    const auto count = std::count_if(gang->ranks.begin(), gang->ranks.end(), rests);
+    if (is_over && count == 0) co_return ok();
+    // Until all rest again: gang_watch.h.
+    if (is_over && count == static_cast<std::ptrdiff_t>(gang->ranks.size()))
+      co_return Error(ErrorCode::kAborted,
+                      "Not all ranks did start, and all rest again: " + why_resting(*gang));
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Not all ranks of " + gang->name + " run yet; `describe` shows them");

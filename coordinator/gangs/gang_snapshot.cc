@@ -21,6 +21,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::minutes kLongestSnapshot{60};
 constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
 constexpr std::chrono::seconds kStopAnswer{20};
+constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
 constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
 
@@ -56,9 +57,15 @@ control::Task<Result<void>> GangSnapshot::run() {
   co_return done;
 }
 
+// A node that is still at a set of a coordinator before this one lets that go first.
 control::Task<> GangSnapshot::take(std::size_t at) {
   const auto self = shared_from_this();
+  const auto deadline = steady_clock::now() + kLettingGo;
   auto taken = co_await order(at);
+  while (!taken && is_busy(at, taken.assume_error()) && steady_clock::now() < deadline && !first_failure()) {
+    co_await wait_for_change(parts_.jobs);
+    taken = co_await order(at);
+  }
   members_[at].taken.emplace(std::move(taken));
   changed_.notify();
 }
@@ -71,11 +78,19 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   order.set = wish_.set;
   order.holds_after = wish_.holds;
   order.full = wish_.full;
-  const SnapshotOrders::Outcome outcome = co_await parts_.orders.give(
-      std::move(order), RunningSnapshot(wish_.task, member.node, member.owner), kLongestSnapshot);
+  RunningSnapshot shown(wish_.task, member.node, member.owner);
+  shown.set = wish_.set;
+  const SnapshotOrders::Outcome outcome =
+      co_await parts_.orders.give(std::move(order), std::move(shown), kLongestSnapshot);
+  members_[at].has_begun = outcome.has_begun;
   if (!outcome.taken && outcome.taken.assume_error().code() == ErrorCode::kTimedOut)
     parts_.orders.give_up_soon(member.job, member.node, member.incarnation);
   co_return outcome.taken;
+}
+
+bool GangSnapshot::is_busy(std::size_t at, const Error& error) const {
+  const Member& member = members_[at];
+  return error.code() == ErrorCode::kUnavailable && !member.has_begun && parts_.nodes.connected(member.node);
 }
 
 // A node has its order once it has reported on it: before that it would not know what is asked.
@@ -135,7 +150,7 @@ control::Task<Result<GangSnapshot::Answers>> GangSnapshot::ask(wire::GatherAct a
       const auto& answer = (*answers)[at];
       are_all_here = are_all_here && answer.has_value();
       if (answer && !*answer) {
-        // The image's own failure says more than the answer that there is no such image.
+        // The image's own failure has more of the reason than the answer that there is no such image.
         if (members_[at].taken && !*members_[at].taken)
           co_return failure_of(at, members_[at].taken->assume_error());
         co_return failure_of(at, answer->assume_error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes one set of images of a gang: orders an image of each rank, has them agree on a barrier (gather.h) once all have
-// copied what they can while they run, and has each image taken there.
+// Takes one set of images of a gang. It orders an image of each rank. Once all have copied what they can while they
+// run, they agree on a barrier (gather.h), and each image is of that.
 //
 //   TakeSnapshot to each -> GatherRank(ready) -> GatherRank(stop at) until agreed -> GatherRank(pause at)
 //   -> the answers to TakeSnapshot: all images are durable, or none of the set counts
@@ -26,6 +26,7 @@ namespace ckpt::coordinator {
 class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
  public:
   struct Parts {
+    const NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
     RunningSnapshots& running;
@@ -58,7 +59,8 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
     std::uint32_t rank = 0;
     Incarnation incarnation = 0;
     std::string node;
-    std::string owner;  // of the vault
+    std::string owner;       // of the vault
+    bool has_begun = false;  // its node has reported on its image
     std::optional<Result<void>> taken;
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
@@ -69,6 +71,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
 
   control::Task<> take(std::size_t at);
   control::Task<Result<void>> order(std::size_t at);
+  [[nodiscard]] bool is_busy(std::size_t at, const Error& error) const;
   control::Task<Result<void>> wait_for_begin();
   control::Task<Result<void>> agree();
   using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;

@@ -42,7 +42,7 @@ void GangWatch::park_rest(const Gang& gang) {
   const auto rests = [](const Job* rank) { return rank->state == JobState::kParked && !rank->operation; };
   const auto parked = std::find_if(gang.ranks.begin(), gang.ranks.end(), rests);
   if (parked == gang.ranks.end()) return;
-  const std::string why = fmt::format("rank {} did not go on from its image", (*parked)->ranks.front().rank);
+  const std::string why = fmt::format("rank {} {}", (*parked)->ranks.front().rank, kRestsWithOthers);
   for (const Job* rank : gang.ranks) {
     const bool is_at_it = rank->operation && rank->operation->goal == OperationGoal::kParked;
     if (rests(rank) || is_at_it || is_ended(rank->state) || rank->stop_requested) continue;

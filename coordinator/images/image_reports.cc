@@ -21,7 +21,7 @@ ImageReports::ImageReports(Parts parts) : parts_(parts) {
 void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& report) {
   const Job* job = parts_.jobs.find(report.job);
   RunningSnapshot* running = parts_.snapshots.find(report.job);
-  const bool taken_there = running != nullptr && running->node == node.row.name;
+  const bool taken_there = running != nullptr && running->node == node.row.name && running->set == report.set;
   const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
   if (job == nullptr || !its_business || report.vault_job != parts_.catalog.vault_job_of(*job)) {
     spdlog::warn("node {} reports on a snapshot of {}, which is not its business", node.row.name,

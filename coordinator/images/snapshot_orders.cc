@@ -62,7 +62,10 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
     if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
   }
   outcome.taken = co_await send(std::move(order), shown.node, limit);
-  if (const RunningSnapshot* running = parts_.running.find(id)) outcome.failed = running->failed;
+  if (const RunningSnapshot* running = parts_.running.find(id)) {
+    outcome.has_begun = running->has_begun;
+    outcome.failed = running->failed;
+  }
   parts_.running.end(id);
   co_return outcome;
 }

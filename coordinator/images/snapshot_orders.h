@@ -34,7 +34,8 @@ class SnapshotOrders {
   struct Outcome {
     Outcome() = default;
     Result<void> taken = ok();
-    bool failed = false;  // its node has reported so, or was never asked: there is no image
+    bool has_begun = false;  // its node has reported on it
+    bool failed = false;     // its node has reported so, or was never asked: there is no image
     Vault vault = Vault::kNotAsked;
   };
 

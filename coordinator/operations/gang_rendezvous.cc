@@ -31,11 +31,12 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// What an agent sent is not believed to be a port before it is one.
-bool is_port(std::string_view text) {
-  unsigned port = 0;
+// What an agent sent is not believed to be a port before it is one; else 0.
+std::uint32_t port_in(std::string_view text) {
+  std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc{} && end == text.data() + text.size() && port > 0 && port <= 65535;
+  const bool good = error == std::errc{} && end == text.data() + text.size() && port <= 65535;
+  return good ? port : 0;
 }
 
 // Where it stands, or is about to.
@@ -80,20 +81,37 @@ control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec
   if (ranks.empty() || ranks.front()->ranks.front().rank != 0)
     co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
   CKPT_CO_TRYV(add_address(spec, places));
-  const Job& first = *ranks.front();
-  if (find_variable(spec, kPort) != nullptr || first.id == spec.job) co_return spec;
-  if (first.operation && first.operation->stage != OperationStage::kStarting)
-    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + spec.gang.name + " is not started yet");
-  wire::DescribeJob request;
-  request.job = first.id;
-  request.incarnation = first.incarnation;
-  CKPT_CO_TRY(facts, co_await parts_.calls.describe(places.front().node, std::move(request)));
-  const std::string* port = find_variable(facts.spec, kPort);
-  if (port == nullptr || !is_port(std::string_view(*port).substr(kPort.size())))
-    co_return Error(ErrorCode::kProtocol,
-                    "Rank 0 of " + spec.gang.name + " has no port at which the others meet it");
-  spec.env.push_back(*port);
+  if (find_variable(spec, kPort) != nullptr) co_return spec;
+  const JobId first = ranks.front()->id;
+  CKPT_CO_TRY(port, co_await port_of(first, spec.job == first));
+  if (port != 0) spec.env.push_back(std::string(kPort) + std::to_string(port));
   co_return spec;
+}
+
+control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool starts) const {
+  const Job* job = parts_.jobs.find(first);
+  const bool comes = job->operation && job->operation->goal == OperationGoal::kRunning;
+  if (comes && job->operation->stage != OperationStage::kStarting)
+    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->spec.gang.name + " is not started yet");
+  if (job->meets_as == job->incarnation) co_return job->meets_at_port;
+  if (starts) co_return 0;
+  wire::DescribeJob request;
+  request.job = first;
+  request.incarnation = job->incarnation;
+  const Incarnation incarnation = job->incarnation;
+  CKPT_CO_TRY(facts, co_await parts_.calls.describe(place_of(*job).node, std::move(request)));
+  const std::string* text = find_variable(facts.spec, kPort);
+  const std::uint32_t port = text == nullptr ? 0 : port_in(std::string_view(*text).substr(kPort.size()));
+  job = parts_.jobs.find(first);
+  if (port == 0 || job == nullptr || job->incarnation != incarnation)
+    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + facts.spec.gang.name + " has no port yet");
+  if (job->meets_as == incarnation) co_return job->meets_at_port;
+  // Durable before another rank has it: rank 0 may have to be started a second time.
+  Job changed = *job;
+  changed.meets_as = incarnation;
+  changed.meets_at_port = port;
+  CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
+  co_return port;
 }
 
 }  // namespace ckpt::coordinator

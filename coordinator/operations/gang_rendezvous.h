@@ -28,6 +28,8 @@ class GangRendezvous {
   control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec) const;
 
  private:
+  // Of rank 0; 0 where that `starts`, and its node is to find one.
+  control::Task<Result<std::uint32_t>> port_of(JobId first, bool starts) const;
   Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
 
   Parts parts_;

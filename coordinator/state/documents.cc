@@ -96,6 +96,10 @@ std::string job_document(const Job& job) {
   j["unfenced"] = job.unfenced;
   j["parked_ms"] = job.parked_ms;
   j["rested_ms"] = job.rested_ms;
+  if (job.meets_as != 0) {
+    j["meets_as"] = job.meets_as;
+    j["meets_at_port"] = job.meets_at_port;
+  }
   if (job.protection) j["protection"] = protection_document(*job.protection);
   if (job.snapshot) j["snapshot"] = snapshot_document(*job.snapshot);
   if (job.operation) j["operation"] = operation_document(*job.operation);
@@ -142,6 +146,8 @@ Job job_from_document(const std::string& text) {
   job.unfenced = j.value("unfenced", false);
   job.parked_ms = j.value("parked_ms", std::int64_t{0});
   job.rested_ms = j.value("rested_ms", std::int64_t{0});
+  job.meets_as = j.value("meets_as", Incarnation{0});
+  job.meets_at_port = j.value("meets_at_port", std::uint32_t{0});
   if (j.contains("protection")) job.protection = protection_from(j.at("protection"));
   if (j.contains("snapshot")) job.snapshot = snapshot_from(j.at("snapshot"));
   if (j.contains("operation")) job.operation = operation_from(j.at("operation"));

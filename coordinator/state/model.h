@@ -79,7 +79,11 @@ struct Job {
   bool movable = false;
   std::int32_t obstacles = -1;  // to another node, as its node counted last; negative: not known. Not kept.
   std::string reason;
-  std::string placed;              // why this GPU was chosen
+  std::string placed;  // why this GPU was chosen
+  // Of a gang's rank 0: where the others meet the instance that was started as this incarnation. Also one that is started
+  // a second time listens there.
+  Incarnation meets_as = 0;
+  std::uint32_t meets_at_port = 0;
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
   std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
   bool unfenced = false;           // lost with its node, where it may still run: no image of it may

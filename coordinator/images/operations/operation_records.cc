@@ -192,7 +192,11 @@ Result<void> OperationRecords::not_started(JobId id, const Error& why) {
   changed.rested_ms = 0;
   // A failed attempt costs no other job its turn.
   if (changed.parked_ms == 0) changed.parked_ms = wall_clock_ms();
-  if (changed.segments.size() > 1) changed.segments.pop_back();  // there is no log of it
+  // There is no log of it.
+  if (changed.segments.size() > 1)
+    changed.segments.pop_back();
+  else
+    changed.segments.back().incarnation = 0;
   const std::string text =
       "job " + name_and_id(changed) + " rests in " + image_text(operation.image) + ": " + changed.reason;
   CKPT_TRYV(parts_.jobs.replace(std::move(changed)));

@@ -49,6 +49,8 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   const Job* same = parts_.jobs.find(job->spec.name);
   if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
     return refused("a live job has its name by now (" + job_text(same->id) + ")");
+  if (job->spec.gang.id != 0 && !wish.all_ranks)
+    return refused("it is a rank of " + job->spec.gang.name + ", whose ranks go on together");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)

@@ -25,7 +25,8 @@ struct RestoreWish {
   bool accept_loss = false;    // of the work since the image
   bool only_plan = false;      // a dry run: the place counts even where the loss is not accepted
   bool by_user = true;
-  PlanHints hints;  // with the claims of other jobs
+  bool all_ranks = false;  // of a gang: the others go on, too
+  PlanHints hints;         // with the claims of other jobs
 };
 
 struct RestorePlan {

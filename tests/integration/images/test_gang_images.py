@@ -10,7 +10,9 @@ from fault_points import Point
 from ranks_by_hand import run_by_hand
 from waiting import eventually
 
-STEPS = ("--params", "20000", "--print-every", "1", "--step-ms", "20")
+# Each rank waits for the slower ones in its collectives.
+UNEVEN = ("/bin/sh", "-c", 'exec "$0" --step-ms $((5 + RANK * 9)) "$@"')
+STEPS = ("--params", "20000", "--print-every", "1")
 
 
 def last_step(log):
@@ -21,11 +23,12 @@ def last_step(log):
 class GangImagesTest(CrashingTest):
     nodes, gpus = 3, 2
 
-    def start(self, ranks=2, steps=150, options=None, more=()):
+    def start(self, ranks=2, steps=150, options=None, more=(), command=()):
         self.training = (*STEPS, "--steps", str(steps), *more)
         self.ranks = ranks
+        paced = command or ("/bin/sh", "-c", 'exec "$0" --step-ms 20 "$@"')
         self.cluster.call("run", "--detach", "--name", "train", *(options or ("--ranks", str(ranks))), "--cooperative", "--",
-                          EXAMPLES / "charlm-dp", *self.training)
+                          *paced, EXAMPLES / "charlm-dp", *self.training)
         self.cluster.wait_for_line("train", r"^step 5\b")
 
     def logs(self):
@@ -73,8 +76,8 @@ class GangsThatRest(GangImagesTest):
             steps = [int(step) for step in re.findall(r"^step (\d+)", log, re.M)]
             self.assertEqual(steps, list(range(1, 151)), "each step was computed once")
 
-    def test_four_ranks_with_shares_rest_and_go_on_twice(self):
-        self.start(4, more=("--shards",))
+    def test_four_ranks_of_uneven_pace_rest_and_go_on_twice(self):
+        self.start(4, more=("--shards",), command=UNEVEN)
         for _ in range(2):
             self.cluster.call("suspend", "train")
             self.cluster.call("resume", "train")
@@ -95,6 +98,23 @@ class GangsThatRest(GangImagesTest):
         self.assertIn("of work are lost", restored.stdout)
         self.check_end()
 
+    def test_damaged_image_of_one_rank_lets_all_rest(self):
+        self.start(steps=400)
+        first = self.cluster.json("snapshot", "train")["images"]
+        self.cluster.call("suspend", "train")
+        rank = self.cluster.json("describe", "train")["ranks"][1]
+        packs = sorted((self.cluster.home / "nodes" / rank["node"] / "vault/jobs").glob(f"*{rank['job']}*/packs/*.pack"))
+        packs[-1].write_bytes(packs[-1].read_bytes()[:100])
+        failed = self.cluster.run("resume", "train")
+        self.assertEqual(failed.returncode, 1, failed)
+        self.assertRegex(failed.stderr, "all rest again: rank 1: .*damaged")
+        self.assertEqual([rank["state"] for rank in self.cluster.json("describe", "train")["ranks"]], ["parked", "parked"])
+        alone = self.cluster.run("resume", "train.0")
+        self.assertEqual(alone.returncode, 5, alone)
+        restored = self.cluster.run("restore", first[0], "--accept-loss")
+        self.assertEqual(restored.returncode, 3, restored)
+        self.check_end()
+
     def test_ranks_of_one_node_stay_on_one_node(self):
         self.start(options=("--gpus", "2"))
         self.cluster.call("suspend", "train")
@@ -107,7 +127,7 @@ class GangsThatRest(GangImagesTest):
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangsThatRestThroughCrashes(GangImagesTest):
-    """Whoever dies while a job of several ranks is suspended or comes back: it runs on as a whole or rests as a whole, and
+    """Any process dies while a job of several ranks is suspended or comes back: it runs on as a whole or rests as a whole, and
     ends with the digests of an untouched run."""
 
     def crash(self, role, point, *command):

@@ -52,7 +52,7 @@ class Trainer {
       progress_.batches.random = Random(options_.training.seed + 1);
       progress_.pace.forget_gap();
     }
-    communicator_.emplace(ranks_);  // a standby joins no rendezvous, and ranks that went on meet anew
+    communicator_.emplace(ranks_);  // a standby joins no rendezvous, and ranks that went on meet again
     while (progress_.step < options_.training.steps) step();
     auto result = progress_.result(model_.digest(), shape_.parameters());
     result["rank"] = ranks_.rank;

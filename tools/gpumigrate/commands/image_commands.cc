@@ -339,7 +339,8 @@ void add_rest(CommandTree& tree, const Shared& o) {
       tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
   resume.add_example("gpumigrate resume train", "Let it go on");
   resume.add_option("job", o->job, "Name or id").required();
-  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
+  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of a job of several ranks NODE,NODE")
+      .called("PLACE");
   resume.add_flag("--detach", o->detach, "Do not wait");
   add_timeout(resume, o);
   Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
@@ -347,7 +348,8 @@ void add_rest(CommandTree& tree, const Shared& o) {
   back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a or NAME#12")
       .called("JOB-OR-IMAGE")
       .required();
-  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto)").called("PLACE");
+  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of a job of several ranks NODE,NODE")
+      .called("PLACE");
   back.add_option("--reason", o->reason, "For the records");
   back.add_flag("--force", o->force,
                 "Your word that an instance on a node that is not connected is dead for good; should it "
