@@ -79,7 +79,6 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
 }
 
 control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
-  co_await remove_leftovers(id);
   Result<Taken> last = gang_was_removed(id);
   for (const bool full : {false, true}) {
     const auto gang = find_gang(parts_.jobs, id);
@@ -104,7 +103,7 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
       co_await taking->let_go();
       co_return std::move(set).assume_error();
     }
-    co_await remove_leftovers(id);
+    co_await remove_set(id, number);
     last = std::move(taken).assume_error();
     if (!taking->may_work_in_full()) break;
     spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id),
@@ -151,19 +150,22 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   return set;
 }
 
-// Nothing can go on from them, and they would push older images out of their vaults.
-control::Task<> GangImages::remove_leftovers(JobId id) {
+// Nothing can go on from them. Of other sets that look incomplete the rest may lie at a node that is away.
+control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
   const auto gang = find_gang(parts_.jobs, id);
-  if (!gang) co_return;
-  for (const Image& image : leftovers_of(parts_.catalog, *gang)) {
+  const std::vector<Image> left = gang ? leftovers_of(parts_.catalog, *gang) : std::vector<Image>();
+  for (const Image& image : left) {
+    const Job* job = parts_.jobs.find(image.job);
+    if (image.set != number || job == nullptr) continue;
     wire::VaultOrder order;
     order.act = wire::VaultAct::kRemoveVersion;
     order.folder = image.folder;
     order.vault_job = image.vault_job;
     order.version = image.version;
     order.of_job = true;
-    if (auto removed = co_await parts_.calls.call(image.node, std::move(order), kRemoving); !removed)
-      spdlog::warn("image {} of an incomplete set is not removed yet: {}", image_text(image),
+    const std::string node = image.folder.empty() ? image.node : job->node();
+    if (auto removed = co_await parts_.calls.call(node, std::move(order), kRemoving); !removed)
+      spdlog::warn("image {} of an incomplete set stays: {}", image_text(image),
                    removed.assume_error().to_string());
   }
 }

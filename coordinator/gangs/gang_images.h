@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images of gangs by order: `snapshot`, after which the ranks go on, and `suspend`, after which the gang rests in its
-// images. A set counts once all of its images are durable; what is left of another one is removed.
+// images. A set counts once all of its images are durable; one that failed is removed.
 //
 // A suspension is decided by one record of all ranks. Before it every rank is paused behind its durable image, and goes
 // on if the record does not come. After it each rank's instance is ended, wherever it stands (operation_runner.h).
@@ -55,7 +55,7 @@ class GangImages {
   control::Task<Result<GangSet>> suspend(JobId gang, Destination to, TaskId task);
   control::Task<Result<void>> wait_until_parked(JobId gang);
   Result<GangSet> record(const GangSnapshot& taken, std::uint64_t set, const Destination& to, TaskId task);
-  control::Task<> remove_leftovers(JobId gang);
+  control::Task<> remove_set(JobId gang, std::uint64_t number);
   control::Task<> release(std::string node, wire::SnapshotReport report);
   void fail(JobId gang, TaskId task, const std::string& verb, const Error& error);
 

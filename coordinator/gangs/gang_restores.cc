@@ -79,16 +79,19 @@ Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish
   return *std::move(set);
 }
 
-control::Task<Result<void>> GangRestores::check_is_readable(GangSet set) {
-  for (const Image& image : set.images) {
+// A folder by those that are to read it: who wrote there may be gone.
+control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::vector<Place> places) {
+  for (std::size_t at = 0; at < places.size(); ++at) {
+    const Image& image = set.images[at];
+    const std::string node = image.folder.empty() ? image.node : places[at].node;
     wire::VaultOrder order;
     order.act = wire::VaultAct::kList;
     order.folder = image.folder;
     order.vault_job = image.vault_job;
     order.of_job = true;
-    CKPT_CO_TRYV(co_await parts_.calls.call(image.node, std::move(order), kAskingVault));
-    if (!parts_.catalog.is_whole_at(image.node, image))
-      co_return Error(ErrorCode::kUnavailable, image.node + " has no whole image " + image_text(image));
+    CKPT_CO_TRYV(co_await parts_.calls.call(node, std::move(order), kAskingVault));
+    if (!parts_.catalog.is_whole_at(node, image))
+      co_return Error(ErrorCode::kUnavailable, node + " has no whole image " + image_text(image));
   }
   co_return ok();
 }
@@ -120,7 +123,8 @@ Result<std::vector<Place>> GangRestores::choose_places(const Gang& gang, const G
 control::Task<Result<GangRestorePlan>> GangRestores::plan(JobId id, GangRestoreWish wish) {
   CKPT_CO_TRY(before, find(id, wish));
   CKPT_CO_TRY(chosen, choose_set(before, wish));
-  CKPT_CO_TRYV(co_await check_is_readable(chosen));
+  CKPT_CO_TRY(tried, choose_places(before, chosen, wish));
+  CKPT_CO_TRYV(co_await check_is_readable(chosen, std::move(tried)));
   CKPT_CO_TRY(gang, find(id, wish));  // much may have happened meanwhile
   GangRestorePlan plan;
   CKPT_CO_TRY(places, choose_places(gang, chosen, wish));

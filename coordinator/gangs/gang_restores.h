@@ -56,7 +56,7 @@ class GangRestores {
  private:
   [[nodiscard]] Result<Gang> find(JobId gang, const GangRestoreWish& wish) const;
   [[nodiscard]] Result<GangSet> choose_set(const Gang& gang, const GangRestoreWish& wish) const;
-  control::Task<Result<void>> check_is_readable(GangSet set);
+  control::Task<Result<void>> check_is_readable(GangSet set, std::vector<Place> places);
   [[nodiscard]] Result<std::vector<Place>> choose_places(const Gang& gang, const GangSet& set,
                                                          const GangRestoreWish& wish) const;
   control::Task<> follow(JobId gang, GangRestorePlan plan, TaskId task);

@@ -23,6 +23,8 @@ constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the
 constexpr std::chrono::seconds kStopAnswer{20};
 constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
+// The set before stays until all images of the new one are durable.
+constexpr std::uint32_t kKeptAtLeast = 2;
 constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
 
 }  // namespace
@@ -76,6 +78,7 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "It was removed");
   CKPT_CO_TRY(order, parts_.orders.order_of(*job, wish_.to, false));
   order.set = wish_.set;
+  order.keep = std::max(order.keep, kKeptAtLeast) + leftovers_of_rank(*job);
   order.holds_after = wish_.holds;
   order.full = wish_.full;
   RunningSnapshot shown(wish_.task, member.node, member.owner);
@@ -86,6 +89,15 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   if (!outcome.taken && outcome.taken.assume_error().code() == ErrorCode::kTimedOut)
     parts_.orders.give_up_soon(member.job, member.node, member.incarnation);
   co_return outcome.taken;
+}
+
+// Images of sets that have failed push none out that are of use.
+std::uint32_t GangSnapshot::leftovers_of_rank(const Job& rank) const {
+  const auto gang = find_gang(parts_.jobs, rank.spec.gang.id);
+  if (!gang) return 0;
+  const std::vector<Image> left = leftovers_of(parts_.catalog, *gang);
+  return static_cast<std::uint32_t>(
+      std::count_if(left.begin(), left.end(), [&rank](const Image& image) { return image.job == rank.id; }));
 }
 
 bool GangSnapshot::is_busy(std::size_t at, const Error& error) const {

@@ -71,6 +71,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
 
   control::Task<> take(std::size_t at);
   control::Task<Result<void>> order(std::size_t at);
+  [[nodiscard]] std::uint32_t leftovers_of_rank(const Job& rank) const;
   [[nodiscard]] bool is_busy(std::size_t at, const Error& error) const;
   control::Task<Result<void>> wait_for_begin();
   control::Task<Result<void>> agree();

@@ -115,6 +115,20 @@ class GangsThatRest(GangImagesTest):
         self.assertEqual(restored.returncode, 3, restored)
         self.check_end()
 
+    def test_job_that_loses_a_node_for_good_goes_back_to_images_in_a_folder(self):
+        self.start(steps=300, options=("--ranks", "2", "--nodes", "node-a,node-b"))
+        self.cluster.call("snapshot", "train", "--to", f"{self.cluster.home}/shared/")
+        self.cluster.kill("nodes/node-b/")
+        eventually(lambda: self.state() == "unreachable", "node-b is away")
+        refused = self.cluster.run("restore", "train", "--accept-loss")
+        self.assertEqual(refused.returncode, 5, refused)
+        self.cluster.call("node", "rm", "node-b", "--force", "--fenced")
+        eventually(lambda: self.state() in ("exited", "failed", "lost"), "the rank that is left is ended")
+        restored = self.cluster.run("restore", "train", "--accept-loss")
+        self.assertEqual(restored.returncode, 3, restored)
+        self.assertNotIn("node-b", restored.stdout)
+        self.check_end()
+
     def test_ranks_of_one_node_stay_on_one_node(self):
         self.start(options=("--gpus", "2"))
         self.cluster.call("suspend", "train")
