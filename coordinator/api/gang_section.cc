@@ -125,6 +125,11 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), gang->id);
   if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), *std::move(gang));
   if (verb == "stop" && is_post(request)) co_return stop(request, *gang);
+  if (verb == "protect" && is_post(request)) co_return co_await protect(std::move(request), gang->id);
+  if (verb == "unprotect" && is_post(request)) {
+    CKPT_CO_TRYV(parts_.protections.unprotect(gang->id));
+    co_return to_response(200, {{"job", job_text(gang->id)}});
+  }
   if ((verb == "snapshot" || verb == "suspend") && is_post(request))
     co_return co_await store(std::move(request), gang->id);
   if ((verb == "resume" || verb == "restore") && is_post(request))
@@ -219,6 +224,12 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
               {"job", job_text(id)},
               {"job_name", gang ? json(gang->name) : json()}};
   co_return to_response(200, out);
+}
+
+control::Task<GangSection::Answer> GangSection::protect(HttpRequest request, JobId id) {
+  CKPT_CO_TRY(wish, protect_request_of(request));
+  CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
+  co_return to_response(200, protected_json(id, done, wish));
 }
 
 GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {

@@ -7,6 +7,7 @@
 
 #include "coordinator/api/api_json.h"
 #include "coordinator/gangs/gang_images.h"
+#include "coordinator/gangs/gang_protections.h"
 #include "coordinator/gangs/gang_restores.h"
 #include "coordinator/operations/log_reader.h"
 #include "coordinator/operations/service.h"
@@ -28,6 +29,7 @@ class GangSection : public ApiSection {
     ImageTasks& tasks;
     GangImages& images;
     GangRestores& restores;
+    GangProtections& protections;
   };
   explicit GangSection(Parts parts) : parts_(parts) {}
 
@@ -42,6 +44,7 @@ class GangSection : public ApiSection {
   control::Task<Answer> logs(HttpRequest request, Gang gang);
   control::Task<Answer> store(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);
+  control::Task<Answer> protect(HttpRequest request, JobId id);
   Answer show_task(TaskId id);
   Answer stop(const HttpRequest& request, const Gang& gang);
   Answer remove(const Gang& gang);

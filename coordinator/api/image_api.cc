@@ -14,10 +14,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::int64_t kMinEveryMs = 1'000;
-constexpr std::int64_t kMaxEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
-constexpr std::int64_t kMaxKept = 1000;
-
 constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
                                                     "suspend", "restore",   "resume"};
 
@@ -110,27 +106,9 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
 }
 
 control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  ProtectRequest wish;
-  const auto every = body.integer("every_ms", kMinEveryMs, kMaxEveryMs);
-  wish.to = body.text("to").value_or("");
-  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMaxKept).value_or(wish.keep));
-  wish.force = body.boolean("force").value_or(false);
-  wish.dry_run = body.boolean("dry_run").value_or(false);
-  CKPT_CO_TRYV(body.finish());
-  CKPT_CO_TRYV(check_destination(wish.to));
-  if (!every) co_return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
-  wish.every_ms = *every;
+  CKPT_CO_TRY(wish, protect_request_of(request));
   CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
-  const Protection& p = done.protection;
-  co_return to_response(
-      200, {{"job", job_text(id)},
-            {"every_ms", p.every_ms},
-            {"to", p.folder.empty() && p.node.empty() ? json() : json(p.folder.empty() ? p.node : p.folder)},
-            {"keep", p.keep},
-            {"expected_pause_ms", done.expected_pause_ms ? json(*done.expected_pause_ms) : json()},
-            {"note", done.note.empty() ? json() : json(done.note)},
-            {"dry_run", wish.dry_run}});
+  co_return to_response(200, protected_json(id, done, wish));
 }
 
 ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/image_json.h"
 
+#include "coordinator/requests/body_reader.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kLongestFolder = 4096;
+constexpr std::int64_t kMinEveryMs = 1'000;
+constexpr std::int64_t kMaxEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
+constexpr std::int64_t kMaxKept = 1000;
 
 json age_ms(std::int64_t unix_ms) {
   return std::max<std::int64_t>(0, wall_clock_ms() - unix_ms);
@@ -36,6 +40,32 @@ Result<void> check_destination(const std::string& to) {
   if (to.size() > kLongestFolder || up)
     return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
   return ok();
+}
+
+Result<ProtectRequest> protect_request_of(const HttpRequest& request) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  ProtectRequest wish;
+  const auto every = body.integer("every_ms", kMinEveryMs, kMaxEveryMs);
+  wish.to = body.text("to").value_or("");
+  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMaxKept).value_or(wish.keep));
+  wish.force = body.boolean("force").value_or(false);
+  wish.dry_run = body.boolean("dry_run").value_or(false);
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(check_destination(wish.to));
+  if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
+  wish.every_ms = *every;
+  return wish;
+}
+
+json protected_json(JobId id, const Protected& done, const ProtectRequest& wish) {
+  const Protection& p = done.protection;
+  return {{"job", job_text(id)},
+          {"every_ms", p.every_ms},
+          {"to", p.folder.empty() && p.node.empty() ? json() : json(p.folder.empty() ? p.node : p.folder)},
+          {"keep", p.keep},
+          {"expected_pause_ms", done.expected_pause_ms ? json(*done.expected_pause_ms) : json()},
+          {"note", done.note.empty() ? json() : json(done.note)},
+          {"dry_run", wish.dry_run}};
 }
 
 // Where it lies.

@@ -6,9 +6,14 @@
 #include "coordinator/images/image_catalog.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/images/operations/restore_plans.h"
+#include "coordinator/images/protections.h"
+#include "coordinator/requests/http.h"
 
 namespace ckpt::coordinator {
 
+// The body of `protect`, and its answer.
+[[nodiscard]] Result<ProtectRequest> protect_request_of(const HttpRequest& request);
+[[nodiscard]] json protected_json(JobId id, const Protected& done, const ProtectRequest& wish);
 // Of a snapshot: a node, or the absolute path of a folder.
 [[nodiscard]] Result<void> check_destination(const std::string& to);
 [[nodiscard]] json image_json(const ListedImage& listed, const Job* job, bool readable);

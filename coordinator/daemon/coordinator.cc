@@ -124,8 +124,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                     images_.runner, executor_}),
       gang_restores_({node_calls_, jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks,
                       planner_, images_.restores, images_.runner, executor_}),
+      gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
-                     gang_images_, gang_restores_}),
+                     gang_images_, gang_restores_, gang_protections_}),
       gang_watch_({jobs_, stops_, images_.runner, images_.cancels, image_books_.catalog, events_, executor_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
@@ -213,6 +214,7 @@ Result<void> Coordinator::load() {
   images_.start();
   resumes_.start();
   gang_watch_.start();
+  gang_protections_.start();
   drains_.resume();
   evacuations_.start();
   housekeeping_.start();

@@ -115,6 +115,7 @@ class Coordinator {
   JobSection job_section_;
   GangImages gang_images_;
   GangRestores gang_restores_;
+  GangProtections gang_protections_;
   GangSection gang_section_;
   GangWatch gang_watch_;
   MigrationSection migration_section_;

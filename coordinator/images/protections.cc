@@ -35,7 +35,7 @@ std::string pause_text(const std::optional<double>& pause) {
 
 void Protections::start() {
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if (job.protection)
+    if (job.protection && job.spec.gang.id == 0)  // gangs: coordinator/gangs/gang_protections.h
       schedule_.protect(id, job.protection->every_ms, job.protection->begun_ms, job.protection->failures);
   }
   control::spawn(parts_.executor, "the schedule of snapshots", run());

@@ -117,7 +117,8 @@ class GangsThatRest(GangImagesTest):
 
     def test_job_that_loses_a_node_for_good_goes_back_to_images_in_a_folder(self):
         self.start(steps=300, options=("--ranks", "2", "--nodes", "node-a,node-b"))
-        self.cluster.call("snapshot", "train", "--to", f"{self.cluster.home}/shared/")
+        self.cluster.call("protect", "train", "--every", "1s", "--to", f"{self.cluster.home}/shared/")
+        eventually(lambda: len(self.cluster.json("images")) >= 4, "two sets are there")
         self.cluster.kill("nodes/node-b/")
         eventually(lambda: self.state() == "unreachable", "node-b is away")
         refused = self.cluster.run("restore", "train", "--accept-loss")

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/gangs/gang_protections.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "coordinator/images/wait_for_change.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+
+void GangProtections::start() {
+  control::spawn(parts_.executor, "the schedule of gangs' images", run());
+}
+
+control::Task<> GangProtections::run() {
+  while (true) {
+    look();
+    co_await wait_for_change(parts_.jobs);
+  }
+}
+
+void GangProtections::look() {
+  std::set<JobId> due;
+  for (const Job& job : parts_.jobs.live()) {
+    const auto& protection = job.protection;
+    if (job.spec.gang.id == 0 || !protection || taking_.contains(job.spec.gang.id)) continue;
+    if (wall_clock_ms() >= protection->begun_ms + protection->every_ms) due.insert(job.spec.gang.id);
+  }
+  for (const JobId id : due) {
+    const auto gang = find_gang(parts_.jobs, id);
+    if (!gang || !parts_.images.why_none(*gang).empty()) continue;
+    taking_.insert(id);
+    control::spawn(parts_.executor, "protecting " + job_text(id), take(id));
+  }
+}
+
+control::Task<> GangProtections::take(JobId id) {
+  const auto before = find_gang(parts_.jobs, id);
+  Protection protection = *before->ranks.front()->protection;
+  protection.begun_ms = wall_clock_ms();
+  const auto taken = co_await parts_.images.snapshot(id, kept_at(protection), 0);
+  taking_.erase(id);
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang || !gang->ranks.front()->protection) co_return;
+  Protection now = *gang->ranks.front()->protection;
+  now.begun_ms = protection.begun_ms;
+  now.failures = taken ? 0 : now.failures + 1;
+  now.error = taken ? "" : taken.assume_error().to_string();
+  if (auto stored = store(*gang, now); !stored)
+    spdlog::error("how images of {} went was not stored: {}", job_text(id),
+                  stored.assume_error().to_string());
+  if (taken || is_ended(state_of(*gang))) co_return;
+  parts_.events.add("snapshot-failed",
+                    fmt::format("no images of job {} ({}), failure {} in a row: {}", gang->name, job_text(id),
+                                now.failures, now.error),
+                    "", id);
+}
+
+Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& wish) const {
+  if (is_ended(state_of(gang)))
+    return Error(ErrorCode::kRefused, "Job " + gang.name + " is " + std::string(to_string(state_of(gang))));
+  for (const Job* rank : gang.ranks) {
+    if (rank->spec.way != MigrationMode::kCooperative)
+      return Error(ErrorCode::kRefused,
+                   fmt::format("Rank {} of job {} is {}: only ranks that call ckpt_barrier can stop "
+                               "at one step",
+                               rank->ranks.front().rank, gang.name, to_string(rank->spec.way)));
+  }
+  CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
+  Protected answer;
+  if (destination.folder.empty() && destination.node.empty())
+    answer.note =
+        "its images are in the vaults of the nodes where its ranks run: they are of no use when one of these "
+        "is lost "
+        "(--to another node, or a folder that several nodes have)";
+  answer.protection = gang.ranks.front()->protection.value_or(Protection());
+  answer.protection.every_ms = wish.every_ms;
+  answer.protection.folder = destination.folder;
+  answer.protection.node = destination.node;
+  answer.protection.keep = wish.keep;
+  answer.protection.failures = 0;
+  answer.protection.error.clear();
+  return answer;
+}
+
+control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectRequest wish) {
+  const auto before = find_gang(parts_.jobs, id);
+  if (!before) co_return gang_was_removed(id);
+  CKPT_CO_TRY(planned, plan(*before, wish));
+  std::vector<JobId> ranks;
+  for (const Job* rank : before->ranks) ranks.push_back(rank->id);
+  for (const JobId rank : ranks) {
+    const auto works = co_await parts_.orders.check(rank, kept_at(planned.protection));
+    if (!works)
+      co_return Error(ErrorCode::kRefused, "The job is not protected: no image of " + job_text(rank) +
+                                               " can be written there: " + works.assume_error().to_string());
+  }
+  if (wish.dry_run) co_return planned;
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) co_return gang_was_removed(id);
+  CKPT_CO_TRY(answer, plan(*gang, wish));
+  CKPT_CO_TRYV(store(*gang, answer.protection));
+  parts_.events.add(
+      "job-protected",
+      fmt::format("job {} ({}) is protected every {} ms", gang->name, job_text(id), wish.every_ms), "", id);
+  co_return answer;
+}
+
+Result<void> GangProtections::unprotect(JobId id) {
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) return gang_was_removed(id);
+  if (!gang->ranks.front()->protection)
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " is not protected");
+  CKPT_TRYV(store(*gang, std::nullopt));
+  parts_.events.add("job-unprotected",
+                    fmt::format("job {} ({}) is not protected any more", gang->name, job_text(id)), "", id);
+  return ok();
+}
+
+Result<void> GangProtections::store(const Gang& gang, const std::optional<Protection>& protection) {
+  std::vector<Job> changed;
+  for (const Job* rank : gang.ranks) changed.emplace_back(*rank).protection = protection;
+  return parts_.jobs.replace_all(std::move(changed));
+}
+
+}  // namespace ckpt::coordinator

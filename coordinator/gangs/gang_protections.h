@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// `protect` of gangs: a set of images every so often. The request and its state are part of each rank's record. A set that is
+// due waits until the ranks are free; one that fails is tried again after the interval.
+// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound; kRefused, with
+// the reason; those of the store.
+#pragma once
+
+#include <set>
+
+#include "coordinator/gangs/gang_images.h"
+#include "coordinator/images/protections.h"
+
+namespace ckpt::coordinator {
+
+class GangProtections {
+ public:
+  struct Parts {
+    EventLog& events;
+    NodeTable& nodes;
+    JobTable& jobs;
+    GangImages& images;
+    SnapshotOrders& orders;
+    control::asio::any_io_executor executor;
+  };
+  explicit GangProtections(Parts parts) : parts_(std::move(parts)) {}
+
+  // Once, after the jobs have been loaded.
+  void start();
+  // With `wish.dry_run` nothing changes.
+  control::Task<Result<Protected>> protect(JobId gang, ProtectRequest wish);
+  Result<void> unprotect(JobId gang);
+
+ private:
+  control::Task<> run();
+  void look();
+  control::Task<> take(JobId gang);
+  [[nodiscard]] Result<Protected> plan(const Gang& gang, const ProtectRequest& wish) const;
+  // Of all ranks, in one transaction.
+  Result<void> store(const Gang& gang, const std::optional<Protection>& protection);
+
+  Parts parts_;
+  std::set<JobId> taking_;
+};
+
+}  // namespace ckpt::coordinator
