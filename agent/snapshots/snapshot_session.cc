@@ -15,7 +15,8 @@ constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 // Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
-// A coordinator that went away may not come back: a rank of a gang waits no longer for its orders.
+// A coordinator that went away may not come back: a rank of a gang waits no longer for its next order. One that waits for
+// other ranks repeats kReady meanwhile.
 constexpr std::chrono::seconds kForOrders{60};
 
 Error gave_way() {
@@ -246,18 +247,22 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
 }
 
 Task<Result<void>> SnapshotSession::wait_for_barrier() {
-  const auto until = Clock::now() + kForOrders;
   bool in_time = true;
   while (!barrier_ && in_time) {
     if (failure_) co_return *failure_;
     if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
     if (is_released_) co_return rank_is_over();
-    in_time = co_await arrived_.wait(until);
+    in_time = co_await wait_for_order();
   }
   if (barrier_) co_return ok();
   co_return Error(ErrorCode::kTimedOut,
                   "The coordinator did not say at which barrier the ranks stop within " +
                       std::to_string(kForOrders.count()) + " s");
+}
+
+Task<bool> SnapshotSession::wait_for_order() {
+  (void)co_await arrived_.wait(ordered_ + kForOrders);
+  co_return Clock::now() < ordered_ + kForOrders;
 }
 
 Task<> SnapshotSession::lift_stop() {
@@ -296,6 +301,8 @@ Task<Result<wire::RankGathered>> SnapshotSession::stop_at(std::uint64_t barrier)
 
 Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order) {
   auto self = shared_from_this();
+  ordered_ = Clock::now();
+  arrived_.notify();
   switch (order.act) {
     case wire::GatherAct::kReady:
       co_return co_await wait_until_ready();
@@ -321,9 +328,8 @@ Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order)
 Task<> SnapshotSession::hold() {
   auto self = shared_from_this();
   job_->add_waiter(&arrived_);
-  const auto until = Clock::now() + kForOrders;
   bool in_time = true;
-  while (in_time && !is_released_ && !giving_way_ && !job_->ended()) in_time = co_await arrived_.wait(until);
+  while (in_time && !is_released_ && !giving_way_ && !job_->ended()) in_time = co_await wait_for_order();
   job_->remove_waiter(&arrived_);
   if (!in_time)
     spdlog::warn("rank goes on: job {} reason the coordinator has not said how the suspension ends",

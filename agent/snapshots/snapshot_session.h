@@ -59,6 +59,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   [[nodiscard]] bool stays() const { return request_.end_after || request_.holds_after; }
   // The barrier at which the image is to be taken.
   Task<Result<void>> wait_for_barrier();
+  // Until something arrives. False: no order has come for too long.
+  Task<bool> wait_for_order();
   // A rank that waits for the others goes on.
   Task<> lift_stop();
   Task<Result<void>> pass_barrier();
@@ -98,6 +100,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   std::optional<Turn::Held> job_held_;  // until then
   Turn whole_turn_;                     // held until all is over
   std::optional<Error> failure_;
+  std::chrono::steady_clock::time_point ordered_ =
+      std::chrono::steady_clock::now();   // when the last one came
   std::optional<std::uint64_t> barrier_;  // of a rank of a gang
   bool is_stopped_ = false;               // kStopAt was given
   bool is_holding_ = false;

@@ -80,7 +80,7 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
 
 control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
   Result<Taken> last = gang_was_removed(id);
-  for (const bool full : {false, true}) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
     const auto gang = find_gang(parts_.jobs, id);
     if (!gang) co_return gang_was_removed(id);
     if (const std::string why = why_none(*gang); !why.empty())
@@ -91,7 +91,7 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
     wish.to = to;
     wish.task = task;
     wish.holds = holds;
-    wish.full = full;
+    wish.full = attempt > 0;
     const auto taking = GangSnapshot::create({parts_.nodes, parts_.calls, parts_.jobs, parts_.running,
                                               parts_.orders, parts_.catalog, parts_.executor},
                                              *gang, wish);

@@ -75,13 +75,7 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
         "its images are in the vaults of the nodes where its ranks run: they are of no use when one of these "
         "is lost "
         "(--to another node, or a folder that several nodes have)";
-  answer.protection = gang.ranks.front()->protection.value_or(Protection());
-  answer.protection.every_ms = wish.every_ms;
-  answer.protection.folder = destination.folder;
-  answer.protection.node = destination.node;
-  answer.protection.keep = wish.keep;
-  answer.protection.failures = 0;
-  answer.protection.error.clear();
+  answer.protection = requested_protection(*gang.ranks.front(), wish, destination);
   return answer;
 }
 

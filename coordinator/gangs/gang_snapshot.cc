@@ -23,6 +23,7 @@ constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the
 constexpr std::chrono::seconds kStopAnswer{20};
 constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
+constexpr std::chrono::seconds kRepeated{20};
 // The set before stays until all images of the new one are durable.
 constexpr std::uint32_t kKeptAtLeast = 2;
 constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
@@ -45,6 +46,7 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Parts parts, const Gang& gang
 control::Task<Result<void>> GangSnapshot::run() {
   const auto self = shared_from_this();
   for (const std::size_t at : everyone()) control::spawn(parts_.executor, "an image of a rank", take(at));
+  control::spawn(parts_.executor, "ranks that wait", keep_waiting());
   auto done = co_await agree();
   bool is_given_up = false;
   while (true) {
@@ -53,6 +55,8 @@ control::Task<Result<void>> GangSnapshot::run() {
     if (are_all_over()) break;
     co_await changed_.wait_until(steady_clock::now() + kLongestSnapshot);
   }
+  is_over_ = true;
+  changed_.notify();
   if (done) co_return done;
   failed_with_ = done.assume_error().code();
   co_await let_go();
@@ -204,6 +208,26 @@ Error GangSnapshot::failure_of(std::size_t at, const Error& error) const {
 bool GangSnapshot::are_all_over() const {
   return std::all_of(members_.begin(), members_.end(),
                      [](const Member& member) { return member.taken.has_value(); });
+}
+
+control::Task<> GangSnapshot::keep_waiting() {
+  const auto self = shared_from_this();
+  auto next = steady_clock::now() + kRepeated;
+  while (!is_over_) {
+    co_await changed_.wait_until(next);
+    if (is_over_ || steady_clock::now() < next) continue;
+    next = steady_clock::now() + kRepeated;
+    const auto ignored = std::make_shared<Answers>(members_.size());
+    for (const std::size_t at : everyone()) {
+      wire::GatherRank order;
+      order.job = members_[at].job;
+      order.incarnation = members_[at].incarnation;
+      order.set = wish_.set;
+      order.act = wire::GatherAct::kReady;
+      control::spawn(parts_.executor, "an order to a rank",
+                     ask_one(ignored, at, std::move(order), kLongestCopy));
+    }
+  }
 }
 
 void GangSnapshot::give_up() {

@@ -5,6 +5,8 @@
 //   TakeSnapshot to each -> GatherRank(ready) -> GatherRank(stop at) until agreed -> GatherRank(pause at)
 //   -> the answers to TakeSnapshot: all images are durable, or none of the set counts
 //
+// Ranks that wait for slower ones get kReady again and again: without an order for a minute they go on by themselves.
+//
 // A rank that is not held behind its image goes on as soon as its last changes are copied. Held ones go on by let_go(),
 // or by themselves after a minute: a coordinator that went away may have decided nothing.
 // Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its parts, which outlive it.
@@ -85,12 +87,15 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   [[nodiscard]] std::optional<Error> first_failure() const;
   [[nodiscard]] Error failure_of(std::size_t at, const Error& error) const;
   void give_up();
+  // Until run() is over.
+  control::Task<> keep_waiting();
   [[nodiscard]] bool are_all_over() const;
 
   Parts parts_;
   Wish wish_;
   std::vector<Member> members_;
   std::optional<ErrorCode> failed_with_;
+  bool is_over_ = false;
   Signal changed_;
 };
 

@@ -33,6 +33,17 @@ std::string pause_text(const std::optional<double>& pause) {
 
 }  // namespace
 
+Protection requested_protection(const Job& job, const ProtectRequest& wish, const Destination& to) {
+  Protection protection = job.protection.value_or(Protection());
+  protection.every_ms = wish.every_ms;
+  protection.folder = to.folder;
+  protection.node = to.node;
+  protection.keep = wish.keep;
+  protection.failures = 0;
+  protection.error.clear();
+  return protection;
+}
+
 void Protections::start() {
   for (const auto& [id, job] : parts_.jobs.all()) {
     if (job.protection && job.spec.gang.id == 0)  // gangs: coordinator/gangs/gang_protections.h
@@ -67,13 +78,7 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
         "{}its images are in the vault of {}, where it runs: they are of no use when that node is "
         "lost (--to another node, or a folder that several nodes have)",
         answer.note.empty() ? "" : "; ", job->node());
-  answer.protection = job->protection.value_or(Protection());
-  answer.protection.every_ms = wish.every_ms;
-  answer.protection.folder = destination.folder;
-  answer.protection.node = destination.node;
-  answer.protection.keep = wish.keep;
-  answer.protection.failures = 0;
-  answer.protection.error.clear();
+  answer.protection = requested_protection(*job, wish, destination);
   return answer;
 }
 

@@ -29,6 +29,10 @@ struct Protected {
   std::string note;
 };
 
+// The protection as it is requested now; what is known of its last snapshot stays.
+[[nodiscard]] Protection requested_protection(const Job& job, const ProtectRequest& wish,
+                                              const Destination& to);
+
 class Protections {
  public:
   struct Parts {
