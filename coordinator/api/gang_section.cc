@@ -87,8 +87,10 @@ json gang_json(const Gang& gang, const JobStates& states) {
   out["ranks"] = std::move(ranks);
   out["movable"] = false;
   const std::string reason = reason_of(gang);
-  out["reason"] = is_ended(state) || !reason.empty() ? text_or_null(reason)
-                                                     : json("a job of several ranks cannot be moved yet");
+  out["reason"] =
+      is_ended(state) || !reason.empty()
+          ? text_or_null(reason)
+          : json("a job of several ranks cannot be moved while it runs: `suspend`, then `resume --to`");
   out["obstacles"] = json();
   out["state_bytes"] = state_bytes;
   out["memory"] = json();
