@@ -66,10 +66,13 @@ std::string GangImages::why_none(const Gang& gang) const {
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_gang(parts_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
+  std::vector<JobId> ranks;  // a job may be removed while another one is waited for
   for (const Job* rank : gang->ranks) {
     if (rank->spec.way != MigrationMode::kCooperative) break;  // why_none() has the reason
-    const JobId job = rank->id;
-    CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(job));
+    ranks.push_back(rank->id);
+  }
+  for (const JobId rank : ranks) {
+    CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(rank));
   }
   const auto now = find_gang(parts_.jobs, id);
   if (!now) co_return gang_was_removed(id);

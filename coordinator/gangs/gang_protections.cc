@@ -38,6 +38,10 @@ void GangProtections::look() {
 
 control::Task<> GangProtections::take(JobId id) {
   const auto before = find_gang(parts_.jobs, id);
+  if (!before || !before->ranks.front()->protection) {  // removed, or not protected any more
+    taking_.erase(id);
+    co_return;
+  }
   Protection protection = *before->ranks.front()->protection;
   protection.begun_ms = wall_clock_ms();
   const auto taken = co_await parts_.images.snapshot(id, kept_at(protection), 0);
