@@ -211,8 +211,14 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
       id);
-  const bool is_unknown = error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable;
-  parts_.tasks.fail(task, error, is_unknown && verb == "suspend" ? kImageExitUnknown : kImageExitFailed);
+  // Once a suspension is recorded it goes on; before that every rank runs on.
+  const bool is_decided = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
+                                              [](const Job* rank) { return rank->operation.has_value(); });
+  const bool is_late = error.code() == ErrorCode::kTimedOut;
+  parts_.tasks.fail(task, error,
+                    is_decided ? kImageExitUnknown
+                    : is_late  ? kImageExitInterrupted
+                               : kImageExitFailed);
 }
 
 // ---- suspend ----
