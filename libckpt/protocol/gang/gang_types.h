@@ -41,11 +41,19 @@ using wire::Reason;
 using wire::Side;
 
 enum class Role : std::uint8_t { kCoordinator = 1, kSource, kTarget, kBystander };
+[[nodiscard]] constexpr bool is_known(Role role) {
+  return role >= Role::kCoordinator && role <= Role::kBystander;
+}
 
 struct Party {
   Party() = default;
   Party(Role which, std::uint32_t number) : role(which), rank(number) {}
   friend auto operator<=>(const Party&, const Party&) = default;
+  template <class A>
+  void fields(A& a) {
+    a(role, rank);
+  }
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
   Role role = Role::kCoordinator;
   std::uint32_t rank = 0;  // of the gang; 0 for the coordinator
@@ -59,6 +67,11 @@ struct GangInfo {
   // All but the coordinator.
   [[nodiscard]] std::vector<Party> ranks() const;
   friend bool operator==(const GangInfo&, const GangInfo&) = default;
+  template <class A>
+  void fields(A& a) {
+    a(migration, gang, base, moved, staying, overlaps, plan);
+  }
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
   MigrationId migration = 0;
   JobId gang = 0;
@@ -68,6 +81,8 @@ struct GangInfo {
   bool overlaps = true;                // ranks are held only once all new communicators are made
   Bytes plan;                          // the control plane's own
 };
+// It has ids, its ranks stand in order without repetition, and at least one moves.
+[[nodiscard]] Result<void> check(const GangInfo& info);
 
 // ---- messages. Statements repeat what the party has recorded, and are never withdrawn. ----
 #define CKPT_GANG_BODY(Name)                       \
@@ -191,7 +206,16 @@ enum class RecordKind : std::uint8_t {
   kFenced,
 };
 
+[[nodiscard]] bool is_known(RecordKind kind) noexcept;
+
 struct Record {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  template <class A>
+  void fields(A& a) {
+    auto side_number = static_cast<std::uint8_t>(side);
+    a(info, party, kind, k, owner, veto, side_number, reason);
+    side = static_cast<Side>(side_number);
+  }
   Record() = default;
   Record(GangInfo of, Party writer, RecordKind what, Incarnation incarnation = 0)
       : info(std::move(of)), party(writer), kind(what), k(incarnation) {}

@@ -92,10 +92,10 @@ enum class GatherAct : std::uint8_t {
   return a >= GatherAct::kReady && a <= GatherAct::kGoOn;
 }
 
-// To the node of a rank whose snapshot with this `set` is under way. Answered with RankGathered, or with a Reply that has
+// To the node of a rank whose snapshot with this `set` is under way, or which takes part in a move of ranks. Answered with RankGathered, or with a Reply that has
 // the reason. kNotFound: there is no such snapshot.
 struct GatherRank {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGatherRank;
   GatherRank() = default;
   std::uint64_t request_id = 0;
@@ -104,9 +104,10 @@ struct GatherRank {
   std::uint64_t set = 0;
   GatherAct act = GatherAct::kReady;
   std::uint64_t barrier = 0;
+  MigrationId migration = 0;  // for this move of ranks; then `set` is the number of the attempt. 0: for images
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, set, act, barrier);
+    a(request_id, job, incarnation, set, act, barrier, migration);
   }
 };
 

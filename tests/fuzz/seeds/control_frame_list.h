@@ -4,8 +4,10 @@
 // not compile.
 #pragma once
 
+#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
+#include "libckpt/protocol/wire/gang_plan.h"
 #include "libckpt/protocol/wire/health_messages.h"
 #include "libckpt/protocol/wire/image_messages.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -34,7 +36,8 @@ using ControlMessages =
                 wire::ReadImage, wire::ImageFacts, wire::RestoreReport, wire::DescribeJob, wire::JobFacts,
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
                 wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
-                wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered>;
+                wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
+                gang::GangMessage, wire::AskGroups, wire::RankGroups>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/protocol/handover/journal.h"
+#include "libckpt/protocol/handover/journal_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,9 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
-#include <span>
 
 #include "libckpt/protocol/wire/codec.h"
 
@@ -62,13 +60,12 @@ std::optional<Frame> frame_at(const std::string& text, std::uint64_t at) {
   return Frame{head, body};
 }
 
-std::vector<std::byte> make_frame(const Record& record, std::size_t at, bool refers = false) {
-  const auto body = encode_record(record);
+std::vector<std::byte> make_frame(std::span<const std::byte> body, std::uint32_t index, bool refers = false) {
   const FrameHead head{refers ? kReferringMagic : kFrameMagic, static_cast<std::uint32_t>(body.size()),
-                       wire::crc32(body), static_cast<std::uint32_t>(at)};
+                       wire::crc32(body), index};
   std::vector<std::byte> frame(padded(sizeof head + body.size()));
   std::memcpy(frame.data(), &head, sizeof head);
-  std::memcpy(frame.data() + sizeof head, body.data(), body.size());
+  if (!body.empty()) std::memcpy(frame.data() + sizeof head, body.data(), body.size());
   return frame;
 }
 
@@ -114,17 +111,17 @@ Error full(const std::string& path, Error cause) {
 
 }  // namespace
 
-Result<Journal> Journal::open(const std::string& path) {
+Result<JournalFile> JournalFile::open(const std::string& path, const Take& take) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return Error::from_errno("Cannot open the journal " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
     return Error(ErrorCode::kRefused, "The journal " + path + " is in use by another process");
-  Journal journal(path, std::move(fd));
-  CKPT_TRYV(journal.load());
-  return journal;
+  JournalFile file(path, std::move(fd));
+  CKPT_TRYV(file.load(take));
+  return file;
 }
 
-Result<void> Journal::start() {
+Result<void> JournalFile::start() {
   if (::ftruncate(fd_.get(), 0) != 0) return Error::from_errno("Cannot start the journal " + path_);
   end_ = sizeof kFileMagic;
   capacity_ = 0;
@@ -134,64 +131,26 @@ Result<void> Journal::start() {
   return sync_folder_of(path_);
 }
 
-Result<std::uint64_t> Journal::read_frames(const std::string& text) {
+Result<std::uint64_t> JournalFile::read_frames(const std::string& text, const Take& take) {
   std::uint64_t at = sizeof kFileMagic;
   while (const auto frame = frame_at(text, at)) {
     const bool refers = frame->head.magic == kReferringMagic;
-    if (frame->head.index != entries_.size() || (refers && !may_refer_)) break;
-    CKPT_TRY(record, decode_record(frame->body));
-    Entry entry{std::move(record)};
-    if (refers) entry.plan_at = plan_of(entry.record);
-    if (refers && (!entry.plan_at || !entry.record.info.plan.empty()))
-      return Error(ErrorCode::kCorrupt,
-                   "Journal " + path_ + " has a record at byte " + std::to_string(at) + " without its plan");
-    keep(std::move(entry));
+    if (frame->head.index != frames_ || (refers && !may_refer_)) break;
+    CKPT_TRYV(take(frame->body, refers, at));
+    ++frames_;
     at += padded(sizeof(FrameHead) + frame->body.size());
   }
   return at;
 }
 
-std::optional<std::size_t> Journal::plan_of(const Record& record) const {
-  const auto at = plan_at_.find({record.info.migration, record.party});
-  return at == plan_at_.end() ? std::nullopt : std::optional(at->second);
-}
-
-Journal::Entry Journal::to_entry(const Record& record) const {
-  Entry entry{record};
-  const auto at = may_refer_ ? plan_of(record) : std::nullopt;
-  if (!at || entries_[*at].record.info.plan != record.info.plan) return entry;
-  entry.plan_at = at;
-  entry.record.info.plan = {};
-  return entry;
-}
-
-Record Journal::to_record(const Entry& entry) const {
-  Record record = entry.record;
-  if (entry.plan_at) record.info.plan = entries_[*entry.plan_at].record.info.plan;
-  return record;
-}
-
-void Journal::keep(Entry entry) {
-  if (!entry.record.info.plan.empty())
-    plan_at_[{entry.record.info.migration, entry.record.party}] = entries_.size();
-  entries_.push_back(std::move(entry));
-}
-
-std::vector<Record> Journal::records() const {
-  std::vector<Record> records;
-  records.reserve(entries_.size());
-  for (const Entry& entry : entries_) records.push_back(to_record(entry));
-  return records;
-}
-
-Result<void> Journal::load() {
+Result<void> JournalFile::load(const Take& take) {
   CKPT_TRY(text, read_file(path_, kMaxBytes));
   // New, or its maker died before the first sync: nothing was stated from it.
   if (text.size() < sizeof kFileMagic) return start();
   may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
   if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
     return Error(ErrorCode::kCorrupt, "File " + path_ + " is not a journal of this version");
-  CKPT_TRY(at, read_frames(text));
+  CKPT_TRY(at, read_frames(text, take));
   end_ = at;
   capacity_ = text.size();
   const std::uint64_t last = text.find_last_not_of('\0') + 1;
@@ -209,7 +168,7 @@ Result<void> Journal::load() {
 }
 
 // Clean when it fails: the file is as long as before.
-Result<void> Journal::extend(std::uint64_t wanted_end) {
+Result<void> JournalFile::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;
   if (next > kMaxBytes)
@@ -227,27 +186,26 @@ Result<void> Journal::extend(std::uint64_t wanted_end) {
   return full(path_, std::move(written).assume_error());
 }
 
-Result<void> Journal::reserve(std::uint64_t bytes) {
+Result<void> JournalFile::reserve(std::uint64_t bytes) {
   return extend(end_ + bytes);
 }
 
-Result<Journal::Copy> Journal::copy() const {
+Result<JournalFile::Copy> JournalFile::copy() const {
   if (broken_) return Error(ErrorCode::kIo, "The journal holds a record of unknown fate");
   UniqueFd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
   if (!fd) return Error::from_errno("Copying the journal's descriptor");
   return Copy{std::move(fd), end_};
 }
 
-Result<void> Journal::append(const Record& record) {
+Result<void> JournalFile::append(std::span<const std::byte> body, bool refers, Durability durability) {
   if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
-  Entry entry = to_entry(record);
-  const auto frame = make_frame(entry.record, entries_.size(), entry.plan_at.has_value());
+  const auto frame = make_frame(body, frames_, refers);
   if (frame.size() > kMaxRecordBytes)
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
   CKPT_TRYV(extend(end_ + frame.size()));
   auto written = write_at(fd_.get(), frame, end_, path_);
   if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
-  if (written.has_value()) written = sync(fd_.get(), path_);
+  if (written.has_value() && durability == Durability::kSynced) written = sync(fd_.get(), path_);
   if (!written.has_value()) {
     broken_ = true;
     return Error(ErrorCode::kIo,
@@ -255,37 +213,29 @@ Result<void> Journal::append(const Record& record) {
         .caused_by(std::move(written).assume_error());
   }
   end_ += frame.size();
-  keep(std::move(entry));
+  ++frames_;
   return ok();
 }
 
-Result<void> Journal::compact(const std::function<bool(const Record&)>& forget) {
-  std::map<Key, const Entry*> newest;
-  for (const Entry& entry : entries_) newest[{entry.record.info.migration, entry.record.party}] = &entry;
-  std::vector<Record> kept;
-  for (const auto& [key, entry] : newest)
-    if (!forget(entry->record)) kept.push_back(to_record(*entry));
-
+Result<void> JournalFile::replace(const std::vector<Body>& bodies) {
   const std::string next_path = path_ + ".next";
   ::unlink(next_path.c_str());
-  {
-    CKPT_TRY(next, open(next_path));
-    // As one piece: no reader opens this file before it has its name, so it needs one sync.
-    std::vector<std::byte> frames;
-    for (Record& record : kept) {
-      const auto frame = make_frame(record, next.entries_.size());
-      frames.insert(frames.end(), frame.begin(), frame.end());
-      next.keep({std::move(record)});
-    }
-    CKPT_TRYV(next.extend(next.end_ + frames.size()));
-    CKPT_TRYV(write_at(next.fd_.get(), frames, next.end_, next_path));
-    next.end_ += frames.size();
-    CKPT_TRYV(sync(next.fd_.get(), next_path));
-    if (::rename(next_path.c_str(), path_.c_str()) != 0)
-      return Error::from_errno("Cannot replace the journal " + path_);
-    next.path_ = path_;
-    *this = std::move(next);
+  const auto nothing = [](std::span<const std::byte>, bool, std::uint64_t) { return ok(); };
+  CKPT_TRY(next, open(next_path, nothing));
+  // As one piece: no reader opens this file before it has its name, so it needs one sync.
+  std::vector<std::byte> frames;
+  for (const Body& body : bodies) {
+    const auto frame = make_frame(body, next.frames_++);
+    frames.insert(frames.end(), frame.begin(), frame.end());
   }
+  CKPT_TRYV(next.extend(next.end_ + frames.size()));
+  CKPT_TRYV(write_at(next.fd_.get(), frames, next.end_, next_path));
+  next.end_ += frames.size();
+  CKPT_TRYV(sync(next.fd_.get(), next_path));
+  if (::rename(next_path.c_str(), path_.c_str()) != 0)
+    return Error::from_errno("Cannot replace the journal " + path_);
+  next.path_ = path_;
+  *this = std::move(next);
   auto synced = sync_folder_of(path_);
   broken_ = !synced.has_value();
   return synced;

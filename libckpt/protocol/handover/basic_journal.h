@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// A journal of one kind of records. `Traits` has
+//   Record, Key            Key: what a record is the newest of
+//   key_of(const Record&), plan_of(Record&), encode(const Record&), decode(bytes)
+//
+// The plan is by far the largest part of a record, and the same in all records of a key. The first one has it, later ones
+// refer to it. A file of before is read, too, and written as it is until it is compacted.
+//
+// Threads, ownership, errors: as journal_file.h.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libckpt/protocol/handover/journal_file.h"
+
+namespace ckpt::migration {
+
+template <class Traits>
+class BasicJournal {
+ public:
+  using Record = typename Traits::Record;
+  using Copy = JournalFile::Copy;
+  using Durability = JournalFile::Durability;
+  static constexpr std::uint64_t kMaxBytes = JournalFile::kMaxBytes;
+
+  // Opens or makes the file and reads what it holds.
+  static Result<BasicJournal> open(const std::string& path) {
+    Entries entries;
+    const auto take = [&](std::span<const std::byte> body, bool refers, std::uint64_t at) -> Result<void> {
+      CKPT_TRY(record, Traits::decode(body));
+      Entry entry{std::move(record)};
+      if (refers) entry.plan_at = entries.plan_of(entry.record);
+      if (refers && (!entry.plan_at || !Traits::plan_of(entry.record).empty()))
+        return Error(ErrorCode::kCorrupt,
+                     "Journal " + path + " has a record at byte " + std::to_string(at) + " without its plan");
+      entries.keep(std::move(entry));
+      return ok();
+    };
+    CKPT_TRY(file, JournalFile::open(path, take));
+    return BasicJournal(std::move(file), std::move(entries));
+  }
+
+  // All records, oldest first, as read at open and appended since. Each whole: a copy for a start, or for
+  // tests.
+  [[nodiscard]] std::vector<Record> records() const {
+    std::vector<Record> records;
+    records.reserve(entries_.all.size());
+    for (const Entry& entry : entries_.all) records.push_back(entries_.to_record(entry));
+    return records;
+  }
+  [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return file_.torn_bytes(); }
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return file_.size_bytes(); }
+  [[nodiscard]] Result<Copy> copy() const { return file_.copy(); }
+
+  Result<void> append(const Record& record, Durability durability = Durability::kSynced) {
+    Entry entry = to_entry(record);
+    const auto body = Traits::encode(entry.record);
+    CKPT_TRYV(file_.append(body, entry.plan_at.has_value(), durability));
+    entries_.keep(std::move(entry));
+    return ok();
+  }
+  // Space for `bytes` more is on the disk. Call before a migration begins: reserve_for() is enough for one.
+  static constexpr std::uint64_t kReserveBytes = 256 << 10;
+  // In a file of before, each record of a migration has its plan.
+  static constexpr std::uint64_t reserve_for(std::uint64_t plan_bytes) {
+    return kReserveBytes + 8 * plan_bytes;
+  }
+  Result<void> reserve(std::uint64_t bytes = kReserveBytes) { return file_.reserve(bytes); }
+  // Rewrites the file with only the newest record of each key, without those for which `forget` is true. A newest record
+  // stays for as long as its job may be asked about (SW-3).
+  Result<void> compact(const std::function<bool(const Record&)>& forget) {
+    std::map<Key, const Entry*> newest;
+    for (const Entry& entry : entries_.all) newest[Traits::key_of(entry.record)] = &entry;
+    Entries kept;
+    std::vector<JournalFile::Body> bodies;
+    for (const auto& [key, entry] : newest) {
+      if (forget(entry->record)) continue;
+      Record record = entries_.to_record(*entry);
+      bodies.push_back(Traits::encode(record));
+      kept.keep({std::move(record)});
+    }
+    CKPT_TRYV(file_.replace(bodies));
+    entries_ = std::move(kept);
+    return ok();
+  }
+
+ private:
+  using Key = typename Traits::Key;
+  // As it is in the file.
+  struct Entry {
+    Record record;
+    std::optional<std::size_t> plan_at = {};  // it is without its plan, which that entry has
+  };
+  struct Entries {
+    std::vector<Entry> all;
+    std::map<Key, std::size_t> plan_at;  // the newest entry with a plan
+
+    [[nodiscard]] std::optional<std::size_t> plan_of(const Record& record) const {
+      const auto at = plan_at.find(Traits::key_of(record));
+      return at == plan_at.end() ? std::nullopt : std::optional(at->second);
+    }
+    [[nodiscard]] Record to_record(const Entry& entry) const {
+      Record record = entry.record;
+      if (entry.plan_at) Traits::plan_of(record) = Traits::plan_of(all[*entry.plan_at].record);
+      return record;
+    }
+    void keep(Entry entry) {
+      if (!Traits::plan_of(entry.record).empty()) plan_at[Traits::key_of(entry.record)] = all.size();
+      all.push_back(std::move(entry));
+    }
+  };
+
+  BasicJournal(JournalFile file, Entries entries) : file_(std::move(file)), entries_(std::move(entries)) {}
+  Entry to_entry(const Record& record) const {
+    Entry entry{record};
+    const auto at = file_.may_refer() ? entries_.plan_of(record) : std::nullopt;
+    if (!at || Traits::plan_of(entries_.all[*at].record) != Traits::plan_of(record)) return entry;
+    entry.plan_at = at;
+    Traits::plan_of(entry.record) = {};
+    return entry;
+  }
+
+  JournalFile file_;
+  Entries entries_;
+};
+
+}  // namespace ckpt::migration

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a move of ranks is, for the agents that take part; and the groups that the ranks communicate in. The protocol
+// itself is in protocol/gang.
+//
+// A group is what the program made a communicator for (ckpt_group_callbacks). One that a moved rank belongs to is made
+// anew, ahead of the switch: one of its members makes a *ticket* (NCCL calls it a unique id), and all join with it.
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "libckpt/protocol/wire/codec.h"
+#include "libckpt/protocol/wire/ids.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::wire {
+
+inline constexpr std::size_t kMaxGroups = 64;         // of a rank
+inline constexpr std::size_t kMaxTicketBytes = 512;   // of a group
+inline constexpr std::size_t kMaxGroupNameBytes = 255;
+
+struct GroupTicket {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  GroupTicket() = default;
+  std::string group;
+  Bytes ticket;  // empty: another member makes it
+  template <class A>
+  void fields(A& a) {
+    a(group, ticket);
+  }
+};
+
+// Of a rank that moves: its own migration, with plan and id as that of a job of one rank has them.
+struct MovedRank {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  MovedRank() = default;
+  std::uint32_t rank = 0;
+  MigrationId migration = 0;
+  Incarnation base = 0;  // as which it runs at the source
+  Bytes plan;            // an encoded MigrationPlan
+  template <class A>
+  void fields(A& a) {
+    a(rank, migration, base, plan);
+  }
+};
+
+struct StayingRank {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  StayingRank() = default;
+  std::uint32_t rank = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::string node;
+  template <class A>
+  void fields(A& a) {
+    a(rank, job, incarnation, node);
+  }
+};
+
+struct GangPlan {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  GangPlan() = default;
+  std::vector<MovedRank> moved;
+  std::vector<StayingRank> staying;
+  std::vector<GroupTicket> tickets;
+  std::uint32_t groups_timeout_ms = 0;  // from the order to join until all groups are made
+  std::uint64_t epoch = 0;              // of the new groups; no other move has it
+  template <class A>
+  void fields(A& a) {
+    a(moved, staying, tickets, groups_timeout_ms, epoch);
+  }
+};
+// Also refuses numbers beyond the limits above.
+Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
+
+// To the node of a rank: which of its groups are made anew if those ranks move? Answered with RankGroups, which has the
+// tickets that this rank makes; or with a Reply that gives the reason.
+struct AskGroups {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kAskGroups;
+  AskGroups() = default;
+  std::uint64_t request_id = 0;
+  JobId job = 0;
+  Incarnation incarnation = 0;
+  std::uint64_t epoch = 0;
+  std::vector<std::uint32_t> moved;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, job, incarnation, epoch, moved);
+  }
+};
+struct RankGroups {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kRankGroups;
+  RankGroups() = default;
+  std::uint64_t request_id = 0;
+  bool knows_gang = false;  // the program has called ckpt_gang, or has named groups
+  std::vector<GroupTicket> groups;
+  template <class A>
+  void fields(A& a) {
+    a(request_id, knows_gang, groups);
+  }
+};
+
+}  // namespace ckpt::wire
