@@ -69,7 +69,7 @@ void Execution::pause(std::uint64_t request, const local::Pause& order) {
 void Execution::withdraw_pause() {
   parts_.page.withdraw_pause();
   if (parts_.is_transparent)
-    parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline(), 0}});
+    parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline()}});
   pause_request_ = 0;
   if (parts_.state.phase == Phase::kPausing) parts_.state.phase = Phase::kRunning;
 }
@@ -83,9 +83,40 @@ bool Execution::may_continue() const {
   return parts_.state.phase != Phase::kDumped || parts_.memory.is_called_back();
 }
 
+void Execution::enter_gate(local::Received received) {
+  const std::uint64_t request = received.message.request;
+  const local::Resume resume = std::get<local::Resume>(received.message.body);
+  RankState& state = parts_.state;
+  const bool has_passed = state.phase == Phase::kRunning || state.phase == Phase::kPausing ||
+                          state.phase == Phase::kPaused || (state.phase == Phase::kResuming && is_in_gate_);
+  if (has_passed && state.incarnation <= resume.incarnation)
+    return parts_.agent.answer(request, local::InGate{resume.incarnation});
+  if (state.phase == Phase::kResuming && is_gate_held_) {
+    resume_request_ = request;
+    return;
+  }
+  if (state.phase != Phase::kStandbyReady || received.descriptors.empty())
+    return parts_.agent.refuse(request, MessageType::kResume, ErrorCode::kRefused,
+                               "The rank is no standby that could wait behind its gate (phase " +
+                                   std::string(to_string(state.phase)) + ")");
+  resumes_as_ = resume.incarnation;
+  resume_request_ = request;
+  state.phase = Phase::kResuming;
+  is_gate_held_ = true;
+  parts_.page.set_gate(true);
+  parts_.rank.send(received.message, std::move(received.descriptors));
+}
+
+void Execution::on_in_gate(const local::Message& /*message*/) {
+  if (parts_.state.phase != Phase::kResuming || !is_gate_held_ || is_in_gate_) return;
+  is_in_gate_ = true;
+  parts_.agent.answer(resume_request_, local::InGate{resumes_as_});
+}
+
 void Execution::resume(local::Received received) {
   const std::uint64_t request = received.message.request;
   const local::Resume resume = std::get<local::Resume>(received.message.body);
+  if (resume.into_gate != 0) return enter_gate(std::move(received));
   RankState& state = parts_.state;
   const auto refuse = [&](ErrorCode code, const std::string& why) {
     parts_.agent.refuse(request, MessageType::kResume, code, why);
@@ -113,7 +144,9 @@ void Execution::resume(local::Received received) {
           local::Running{state.incarnation, state.resumed_ns != 0 ? state.resumed_ns : now_ns(), 0, 0});
     case Phase::kResuming:
       resume_request_ = request;
-      return set_deadline(resume.deadline_ns);
+      set_deadline(resume.deadline_ns);
+      if (std::exchange(is_gate_held_, false) && !parts_.lease.is_over()) parts_.page.set_gate(false);
+      return;
     default:
       return refuse(ErrorCode::kRefused,
                     "The rank cannot go on in phase " + std::string(to_string(state.phase)));
@@ -135,7 +168,7 @@ void Execution::on_paused(local::Received received) {
     const bool by_request = parts_.is_transparent;
     return parts_.rank.send(
         {0, by_request ? request : 0,
-         local::Resume{by_request ? 0 : parts_.state.incarnation, parts_.lease.deadline(), 0}});
+         local::Resume{by_request ? 0 : parts_.state.incarnation, parts_.lease.deadline()}});
   }
   auto& paused = std::get<local::Paused>(received.message.body);
   paused.barrier_entry_ns += parts_.state.clock_lag;
@@ -152,6 +185,7 @@ void Execution::on_running(const local::Message& message) {
   if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;  // the end of a withdrawn pause
   local::Running running = std::get<local::Running>(message.body);
   running.resumed_ns += parts_.state.clock_lag;
+  is_in_gate_ = false;
   parts_.state.phase = Phase::kRunning;
   parts_.state.incarnation = resumes_as_;
   parts_.state.resumed_ns = running.resumed_ns;
@@ -167,6 +201,7 @@ void Execution::on_failed(const local::Message& message) {
     parts_.state.phase = Phase::kRunning;
   } else if (refused == MessageType::kResume && parts_.state.phase == Phase::kResuming) {
     parts_.state.phase = Phase::kConnected;
+    is_gate_held_ = is_in_gate_ = false;
     has_misfit_ = true;
   }
 }

@@ -39,12 +39,15 @@ class Execution {
   // refused (GANG-2).
   void stop_at(std::uint64_t request, const local::StopAt& order);
   void resume(local::Received received);
+  // A standby takes its state over and waits behind its gate, which the next resume() opens.
+  void enter_gate(local::Received received);
   // A pause that has not begun is withdrawn; one that holds stays: the next agent knows whether BARRIER is
   // recorded.
   void on_agent_gone();
 
   // ---- from the rank ----
   void on_paused(local::Received received);
+  void on_in_gate(const local::Message& message);
   void on_running(const local::Message& message);
   void on_failed(const local::Message& message);
   // Its unanswered requests fail.
@@ -69,6 +72,8 @@ class Execution {
   bool is_attempt_over_ = false;  // that one
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // in phase kResuming
+  bool is_gate_held_ = false;  // in phase kResuming: for enter_gate()
+  bool is_in_gate_ = false;    // the rank waits there
   bool has_misfit_ = false;
 };
 

@@ -304,6 +304,9 @@ void Keeper::on_agent_message(local::Received received) {
   switch (type) {
     case MessageType::kAttach:
       return agent_.send_status(request);
+    case MessageType::kAskGroups:
+    case MessageType::kJoinGroups:
+    case MessageType::kDiscardGroups:
     case MessageType::kDescribe:
     case MessageType::kExportAck:
     case MessageType::kRegionFreedAck:
@@ -366,8 +369,9 @@ void Keeper::relay_to_rank(local::Received received) {
   if (rank_.is_open()) return rank_.send(received.message, std::move(received.descriptors));
   const MessageType type = type_of(received.message.body);
   // An acknowledgement of something that is gone has no receiver.
-  if (type == MessageType::kDescribe || type == MessageType::kExport)
-    agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
+  const bool is_answered = type == MessageType::kDescribe || type == MessageType::kExport ||
+                           type == MessageType::kAskGroups || type == MessageType::kJoinGroups;
+  if (is_answered) agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
 }
 
 std::string Keeper::why_no_rank() const {
@@ -484,6 +488,8 @@ void Keeper::on_rank_message(local::Received received) {
       break;
     case MessageType::kPaused:
       return execution_.on_paused(std::move(received));
+    case MessageType::kInGate:
+      return execution_.on_in_gate(message);
     case MessageType::kRunning:
       return execution_.on_running(message);
     case MessageType::kFailed:
@@ -502,6 +508,9 @@ void Keeper::on_rank_message(local::Received received) {
       break;
     case MessageType::kTensors:
     case MessageType::kRegions:
+    case MessageType::kGroups:
+    case MessageType::kGroupsEnd:
+    case MessageType::kGroupsJoined:
       break;
     case MessageType::kReleased:
     case MessageType::kMapAck:

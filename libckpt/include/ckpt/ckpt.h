@@ -63,6 +63,7 @@ typedef enum ckpt_status CKPT_IS_INT {
   CKPT_OK = 0,
   CKPT_MOVED = 1, /* of ckpt_barrier: the job has left this process, by a move or into an image: end it
                    (only with CKPT_OPTION_RETURN_MOVED) */
+  CKPT_BUSY = 2, /* of ckpt_group_ops: what was begun is not done yet */
   CKPT_ERROR_INVALID = -1,    /* a wrong argument or call order */
   CKPT_ERROR_CUDA = -2,       /* the driver refused; ckpt_last_error() names the call and the CUresult */
   CKPT_ERROR_MEMORY = -3,     /* out of device or host memory */
@@ -101,7 +102,7 @@ typedef enum ckpt_kind CKPT_IS_UNSIGNED {
 } ckpt_kind;
 
 enum { CKPT_OPTION_RETURN_MOVED = 1u };
-enum { CKPT_MAX_NAME = 255, CKPT_MAX_DIMS = 8 };
+enum { CKPT_MAX_NAME = 255, CKPT_MAX_DIMS = 8, CKPT_MAX_GROUPS = 64, CKPT_MAX_TICKET = 512 };
 
 typedef unsigned long long ckpt_devptr; /* a CUdeviceptr */
 typedef struct ckpt_session ckpt_session;
@@ -145,6 +146,39 @@ CKPT_API ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start);
 /* Once a step. Costs a load and a branch while nothing is asked for; in a job of several ranks a store and a fence more.
  * There each rank calls it equally often, and nothing is on its way between ranks at calls of equal number. */
 CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
+
+/* ---- jobs of several ranks ----
+ * A program that calls ckpt_gang can have some of its ranks moved while all of them run. The ranks then talk through new
+ * communicators: those of each group with a moved member are made anew, ahead of the switch, beside those in use.
+ * The first communicators, and those after a start from an image, are the program's own business, after ckpt_ready.
+ */
+
+/* The number of this rank and how many there are: RANK and WORLD_SIZE of the environment, without them 0 of 1. */
+CKPT_API ckpt_status ckpt_gang(ckpt_session* session, uint32_t* rank, uint32_t* ranks);
+
+/* What a group has a communicator for, in any library (for NCCL: ckpt_nccl.h). `epoch` names the new one; each is used once.
+ * `swap` is called in ckpt_barrier or ckpt_ready, all others on a thread of the session's own, one at a time. None may
+ * call the session. What takes long returns at once, and `poll` returns CKPT_BUSY until it is done. A function that is
+ * NULL does nothing; `begin` is needed.
+ *   ticket    makes what the members need to find each other, at one of them: at most *bytes, which it sets. Its process
+ *             stays until the new communicator is made
+ *   begin     joins, with that ticket
+ *   rehearse  runs something small over the new communicator, once it is made: it connects and proves the group
+ *   swap      the new one is in use from here on. Captured graphs with the old one's operations are void
+ *   discard   ends what is not in use: a new one that is given up, or the old one after a swap
+ */
+typedef struct ckpt_group_ops {
+  ckpt_status (*ticket)(void* user, uint64_t epoch, void* ticket, size_t* bytes);
+  ckpt_status (*begin)(void* user, uint64_t epoch, const void* ticket, size_t bytes);
+  ckpt_status (*poll)(void* user, uint64_t epoch);
+  ckpt_status (*rehearse)(void* user, uint64_t epoch);
+  ckpt_status (*swap)(void* user, uint64_t epoch);
+  void (*discard)(void* user, uint64_t epoch);
+} ckpt_group_ops;
+
+/* Before ckpt_ready, at each member and with the same members. */
+CKPT_API ckpt_status ckpt_group_callbacks(ckpt_session* session, const char* name, const uint32_t* members,
+                                          uint32_t count, const ckpt_group_ops* ops, void* user);
 
 /* Reports that the job ends by itself, closes the connection and frees the session. Memory from ckpt_alloc
  * that is still there is freed. */

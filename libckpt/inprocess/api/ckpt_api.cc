@@ -257,6 +257,25 @@ ckpt_status ckpt_barrier(ckpt_session* session) {
   return slow_barrier(session);
 }
 
+ckpt_status ckpt_gang(ckpt_session* session, uint32_t* rank, uint32_t* ranks) {
+  return with_session(session, [&](ckpt::job::Session& runtime) -> Result<void> {
+    const auto [number, count] = runtime.gang();
+    if (rank != nullptr) *rank = number;
+    if (ranks != nullptr) *ranks = count;
+    return ckpt::ok();
+  });
+}
+
+ckpt_status ckpt_group_callbacks(ckpt_session* session, const char* name, const uint32_t* members,
+                                 uint32_t count, const ckpt_group_ops* ops, void* user) {
+  return with_session(session, [&](ckpt::job::Session& runtime) -> Result<void> {
+    CKPT_TRY(checked, checked_name(name));
+    if (members == nullptr || count == 0 || count > ckpt::local::kMaxRanks || ops == nullptr)
+      return Error(ErrorCode::kInvalidArgument, "Group '" + checked + "' needs members and callbacks");
+    return runtime.add_group(std::move(checked), {members, members + count}, *ops, user);
+  });
+}
+
 ckpt_status ckpt_shutdown(ckpt_session* session) {
   return guarded([&] {
     if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");

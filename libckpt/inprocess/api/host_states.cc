@@ -102,7 +102,7 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
       return mismatch(name, "the source has not named it");
   }
   for (const StateEntry& entry : image.entries()) {
-    const bool known = entry.kind == EntryKind::kTensor ||
+    const bool known = entry.kind == EntryKind::kTensor || entry.kind == EntryKind::kBarrier ||
                        (entry.kind == EntryKind::kBytes && memory_.contains(entry.name)) ||
                        (entry.kind == EntryKind::kCallback && callbacks_.contains(entry.name));
     if (!known && !allowed.missing) return mismatch(entry.name, "this instance has not named it");

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <utility>
 
 #include "libckpt/base/clock.h"
@@ -10,6 +11,11 @@
 #include "libckpt/inprocess/api/session.h"
 
 namespace ckpt::job {
+namespace {
+
+constexpr const char* kBarrierEntry = "barrier";
+
+}  // namespace
 
 Result<ckpt_start> Session::ready() {
   if (in_callback()) return Error(ErrorCode::kInvalidArgument, "ckpt_ready was called from a callback");
@@ -33,14 +39,22 @@ Result<ckpt_start> Session::wait_as_standby() {
   fault_point(FaultPoint::kRankStandbyReady);
   const std::optional<ResumeOrder> order = wait_for_order();
   if (!order) return Error(ErrorCode::kAborted, "The standby was told to end");
-  Result<void> applied = apply(*order);
+  Result<void> applied = take_over(*order);
   if (!applied.has_value()) {
     CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.assume_error())));
     return std::move(applied).assume_error();
   }
+  if (order->resume.into_gate != 0) {
+    CKPT_TRYV(send(order->request, local::InGate{order->resume.incarnation}));
+  }
   CKPT_TRYV(send_running(*order));
   fault_point(FaultPoint::kRankResumed);
   return CKPT_RESUMED;
+}
+
+Result<void> Session::take_over(const ResumeOrder& order) {
+  CKPT_TRYV(apply(order));
+  return groups_.swap(order.resume.epoch);
 }
 
 Result<void> Session::apply(const ResumeOrder& order) {
@@ -52,7 +66,14 @@ Result<void> Session::apply(const ResumeOrder& order) {
   CKPT_TRYV(host_.check(image, allowed));
   CKPT_TRYV(device_.check(image, allowed));
   CKPT_TRYV(device_.apply(image));
-  return host_.apply(image);
+  CKPT_TRYV(host_.apply(image));
+  const StateEntry* barrier = image.find(EntryKind::kBarrier, kBarrierEntry);
+  std::uint64_t number = 0;
+  if (barrier != nullptr && barrier->data.size() == sizeof number) {
+    std::memcpy(&number, barrier->data.data(), sizeof number);
+    link_->go_on_from_barrier(number);
+  }
+  return ok();
 }
 
 Result<BarrierEnd> Session::barrier() {
@@ -91,6 +112,7 @@ Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered, std::uin
   }
   const std::optional<ResumeOrder> order = wait_for_order();
   if (!order) return BarrierEnd::kMoved;
+  CKPT_TRYV(groups_.swap(order->resume.epoch));
   CKPT_TRYV(send_running(*order));
   return BarrierEnd::kGoOn;
 }
@@ -101,6 +123,12 @@ Result<void> Session::send_paused(std::uint64_t request, Nanos entered, std::uin
   std::vector<PlannedEntry> entries;
   CKPT_TRYV(host_.plan(entries));
   CKPT_TRYV(device_.plan(entries));
+  if (barrier != 0)
+    entries.push_back({EntryKind::kBarrier, kBarrierEntry, sizeof barrier,
+                       [barrier](std::span<std::byte> out) -> Result<void> {
+                         std::memcpy(out.data(), &barrier, sizeof barrier);
+                         return ok();
+                       }});
   CKPT_TRY(file, write_state(entries));
   const int fd = file.fd.get();
   return send(request, local::Paused{entered, quiesced, file.bytes, barrier}, std::span(&fd, 1));

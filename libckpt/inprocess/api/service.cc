@@ -56,6 +56,12 @@ void Session::handle(local::Received received) {
   } else if (const auto* resume = std::get_if<local::Resume>(&body)) {
     UniqueFd host_state = received.descriptors.empty() ? UniqueFd() : std::move(received.descriptors.front());
     order_ = ResumeOrder{request, *resume, std::move(host_state)};
+  } else if (const auto* ask = std::get_if<local::AskGroups>(&body)) {
+    groups_.ask(request, *ask);
+  } else if (auto* join = std::get_if<local::JoinGroups>(&body)) {
+    groups_.join(request, std::move(*join));
+  } else if (const auto* discard = std::get_if<local::DiscardGroups>(&body)) {
+    groups_.discard(discard->epoch);
   } else if (std::holds_alternative<local::Moved>(body)) {
     if (!return_moved_) ::_exit(0);
     moved_ = true;

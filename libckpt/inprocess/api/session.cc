@@ -135,6 +135,17 @@ Result<void> Session::drop_tensor(const std::string& name) {
   return ok();
 }
 
+Result<void> Session::add_group(std::string name, std::vector<std::uint32_t> members,
+                                const ckpt_group_ops& ops, void* user) {
+  if (in_callback()) return inside_callback();
+  return groups_.add(std::move(name), std::move(members), ops, user);
+}
+
+std::pair<std::uint32_t, std::uint32_t> Session::gang() {
+  groups_.know_gang();
+  return {groups_.rank(), groups_.ranks()};
+}
+
 Result<void> Session::add_host_memory(std::string name, void* pointer, std::uint64_t bytes) {
   if (in_callback()) return inside_callback();
   std::unique_lock lock(mutex_);

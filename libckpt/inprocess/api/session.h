@@ -20,6 +20,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 #include "libckpt/inprocess/api/device_state.h"
+#include "libckpt/inprocess/api/groups.h"
 #include "libckpt/inprocess/api/host_states.h"
 #include "libckpt/inprocess/local/export_stream.h"
 #include "libckpt/inprocess/local/keeper_link.h"
@@ -46,6 +47,10 @@ class Session {
   Result<void> drop_tensor(const std::string& name);
   Result<void> add_host_memory(std::string name, void* pointer, std::uint64_t bytes);
   Result<void> add_host_callbacks(std::string name, ckpt_save_fn save, ckpt_load_fn load, void* user);
+  Result<void> add_group(std::string name, std::vector<std::uint32_t> members, const ckpt_group_ops& ops,
+                         void* user);
+  // Its number and how many there are; the program can deal with moves of ranks.
+  std::pair<std::uint32_t, std::uint32_t> gang();
   Result<ckpt_start> ready();
   Result<BarrierEnd> barrier();
 
@@ -57,7 +62,10 @@ class Session {
   };
 
   Session(std::unique_ptr<local::KeeperLink> link, bool return_moved)
-      : link_(std::move(link)), return_moved_(return_moved) {}
+      : link_(std::move(link)), return_moved_(return_moved), groups_([this](auto request, auto body) {
+          // A keeper that is gone is noticed by the service thread.
+          (void)send(request, std::move(body)).has_value();
+        }) {}
   Result<void> start_service();
 
   // session.cc; `lock` holds mutex_.
@@ -71,6 +79,7 @@ class Session {
   Result<void> apply(const ResumeOrder& order);
   std::optional<ResumeOrder> wait_for_order();
   Result<void> send_running(const ResumeOrder& order);
+  Result<void> take_over(const ResumeOrder& order);
 
   // service.cc; on the service thread, but pump_exports.
   void serve();
@@ -98,6 +107,7 @@ class Session {
   bool moved_ = false;
   std::uint64_t failed_pause_ = 0;  // a pause that was answered with Failed and is perhaps still asked for
   std::optional<ResumeOrder> order_;
+  Groups groups_;  // last: its thread sends
 };
 
 }  // namespace ckpt::job

@@ -127,7 +127,7 @@ Result<StateImage> StateImage::read(int fd, std::uint64_t bytes) {
     if (rest.size() < sizeof head) return corrupt("an entry's header");
     std::memcpy(&head, rest.data(), sizeof head);
     rest = rest.subspan(sizeof head);
-    if (head.kind < 1 || head.kind > 3 || head.name_bytes == 0 || head.name_bytes >= local::kNameBytes ||
+    if (head.kind < 1 || head.kind > 4 || head.name_bytes == 0 || head.name_bytes >= local::kNameBytes ||
         align(head.name_bytes) > rest.size() || head.data_bytes > rest.size() - align(head.name_bytes) ||
         align(head.data_bytes) > rest.size() - align(head.name_bytes)) {
       return corrupt("an entry's size");

@@ -20,7 +20,8 @@
 
 namespace ckpt::job {
 
-enum class EntryKind : std::uint32_t { kBytes = 1, kCallback = 2, kTensor = 3 };
+// kBarrier: of a rank of a gang, the number of the barrier that it stands at. It counts on from there.
+enum class EntryKind : std::uint32_t { kBytes = 1, kCallback = 2, kTensor = 3, kBarrier = 4 };
 
 struct PlannedEntry {
   EntryKind kind{};

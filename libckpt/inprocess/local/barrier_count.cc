@@ -56,6 +56,10 @@ std::uint64_t BarrierCount::read() const noexcept {
   return word_->load(std::memory_order_acquire);
 }
 
+void BarrierCount::go_on_from(std::uint64_t barrier) noexcept {
+  word_->store(barrier, std::memory_order_seq_cst);
+}
+
 std::uint64_t BarrierCount::count() noexcept {
   // The rank alone writes it.
   const std::uint64_t number = word_->load(std::memory_order_relaxed) + 1;

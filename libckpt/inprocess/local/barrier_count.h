@@ -29,6 +29,8 @@ class BarrierCount {
   [[nodiscard]] std::uint64_t read() const noexcept;
   // Rank, at a barrier, before it reads `stop_at`. Returns the number of this barrier, from 1 on.
   std::uint64_t count() noexcept;
+  // Rank, before its first barrier: it goes on from another instance, which stood at that one.
+  void go_on_from(std::uint64_t barrier) noexcept;
 
  private:
   using Word = std::atomic<std::uint64_t>;

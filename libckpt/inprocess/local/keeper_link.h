@@ -31,6 +31,10 @@ class KeeperLink {
   [[nodiscard]] bool counts_barriers() const { return barriers_.has_value(); }
   // At each barrier, before anything of the page is read; 0: they are not counted.
   std::uint64_t count_barrier() { return barriers_ ? barriers_->count() : 0; }
+  // Where another instance stood that this one goes on from.
+  void go_on_from_barrier(std::uint64_t barrier) {
+    if (barriers_) barriers_->go_on_from(barrier);
+  }
   [[nodiscard]] int fd() const { return socket_.fd(); }
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});

@@ -125,12 +125,24 @@ const char* problem(const Paused& body) {
 
 const char* problem(const Resume& body) {
   if (body.deadline_ns < 0) return "the deadline";
+  if (!is_flag(body.into_gate) || body.reserved != 0) return "a flag";
   return body.host_state_bytes > kMaxHostStateBytes ? "the host state's size" : nullptr;
 }
 
 const char* problem(const Running& body) {
   if (body.resumed_ns < 0 || !is_flag(body.was_paused) || body.reserved != 0) return "a field";
   return nullptr;
+}
+
+const char* problem(const GroupRecord& group) {
+  if (!is_clean_name(group.name)) return "a group's name";
+  return group.bytes > kTicketBytes || group.reserved != 0 ? "a group's ticket" : nullptr;
+}
+const char* problem(const AskGroups& body) {
+  return body.epoch == 0 ? "no epoch" : nullptr;
+}
+const char* problem(const GroupsEnd& body) {
+  return is_flag(body.knows_gang) && body.reserved == 0 ? nullptr : "a flag";
 }
 
 const char* problem(const StopAt& body) {

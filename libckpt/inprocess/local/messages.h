@@ -29,6 +29,12 @@
 //   go on      A>K Resume          R>A Running. Source: without a descriptor; before Paused it withdraws the
 //              pause (was_paused 0, answered by the keeper). Standby: +host state; Failed if it does not fit.
 //              The deadline is set before the rank goes on.
+//   gate       A>K Resume with `into_gate`, for a standby +host state: R>A InGate, once it has the state, or Failed. It
+//              waits behind its closed gate until Resume without. Repeated: InGate again.
+//   groups     A>R AskGroups       R>A Groups (0 or 1), GroupsEnd: the groups of the rank that a moved rank belongs to, with
+//              the tickets that this rank makes (protocol/wire/gang_plan.h).
+//              A>R JoinGroups      R>A GroupsJoined, or Failed: the new groups are made and tried out, beside the old ones.
+//              Resume with that `epoch` puts them in their place; A>R DiscardGroups, which has no answer, ends them.
 //   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end).
 //              Only while paused.
 //   lease      A>K SetDeadline     K>A Done. At the deadline the keeper closes the gate, stops the rank and
@@ -97,7 +103,7 @@
 namespace ckpt::local {
 
 inline constexpr std::uint32_t kMagic = 0x434b504c;  // "LPKC" in memory
-inline constexpr std::uint16_t kProtocolVersion = 5;
+inline constexpr std::uint16_t kProtocolVersion = 6;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
 inline constexpr std::size_t kMaxRecords = 64;  // of one batch
@@ -106,6 +112,7 @@ inline constexpr std::size_t kMaxDims = 8;
 inline constexpr std::size_t kNameBytes = 256;  // with the terminating NUL
 inline constexpr std::uint64_t kMaxUnexportableBytes = 64ull << 20;
 inline constexpr std::uint64_t kMaxHostStateBytes = 4ull << 30;
+inline constexpr std::size_t kTicketBytes = 512;
 inline constexpr std::size_t kMaxGpus = 16;  // of one rank
 inline constexpr std::uint64_t kNoRegion = 0;
 inline constexpr Nanos kNoDeadline = 0;
@@ -372,6 +379,13 @@ struct Resume {  // with host_state_bytes > 0 (standby) 1 descriptor: the host s
   std::uint64_t incarnation = 0;
   Nanos deadline_ns = kNoDeadline;
   std::uint64_t host_state_bytes = 0;
+  std::uint64_t epoch = 0;      // of JoinGroups: these groups are the rank's from here on; 0: no change
+  std::uint32_t into_gate = 0;  // 1: it goes no further than its gate, and the deadline is without effect
+  std::uint32_t reserved = 0;
+};
+struct InGate {
+  static constexpr auto kType = MessageType::kInGate;
+  std::uint64_t incarnation = 0;
 };
 struct Running {
   static constexpr auto kType = MessageType::kRunning;
@@ -395,6 +409,42 @@ struct Counted {
   static constexpr auto kType = MessageType::kCounted;
   std::uint64_t stop_at = 0;
   std::uint64_t barriers = 0;  // of which it is known after `stop_at` was written
+};
+
+// ---- the groups of a rank (protocol/wire/gang_plan.h)
+struct GroupRecord {
+  Name name;
+  std::uint32_t bytes = 0;  // of the ticket; 0: another member makes it
+  std::uint32_t reserved = 0;
+  std::array<std::byte, kTicketBytes> ticket{};
+};
+static_assert(sizeof(GroupRecord) == kNameBytes + 8 + kTicketBytes);
+struct AskGroups {
+  static constexpr auto kType = MessageType::kAskGroups;
+  std::uint64_t epoch = 0;                           // not 0, and never used before for other groups
+  std::array<std::uint64_t, kMaxRanks / 64> moved{};  // a bit for each rank
+};
+struct Groups {
+  static constexpr auto kType = MessageType::kGroups;
+  std::vector<GroupRecord> records;
+};
+struct GroupsEnd {
+  static constexpr auto kType = MessageType::kGroupsEnd;
+  std::uint32_t knows_gang = 0;  // 1: the program has called ckpt_gang, or has named groups
+  std::uint32_t reserved = 0;
+};
+struct JoinGroups {
+  static constexpr auto kType = MessageType::kJoinGroups;
+  std::uint64_t sequence = 0;  // the epoch
+  std::vector<GroupRecord> records;
+};
+struct GroupsJoined {
+  static constexpr auto kType = MessageType::kGroupsJoined;
+  std::uint64_t epoch = 0;
+};
+struct DiscardGroups {
+  static constexpr auto kType = MessageType::kDiscardGroups;
+  std::uint64_t epoch = 0;
 };
 
 // ---- leases and ends
@@ -525,7 +575,8 @@ using Body =
                  StopExport, Ready, StandbyReady, Pause, Paused, Resume, Running, Moved, SetDeadline, Stop,
                  Kill, Shutdown, RankStopped, RankContinued, RankExited, Release, Released, Deposit, Withdraw,
                  Map, MapBatch, MapAck, Mapped, Make, Made, PrepareDump, DumpReady, Reattach, Fetch, Held,
-                 Replace, WithdrawRegions, AwaitMemory, StopAt, Counted>;
+                 Replace, WithdrawRegions, AwaitMemory, StopAt, Counted, InGate, AskGroups, Groups, GroupsEnd,
+                 JoinGroups, GroupsJoined, DiscardGroups>;
 
 struct Message {
   std::uint32_t rank = 0;

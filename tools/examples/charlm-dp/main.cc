@@ -3,7 +3,6 @@
 // and gradients are summed over all ranks. Equal seeds and numbers of ranks give equal weights, bit for bit, as far as
 // NCCL adds in one order.
 #include <cstdio>
-#include <optional>
 
 #include "tools/examples/charlm-dp/ranks.h"
 #include "tools/examples/charlm/model.h"
@@ -41,6 +40,7 @@ class Trainer {
         shape_(Shape::choose(options.training.parameters, text_.alphabet.size())),
         session_(!options.training.common.without_ckpt),
         model_(session_, shape_, text_.tokens.size(), kBatch / ranks.count),
+        communicator_(session_, ranks),
         loss_(sizeof(double)) {}
 
   void run() {
@@ -52,7 +52,7 @@ class Trainer {
       progress_.batches.random = Random(options_.training.seed + 1);
       progress_.pace.forget_gap();
     }
-    communicator_.emplace(ranks_);  // a standby joins no rendezvous, and ranks that went on meet again
+    communicator_.meet();  // a standby joins no rendezvous, and ranks that went on from images meet again
     while (progress_.step < options_.training.steps) step();
     auto result = progress_.result(model_.digest(), shape_.parameters());
     result["rank"] = ranks_.rank;
@@ -70,7 +70,7 @@ class Trainer {
     model_.compute({begin, begin + places});
     double loss = model_.loss_sum() / kBatch;
     upload(loss_.get(), &loss, sizeof loss);
-    communicator_->sum(loss_.get(), 1, ncclFloat64);
+    communicator_.sum(loss_.get(), 1, ncclFloat64);
     update();
     download(&loss, loss_.get(), sizeof loss);
     progress_.end_step(loss, options_.training);
@@ -81,14 +81,14 @@ class Trainer {
   void update() {
     const std::uint64_t step = progress_.step + 1;
     if (!options_.shards) {
-      communicator_->sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
+      communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
       model_.update(step);
       return;
     }
     const std::size_t share = model_.gradient_count() / ranks_.count;
-    communicator_->sum_shares(model_.gradients(), share);
+    communicator_.sum_shares(model_.gradients(), share);
     model_.update(step, ranks_.rank * share, share);
-    communicator_->gather_shares(model_.weights(), share);
+    communicator_.gather_shares(model_.weights(), share);
   }
 
   const Options& options_;
@@ -98,8 +98,8 @@ class Trainer {
   Gpu gpu_;
   Session session_;
   Model model_;
+  Communicator communicator_;
   LocalMemory loss_;
-  std::optional<Communicator> communicator_;
   Progress progress_;
 };
 

@@ -12,9 +12,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "libckpt/base/fd.h"
 #include "tools/examples/common/gpu.h"
@@ -25,11 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes kMeeting{5};
 constexpr std::chrono::milliseconds kAgain{50};
-
-void check(ncclResult_t result, const char* what) {
-  if (result == ncclSuccess) return;
-  fail(std::string(what) + " failed: " + ncclGetErrorString(result) + ": " + ncclGetLastError(nullptr));
-}
 
 std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
   const char* text = std::getenv(variable);
@@ -121,26 +118,48 @@ Ranks Ranks::from_environment() {
   return ranks;
 }
 
-Communicator::Communicator(const Ranks& ranks) : ranks_(ranks) {
+Communicator::Communicator(Session& session, const Ranks& ranks) : ranks_(ranks) {
+  if (session.handle() == nullptr) return;
+  std::vector<std::uint32_t> all(ranks.count);
+  std::iota(all.begin(), all.end(), 0U);
+  if (ckpt_gang(session.handle(), nullptr, nullptr) != CKPT_OK ||
+      ckpt_nccl_group(session.handle(), "world", all.data(), ranks.count, ranks.rank, &group_) != CKPT_OK)
+    fail(std::string("the group of all ranks: ") + ckpt_last_error());
+}
+
+void Communicator::meet() {
+  if (get() != nullptr) return;
   const auto until = Clock::now() + kMeeting;
   ncclUniqueId id{};
-  if (ranks.rank == 0) {
+  if (ranks_.rank == 0) {
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    if (ranks.count > 1) give(ranks, id, until);
+    if (ranks_.count > 1) give(ranks_, id, until);
   } else {
-    id = take(ranks, until);
+    id = take(ranks_, until);
   }
-  check(ncclCommInitRank(&communicator_, static_cast<int>(ranks.count), id, static_cast<int>(ranks.rank)),
+  ncclComm_t made = nullptr;
+  check(ncclCommInitRank(&made, static_cast<int>(ranks_.count), id, static_cast<int>(ranks_.rank)),
         "ncclCommInitRank");
+  if (group_ != nullptr)
+    ckpt_nccl_use(group_, made);
+  else
+    own_ = made;
 }
 
 Communicator::~Communicator() {
-  ncclCommDestroy(communicator_);
+  if (own_ != nullptr) ncclCommDestroy(own_);
+  ckpt_nccl_end(group_);
+}
+
+void Communicator::check(ncclResult_t result, const char* what) const {
+  result = ckpt_nccl_settle(get(), result);
+  if (result == ncclSuccess) return;
+  fail(std::string(what) + " failed: " + ncclGetErrorString(result) + ": " + ncclGetLastError(nullptr));
 }
 
 void Communicator::sum(CUdeviceptr values, std::size_t count, ncclDataType_t type) {
   auto* at = reinterpret_cast<void*>(values);
-  check(ncclAllReduce(at, at, count, type, ncclSum, communicator_, nullptr), "ncclAllReduce");
+  check(ncclAllReduce(at, at, count, type, ncclSum, get(), nullptr), "ncclAllReduce");
 }
 
 void* Communicator::own_share(CUdeviceptr values, std::size_t share) const {
@@ -149,13 +168,13 @@ void* Communicator::own_share(CUdeviceptr values, std::size_t share) const {
 
 void Communicator::sum_shares(CUdeviceptr values, std::size_t share) {
   check(ncclReduceScatter(reinterpret_cast<void*>(values), own_share(values, share), share, ncclFloat32,
-                          ncclSum, communicator_, nullptr),
+                          ncclSum, get(), nullptr),
         "ncclReduceScatter");
 }
 
 void Communicator::gather_shares(CUdeviceptr values, std::size_t share) {
   check(ncclAllGather(own_share(values, share), reinterpret_cast<void*>(values), share, ncclFloat32,
-                      communicator_, nullptr),
+                      get(), nullptr),
         "ncclAllGather");
 }
 

@@ -10,6 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "libckpt/include/ckpt/ckpt_nccl.h"
+#include "tools/examples/common/gpu.h"
+
 namespace ckpt::examples {
 
 struct Ranks {
@@ -21,11 +24,15 @@ struct Ranks {
 
 class Communicator {
  public:
-  // Rank 0 makes the id and hands it to the others at the rendezvous, within five minutes.
-  explicit Communicator(const Ranks& ranks);
+  // Of all ranks. With a session a communicator for moved ranks is made beside the one in use: before Session::ready().
+  Communicator(Session& session, const Ranks& ranks);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
+
+  // After Session::ready(). Rank 0 makes the id and hands it to the others at the rendezvous, within five minutes. After a
+  // move there is nothing to do.
+  void meet();
 
   // Sums in place, on the legacy stream.
   void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
@@ -34,10 +41,14 @@ class Communicator {
   void gather_shares(CUdeviceptr values, std::size_t share);
 
  private:
+  [[nodiscard]] ncclComm_t get() const { return group_ != nullptr ? ckpt_nccl_get(group_) : own_; }
   [[nodiscard]] void* own_share(CUdeviceptr values, std::size_t share) const;
 
+  void check(ncclResult_t result, const char* what) const;
+
   const Ranks ranks_;
-  ncclComm_t communicator_ = nullptr;
+  ckpt_nccl* group_ = nullptr;    // with a session
+  ncclComm_t own_ = nullptr;      // without
 };
 
 }  // namespace ckpt::examples

@@ -88,6 +88,7 @@ class Session {
   bool ready();
   void barrier();
   void shutdown();
+  [[nodiscard]] ckpt_session* handle() const { return session_; }
 
  private:
   ckpt_session* session_ = nullptr;  // null without libckpt
