@@ -45,6 +45,13 @@ migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
+// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the whole move.
+migration::Timing gang_timing_of(const Config& config) {
+  migration::Timing timing = timing_of(config);
+  timing.pause_timeout_ms = timing.migration_timeout_ms;
+  return timing;
+}
+
 std::string denied_file(const Config& config) {
   return config.home + "/denied-certificates";
 }
@@ -127,9 +134,13 @@ Result<void> Agent::open() {
     spdlog::shutdown();
     ::_exit(70);
   };
+  CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
+  gang_moves_ = std::make_unique<GangMoves>(
+      *context_, *coordinator_, *metrics_,
+      GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal});
   migrations_ = std::make_unique<Migrations>(
       *context_, *metrics_, *peers_,
-      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal});
+      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal}, gang_moves_.get());
   create_snapshot_service();
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
   move_checks_.emplace(*coordinator_, *context_);
@@ -208,10 +219,10 @@ void Agent::create_context() {
       config_, io_.get_executor(), images_, *jobs_, [this](std::uint32_t gpu) { return identity_of(gpu); },
       *contexts_, *remap_, [this](std::uint32_t gpu) { return mover_of(gpu); },
       [this](migration::SwitchKey key, migration::SourceEvent event) {
-        migrations_->driver().on_event(key, std::move(event));
+        if (!gang_moves_->take(key, event)) migrations_->driver().on_event(key, std::move(event));
       },
       [this](migration::SwitchKey key, migration::TargetEvent event) {
-        migrations_->driver().on_event(key, std::move(event));
+        if (!gang_moves_->take(key, event)) migrations_->driver().on_event(key, std::move(event));
       },
       [this](const wire::MigrationProgress& progress) { metrics_->send(progress); },
       [this](wire::JobId job) { return protection_->give_way(job); },
@@ -245,7 +256,8 @@ void Agent::create_snapshot_service() {
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
-      VaultServer::create(io_.get_executor(), std::move(vault))});
+      VaultServer::create(io_.get_executor(), std::move(vault)),
+      [this](wire::GatherRank order) { return gang_moves_->gather(std::move(order)); }});
 }
 
 Result<void> Agent::open_metrics() {
@@ -263,6 +275,7 @@ Result<void> Agent::open_metrics() {
 
 // Of an open migration, this node is the source.
 bool Agent::sends(wire::MigrationId migration) const {
+  if (gang_moves_->sends(migration)) return true;
   const auto* state = migrations_->driver().switches().source(migration);
   return state != nullptr && !migration::is_closed(*state);
 }
@@ -299,6 +312,10 @@ Task<> Agent::start() {
   if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
   auto restored = co_await migrations_->driver().restore();
+  if (restored) {
+    auto ranks = co_await gang_moves_->driver().restore();
+    restored = std::move(ranks);
+  }
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
                    .caused_by(std::move(restored).assume_error());
@@ -532,6 +549,7 @@ Task<Result<void>> Agent::forget_job(wire::ForgetJob forget) {
   }
   co_await jobs_->forget(forget.job);
   migrations_->driver().forget(forget.job);
+  gang_moves_->forget(forget.job);
   co_return ok();
 }
 
@@ -547,6 +565,7 @@ Task<Result<wire::LogData>> Agent::read_job_log(wire::ReadLog request) {
 }
 
 Result<void> Agent::set_limits(const wire::SetLimits& limits) {
+  if (gang_moves_->sends(limits.migration)) return gang_moves_->set_limits(limits);
   return migrations_->set_limits(limits);
 }
 
@@ -554,9 +573,14 @@ void Agent::welcome(const wire::Welcome& welcome) {
   if (!welcome.peer_token.empty()) peers_->on_token(welcome.peer_token);
   // Its term counts, whatever this node's own setting is.
   const std::int64_t term_ms = std::min(welcome.lease_term_ns / kNanosPerMs, kMaxLeaseTermMs);
-  if (term_ms >= kMinLeaseTermMs) migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
+  if (term_ms >= kMinLeaseTermMs) {
+    migrations_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
+    gang_moves_->driver().set_lease_term(static_cast<std::uint32_t>(term_ms));
+  }
   migrations_->restate();
   migrations_->driver().ask_again();
+  gang_moves_->restate();
+  gang_moves_->driver().ask_again();
 }
 
 void Agent::switch_message(wire::SwitchMessage message) {

@@ -23,6 +23,7 @@
 #include "agent/io/file_watch.h"
 #include "agent/jobs/job_table.h"
 #include "agent/links/peer_links.h"
+#include "agent/migration/gangs/gang_moves.h"
 #include "agent/migration/migrations.h"
 #include "agent/migration/pause_forecast.h"
 #include "agent/settings/config.h"
@@ -104,6 +105,7 @@ class Agent : public AgentCommands {
   std::optional<RemapChoice> remap_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<GangMoves> gang_moves_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<PauseForecast> forecast_;
   std::unique_ptr<protect::Protection> protection_;

@@ -207,6 +207,45 @@ Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
   co_return std::move(state);
 }
 
+Task<Result<void>> KeeperLink::enter_gate(local::Resume resume, UniqueFd host_state) {
+  Exchange exchange(shared_from_this());
+  resume.into_gate = 1;
+  std::vector<UniqueFd> descriptors;
+  if (host_state) descriptors.push_back(std::move(host_state));
+  exchange.send(resume, std::move(descriptors));
+  CKPT_CO_TRYV(co_await exchange.expect<local::InGate>(timeout_));
+  co_return ok();
+}
+
+Task<Result<RankGroups>> KeeperLink::ask_groups(const local::AskGroups& order, Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(order);
+  RankGroups groups;
+  while (true) {
+    CKPT_CO_TRY(answer, co_await exchange.next(timeout));
+    if (auto* records = std::get_if<local::Groups>(&answer.message.body)) {
+      groups.records = std::move(records->records);
+      continue;
+    }
+    const auto* end = std::get_if<local::GroupsEnd>(&answer.message.body);
+    if (end == nullptr) co_return Error(ErrorCode::kProtocol, "The rank's answer is not of its groups");
+    groups.knows_gang = end->knows_gang != 0;
+    co_return std::move(groups);
+  }
+}
+
+Task<Result<void>> KeeperLink::join_groups(local::JoinGroups order, Milliseconds timeout) {
+  Exchange exchange(shared_from_this());
+  exchange.send(std::move(order));
+  CKPT_CO_TRYV(co_await exchange.expect<local::GroupsJoined>(timeout));
+  co_return ok();
+}
+
+void KeeperLink::discard_groups(std::uint64_t epoch) {
+  Exchange exchange(shared_from_this());
+  exchange.send(local::DiscardGroups{epoch});
+}
+
 Task<Result<local::Running>> KeeperLink::resume(local::Resume resume, UniqueFd host_state) {
   Exchange exchange(shared_from_this());
   std::vector<UniqueFd> descriptors;

@@ -45,6 +45,12 @@ struct PausedState {
   UniqueFd host_state;
 };
 
+struct RankGroups {
+  RankGroups() = default;
+  std::vector<local::GroupRecord> records;
+  bool knows_gang = false;
+};
+
 // A part of one of the keeper's memory sets, with copies of its descriptors. Empty at the end.
 struct HeldRegions {
   HeldRegions() = default;
@@ -111,6 +117,13 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<local::Counted>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
   // A paused source goes on (no host state), or a standby starts from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
+  // A standby takes the state over and waits behind its gate, until resume() without a state.
+  Task<Result<void>> enter_gate(local::Resume resume, UniqueFd host_state);
+  // The groups of the rank that are made anew, with the tickets that it makes; and whether it knows of its gang.
+  Task<Result<RankGroups>> ask_groups(const local::AskGroups& order, Milliseconds timeout);
+  // Until the new communicators are made.
+  Task<Result<void>> join_groups(local::JoinGroups order, Milliseconds timeout);
+  void discard_groups(std::uint64_t epoch);
   Task<Result<void>> set_deadline(Nanos deadline);
   // Transparent mode, with a paused rank; each is repeated without harm. `timeout`: the driver unmaps and
   // maps memory meanwhile.

@@ -17,10 +17,11 @@ constexpr std::size_t kKeptSessions = 32;
 constexpr std::chrono::seconds kSettleWait{5};
 
 Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
-                       Machines machines)
+                       Machines machines, const RankParties* ranks)
     : context_(context),
       coordinator_(coordinator),
       peers_(peers),
+      ranks_(ranks),
       driver_(machines.io, machines.disk, std::move(machines.journal), machines.timing, *this,
               std::move(machines.fatal)) {}
 
@@ -174,6 +175,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   if (record.role == wire::JobRole::kStandby && !record.ran) {
     const auto* state = switches.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
+    const bool is_rank = ranks_ != nullptr && ranks_->has_promised(record.migration);
+    if (is_rank) co_return;  // its party orders it, and learns of its end by that
     if (!committed) {
       spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
                    wire::migration_text(record.migration));
@@ -189,6 +192,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   }
   const Turn::Held turn = co_await job->resume_turn().take();
   if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id())) co_return;
+  if (ranks_ != nullptr && !ranks_->may_run_freely(*job)) co_return;
   if (record.spec.way == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
@@ -225,6 +229,7 @@ void Migrations::restate() {
 }
 
 bool Migrations::busy(wire::JobId job) const {
+  if (ranks_ != nullptr && ranks_->is_open(job)) return true;
   const auto& switches = driver_.switches();
   for (const auto& [id, session] : sources_) {
     const auto* state = switches.source(id);

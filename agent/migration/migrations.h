@@ -11,6 +11,7 @@
 
 #include "agent/links/peer_links.h"
 #include "agent/migration/handover_driver.h"
+#include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -37,7 +38,9 @@ class Migrations : public HandoverEffects {
     migration::Timing timing;
     std::function<void(Error)> fatal;
   };
-  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines);
+  // `ranks`: of jobs of several ranks; none, if there are no such here.
+  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines,
+             const RankParties* ranks = nullptr);
 
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
@@ -85,6 +88,7 @@ class Migrations : public HandoverEffects {
   MigrationContext& context_;
   CoordinatorPort& coordinator_;
   PeerLinks& peers_;
+  const RankParties* ranks_;
   bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;

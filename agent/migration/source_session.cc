@@ -73,7 +73,7 @@ void SourceSession::perform(const migration::Action& action) {
   } else if (const auto* start = std::get_if<migration::StartPrecopy>(&action)) {
     start_precopy(start->peer_payload);
   } else if (std::holds_alternative<migration::PauseJob>(action)) {
-    control::spawn(executor, "source pause", self->pause());
+    control::spawn(executor, "source pause", self->pause(0));
   } else if (std::holds_alternative<migration::RunFinalRound>(action)) {
     if (host_path_ != HostStatePath::kAfterSave) run_final_round(HostState());
     control::spawn(executor, "source save", self->save());
@@ -296,12 +296,17 @@ void SourceSession::on_counters(const mover::SourceCounters& counters, Nanos fin
   }
 }
 
-Task<> SourceSession::pause() {
+void SourceSession::pause_at(std::uint64_t barrier) {
+  control::spawn(context_.executor, "source pause", pause(barrier));
+}
+
+// `barrier` 0: the next one.
+Task<> SourceSession::pause(std::uint64_t barrier) {
   auto self = shared_from_this();
   if (is_over()) co_return;
   auto keeper = job_->keeper();
   if (!keeper) co_return;
-  auto exchange = keeper->begin_pause();
+  auto exchange = keeper->begin_pause(barrier);
   pausing_ = std::move(exchange);
   auto state = co_await keeper->finish_pause(*pausing_);
   pausing_.reset();

@@ -43,6 +43,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   ~SourceSession();
 
   void perform(const migration::Action& action);
+  // PauseJob of a rank of a gang, at the barrier that all have agreed on (GANG-1).
+  void pause_at(std::uint64_t barrier);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
   // Why the source ends the migration: sent to the target as well, since the target's message may reach the
   // coordinator first.
@@ -69,7 +71,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<Result<void>> prepare_memory();
   Task<Result<void>> open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan);
   void start_precopy(const wire::Bytes& payload);
-  Task<> pause();
+  Task<> pause(std::uint64_t barrier);
   Task<> save();
   Task<> keep_limit();
   void run_final_round(HostState state);

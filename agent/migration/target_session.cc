@@ -16,7 +16,8 @@ TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo in
     : context_(context),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kTarget},
-      way_(std::move(way)) {
+      way_(std::move(way)),
+      gate_(context.executor) {
   if (auto job = way_->find()) attach_to(job);
 }
 
@@ -335,6 +336,43 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   CKPT_CO_TRYV(co_await way_->run(job_, order, report));
   learn();
   // The memory is the instance's own from here on; nothing may hold regions that it frees.
+  control::spawn(context_.executor, "target release", release_memory());
+  co_return ok();
+}
+
+Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t epoch) {
+  auto self = shared_from_this();
+  const Turn::Held turn = co_await gate_.take();
+  if (report_ && report_->committed_ns == 0) report_->committed_ns = now_ns();
+  if (!job_) {
+    CKPT_CO_TRY(brought, co_await way_->bring());
+    attach_to(brought);
+  }
+  co_await job_->known();
+  if (job_->ended() || !job_->keeper())
+    co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+  if (job_->record().ran && job_->incarnation() >= k) co_return ok();
+  co_return co_await way_->enter_gate(job_, k, epoch);
+}
+
+Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline) {
+  auto self = shared_from_this();
+  const Turn::Held turn = co_await gate_.take();
+  const auto keeper = job_ ? job_->keeper() : nullptr;
+  if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+  if (job_->record().ran && job_->incarnation() >= k) co_return co_await keeper->set_deadline(deadline);
+  local::Resume resume;
+  resume.incarnation = k;
+  resume.deadline_ns = deadline;
+  const Nanos sent_ns = now_ns();
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd()));
+  if (report_ && report_->resume_sent_ns == 0) {
+    report_->resume_sent_ns = sent_ns;
+    report_->resumed_ns = running.resumed_ns;
+  }
+  job_->runs_as(k);
+  ran_as_ = k;
+  learn();
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();
 }

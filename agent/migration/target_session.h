@@ -44,6 +44,11 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   ~TargetSession();
 
   void perform(const migration::Action& action);
+  // Of a rank of a gang, in place of RunInstance: the instance takes its state over and waits behind its gate.
+  // kAborted: it is gone, or never will.
+  Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
+  // It passes its gate and runs as k until `deadline`. Again: a renewal.
+  Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
   // The measurements; complete once the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
@@ -107,6 +112,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   InstanceEnd end_ = InstanceEnd::kNone;
   bool taking_ = false;    // take_arrived() is under way
   bool ordering_ = false;  // run_orders() is under way
+  Turn gate_;              // one order to the gate at a time
 };
 
 }  // namespace ckpt::agent

@@ -161,6 +161,7 @@ struct Config {
 
   [[nodiscard]] std::string jobs_folder() const { return home + "/jobs"; }
   [[nodiscard]] std::string journal_path() const { return home + "/journal"; }
+  [[nodiscard]] std::string gang_journal_path() const { return home + "/gang-journal"; }
   [[nodiscard]] std::string vault_folder() const { return vault_dir.empty() ? home + "/vault" : vault_dir; }
   // Empty: there is no tier in memory.
   [[nodiscard]] std::string vault_memory_folder() const {

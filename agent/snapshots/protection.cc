@@ -32,7 +32,9 @@ Protection::Protection(Parts parts)
             });
   link.take(wire::FrameType::kGatherRank, [this, executor](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(order, wire::decode<wire::GatherRank>(body));
-    control::spawn(executor, "gather rank", gather(std::move(order)));
+    const bool is_for_move = order.migration != 0 && parts_.gather_for_move;
+    control::spawn(executor, "gather rank",
+                   is_for_move ? parts_.gather_for_move(std::move(order)) : gather(std::move(order)));
     return ok();
   });
   link.take(wire::FrameType::kRestoreImage,

@@ -30,6 +30,8 @@ class Protection {
     std::function<bool(wire::JobId)> moves;  // a migration of the job is open
     std::function<Result<void>(const wire::JobSpec&)> check_spec;
     std::shared_ptr<VaultServer> server;  // for other nodes
+    // Orders to ranks that take part in a move. May be empty.
+    std::function<Task<>(wire::GatherRank)> gather_for_move = {};
   };
   // Before the coordinator is dialled.
   explicit Protection(Parts parts);

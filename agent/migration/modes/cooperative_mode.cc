@@ -117,6 +117,29 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
   co_return ok();
 }
 
+Task<Result<void>> CooperativeTarget::enter_gate(std::shared_ptr<Job> job, wire::Incarnation k,
+                                                 std::uint64_t epoch) {
+  local::Resume resume;
+  resume.incarnation = k;
+  resume.epoch = epoch;
+  UniqueFd host_state;
+  if (job->phase() == local::Phase::kStandbyReady) {
+    CKPT_CO_TRY(loaded, load_host_state(host_state_path(*job)));
+    host_state_.reset();
+    struct stat facts {};
+    if (::fstat(loaded.get(), &facts) == 0)
+      resume.host_state_bytes = static_cast<std::uint64_t>(facts.st_size);
+    host_state = std::move(loaded);
+  }
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
+  auto entered = co_await keeper->enter_gate(resume, std::move(host_state));
+  if (!entered && is_misfit(entered.assume_error()))
+    co_return Error(ErrorCode::kAborted, "The standby could not take over the rank's state")
+        .caused_by(std::move(entered).assume_error());
+  co_return entered;
+}
+
 PauseWork CooperativeTarget::pause_work(const Job&) const {
   return common_work(PauseKind::kCooperative);
 }

@@ -42,6 +42,7 @@ class CooperativeTarget final : public TargetMode {
                                  std::vector<UniqueFd> descriptors) override;
   Result<void> keep(std::shared_ptr<Job> job, HostState state) override;
   Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) override;
+  Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch) override;
   [[nodiscard]] PauseWork pause_work(const Job& job) const override;
   Task<> end(std::shared_ptr<Job> job) override;
   Task<> free(std::shared_ptr<Job> job) override;

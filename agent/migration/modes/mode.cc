@@ -45,6 +45,10 @@ Task<Result<void>> TargetMode::drop_memory(std::shared_ptr<Job>, std::vector<std
   co_return ok();
 }
 
+Task<Result<void>> TargetMode::enter_gate(std::shared_ptr<Job>, wire::Incarnation, std::uint64_t) {
+  co_return Error(ErrorCode::kNotSupported, "Ranks move in cooperative mode only");
+}
+
 Task<Result<std::shared_ptr<Job>>> TargetMode::bring() {
   co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
 }

@@ -131,6 +131,9 @@ class TargetMode {
   // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached
   // for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
+  // Of a rank of a gang, in place of run(): it takes its state over and waits behind its gate. `epoch` is that of its
+  // groups. Repeated without harm. kAborted: it never will here.
+  virtual Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch);
   // After run(): the work that it did here.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
   // The migration was given up, or ended: first the instance, if it is this migration's own, then the rest of

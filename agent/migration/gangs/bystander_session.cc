@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/gangs/bystander_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr Milliseconds kFirstBackoff{100};
+constexpr Milliseconds kMaxBackoff{5000};
+
+Error has_ended() {
+  return {ErrorCode::kAborted, "The rank's process has ended"};
+}
+
+}  // namespace
+
+Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets, std::uint64_t epoch) {
+  local::JoinGroups order;
+  order.sequence = epoch;
+  for (const wire::GroupTicket& ticket : tickets) {
+    local::GroupRecord& record = order.records.emplace_back();
+    if (ticket.ticket.size() > record.ticket.size() || ticket.group.size() >= local::kNameBytes)
+      return Error(ErrorCode::kInvalidArgument, "The ticket of group " + ticket.group + " is too long");
+    record.name.assign(ticket.group);
+    record.bytes = static_cast<std::uint32_t>(ticket.ticket.size());
+    std::copy(ticket.ticket.begin(), ticket.ticket.end(), record.ticket.begin());
+  }
+  return order;
+}
+
+BystanderSession::BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch,
+                                   Emit emit)
+    : context_(context), rank_(std::move(rank)), epoch_(epoch), emit_(std::move(emit)) {
+  attach();
+}
+
+BystanderSession::~BystanderSession() {
+  if (job_) job_->unlisten(listener_);
+}
+
+void BystanderSession::attach() {
+  if (job_) return;
+  job_ = context_.jobs.running_as(rank_.job, rank_.incarnation);
+  if (!job_) return;
+  listener_ = job_->listen([this](const local::Body& body) {
+    if (std::holds_alternative<local::RankExited>(body))
+      emit_(gang::InstanceDied(wire::Reason(has_ended())));
+  });
+}
+
+void BystanderSession::join(std::vector<wire::GroupTicket> tickets, Milliseconds timeout) {
+  control::spawn(context_.executor, "new communicators", join_groups(std::move(tickets), timeout));
+}
+
+Task<> BystanderSession::join_groups(std::vector<wire::GroupTicket> tickets, Milliseconds timeout) {
+  auto self = shared_from_this();
+  attach();
+  if (context_.acquire_exclusive) co_await context_.acquire_exclusive(rank_.job);
+  const auto keeper = job_ && !job_->ended() ? job_->keeper() : nullptr;
+  if (!keeper) co_return emit_(gang::CommunicatorsFailed(wire::Reason(has_ended())));
+  if (!tickets.empty()) {
+    auto order = to_order(tickets, epoch_);
+    if (!order) co_return emit_(gang::CommunicatorsFailed(wire::Reason(order.assume_error())));
+    auto joined = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
+    if (!joined) {
+      const Error why = Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
+                            .caused_by(std::move(joined).assume_error());
+      co_return emit_(gang::CommunicatorsFailed(wire::Reason(why)));
+    }
+  }
+  emit_(gang::CommunicatorsReady{});
+}
+
+void BystanderSession::discard() {
+  const auto keeper = job_ ? job_->keeper() : nullptr;
+  if (keeper) keeper->discard_groups(epoch_);
+}
+
+void BystanderSession::pause_at(std::uint64_t barrier) {
+  control::spawn(context_.executor, "rank pause", pause(barrier));
+}
+
+Task<> BystanderSession::pause(std::uint64_t barrier) {
+  auto self = shared_from_this();
+  const auto keeper = job_ ? job_->keeper() : nullptr;
+  if (!keeper) co_return;
+  pausing_ = keeper->begin_pause(barrier);
+  auto state = co_await keeper->finish_pause(*pausing_);
+  pausing_.reset();
+  if (!state) {
+    if (state.assume_error().code() != ErrorCode::kAborted)
+      emit_(gang::CommunicatorsFailed(wire::Reason(state.assume_error())));
+    co_return;
+  }
+  job_->set_phase(local::Phase::kPaused);
+  emit_(gang::RankHeld{});
+}
+
+void BystanderSession::go_on(bool with_new) {
+  attach();
+  if (pausing_) pausing_->cancel();
+  control::spawn(context_.executor, "rank goes on", resume(++orders_, with_new ? epoch_ : 0));
+}
+
+Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
+  auto self = shared_from_this();
+  if (!job_) co_return;
+  co_await job_->known();
+  const Turn::Held turn = co_await job_->resume_turn().take();
+  for (Milliseconds pause = kFirstBackoff; order == orders_; pause = std::min(pause * 2, kMaxBackoff)) {
+    const auto keeper = job_->keeper();
+    if (job_->ended() || !keeper) co_return;
+    local::Resume resume;
+    resume.incarnation = rank_.incarnation;
+    resume.epoch = epoch;
+    auto running = co_await keeper->resume(resume, UniqueFd{});
+    if (running) co_return job_->runs_as(rank_.incarnation);
+    spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),
+                  running.assume_error().to_string());
+    Signal nobody(context_.executor);
+    co_await nobody.wait(std::chrono::steady_clock::now() + pause);
+  }
+}
+
+void BystanderSession::end() {
+  attach();
+  ++orders_;
+  if (job_) control::spawn(context_.executor, "rank ends", job_->destroy());
+}
+
+}  // namespace ckpt::agent

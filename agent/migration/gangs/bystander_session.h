@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effects of a rank that stays where it is while others of its gang move: its new communicators, its pause at the common
+// barrier, and how it goes on. Each order returns at once; its result is an event.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed; a pause that fails, too,
+// since the rank cannot be held then. A rank that is to go on is told so again for as long as it lives.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "agent/migration/modes/migration_context.h"
+#include "libckpt/protocol/gang/gang_bystander.h"
+#include "libckpt/protocol/wire/gang_plan.h"
+
+namespace ckpt::agent {
+
+class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
+ public:
+  using Emit = std::function<void(gang::BystanderEvent)>;
+  BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch, Emit emit);
+  ~BystanderSession();
+
+  // With these tickets; none: the rank has no group with a moved member.
+  void join(std::vector<wire::GroupTicket> tickets, Milliseconds timeout);
+  void discard();
+  void pause_at(std::uint64_t barrier);
+  // With the new communicators, or with the old ones.
+  void go_on(bool with_new);
+  void end();
+  [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
+
+ private:
+  void attach();
+  Task<> join_groups(std::vector<wire::GroupTicket> tickets, Milliseconds timeout);
+  Task<> pause(std::uint64_t barrier);
+  Task<> resume(std::uint64_t order, std::uint64_t epoch);
+
+  MigrationContext& context_;
+  const wire::StayingRank rank_;
+  const std::uint64_t epoch_;
+  const Emit emit_;
+  std::shared_ptr<Job> job_;
+  std::uint64_t listener_ = 0;
+  std::unique_ptr<KeeperLink::Exchange> pausing_;
+  std::uint64_t orders_ = 0;  // to go on; only the last one counts
+};
+
+// As a rank's library takes them. kInvalidArgument for what does not fit there.
+[[nodiscard]] Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets,
+                                                 std::uint64_t epoch);
+
+}  // namespace ckpt::agent

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/migration/gangs/gang_moves.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
+
+namespace ckpt::agent {
+namespace {
+
+using gang::Party;
+using gang::PartyKey;
+using gang::Role;
+
+constexpr Milliseconds kTickets{30'000};
+
+const wire::MovedRank* moved_rank(const wire::GangPlan& plan, std::uint32_t rank) {
+  const auto at = std::find_if(plan.moved.begin(), plan.moved.end(),
+                               [rank](const wire::MovedRank& known) { return known.rank == rank; });
+  return at == plan.moved.end() ? nullptr : &*at;
+}
+const wire::StayingRank* staying_rank(const wire::GangPlan& plan, std::uint32_t rank) {
+  const auto at = std::find_if(plan.staying.begin(), plan.staying.end(),
+                               [rank](const wire::StayingRank& known) { return known.rank == rank; });
+  return at == plan.staying.end() ? nullptr : &*at;
+}
+
+// Those that the machines of one rank have, too.
+std::optional<migration::Action> to_session(const gang::Action& action) {
+  return std::visit(
+      [](const auto& what) -> std::optional<migration::Action> {
+        if constexpr (std::is_constructible_v<migration::Action, decltype(what)>)
+          return migration::Action(what);
+        else
+          return std::nullopt;
+      },
+      action);
+}
+
+gang::Reason reason_of(const Error& error) {
+  return gang::Reason(error);
+}
+
+}  // namespace
+
+GangMoves::GangMoves(MigrationContext& context, CoordinatorLink& link, CoordinatorPort& reports,
+                     GangDriver::Machines machines)
+    : context_(context), link_(link), reports_(reports), driver_(std::move(machines), *this) {
+  link_.take(wire::FrameType::kGangSwitch, [this](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(message, gang::decode_message(body));
+    driver_.on_message(std::move(message));
+    return ok();
+  });
+  link_.take(wire::FrameType::kAskGroups, [this](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::AskGroups>(body));
+    control::spawn(context_.executor, "groups of a rank", answer_groups(std::move(request)));
+    return ok();
+  });
+}
+
+// ---- messages ----
+
+std::string GangMoves::node_of(const wire::GangPlan& plan, const Party& party) const {
+  if (party.role == Role::kBystander) {
+    const wire::StayingRank* staying = staying_rank(plan, party.rank);
+    return staying == nullptr ? "" : staying->node;
+  }
+  const wire::MovedRank* moved = moved_rank(plan, party.rank);
+  if (moved == nullptr) return "";
+  const auto own = wire::decode_plan(moved->plan);
+  if (!own) return "";
+  return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
+}
+
+void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang::Send& what) {
+  gang::GangMessage message(info.migration, info.gang, key.party, what.to, what.body);
+  if (what.to == Party()) {
+    send_report_before(key, what.body);
+    link_.tell(message);
+    return;
+  }
+  const Member* sender = member(key, info);
+  if (sender != nullptr && node_of(*sender->plan, what.to) == context_.config.node)
+    return driver_.on_own_message(std::move(message));
+  link_.tell(message);
+}
+
+void GangMoves::ask_for_info(const gang::GangMessage& message) {
+  gang::GangMessage question(message.migration, message.gang, message.to, Party(), gang::Query{});
+  question.asks_for_info = true;
+  link_.tell(question);
+}
+
+// The coordinator makes its report when it receives the outcome: the measurements go ahead of it.
+void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) {
+  const Member* known = find(key);
+  if (known == nullptr) return;
+  const bool is_source_outcome =
+      std::holds_alternative<gang::Released>(body) || std::holds_alternative<gang::Resumed>(body);
+  if (known->source && is_source_outcome) {
+    if (const auto& report = known->source->report()) reports_.send(*report);
+  }
+  if (known->target && std::holds_alternative<gang::Ran>(body)) {
+    if (const auto& report = known->target->report()) reports_.send(*report);
+  }
+}
+
+void GangMoves::restate() {
+  for (const auto& [key, known] : members_) {
+    if (known.source) {
+      if (const auto& report = known.source->report(); report && report->last_ack_ns != 0)
+        reports_.send(*report);
+    }
+    if (known.target) {
+      if (const auto& report = known.target->report(); report && report->resumed_ns != 0)
+        reports_.send(*report);
+    }
+  }
+}
+
+// ---- members ----
+
+GangMoves::Member* GangMoves::find(const PartyKey& key) {
+  const auto at = members_.find(key);
+  return at == members_.end() ? nullptr : &at->second;
+}
+
+GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& info) {
+  if (Member* known = find(key)) return known;
+  auto made = make(key, info);
+  if (!made) {
+    spdlog::error("plan of a move of ranks not understood: id {} reason {}", wire::migration_text(key.migration),
+                  made.assume_error().to_string());
+    return nullptr;
+  }
+  Member& kept = members_.emplace(key, std::move(made).assume_value()).first->second;
+  add_sessions(key, kept);
+  return &kept;
+}
+
+Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangInfo& info) {
+  auto& plan = plans_[key.migration];
+  if (!plan) {
+    CKPT_TRY(decoded, wire::decode_gang_plan(info.plan));
+    plan = std::make_shared<const wire::GangPlan>(std::move(decoded));
+  }
+  Member made;
+  made.plan = plan;
+  made.epoch = plan->epoch;
+  made.gang_base = info.base;
+  made.rank = key.party.rank;
+  if (key.party.role == Role::kBystander) {
+    const wire::StayingRank* staying = staying_rank(*plan, key.party.rank);
+    if (staying == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
+    made.job = staying->job;
+    return made;
+  }
+  const wire::MovedRank* moved = moved_rank(*plan, key.party.rank);
+  if (moved == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
+  CKPT_TRY(own, wire::decode_plan(moved->plan));
+  made.job = own.spec.job;
+  made.info = migration::SwitchInfo(moved->migration, made.job, moved->base, {}, moved->plan);
+  return made;
+}
+
+void GangMoves::add_sessions(const PartyKey& key, Member& member) {
+  RankStop::Parts stop{context_.executor, {}, {}, {}};
+  if (key.party.role == Role::kTarget) {
+    member.target = std::make_shared<TargetSession>(context_, member.info);
+    return;
+  }
+  if (key.party.role == Role::kSource) {
+    auto session = std::make_shared<SourceSession>(context_, member.info);
+    stop.job = [session] { return session->job(); };
+    stop.pause_at = [session](std::uint64_t barrier) { session->pause_at(barrier); };
+    stop.failed = [this, key](const Error& error) {
+      emit(key, gang::SourceEvent(gang::EngineFailed(reason_of(error))));
+    };
+    member.source = std::move(session);
+  } else {
+    auto session = std::make_shared<BystanderSession>(
+        context_, *staying_rank(*member.plan, member.rank), member.epoch,
+        [this, key](gang::BystanderEvent event) {
+          if (std::holds_alternative<gang::RankHeld>(event)) {
+            if (Member* held = find(key)) held->stop->is_held();
+          }
+          emit(key, std::move(event));
+        });
+    stop.job = [session] { return session->job(); };
+    stop.pause_at = [session](std::uint64_t barrier) { session->pause_at(barrier); };
+    stop.failed = [this, key](const Error& error) {
+      emit(key, gang::BystanderEvent(gang::CommunicatorsFailed(reason_of(error))));
+    };
+    member.bystander = std::move(session);
+  }
+  member.stop = std::make_shared<RankStop>(std::move(stop));
+  // Of a restarted agent: its rank may stand at the common barrier already.
+  const gang::PartyState* state = driver_.parties().find(key);
+  const bool stands = state != nullptr && (gang::phase_name(*state) == "BARRIER" ||
+                                           gang::phase_name(*state) == "HELD" ||
+                                           gang::phase_name(*state) == "HELD_STILL");
+  if (stands) member.stop->is_held();
+}
+
+wire::Incarnation GangMoves::own(const Member& member, wire::Incarnation k) const {
+  return member.info.base + (k - member.gang_base);
+}
+
+// ---- actions ----
+
+void GangMoves::perform(const PartyKey& key, const gang::GangInfo& info, const gang::Action& action) {
+  Member* known = member(key, info);
+  if (known == nullptr) return;
+  if (std::holds_alternative<gang::PrepareSource>(action)) fault_point(FaultPoint::kSourcePreparing);
+  if (std::holds_alternative<gang::PrepareStandby>(action)) fault_point(FaultPoint::kTargetPreparing);
+  switch (key.party.role) {
+    case Role::kSource:
+      return perform_source(key, *known, action);
+    case Role::kTarget:
+      return perform_target(key, *known, action);
+    case Role::kBystander:
+      return perform_bystander(*known, action);
+    case Role::kCoordinator:
+      return;
+  }
+}
+
+void GangMoves::perform_source(const PartyKey& /*key*/, Member& member, const gang::Action& action) {
+  if (std::holds_alternative<gang::HoldRank>(action)) return member.stop->want();
+  if (const auto* go_on = std::get_if<gang::ResumeRank>(&action)) {
+    member.stop->end();
+    return member.source->perform(migration::RunInstance(own(member, go_on->k), std::nullopt));
+  }
+  if (std::holds_alternative<gang::EndRank>(action)) {
+    member.stop->end();
+    control::spawn(context_.executor, "rank ends", end_rank(member.source->job()));
+    return;
+  }
+  if (std::holds_alternative<gang::StopCopy>(action) || std::holds_alternative<gang::FreeSource>(action))
+    member.stop->end();
+  if (const auto order = to_session(action)) member.source->perform(*order);
+}
+
+void GangMoves::perform_target(const PartyKey& key, Member& member, const gang::Action& action) {
+  if (const auto* enter = std::get_if<gang::EnterGate>(&action)) {
+    control::spawn(context_.executor, "rank enters its gate", enter_gate(key, member.target, enter->k));
+  } else if (const auto* open = std::get_if<gang::OpenGate>(&action)) {
+    control::spawn(context_.executor, "rank passes its gate", open_gate(key, member.target, *open));
+  } else if (const auto order = to_session(action)) {
+    member.target->perform(*order);
+  }
+}
+
+void GangMoves::perform_bystander(Member& member, const gang::Action& action) {
+  BystanderSession& session = *member.bystander;
+  if (std::holds_alternative<gang::PrepareCommunicators>(action)) {
+    session.join(member.plan->tickets, Milliseconds(member.plan->groups_timeout_ms));
+  } else if (std::holds_alternative<gang::DiscardCommunicators>(action)) {
+    session.discard();
+  } else if (std::holds_alternative<gang::HoldRank>(action)) {
+    member.stop->want();
+  } else if (std::holds_alternative<gang::SwapEpoch>(action)) {
+    member.stop->end();
+    session.go_on(true);
+  } else if (std::holds_alternative<gang::ResumeRank>(action)) {
+    member.stop->end();
+    session.go_on(false);
+  } else if (std::holds_alternative<gang::EndRank>(action)) {
+    member.stop->end();
+    session.end();
+  }
+}
+
+Task<> GangMoves::end_rank(std::shared_ptr<Job> job) {
+  if (job) co_await job->destroy();
+}
+
+// Nothing is copied before the standby's communicators are made: a move that could not be finished costs nothing then.
+Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload) {
+  const Member* known = find(key);
+  if (known == nullptr) co_return;
+  const Milliseconds timeout(known->plan->groups_timeout_ms);
+  auto order = to_order(known->plan->tickets, known->epoch);
+  const auto keeper = session->job() ? session->job()->keeper() : nullptr;
+  Result<void> joined = ok();
+  if (!order) {
+    joined = std::move(order).assume_error();
+  } else if (!keeper) {
+    joined = Error(ErrorCode::kUnavailable, "The standby has ended");
+  } else if (!order.assume_value().records.empty()) {
+    auto answer = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
+    joined = std::move(answer);
+  }
+  if (joined) {
+    emit(key, gang::TargetEvent(gang::StandbyReady(std::move(payload))));
+  } else {
+    const Error why = Error(ErrorCode::kAborted, "The standby of rank " + std::to_string(key.party.rank) +
+                                                     " has no new communicators")
+                          .caused_by(std::move(joined).assume_error());
+    emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(why))));
+  }
+}
+
+Task<> GangMoves::enter_gate(PartyKey key, std::shared_ptr<TargetSession> session, wire::Incarnation k) {
+  const Member* known = find(key);
+  if (known == nullptr) co_return;
+  auto entered = co_await session->enter_gate(own(*known, k), known->epoch);
+  if (entered) {
+    fault_point(FaultPoint::kTargetInGate);
+    co_return emit(key, gang::TargetEvent(gang::RankInGate(k)));
+  }
+  spdlog::error("rank does not enter its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
+                key.party.rank, entered.assume_error().to_string());
+  if (entered.assume_error().code() == ErrorCode::kAborted)
+    emit(key, gang::TargetEvent(gang::InstanceDied(reason_of(entered.assume_error()))));
+}
+
+Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order) {
+  const Member* known = find(key);
+  if (known == nullptr) co_return;
+  auto opened =
+      co_await session->open_gate(own(*known, order.k), order.deadline.value_or(local::kNoDeadline));
+  if (opened) co_return emit(key, gang::TargetEvent(gang::InstanceRuns(order.k)));
+  spdlog::error("rank does not pass its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
+                key.party.rank, opened.assume_error().to_string());
+}
+
+// ---- events of sessions ----
+
+bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& event) {
+  for (auto& [of, known] : members_) {
+    if (!known.source || known.info.migration != key.migration) continue;
+    if (std::holds_alternative<migration::JobPaused>(event)) {
+      known.stop->is_held();
+      emit(of, gang::SourceEvent(gang::RankHeld{}));
+      return true;
+    }
+    std::visit(
+        [&](auto& what) {
+          if constexpr (std::is_constructible_v<gang::SourceEvent, std::decay_t<decltype(what)>>)
+            emit(of, gang::SourceEvent(std::move(what)));
+        },
+        event);
+    return true;
+  }
+  return false;
+}
+
+// An instance that has finished is none that is lost: nothing of it is to be run again.
+bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& event) {
+  for (auto& [of, known] : members_) {
+    if (!known.target || known.info.migration != key.migration) continue;
+    if (auto* ready = std::get_if<migration::StandbyReady>(&event)) {
+      control::spawn(context_.executor, "communicators of a standby",
+                     join_standby(of, known.target, std::move(ready->payload)));
+      return true;
+    }
+    if (std::holds_alternative<migration::InstanceRuns>(event)) return true;  // open_gate() states it
+    if (std::holds_alternative<migration::InstanceStopped>(event)) {
+      emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
+      return true;
+    }
+    std::visit(
+        [&](auto& what) {
+          if constexpr (std::is_constructible_v<gang::TargetEvent, std::decay_t<decltype(what)>>)
+            emit(of, gang::TargetEvent(std::move(what)));
+        },
+        event);
+    return true;
+  }
+  return false;
+}
+
+// ---- orders to ranks ----
+
+Task<> GangMoves::gather(wire::GatherRank order) {
+  const std::uint64_t id = order.request_id;
+  std::shared_ptr<RankStop> stop;
+  for (const auto& [key, known] : members_)
+    if (key.migration == order.migration && known.job == order.job && known.stop) stop = known.stop;
+  if (!stop)
+    co_return link_.reply(id, Error(ErrorCode::kNotFound, "Rank " + wire::job_text(order.job) +
+                                                              " takes part in no such move here"));
+  auto gathered = co_await stop->gather(std::move(order));
+  if (!gathered) co_return link_.reply(id, std::move(gathered).assume_error());
+  wire::RankGathered answer = std::move(gathered).assume_value();
+  answer.request_id = id;
+  link_.tell(answer);
+}
+
+Task<> GangMoves::answer_groups(wire::AskGroups request) {
+  auto groups = co_await groups_of(request);
+  if (!groups) co_return link_.reply(request.request_id, std::move(groups).assume_error());
+  wire::RankGroups answer = std::move(groups).assume_value();
+  answer.request_id = request.request_id;
+  link_.tell(answer);
+}
+
+Task<Result<wire::RankGroups>> GangMoves::groups_of(const wire::AskGroups& request) {
+  const auto job = context_.jobs.running_as(request.job, request.incarnation);
+  const auto keeper = job && !job->ended() ? job->keeper() : nullptr;
+  if (!keeper)
+    co_return Error(ErrorCode::kNotFound,
+                    "Job " + wire::job_text(request.job) + " does not run on this node");
+  local::AskGroups order;
+  order.epoch = request.epoch;
+  for (const std::uint32_t rank : request.moved) {
+    if (rank >= local::kMaxRanks) co_return Error(ErrorCode::kInvalidArgument, "There is no such rank");
+    order.moved[rank / 64] |= std::uint64_t{1} << (rank % 64);
+  }
+  CKPT_CO_TRY(groups, co_await keeper->ask_groups(order, kTickets));
+  wire::RankGroups answer;
+  answer.knows_gang = groups.knows_gang;
+  for (const local::GroupRecord& record : groups.records) {
+    wire::GroupTicket& ticket = answer.groups.emplace_back();
+    ticket.group = record.name.str();
+    ticket.ticket.assign(record.ticket.begin(), record.ticket.begin() + record.bytes);
+  }
+  co_return std::move(answer);
+}
+
+Result<void> GangMoves::set_limits(const wire::SetLimits& limits) {
+  for (const auto& [key, known] : members_) {
+    if (!known.source || known.info.migration != limits.migration) continue;
+    known.source->set_limits(limits.max_downtime_ns, limits.bandwidth_bytes_per_second);
+    return ok();
+  }
+  return Error(ErrorCode::kNotFound,
+               "Migration " + wire::migration_text(limits.migration) + " has no source on this node");
+}
+
+// ---- what moves say about jobs ----
+
+bool GangMoves::sends(wire::MigrationId migration) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& at) {
+    const gang::PartyState* state = driver_.parties().find(at.first);
+    return at.second.source && at.second.info.migration == migration && state != nullptr &&
+           !gang::is_closed(*state);
+  });
+}
+
+bool GangMoves::may_run_freely(const Job& job) const {
+  const wire::JobSpec& spec = job.record().spec;
+  if (spec.gang.id == 0) return true;
+  for (const auto& [key, known] : members_)
+    if (known.job == job.id()) return driver_.parties().may_run_freely(spec.gang.id, known.rank);
+  return true;
+}
+
+bool GangMoves::is_open(wire::JobId job) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& at) {
+    const gang::PartyState* state = driver_.parties().find(at.first);
+    return at.second.job == job && state != nullptr && !gang::is_closed(*state);
+  });
+}
+
+bool GangMoves::has_promised(wire::MigrationId migration) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& at) {
+    const gang::PartyState* state = driver_.parties().find(at.first);
+    return at.second.target && at.second.info.migration == migration && state != nullptr &&
+           gang::phase_name(*state) == "PROMISED";
+  });
+}
+
+void GangMoves::forget(wire::JobId job) {
+  std::set<wire::MigrationId> of_job;
+  for (const auto& [key, known] : members_)
+    if (known.job == job) of_job.insert(key.migration);
+  if (of_job.empty()) return;
+  std::erase_if(members_, [&](const auto& at) { return of_job.contains(at.first.migration) && !is_open(job); });
+  driver_.forget([of_job](const gang::GangInfo& info) { return of_job.contains(info.migration); });
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effects of all moves of ranks on this node: the session for each action, the route of each message, the orders of the
+// coordinator to ranks (where they stop, which groups they have).
+//
+// A rank that moves has the sessions of a job of one rank, with its own migration id and plan (wire::MovedRank). Their
+// events come here by that id. Numbers: what the machines call n+i is for a rank its own incarnation and i.
+// Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none leave this
+// class; a failure becomes an event of the machine that it concerns.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/migration/gangs/bystander_session.h"
+#include "agent/migration/gangs/gang_driver.h"
+#include "agent/migration/gangs/rank_stop.h"
+#include "agent/migration/rank_parties.h"
+#include "agent/migration/source_session.h"
+#include "agent/migration/target_session.h"
+
+namespace ckpt::agent {
+
+class GangMoves : public GangEffects, public RankParties {
+ public:
+  // `reports`: what the sessions measure.
+  GangMoves(MigrationContext& context, CoordinatorLink& link, CoordinatorPort& reports,
+            GangDriver::Machines machines);
+
+  [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
+  // An event of a session; false: of no moved rank.
+  bool take(const migration::SwitchKey& key, migration::SourceEvent& event);
+  bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
+  // An order to a rank that takes part in a move.
+  Task<> gather(wire::GatherRank order);
+  Result<void> set_limits(const wire::SetLimits& limits);
+  // The coordinator is back.
+  void restate();
+  void forget(wire::JobId job);
+  // Of an open move, this node is the source.
+  [[nodiscard]] bool sends(wire::MigrationId migration) const;
+
+  // GangEffects.
+  void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
+  void ask_for_info(const gang::GangMessage& message) override;
+  void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
+
+  // RankParties.
+  [[nodiscard]] bool may_run_freely(const Job& job) const override;
+  [[nodiscard]] bool is_open(wire::JobId job) const override;
+  [[nodiscard]] bool has_promised(wire::MigrationId migration) const override;
+
+ private:
+  // One party here, with its session.
+  struct Member {
+    std::shared_ptr<const wire::GangPlan> plan;
+    std::uint64_t epoch = 0;
+    wire::Incarnation gang_base = 0;
+    std::uint32_t rank = 0;
+    wire::JobId job = 0;
+    migration::SwitchInfo info;  // of a moved rank
+    std::shared_ptr<SourceSession> source;
+    std::shared_ptr<TargetSession> target;
+    std::shared_ptr<BystanderSession> bystander;
+    std::shared_ptr<RankStop> stop;
+    std::optional<wire::Bytes> standby;  // its payload, until its communicators are made
+  };
+  Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
+  Member* find(const gang::PartyKey& key);
+  Result<Member> make(const gang::PartyKey& key, const gang::GangInfo& info);
+  void add_sessions(const gang::PartyKey& key, Member& member);
+  void emit(const gang::PartyKey& key, gang::PartyEvent event) { driver_.on_event(key, std::move(event)); }
+  [[nodiscard]] wire::Incarnation own(const Member& member, wire::Incarnation k) const;
+
+  void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);
+  void perform_target(const gang::PartyKey& key, Member& member, const gang::Action& action);
+  void perform_bystander(Member& member, const gang::Action& action);
+  Task<> join_standby(gang::PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload);
+  Task<> enter_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, wire::Incarnation k);
+  Task<> open_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order);
+  Task<> end_rank(std::shared_ptr<Job> job);
+  void send_report_before(const gang::PartyKey& key, const gang::Body& body);
+  [[nodiscard]] std::string node_of(const wire::GangPlan& plan, const gang::Party& party) const;
+  Task<> answer_groups(wire::AskGroups request);
+  Task<Result<wire::RankGroups>> groups_of(const wire::AskGroups& request);
+
+  MigrationContext& context_;
+  CoordinatorLink& link_;
+  CoordinatorPort& reports_;
+  std::map<gang::PartyKey, Member> members_;
+  std::map<wire::MigrationId, std::shared_ptr<const wire::GangPlan>> plans_;  // by the move's id
+  GangDriver driver_;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one rank of a gang is brought to the barrier that all ranks agree on (GANG-1), by orders of the coordinator
+// (wire::GatherRank): it waits there, and is then paused. Its party (source or bystander) is told of the pause by `pause_at`.
+//
+// kReady is answered once the party wants to be held: its rounds have converged. A rank that is held already answers with
+// the barrier, so that a restarted coordinator agrees on no other one.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: those of the keeper, to the coordinator. A rank
+// that waits for others and gets no order for a minute is reported to `failed`.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "agent/jobs/job.h"
+#include "libckpt/protocol/wire/image_messages.h"
+
+namespace ckpt::agent {
+
+class RankStop : public std::enable_shared_from_this<RankStop> {
+ public:
+  // That it stands there, but not at which barrier: its agent was restarted since.
+  static constexpr std::uint64_t kUnknownBarrier = ~std::uint64_t{0};
+  struct Parts {
+    asio::any_io_executor executor;
+    std::function<std::shared_ptr<Job>()> job;
+    std::function<void(std::uint64_t barrier)> pause_at;
+    std::function<void(Error)> failed;
+  };
+  explicit RankStop(Parts parts) : parts_(std::move(parts)) {}
+
+  void want();
+  void is_held();
+  // The rank goes on, or its party has left: all who wait are answered.
+  void end();
+  Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
+
+ private:
+  Task<Result<wire::RankGathered>> wait_until_wanted();
+  Task<Result<wire::RankGathered>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
+  Task<> watch_orders();
+
+  Parts parts_;
+  bool is_wanted_ = false;
+  bool is_over_ = false;
+  bool is_watching_ = false;
+  std::uint64_t barrier_ = 0;  // that it is paused at
+  std::chrono::steady_clock::time_point ordered_;
+  std::list<Signal*> watchers_;
+};
+
+}  // namespace ckpt::agent

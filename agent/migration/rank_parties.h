@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What moves of ranks say about the jobs of this node: each rank is one (docs/adr/0039).
+#pragma once
+
+#include "agent/jobs/job.h"
+
+namespace ckpt::agent {
+
+class RankParties {
+ public:
+  virtual ~RankParties() = default;
+  // A rank that stands paused may go on by itself.
+  [[nodiscard]] virtual bool may_run_freely(const Job& job) const = 0;
+  [[nodiscard]] virtual bool is_open(wire::JobId job) const = 0;
+  // The standby of that migration may be the rank's only instance.
+  [[nodiscard]] virtual bool has_promised(wire::MigrationId migration) const = 0;
+};
+
+}  // namespace ckpt::agent
