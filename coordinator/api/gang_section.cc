@@ -2,10 +2,12 @@
 #include "coordinator/api/gang_section.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "coordinator/api/image_json.h"
+#include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "coordinator/requests/roles.h"
@@ -85,12 +87,16 @@ json gang_json(const Gang& gang, const JobStates& states) {
   out["gpus"] = std::move(gpus);
   out["size"] = gang.size;
   out["ranks"] = std::move(ranks);
-  out["movable"] = false;
-  const std::string reason = reason_of(gang);
-  out["reason"] =
-      is_ended(state) || !reason.empty()
-          ? text_or_null(reason)
-          : json("a job of several ranks cannot be moved while it runs: `suspend`, then `resume --to`");
+  std::string reason = reason_of(gang);
+  const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
+    return !rank->movable || rank->spec.way != MigrationMode::kCooperative;
+  });
+  out["movable"] = !is_ended(state) && stays == gang.ranks.end();
+  if (reason.empty() && !is_ended(state) && stays != gang.ranks.end())
+    reason = (*stays)->spec.way == MigrationMode::kCooperative
+                 ? (*stays)->reason
+                 : "ranks that do not call ckpt_barrier cannot be moved";
+  out["reason"] = text_or_null(reason);
   out["obstacles"] = json();
   out["state_bytes"] = state_bytes;
   out["memory"] = json();
@@ -104,7 +110,8 @@ bool GangSection::takes(const HttpRequest& request) const {
   const Job* job = parts_.jobs.find(request.path[2]);
   // The image of one rank stands for its set.
   if (job != nullptr)
-    return job->spec.gang.id != 0 && request.path.size() == 4 && request.path[3] == "restore";
+    return job->spec.gang.id != 0 && request.path.size() == 4 &&
+           (request.path[3] == "restore" || request.path[3] == "migrate");
   return parts_.jobs.find_gang(request.path[2]).has_value();
 }
 
@@ -131,6 +138,11 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   if (verb == "unprotect" && is_post(request)) {
     CKPT_CO_TRYV(parts_.protections.unprotect(gang->id));
     co_return to_response(200, {{"job", job_text(gang->id)}});
+  }
+  if (verb == "migrate" && is_post(request)) {
+    std::optional<std::uint32_t> number;
+    if (rank != nullptr) number = rank->ranks.front().rank;
+    co_return co_await migrate(std::move(request), gang->id, number);
   }
   if ((verb == "snapshot" || verb == "suspend") && is_post(request))
     co_return co_await store(std::move(request), gang->id);
@@ -232,6 +244,40 @@ control::Task<GangSection::Answer> GangSection::protect(HttpRequest request, Job
   CKPT_CO_TRY(wish, protect_request_of(request));
   CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
   co_return to_response(200, protected_json(id, done, wish));
+}
+
+control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, JobId id,
+                                                        std::optional<std::uint32_t> rank) {
+  bool dry_run = false;
+  CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
+  if (rank && !wanted.ranks.empty())
+    co_return Error(ErrorCode::kInvalidArgument, "The name of a rank and --rank: one of them");
+  if (rank) wanted.ranks.push_back(*rank);
+  if (!dry_run) {
+    CKPT_CO_TRY(begun, co_await parts_.moves.begin(id, std::move(wanted)));
+    co_return to_response(202, migration_json(*begun));
+  }
+  CKPT_CO_TRY(plan, parts_.moves.plan(id, wanted));
+  const auto gang = find_gang(parts_.jobs, id);
+  json from = json::array();
+  json to = json::array();
+  for (const Place& place : plan.places) to.push_back(to_text(place));
+  for (const Job* known : gang->ranks) {
+    const JobRank& at = known->ranks.front();
+    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) != plan.moved.end())
+      from.push_back(to_text(at.place));
+  }
+  co_return to_response(200, {{"dry_run", true},
+                              {"job", job_text(id)},
+                              {"job_name", gang->name},
+                              {"ranks", plan.moved},
+                              {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
+                              {"to", plan.places.empty()
+                                         ? json()
+                                         : json(fmt::format("{}", fmt::join(to.get<std::vector<std::string>>(), ",")))},
+                              {"possible", !plan.places.empty()},
+                              {"reason", text_or_null(plan.reason)},
+                              {"candidates", candidates_json(plan.candidates)}});
 }
 
 GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove, and its images. Asked before JobSection. All else
+// /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove, migrate, and its images. Asked before JobSection. All else
 // is refused there: it has no job of that name.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
 // (api_answers.h).
@@ -9,6 +9,7 @@
 #include "coordinator/gangs/gang_images.h"
 #include "coordinator/gangs/gang_protections.h"
 #include "coordinator/gangs/gang_restores.h"
+#include "coordinator/gangs/moves/gang_moves.h"
 #include "coordinator/operations/log_reader.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/requests/api_section.h"
@@ -30,6 +31,7 @@ class GangSection : public ApiSection {
     GangImages& images;
     GangRestores& restores;
     GangProtections& protections;
+    GangMoves& moves;
   };
   explicit GangSection(Parts parts) : parts_(parts) {}
 
@@ -45,6 +47,8 @@ class GangSection : public ApiSection {
   control::Task<Answer> store(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);
   control::Task<Answer> protect(HttpRequest request, JobId id);
+  // `rank`: that one alone, as the request names it.
+  control::Task<Answer> migrate(HttpRequest request, JobId id, std::optional<std::uint32_t> rank);
   Answer show_task(TaskId id);
   Answer stop(const HttpRequest& request, const Gang& gang);
   Answer remove(const Gang& gang);

@@ -84,6 +84,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   MigrateRequest migrate;
   migrate.to = body.text("to").value_or("auto");
   migrate.network = body.text("network").value_or("");
+  migrate.ranks = body.numbers("ranks", kMaxRanks - 1).value_or(std::vector<std::uint32_t>());
   migrate.options.mode = body.choice("mode", {"live", "stop-copy"}).value_or(0) == 0
                              ? wire::MigrateMode::kLive
                              : wire::MigrateMode::kStopCopy;

@@ -77,7 +77,7 @@ migration::Timing timing_of(const Config& config) {
 }  // namespace
 
 Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
-                         migration::Journal journal, std::function<void(const Error&)> fatal,
+                         Journals journals, std::function<void(const Error&)> fatal,
                          const std::string& peer_token, Images* fallback)
     : executor_(io.get_executor()),
       config_(std::move(config)),
@@ -96,7 +96,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       denied_({store_, events_, nodes_, node_calls_}),
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
                          lifecycle_, executor_},
-                        std::move(journal), timing_of(config_), std::move(fatal)),
+                        std::move(journals.switches), timing_of(config_), fatal),
       instance_ends_({nodes_, node_calls_, jobs_, executor_}),
       stops_({nodes_, node_calls_, jobs_, lifecycle_, instance_ends_, migrations_, migration_runner_,
               executor_}),
@@ -125,8 +125,12 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       gang_restores_({node_calls_, jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks,
                       planner_, images_.restores, images_.runner, executor_}),
       gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
+      gang_moves_({events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
+                   migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers,
+                   gang_restores_, executor_},
+                  std::move(journals.gangs), timing_of(config_), fatal),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
-                     gang_images_, gang_restores_, gang_protections_}),
+                     gang_images_, gang_restores_, gang_protections_, gang_moves_}),
       gang_watch_({jobs_, stops_, images_.runner, images_.cancels, image_books_.catalog, events_, executor_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
@@ -160,6 +164,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   CKPT_TRYV(make_folder(folder));
   // First: its lock is what keeps two coordinators out of one folder.
   CKPT_TRY(journal, migration::Journal::open(folder + "/journal"));
+  CKPT_TRY(gang_journal, gang::GangJournal::open(folder + "/gang-journal"));
   CKPT_TRY(store, Store::open(store_path(config)));
   if (config.tagged_ids) {
     CKPT_TRYV(store.draw_id_tag());
@@ -175,7 +180,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   CKPT_TRY(agent_token, token_of(folder + "/agent-token"));
   CKPT_TRY(metrics_token, token_of(folder + "/metrics-token"));
   std::unique_ptr<Coordinator> coordinator(new Coordinator(
-      io, std::move(config), std::move(store), std::move(journal), std::move(fatal), peer_token, fallback));
+      io, std::move(config), std::move(store), Journals{std::move(journal), std::move(gang_journal)},
+      std::move(fatal), peer_token, fallback));
   coordinator->tokens_ = std::move(tokens);
   coordinator->agent_token_ = std::move(agent_token);
   coordinator->metrics_token_ = std::move(metrics_token);
@@ -210,6 +216,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(evacuation_table_.load());
   CKPT_TRYV(migrations_.load());
   CKPT_TRYV(migration_runner_.restore());
+  CKPT_TRYV(gang_moves_.restore());
   CKPT_TRYV(image_books_.load());
   images_.start();
   resumes_.start();

@@ -64,7 +64,11 @@ class Coordinator {
   void stop();
 
  private:
-  Coordinator(control::asio::io_context& io, Config config, Store store, migration::Journal journal,
+  struct Journals {
+    migration::Journal switches;
+    gang::GangJournal gangs;  // of moves of ranks
+  };
+  Coordinator(control::asio::io_context& io, Config config, Store store, Journals journals,
               std::function<void(const Error&)> fatal, const std::string& peer_token, Images* fallback);
   [[nodiscard]] ImageSurroundings around_images();
   Result<void> load();
@@ -116,6 +120,7 @@ class Coordinator {
   GangImages gang_images_;
   GangRestores gang_restores_;
   GangProtections gang_protections_;
+  GangMoves gang_moves_;
   GangSection gang_section_;
   GangWatch gang_watch_;
   MigrationSection migration_section_;

@@ -26,13 +26,20 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
   take_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
+  take_answers<wire::RankGroups>(frames, FrameType::kRankGroups);
+}
+
+bool NodeCalls::has_room(const std::string& node) const {
+  const Node* entry = nodes_.find(node);
+  return entry != nullptr && entry->connected() && entry->connection->queued_bytes() <= kMaxBeforeRelay;
 }
 
 bool NodeCalls::relay(const std::string& node, const wire::SwitchMessage& message) {
-  const Node* entry = nodes_.find(node);
-  if (entry == nullptr || !entry->connected() || entry->connection->queued_bytes() > kMaxBeforeRelay)
-    return false;
-  return send(node, message);
+  return has_room(node) && send(node, message);
+}
+
+bool NodeCalls::relay(const std::string& node, const gang::GangMessage& message) {
+  return has_room(node) && send(node, message);
 }
 
 void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
@@ -71,6 +78,11 @@ control::Task<Result<wire::VaultGrant>> NodeCalls::grant_vault(std::string node,
 control::Task<Result<wire::RankGathered>> NodeCalls::gather(std::string node, wire::GatherRank request,
                                                             std::chrono::milliseconds timeout) {
   co_return co_await ask<wire::RankGathered>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<wire::RankGroups>> NodeCalls::ask_groups(std::string node, wire::AskGroups request,
+                                                              std::chrono::milliseconds timeout) {
+  co_return co_await ask<wire::RankGroups>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::ImageFacts>> NodeCalls::read_image(std::string node, wire::ReadImage request,

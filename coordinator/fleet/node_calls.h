@@ -20,7 +20,9 @@
 #include "coordinator/fleet/node_frames.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/store_sync.h"
+#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
+#include "libckpt/protocol/wire/gang_plan.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -34,10 +36,12 @@ class NodeCalls {
 
   // Best effort: false if not connected.
   bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
+  bool tell(const std::string& node, const gang::GangMessage& message) { return send(node, message); }
   // A message of another node to that one. Dropped while much waits for it: a node that floods does not end the
   // connection of another one.
   static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
   bool relay(const std::string& node, const wire::SwitchMessage& message);
+  bool relay(const std::string& node, const gang::GangMessage& message);
   // Not at all if the store does not become durable: then `not_told` is called, for callers that would not
   // repeat the message.
   template <class M>
@@ -69,6 +73,8 @@ class NodeCalls {
                                                       std::chrono::milliseconds timeout);
   control::Task<Result<wire::RankGathered>> gather(std::string node, wire::GatherRank request,
                                                    std::chrono::milliseconds timeout);
+  control::Task<Result<wire::RankGroups>> ask_groups(std::string node, wire::AskGroups request,
+                                                     std::chrono::milliseconds timeout);
   control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
                                                      std::chrono::milliseconds timeout);
 
@@ -86,7 +92,7 @@ class NodeCalls {
  private:
   using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
                               wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
-                              wire::NodeReached, wire::KeyMade, wire::RankGathered>;
+                              wire::NodeReached, wire::KeyMade, wire::RankGathered, wire::RankGroups>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}
@@ -113,6 +119,7 @@ class NodeCalls {
     std::uint64_t id_;
   };
 
+  [[nodiscard]] bool has_room(const std::string& node) const;
   template <class M>
   bool send(const std::string& node, const M& message) {
     const Node* entry = nodes_.find(node);

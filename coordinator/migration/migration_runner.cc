@@ -68,7 +68,10 @@ Result<void> MigrationRunner::restore() {
   }
   CKPT_TRYV(driver_.restore(records));
   const std::set<MigrationId> open = parts_.table.open_ids();
-  for (const MigrationId id : open) adopt_outcome(*parts_.table.find(id));
+  for (const MigrationId id : open) {
+    Migration& m = *parts_.table.find(id);
+    if (m.gang_move == 0) adopt_outcome(m);
+  }
   return ok();
 }
 
@@ -198,6 +201,10 @@ Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
   if (m->phase >= MigrationPhase::kClosing)
     return Error(ErrorCode::kRefused,
                  "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
+  if (m->gang_move != 0) {
+    parts_.table.gang_abort_asked().notify(m->gang_move, why.empty() ? "Asked to abort" : why);
+    return ok();
+  }
   const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
   if (checking_.erase(id) != 0) {
     outcomes_.decide(*m, MigrationResult::kInterrupted, reason.text, owner_of(id));
@@ -214,6 +221,10 @@ control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) 
   if (asked == nullptr) co_return no_migration(id);
   if (asked->phase >= MigrationPhase::kClosing)
     co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " is over already");
+  if (asked->gang_move != 0) {
+    parts_.table.gang_resolve_asked().notify(asked->gang_move);
+    co_return ok();
+  }
   const migration::ResolveRequested event(side);
   CKPT_CO_TRYV(co_await driver_.handle(id, event));
   if (const Migration* resolved = parts_.table.find(id); resolved != nullptr)
@@ -262,6 +273,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
 
 // Without a switch there is nothing that an agent could be told.
 bool MigrationRunner::may_leave(const Migration& m) const {
+  if (m.gang_move != 0 && !m.settled) return false;
   if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))
     return false;
   if (!parts_.table.is_newest_of_job(m)) return true;

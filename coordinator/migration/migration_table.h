@@ -88,6 +88,9 @@ class MigrationTable : public MigrationQueries {
   [[nodiscard]] Signal& changed() { return changed_; }
   // Of jobs whose migration has been decided, or has let the job run somewhere.
   [[nodiscard]] Listeners<JobId>& moved() { return moved_; }
+  // Of moves of ranks: they are to be aborted, or their nodes that are away are dead by the operator's word.
+  [[nodiscard]] Listeners<MigrationId, std::string>& gang_abort_asked() { return gang_abort_asked_; }
+  [[nodiscard]] Listeners<MigrationId>& gang_resolve_asked() { return gang_resolve_asked_; }
 
  private:
   void erase(MigrationId id);
@@ -95,6 +98,8 @@ class MigrationTable : public MigrationQueries {
   Store& store_;
   Signal changed_;
   Listeners<JobId> moved_;
+  Listeners<MigrationId, std::string> gang_abort_asked_;
+  Listeners<MigrationId> gang_resolve_asked_;
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;
   MigrationIndex index_;

@@ -24,8 +24,8 @@ std::string JobStates::why_not_movable(const Job& job) const {
   if (const Migration* open = migrations_.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
   if (job.spec.gang.id != 0)
-    return "it is a rank of " + job.spec.gang.name + ", which moves as a whole: `suspend " +
-           job.spec.gang.name + "`, then `resume`";
+    return "it is a rank of " + job.spec.gang.name + ", which moves by `migrate " + job.spec.gang.name +
+           " --rank " + std::to_string(job.ranks.front().rank) + "`";
   if (state == "unknown") return job.reason;
   // A snapshot gives way: its node has the job go on first.
   const bool passes = state == "paused" && snapshots_.contains(job.id);

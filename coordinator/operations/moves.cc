@@ -93,14 +93,21 @@ Result<SharedNetwork> Moves::network_to(const Job& job, const std::string& to,
   return shared_network(source->networks, target->networks, asked);
 }
 
-Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
-  if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
-  CKPT_TRY(network, network_to(job, plan.to->node, request.network));
-  CKPT_TRY(full, make_plan(job, *plan.to, request.options));
+Result<std::pair<wire::MigrationPlan, SharedNetwork>> Moves::plan_of_rank(
+    const Job& job, const Place& to, const MigrateRequest& request) const {
+  CKPT_TRY(network, network_to(job, to.node, request.network));
+  CKPT_TRY(full, make_plan(job, to, request.options));
   full.network = network.name;
   // Lanes within a node take payloads out of memory: more addresses would bring nothing.
-  if (plan.to->node != job.node())
+  if (to.node != job.node())
     full.paths = static_cast<std::uint32_t>(std::max<std::size_t>(1, network.paths.size()));
+  return std::pair(std::move(full), std::move(network));
+}
+
+Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan) {
+  if (!plan.to) return Error(ErrorCode::kRefused, plan.reason);
+  CKPT_TRY(planned, plan_of_rank(job, *plan.to, request));
+  auto& [full, network] = planned;
   MigrationRunner::Request begun;
   begun.to = *plan.to;
   begun.options = request.options;

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_runner.h"
@@ -24,6 +26,7 @@ struct MigrateRequest {
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   std::string why;
+  std::vector<std::uint32_t> ranks;  // of a job of several: those that move; none: all
 };
 
 // Why a job cannot be moved within its node, and to another one; empty: nothing of it stands in the way.
@@ -51,6 +54,9 @@ class Moves {
 
   // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
+  // For one rank of several that move together: its plan, and the network that it goes over.
+  Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
+                                                                     const MigrateRequest& request) const;
   // A dry run: the plan, and whether the job's node would begin with it. Touches nothing.
   control::Task<Result<MigratePlan>> look(JobId id, MigrateRequest request);
   // What stands in the way of a move of this running job, wherever it would go: its node looks at the job, and not at

@@ -152,11 +152,11 @@ Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
 }
 
 Result<GangPlan> Planner::plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
-                                    const GangShape& shape) const {
+                                    const GangShape& shape, const PlanHints& hints) const {
   for (const std::string& node : nodes) {
     CKPT_TRYV(check_exists(parts_.nodes, node, std::nullopt));
   }
-  const std::vector<GpuView> views = gpu_views();
+  const std::vector<GpuView> views = gpu_views(hints);
   return place_gang(rank_candidates(views, wanted), views, shape);
 }
 

@@ -83,7 +83,7 @@ class Planner {
 
   // For all ranks of a job that goes on from images. `nodes`: those that `wanted` and `shape` name.
   [[nodiscard]] Result<GangPlan> plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
-                                           const GangShape& shape) const;
+                                           const GangShape& shape, const PlanHints& hints = {}) const;
 
   // This coordinator has just been started, and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;

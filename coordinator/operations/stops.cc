@@ -75,10 +75,10 @@ void Stops::on_lost(const Node& node) {
 void Stops::carry_out(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr || !job->stop_requested || job->operation) return;
-  const Migration* open = parts_.migrations.open_of(id);
+  const Migration* open = open_of(*job);
   if (open != nullptr) {
     if (!aborted_.contains(open->id)) abort(*open);
-    open = parts_.migrations.open_of(id);
+    open = open_of(*job);
   }
   if (open != nullptr) {
     const std::string alone = alone_on(*open);
@@ -91,6 +91,14 @@ void Stops::carry_out(JobId id) {
   });
   for (const auto& [name, node] : parts_.nodes.all()) tell(node, *job);
   parts_.ends.prove_soon(id);
+}
+
+const Migration* Stops::open_of(const Job& job) const {
+  if (const Migration* own = parts_.migrations.open_of(job.id)) return own;
+  if (job.spec.gang.id == 0) return nullptr;
+  for (const Job* rank : parts_.jobs.ranks_of(job.spec.gang.id))
+    if (const Migration* other = parts_.migrations.open_of(rank->id)) return other;
+  return nullptr;
 }
 
 void Stops::abort(const Migration& open) {

@@ -52,6 +52,8 @@ class Stops {
   // Of an open migration: the node of the side that runs while the other one is away; empty: no
   // node is told yet.
   [[nodiscard]] std::string alone_on(const Migration& open) const;
+  // Of the job, or of a rank that it moves with.
+  [[nodiscard]] const Migration* open_of(const Job& job) const;
   void abort(const Migration& open);
   void tell(const Node& node, const Job& job);
 

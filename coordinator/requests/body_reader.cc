@@ -122,6 +122,22 @@ std::optional<std::vector<std::string>> BodyReader::texts(const char* key) {
   return std::nullopt;
 }
 
+std::optional<std::vector<std::uint32_t>> BodyReader::numbers(const char* key, std::uint32_t most) {
+  const json* value = take(key);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::uint32_t> numbers;
+  bool good = value->is_array() && value->size() <= most + std::size_t{1};
+  if (good) {
+    for (const json& element : *value) {
+      good = good && element.is_number_unsigned() && element.get<std::uint64_t>() <= most;
+      if (good) numbers.push_back(element.get<std::uint32_t>());
+    }
+  }
+  if (good) return numbers;
+  wrong(key, "must be a list of numbers up to " + std::to_string(most));
+  return std::nullopt;
+}
+
 std::optional<std::vector<std::string>> BodyReader::environment(const char* key) {
   const json* value = take(key);
   if (value == nullptr) return std::nullopt;

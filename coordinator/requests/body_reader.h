@@ -26,6 +26,7 @@ class BodyReader {
   std::optional<double> number(const char* key, double least, double most);
   std::optional<bool> boolean(const char* key);
   std::optional<std::vector<std::string>> texts(const char* key);
+  std::optional<std::vector<std::uint32_t>> numbers(const char* key, std::uint32_t most);
   std::optional<std::vector<std::string>> environment(const char* key);  // {"K": "V"} as K=V
 
   // The first thing that was wrong, or a field that was not asked for.

@@ -185,7 +185,8 @@ std::string migration_document(const Migration& m) {
                   {"started_ms", m.started_ms},
                   {"ended_ms", m.ended_ms},
                   {"revision", m.revision},
-                  {"settled", m.settled}};
+                  {"settled", m.settled},
+                  {"gang_move", m.gang_move}};
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -223,6 +224,7 @@ Migration migration_from_document(const std::string& text) {
   m.ended_ms = j.at("ended_ms").get<std::int64_t>();
   m.revision = j.at("revision").get<std::uint64_t>();
   m.settled = j.value("settled", false);
+  m.gang_move = j.value("gang_move", MigrationId{0});
   return m;
 }
 

@@ -41,6 +41,7 @@ struct AdoptOptions {
 
 struct MigrateOptions {
   std::string job;
+  std::string ranks;  // numbers with commas; empty: all
   std::string to = "auto";
   bool stop_copy = false;
   std::string max_downtime;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/tokenizer.hpp>
+#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <sstream>
@@ -91,6 +92,19 @@ Result<void> add_program(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
+// Numbers with commas between them.
+Result<void> add_ranks(const MigrateOptions& options, Json& body) {
+  if (options.ranks.empty()) return ok();
+  std::istringstream given(options.ranks);
+  for (std::string word; std::getline(given, word, ',');) {
+    const bool is_number = !word.empty() && word.size() <= 4 &&
+                           std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!is_number) return usage("--rank: numbers of ranks, like 3 or 2,3, not \"" + options.ranks + "\"");
+    body["ranks"].push_back(std::stoul(word));
+  }
+  return ok();
+}
+
 Result<Json> request_of(const MigrateOptions& options) {
   Json body = {{"to", options.to}, {"mode", options.stop_copy ? "stop-copy" : "live"}};
   if (!options.max_downtime.empty()) {
@@ -108,6 +122,7 @@ Result<Json> request_of(const MigrateOptions& options) {
     CKPT_TRY(value, milliseconds_option("--timeout", options.timeout));
     body["timeout_ms"] = static_cast<std::int64_t>(std::ceil(value));
   }
+  CKPT_TRYV(add_ranks(options, body));
   CKPT_TRYV(add_copying(options, body));
   CKPT_TRYV(add_program(options, body));
   if (!options.reason.empty()) body["reason"] = options.reason;

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of GangMoves between the machines and the nodes: messages, the gathering of ranks, and what the table shows.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/gangs/moves/gang_gather.h"
+#include "coordinator/gangs/moves/gang_moves.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+using gang::Party;
+using gang::Role;
+
+constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
+constexpr std::chrono::seconds kRestoreAgain{2};
+constexpr int kRestoreAttempts = 30;
+
+bool is_bystander(const Party& party) {
+  return party.role == Role::kBystander;
+}
+
+template <class Test>
+bool all_of(const gang::CoordinatorState& state, Role role, Test test) {
+  return std::all_of(state.facts.begin(), state.facts.end(), [&](const auto& at) {
+    return at.first.role != role || test(at.second);
+  });
+}
+
+}  // namespace
+
+GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing,
+                     std::function<void(const Error&)> fatal)
+    : parts_(std::move(parts)),
+      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {
+  parts_.frames.take(wire::FrameType::kGangSwitch,
+                     [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                       CKPT_TRY(message, gang::decode_message(body));
+                       return on_message(node, message, body.size());
+                     });
+  parts_.table.gang_abort_asked().subscribe([this](MigrationId id, const std::string& why) {
+    for (const auto& [row_id, m] : parts_.table.all())
+      if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
+        parts_.table.find(row_id)->abort_cause = AbortCause::kUser;
+    driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, why)));
+  });
+  parts_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });
+}
+
+Result<void> GangMoves::restore() {
+  CKPT_TRYV(driver_.restore());
+  for (const auto& [id, state] : driver_.all())
+    for (Migration* row : rows_of(state.info)) parts_.table.mark_unsettled(row->id);
+  const std::set<MigrationId> open = parts_.table.open_ids();
+  for (const MigrationId id : open) {
+    Migration& m = *parts_.table.find(id);
+    if (m.gang_move == 0) continue;
+    if (driver_.find(m.gang_move) != nullptr) continue;
+    if (m.phase == MigrationPhase::kClosing)
+      parts_.outcomes.close_when_measured(m);
+    else
+      parts_.outcomes.decide(m, MigrationResult::kFailed,
+                             "The coordinator was restarted before the migration began", 0);
+  }
+  return ok();
+}
+
+const wire::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
+  const auto known = plans_.find(info.migration);
+  if (known != plans_.end()) return &known->second;
+  auto plan = wire::decode_gang_plan(info.plan);
+  if (!plan) return nullptr;
+  return &plans_.emplace(info.migration, std::move(plan).assume_value()).first->second;
+}
+
+std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
+  const wire::GangPlan* plan = plan_of(info);
+  if (plan == nullptr) return {};
+  if (is_bystander(party)) {
+    for (const wire::StayingRank& staying : plan->staying)
+      if (staying.rank == party.rank) return staying.node;
+    return {};
+  }
+  for (const wire::MovedRank& moved : plan->moved) {
+    if (moved.rank != party.rank) continue;
+    const Migration* row = parts_.table.find(moved.migration);
+    if (row != nullptr) return party.role == Role::kSource ? row->from.node : row->to.node;
+    const auto own = wire::decode_plan(moved.plan);
+    if (!own) return {};
+    return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
+  }
+  return {};
+}
+
+std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
+  std::vector<Migration*> rows;
+  if (const wire::GangPlan* plan = plan_of(info)) {
+    for (const wire::MovedRank& moved : plan->moved)
+      if (Migration* row = parts_.table.find(moved.migration)) rows.push_back(row);
+  }
+  return rows;
+}
+
+// ---- messages ----
+
+void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
+  gang::GangMessage message(info.migration, info.gang, Party(), sent.to, sent.body);
+  if (std::holds_alternative<gang::Prepare>(sent.body)) message.info = info;
+  const std::string node = node_of(info, sent.to);
+  const bool left = parts_.calls.tell(node, message);
+  spdlog::debug("move of ranks {}: {} to {} ({}){}", migration_text(info.migration), gang::name_of(sent.body),
+                gang::to_text(sent.to), node, left ? "" : ": not connected");
+}
+
+// A node speaks for its own parties.
+Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes) {
+  const gang::CoordinatorState* state = driver_.find(message.migration);
+  const bool may_state = state != nullptr && node_of(state->info, message.from) == node.row.name;
+  const bool is_large = message.to != Party() && (bytes > gang::kMaxBetweenAgentsBytes || message.info);
+  if (!may_state || is_large) {
+    if (const auto left_out = dropped_.turn(now_ns()))
+      spdlog::warn("a message of move of ranks {}, sent by node {} for {}, was dropped ({} left out)",
+                   migration_text(message.migration), node.row.name, gang::to_text(message.from), *left_out);
+    return ok();
+  }
+  const gang::GangInfo info = state->info;
+  if (message.to != Party()) {
+    parts_.calls.relay(node_of(info, message.to), message);
+    return ok();
+  }
+  if (message.asks_for_info) {
+    gang::GangMessage answer(info.migration, info.gang, Party(), message.from, gang::Query{});
+    answer.info = info;
+    parts_.calls.tell(node.row.name, answer);
+    return ok();
+  }
+  CKPT_TRY(body, message.body.to_body());
+  spdlog::debug("move of ranks {}: {} from {}", migration_text(info.migration), gang::name_of(body),
+                gang::to_text(message.from));
+  driver_.on_message(message.migration, message.from, std::move(body));
+  return ok();
+}
+
+// ---- orders of the machine ----
+
+void GangMoves::gather(const gang::GangInfo& info) {
+  control::spawn(parts_.executor, "gathering ranks", run_gather(info));
+}
+
+control::Task<> GangMoves::run_gather(gang::GangInfo info) {
+  const wire::GangPlan* plan = plan_of(info);
+  const auto attempt = parts_.numbers.next();
+  if (plan == nullptr || !attempt) co_return;
+  std::vector<GangGather::Member> members;
+  for (const Migration* row : rows_of(info)) {
+    GangGather::Member& member = members.emplace_back();
+    member.job = row->job;
+    member.incarnation = row->base;
+    member.node = row->from.node;
+    const Job* job = parts_.jobs.find(row->job);
+    member.rank = job == nullptr ? 0 : job->ranks.front().rank;
+  }
+  for (const wire::StayingRank& staying : plan->staying) {
+    GangGather::Member& member = members.emplace_back();
+    member.job = staying.job;
+    member.rank = staying.rank;
+    member.incarnation = staying.incarnation;
+    member.node = staying.node;
+  }
+  const auto gathering = std::make_shared<GangGather>(parts_.calls, parts_.executor, info.migration,
+                                                      attempt.assume_value(), std::move(members));
+  const auto held = co_await gathering->run(kLongestCopy);
+  const gang::CoordinatorState* state = driver_.find(info.migration);
+  const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
+  if (held || !is_open) co_return;
+  const Error& error = held.assume_error();
+  // A target that has promised goes on all the same: the machines decide.
+  driver_.on_event(info.migration, gang::AbortRequested(wire::Reason(error.code(), error.message())));
+}
+
+void GangMoves::restore(const gang::GangInfo& info) {
+  control::spawn(parts_.executor, "ranks go on from their images", go_on_from_images(info));
+}
+
+// Every instance has ended, or its node is dead; the ranks' jobs end by that.
+control::Task<> GangMoves::go_on_from_images(gang::GangInfo info) {
+  parts_.events.add("gang-lost", "neither the ranks that were to move nor their targets can go on: the job goes back to "
+                                 "its images",
+                    "", info.gang, info.migration);
+  Error last(ErrorCode::kNotFound, "There are no images");
+  for (int attempt = 0; attempt < kRestoreAttempts; ++attempt) {
+    const auto gang = find_gang(parts_.jobs, info.gang);
+    const bool is_stopped = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
+                                                [](const Job* rank) { return rank->stop_requested; });
+    if (!gang || is_stopped) co_return;
+    GangRestoreWish wish;
+    wish.verb = "restore";
+    wish.why = "its move lost a node or a process";
+    wish.accept_loss = true;
+    auto begun = co_await parts_.restores.begin(info.gang, std::move(wish));
+    if (begun) co_return;
+    last = begun.assume_error();
+    if (last.code() == ErrorCode::kNotFound) break;
+    co_await parts_.jobs.changed().wait_until(std::chrono::steady_clock::now() + kRestoreAgain);
+  }
+  parts_.events.add("gang-lost", "it does not go on from images: " + last.to_string(), "", info.gang,
+                    info.migration);
+}
+
+void GangMoves::not_begun(MigrationId id, const Error& why) {
+  const auto known = plans_.find(id);
+  if (known == plans_.end()) return;
+  for (const wire::MovedRank& moved : known->second.moved) {
+    Migration* row = parts_.table.find(moved.migration);
+    if (row == nullptr) continue;
+    parts_.outcomes.decide(*row, MigrationResult::kRefused, why.to_string(), 0);
+    parts_.table.mark_settled(row->id);
+  }
+}
+
+std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTimer& timer) const {
+  const Migration* m = timer.timer == gang::Timer::kMigration ? parts_.table.find(id) : nullptr;
+  return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
+}
+
+// The nodes that are away are dead by the operator's word.
+void GangMoves::resolve(MigrationId id) {
+  const gang::CoordinatorState* state = driver_.find(id);
+  if (state == nullptr) return;
+  for (const Party& party : state->info.ranks())
+    if (!parts_.nodes.connected(node_of(state->info, party))) driver_.on_event(id, gang::PartyLost(party));
+}
+
+// ---- what is shown ----
+
+void GangMoves::handled(MigrationId id) {
+  const gang::CoordinatorState* state = driver_.find(id);
+  if (state == nullptr) return;
+  show(*state);
+  if (gang::is_closed(*state) && !std::exchange(shown_[id].is_decided, true)) decide(*state);
+  if (!gang::is_settled(*state)) return;
+  for (Migration* row : rows_of(state->info)) parts_.table.mark_settled(row->id);
+  // Whatever waited for the end of the move, such as a stop of all ranks.
+  const auto gang = find_gang(parts_.jobs, state->info.gang);
+  shown_.erase(id);
+  plans_.erase(id);
+  driver_.forget(id);
+  if (gang)
+    for (const Job* rank : gang->ranks) parts_.table.moved().notify(rank->id);
+}
+
+void GangMoves::show(const gang::CoordinatorState& state) {
+  using migration::Report;
+  using migration::ReportKind;
+  const bool is_started = all_of(state, Role::kSource, [](const gang::Facts& f) { return f.started; });
+  const bool is_granted = std::holds_alternative<gang::coordinator::Granted>(state.phase);
+  const bool is_committed = std::any_of(state.facts.begin(), state.facts.end(),
+                                        [](const auto& at) { return at.second.committed; });
+  const wire::GangPlan* plan = plan_of(state.info);
+  if (plan == nullptr) return;
+  Shown& shown = shown_[state.info.migration];
+  for (const wire::MovedRank& moved : plan->moved) {
+    Migration* row = parts_.table.find(moved.migration);
+    if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
+    if (is_started) parts_.outcomes.on_report(*row, Report(ReportKind::kPrepared), 0);
+    if (is_granted) parts_.outcomes.on_report(*row, Report(ReportKind::kGranted), 0);
+    if (is_committed) parts_.outcomes.on_report(*row, Report(ReportKind::kCommitted), 0);
+    const auto facts = state.facts.find(Party(Role::kTarget, moved.rank));
+    if (facts != state.facts.end() && facts->second.ran && shown.ran.insert(moved.rank).second)
+      parts_.outcomes.on_report(*row, Report(ReportKind::kRunsAtTarget, row->base + 1), 0);
+  }
+}
+
+void GangMoves::decide(const gang::CoordinatorState& state) {
+  using migration::Report;
+  using migration::ReportKind;
+  const auto* closed = std::get_if<gang::coordinator::Closed>(&state.phase);
+  const wire::Reason why =
+      state.abort.value_or(wire::Reason(ErrorCode::kAborted, "The ranks stayed where they were"));
+  for (Migration* row : rows_of(state.info)) {
+    if (closed != nullptr && closed->side == Side::kTarget) {
+      parts_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
+    } else if (closed != nullptr) {
+      const Incarnation owner = row->base + (closed->k - state.info.base);
+      parts_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, why), owner);
+    } else if (std::holds_alternative<gang::coordinator::Aborted>(state.phase)) {
+      parts_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, why), row->base);
+    } else {
+      parts_.outcomes.decide(*row, MigrationResult::kLost,
+                             "Neither the ranks nor their targets can go on: the job goes back to its images",
+                             row->runs_at == Side::kTarget ? 0 : row->base);
+    }
+  }
+}
+
+}  // namespace ckpt::coordinator

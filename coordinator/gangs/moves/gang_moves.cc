@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests: which ranks move, where to, and what they need for that. The machines: gang_move_switch.cc.
+#include "coordinator/gangs/moves/gang_moves.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "coordinator/migration/network_check.h"
+#include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+constexpr std::chrono::seconds kGroupsAnswer{40};
+constexpr std::uint32_t kGroupsTimeoutMs = 120'000;
+
+std::uint32_t number_of(const Job& rank) {
+  return rank.ranks.front().rank;
+}
+
+bool moves(const std::vector<std::uint32_t>& moved, const Job& rank) {
+  return std::find(moved.begin(), moved.end(), number_of(rank)) != moved.end();
+}
+
+// "auto", or places with commas between them.
+std::vector<std::string> places_in(const std::string& to) {
+  std::vector<std::string> places;
+  if (to.empty() || to == "auto") return places;
+  for (std::size_t from = 0; from <= to.size();) {
+    const std::size_t comma = std::min(to.find(',', from), to.size());
+    places.push_back(to.substr(from, comma - from));
+    from = comma + 1;
+  }
+  return places;
+}
+
+Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateRequest& request) {
+  std::vector<std::uint32_t> moved = request.ranks;
+  if (moved.empty())
+    for (const Job* rank : gang.ranks) moved.push_back(number_of(*rank));
+  std::sort(moved.begin(), moved.end());
+  moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
+  for (const std::uint32_t number : moved) {
+    const bool is_known = std::any_of(gang.ranks.begin(), gang.ranks.end(),
+                                      [number](const Job* rank) { return number_of(*rank) == number; });
+    if (!is_known)
+      return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, number));
+  }
+  return moved;
+}
+
+}  // namespace
+
+std::string GangMoves::why_not_movable(const Gang& gang) const {
+  if (gang.ranks.size() != gang.size)
+    return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
+  for (const Job* rank : gang.ranks) {
+    const std::uint32_t number = number_of(*rank);
+    if (rank->spec.way != MigrationMode::kCooperative)
+      return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at one step", number,
+                         to_string(rank->spec.way));
+    if (const Migration* open = parts_.table.open_of(rank->id))
+      return fmt::format("migration {} of rank {} is open", migration_text(open->id), number);
+    if (rank->operation) return fmt::format("rank {} is on its way into or out of an image", number);
+    if (const std::string state = parts_.states.of(*rank); state != "running")
+      return fmt::format("rank {} is {}", number, state);
+    if (!rank->movable)
+      return fmt::format("rank {}: {}", number,
+                         rank->reason.empty() ? "it has not said that it can be moved" : rank->reason);
+  }
+  const bool is_unsettled =
+      std::any_of(driver_.all().begin(), driver_.all().end(), [&gang](const auto& at) {
+        return at.second.info.gang == gang.id && !gang::is_settled(at.second);
+      });
+  if (is_unsettled) return "not all nodes know yet how its last move ended";
+  return {};
+}
+
+Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) const {
+  const auto gang = find_gang(parts_.jobs, id);
+  if (!gang) return gang_was_removed(id);
+  if (!request.options.new_argv.empty())
+    return Error(ErrorCode::kNotSupported, "Ranks of a job go on as the same program: --exec is for jobs of one rank");
+  if (const std::string why = why_not_movable(*gang); !why.empty())
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be moved: " + why);
+  return *gang;
+}
+
+Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request) const {
+  CKPT_TRY(gang, find_movable(id, request));
+  return plan_for(gang, request);
+}
+
+// GPUs that its ranks use now are taken, whether they move or not: until the switch both are there.
+Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest& request) const {
+  GangMovePlan plan;
+  CKPT_TRY(moved, chosen_ranks(gang, request));
+  plan.moved = std::move(moved);
+  const std::vector<std::string> wanted_places = places_in(request.to);
+  GangShape shape;
+  shape.ranks = plan.moved.size();
+  shape.one_node = wanted_places.size() == 1 || gang.ranks.front()->spec.gang.one_node;
+  PlanHints hints;
+  hints.network = request.network;
+  const Job* first = nullptr;
+  for (const Job* rank : gang.ranks) {
+    const Place at = rank->ranks.front().place;
+    hints.closed.emplace_back(Scope(at.node, at.gpu), fmt::format("rank {} of it is there", number_of(*rank)));
+    if (first == nullptr && moves(plan.moved, *rank)) first = rank;
+  }
+  PlacementRequest wanted = parts_.planner.request_for(*first, parts_.planner.gpu_views(hints));
+  wanted.network = request.network;
+  std::vector<std::string> nodes;
+  for (const std::string& text : wanted_places) {
+    CKPT_TRY(place, parse_place(text));
+    if (place.second && plan.moved.size() != 1)
+      return Error(ErrorCode::kInvalidArgument, "Several ranks go to nodes: --to NODE,NODE without GPUs");
+    nodes.push_back(place.first);
+    wanted.gpu = place.second;
+  }
+  if (nodes.size() == 1) wanted.node = nodes.front();
+  if (nodes.size() > 1) shape.nodes = nodes;
+  CKPT_TRY(found, parts_.planner.plan_gang(wanted, nodes, shape, hints));
+  plan.places = std::move(found.places);
+  plan.reason = std::move(found.reason);
+  plan.candidates = std::move(found.candidates);
+  const bool leaves_node =
+      gang.ranks.front()->spec.gang.one_node && plan.moved.size() != gang.size && !plan.places.empty() &&
+      plan.places.front().node != first->node();
+  if (leaves_node) {
+    plan.places.clear();
+    plan.reason = "its ranks were started for one node (--gpus): all of them move, or within the node";
+  }
+  return plan;
+}
+
+// Which communicators are made anew, and what the ranks find each other with.
+control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved) {
+  Groups groups;
+  CKPT_CO_TRY(epoch, parts_.numbers.next());
+  groups.epoch = epoch;
+  struct Asked {
+    JobId job;
+    std::uint32_t rank;
+    Incarnation incarnation;
+    std::string node;
+  };
+  std::vector<Asked> ranks;  // a job may be removed while another one is asked
+  for (const Job* rank : gang.ranks)
+    ranks.push_back({rank->id, number_of(*rank), rank->incarnation, rank->node()});
+  std::set<std::string> touched;
+  std::set<std::string> made;
+  for (const Asked& rank : ranks) {
+    wire::AskGroups request;
+    request.job = rank.job;
+    request.incarnation = rank.incarnation;
+    request.epoch = groups.epoch;
+    request.moved = moved;
+    auto answer = co_await parts_.calls.ask_groups(rank.node, std::move(request), kGroupsAnswer);
+    if (!answer)
+      co_return Error(answer.assume_error().code(),
+                      fmt::format("Rank {} on {}: {}", rank.rank, rank.node, answer.assume_error().message()));
+    if (!answer.assume_value().knows_gang)
+      co_return Error(ErrorCode::kRefused,
+                      fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
+                                  "have moved. `suspend {}`, then `resume --to`",
+                                  rank.rank, gang.name));
+    for (wire::GroupTicket& ticket : answer.assume_value().groups) {
+      touched.insert(ticket.group);
+      if (ticket.ticket.empty() || !made.insert(ticket.group).second) continue;
+      groups.tickets.push_back(std::move(ticket));
+    }
+  }
+  if (groups.tickets.size() > wire::kMaxGroups || touched.size() != made.size())
+    co_return Error(ErrorCode::kRefused, fmt::format("Not every group of {} has a member that makes its ticket",
+                                                     gang.name));
+  co_return std::move(groups);
+}
+
+control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan plan, MigrateRequest request) {
+  std::vector<std::pair<Place, SharedNetwork>> checks;
+  std::vector<Place> targets = plan.places;
+  std::size_t next = 0;
+  for (const Job* rank : gang.ranks) {
+    if (!moves(plan.moved, *rank)) continue;
+    const Place to = targets[next++];
+    CKPT_CO_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
+    checks.emplace_back(rank->ranks.front().place, std::move(planned.second));
+  }
+  for (std::size_t at = 0; at < checks.size(); ++at) {
+    if (checks[at].second.name.empty() || checks[at].first.node == targets[at].node) continue;
+    CKPT_CO_TRYV(
+        co_await check_network(parts_.calls, checks[at].first, targets[at], std::move(checks[at].second)));
+  }
+  co_return ok();
+}
+
+control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request) {
+  if (!beginning_.insert(id).second)
+    co_return Error(ErrorCode::kRefused, "A move of these ranks is being prepared");
+  struct Leaving {
+    std::set<JobId>& from;
+    JobId id;
+    ~Leaving() { from.erase(id); }
+  } leaving{beginning_, id};
+  CKPT_CO_TRY(gang, find_movable(id, request));
+  CKPT_CO_TRY(plan, plan_for(gang, request));
+  if (plan.places.empty())
+    co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
+  CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved));
+  CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
+  // The tables may have changed meanwhile.
+  CKPT_CO_TRY(now, find_movable(id, request));
+  CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
+  const MigrationId lead = begun->id;
+  co_await driver_.caught_up();
+  Migration* row = parts_.table.find(lead);
+  if (row == nullptr) co_return Error(ErrorCode::kInternal, "The migration vanished");
+  if (driver_.find(lead) == nullptr) co_return Error(ErrorCode::kRefused, row->error);
+  co_return row;
+}
+
+Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const MigrateRequest& request,
+                                         wire::MigrationPlan plan, MigrationId move) {
+  Migration m;
+  m.job = rank.id;
+  m.job_name = rank.spec.name;
+  m.gang_move = move;
+  m.from = rank.ranks.front().place;
+  m.to = to;
+  m.options = request.options;
+  m.timeout_ms = request.timeout_ms;
+  m.why = request.why;
+  m.network = plan.network;
+  m.base = rank.incarnation;
+  m.incarnation = rank.incarnation;
+  m.started_ms = wall_clock_ms();
+  CKPT_TRY(created, parts_.table.create(std::move(m)));
+  if (created->gang_move == 0) {
+    created->gang_move = created->id;
+    parts_.table.save(*created);
+  }
+  parts_.table.keep_plan(created->id, std::move(plan));
+  parts_.table.mark_unsettled(created->id);
+  parts_.events.add("migration-begun",
+                    fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),
+                                to_text(created->to), request.why.empty() ? "" : ": " + request.why),
+                    created->from.node, created->job, created->id);
+  return created;
+}
+
+Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
+                                     Groups groups) {
+  gang::GangInfo info;
+  info.gang = gang.id;
+  wire::GangPlan full;
+  full.tickets = std::move(groups.tickets);
+  full.epoch = groups.epoch;
+  full.groups_timeout_ms =
+      std::min(kGroupsTimeoutMs, static_cast<std::uint32_t>(std::max<std::int64_t>(request.timeout_ms, 1)));
+  Migration* lead = nullptr;
+  std::size_t next = 0;
+  for (const Job* rank : gang.ranks) {
+    const std::uint32_t number = number_of(*rank);
+    if (!moves(plan.moved, *rank)) {
+      info.staying.push_back(number);
+      wire::StayingRank& staying = full.staying.emplace_back();
+      staying.rank = number;
+      staying.job = rank->id;
+      staying.incarnation = rank->incarnation;
+      staying.node = rank->node();
+      continue;
+    }
+    const Place to = plan.places[next++];
+    CKPT_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
+    wire::MovedRank& moved = full.moved.emplace_back();
+    moved.rank = number;
+    moved.base = rank->incarnation;
+    moved.plan = wire::encode(planned.first);
+    CKPT_TRY(row, create_row(*rank, to, request, std::move(planned.first), lead == nullptr ? 0 : lead->gang_move));
+    moved.migration = row->id;
+    if (lead == nullptr) {
+      lead = row;
+      info.migration = row->id;
+      info.base = rank->incarnation;
+    }
+    info.moved.push_back(number);
+  }
+  info.plan = wire::encode(full);
+  plans_.insert_or_assign(info.migration, std::move(full));
+  driver_.begin(std::move(info));
+  return lead;
+}
+
+}  // namespace ckpt::coordinator

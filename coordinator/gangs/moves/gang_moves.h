@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves ranks of a gang while all of them run (docs/adr/0038, 0041). Each rank that moves has a migration of its own in
+// the table, with the id of the first one for the move of all. The journal of moves of ranks decides them together.
+//
+// begin(): which ranks, where to; their groups and tickets; the networks; then the machines. What can be refused is refused
+// before anything is touched.
+// Threads: one io_context on one thread. Ownership: owns the machines' driver and its journal; borrows its parts, which
+// outlive it. Errors: kNotFound; kRefused and kNotSupported, with the reason; those of the journal.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/gangs/gang.h"
+#include "coordinator/gangs/gang_restores.h"
+#include "coordinator/gangs/moves/gang_switch_driver.h"
+#include "coordinator/images/image_numbers.h"
+#include "coordinator/migration/migration_outcomes.h"
+#include "coordinator/operations/moves.h"
+#include "libckpt/protocol/wire/gang_plan.h"
+
+namespace ckpt::coordinator {
+
+// Where the ranks that move would go.
+struct GangMovePlan {
+  GangMovePlan() = default;
+  std::vector<std::uint32_t> moved;
+  std::vector<Place> places;  // of each; empty: not possible
+  std::string reason;         // why not
+  std::vector<Candidate> candidates;
+};
+
+class GangMoves : private GangSwitchEffects {
+ public:
+  struct Parts {
+    EventLog& events;
+    NodeTable& nodes;
+    NodeCalls& calls;
+    NodeFrames& frames;
+    JobTable& jobs;
+    MigrationTable& table;
+    MigrationOutcomes& outcomes;
+    const JobStates& states;
+    const Planner& planner;
+    Moves& moves;
+    ImageNumbers& numbers;
+    GangRestores& restores;
+    control::asio::any_io_executor executor;
+  };
+  GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing,
+            std::function<void(const Error&)> fatal);
+
+  // Once, after the table was loaded and before agents may connect.
+  Result<void> restore();
+  // Changes nothing.
+  Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request) const;
+  // The migration of the first rank that moves; all have begun, and go on by themselves.
+  control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request);
+  // Empty, or why no rank can be moved now.
+  [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
+
+ private:
+  // What is shown of a move.
+  struct Shown {
+    std::set<std::uint32_t> ran;
+    bool is_decided = false;
+  };
+  struct Groups {
+    std::vector<wire::GroupTicket> tickets;
+    std::uint64_t epoch = 0;
+  };
+
+  // GangSwitchEffects.
+  void send(const gang::GangInfo& info, const gang::Send& sent) override;
+  void gather(const gang::GangInfo& info) override;
+  void restore(const gang::GangInfo& info) override;
+  void handled(MigrationId id) override;
+  void not_begun(MigrationId id, const Error& why) override;
+  [[nodiscard]] std::chrono::milliseconds duration(MigrationId id, const gang::ArmTimer& timer) const override;
+
+  Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
+  [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request) const;
+  control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved);
+  control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
+  Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
+                            Groups groups);
+  Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
+                                wire::MigrationPlan plan, MigrationId move);
+  control::Task<> run_gather(gang::GangInfo info);
+  control::Task<> go_on_from_images(gang::GangInfo info);
+  Result<void> on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes);
+  [[nodiscard]] const wire::GangPlan* plan_of(const gang::GangInfo& info);
+  [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
+  [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
+  void show(const gang::CoordinatorState& state);
+  void decide(const gang::CoordinatorState& state);
+  void resolve(MigrationId id);
+
+  Parts parts_;
+  std::map<MigrationId, wire::GangPlan> plans_;
+  std::map<MigrationId, Shown> shown_;
+  std::set<JobId> beginning_;  // gangs whose move is being prepared
+  Rarely dropped_;
+  GangSwitchDriver driver_;
+};
+
+}  // namespace ckpt::coordinator
