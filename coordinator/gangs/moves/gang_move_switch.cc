@@ -52,8 +52,10 @@ GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing
 
 Result<void> GangMoves::restore() {
   CKPT_TRYV(driver_.restore());
-  for (const auto& [id, state] : driver_.all())
+  for (const auto& [id, state] : driver_.all()) {
+    CKPT_TRYV(adopt_rows(state.info));
     for (Migration* row : rows_of(state.info)) parts_.table.mark_unsettled(row->id);
+  }
   const std::set<MigrationId> open = parts_.table.open_ids();
   for (const MigrationId id : open) {
     Migration& m = *parts_.table.find(id);
@@ -102,6 +104,34 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
       if (Migration* row = parts_.table.find(moved.migration)) rows.push_back(row);
   }
   return rows;
+}
+
+Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
+  const wire::GangPlan* plan = plan_of(info);
+  if (plan == nullptr)
+    return Error(ErrorCode::kCorrupt, "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
+  for (const wire::MovedRank& moved : plan->moved) {
+    CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
+    CKPT_TRY(own, wire::decode_plan(moved.plan));
+    Migration* row = parts_.table.find(moved.migration);
+    if (row == nullptr && !parts_.table.was_removed(moved.migration)) {
+      Migration m;
+      m.id = moved.migration;
+      m.job = own.spec.job;
+      m.gang_move = info.migration;
+      m.job_name = own.spec.name;
+      m.options = own.options;
+      m.network = own.network;
+      m.from = Place(own.source_node, own.spec.ranks.front().gpu_index);
+      m.to = Place(own.target_node, own.target_ranks.front().gpu_index);
+      m.base = moved.base;
+      m.incarnation = moved.base;
+      m.started_ms = wall_clock_ms();
+      row = &parts_.table.insert(std::move(m));
+    }
+    if (row != nullptr && row->open()) parts_.table.keep_plan(row->id, std::move(own));
+  }
+  return ok();
 }
 
 // ---- messages ----

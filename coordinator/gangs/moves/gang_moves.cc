@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::chrono::seconds kGroupsAnswer{40};
 constexpr std::uint32_t kGroupsTimeoutMs = 120'000;
+constexpr std::int64_t kAdmissionWaitMs = 10'000;
+constexpr std::chrono::milliseconds kLookAgain{200};
 
 std::uint32_t number_of(const Job& rank) {
   return rank.ranks.front().rank;
@@ -38,10 +40,16 @@ std::vector<std::string> places_in(const std::string& to) {
   return places;
 }
 
+// Without numbers all, but for those that are on a node that is named.
 Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateRequest& request) {
   std::vector<std::uint32_t> moved = request.ranks;
-  if (moved.empty())
-    for (const Job* rank : gang.ranks) moved.push_back(number_of(*rank));
+  const std::vector<std::string> named = places_in(request.to);
+  if (moved.empty()) {
+    for (const Job* rank : gang.ranks)
+      if (std::find(named.begin(), named.end(), rank->node()) == named.end()) moved.push_back(number_of(*rank));
+    if (moved.empty())
+      return Error(ErrorCode::kRefused, fmt::format("All ranks of {} are on {} already", gang.name, request.to));
+  }
   std::sort(moved.begin(), moved.end());
   moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
   for (const std::uint32_t number : moved) {
@@ -72,12 +80,32 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
       return fmt::format("rank {}: {}", number,
                          rank->reason.empty() ? "it has not said that it can be moved" : rank->reason);
   }
-  const bool is_unsettled =
-      std::any_of(driver_.all().begin(), driver_.all().end(), [&gang](const auto& at) {
-        return at.second.info.gang == gang.id && !gang::is_settled(at.second);
-      });
-  if (is_unsettled) return "not all nodes know yet how its last move ended";
-  return {};
+  return is_unsettled(gang.id) ? "not all nodes know yet how its last move ended" : "";
+}
+
+bool GangMoves::is_unsettled(JobId id) const {
+  return std::any_of(driver_.all().begin(), driver_.all().end(), [id](const auto& at) {
+    return at.second.info.gang == id && !gang::is_settled(at.second);
+  });
+}
+
+control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateRequest request) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::milliseconds(std::min(request.timeout_ms, kAdmissionWaitMs));
+  while (true) {
+    auto gang = find_movable(id, request);
+    if (gang || gang.assume_error().code() != ErrorCode::kRefused) co_return gang;
+    const auto known = find_gang(parts_.jobs, id);
+    const bool passes =
+        known && (is_unsettled(id) || std::any_of(known->ranks.begin(), known->ranks.end(), [this](const Job* rank) {
+          const std::string state = parts_.states.of(*rank);
+          const bool not_described_yet = state == "running" && !rank->movable && rank->reason.empty();
+          return state == "starting" || state == "paused" || not_described_yet;
+        }));
+    if (!passes || std::chrono::steady_clock::now() >= deadline) co_return gang;
+    co_await parts_.jobs.changed().wait_until(
+        std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
+  }
 }
 
 Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) const {
@@ -207,7 +235,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
     JobId id;
     ~Leaving() { from.erase(id); }
   } leaving{beginning_, id};
-  CKPT_CO_TRY(gang, find_movable(id, request));
+  CKPT_CO_TRY(gang, co_await wait_until_movable(id, request));
   CKPT_CO_TRY(plan, plan_for(gang, request));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);

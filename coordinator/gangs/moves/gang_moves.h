@@ -65,6 +65,7 @@ class GangMoves : private GangSwitchEffects {
   [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
 
  private:
+  [[nodiscard]] bool is_unsettled(JobId gang) const;
   // What is shown of a move.
   struct Shown {
     std::set<std::uint32_t> ran;
@@ -84,6 +85,8 @@ class GangMoves : private GangSwitchEffects {
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id, const gang::ArmTimer& timer) const override;
 
   Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
+  // Waits a while for what passes: a move that is not over everywhere, a rank that starts or is paused.
+  control::Task<Result<Gang>> wait_until_movable(JobId gang, MigrateRequest request);
   [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request) const;
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved);
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
@@ -97,6 +100,8 @@ class GangMoves : private GangSwitchEffects {
   [[nodiscard]] const wire::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
+  // The journal is durable before the store is: rows that the store does not know are made of the record.
+  Result<void> adopt_rows(const gang::GangInfo& info);
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);

@@ -6,6 +6,7 @@ import unittest
 
 from cluster import EXAMPLES, final_object
 from crashing import CrashingTest
+from fault_points import Point
 from ranks_by_hand import run_by_hand
 from waiting import eventually
 
@@ -62,3 +63,92 @@ class GangMoves(GangMovesTest):
         self.migrate("--rank", "3", "--to", "node-b")
         self.settled()
         self.check_end()
+
+    def test_two_ranks_move_to_two_nodes_and_all_come_together(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=("--shards",), pace="--step-ms $((5 + RANK * 6))")
+        self.migrate("--rank", "1,2", "--to", "node-b,node-c")
+        self.settled()
+        self.assertEqual([gpu.split(":")[0] for gpu in self.gpus_of_job()], ["node-a", "node-b", "node-c", "node-b"])
+        self.migrate("--to", "node-c")
+        self.settled()
+        self.assertEqual({gpu.split(":")[0] for gpu in self.gpus_of_job()}, {"node-c"})
+        self.check_end()
+
+    def test_all_ranks_of_one_node_move_to_another(self):
+        self.start(2, options=("--gpus", "2"))
+        self.migrate("--to", "node-b")
+        self.settled()
+        self.assertEqual(self.gpus_of_job(), ["node-b:0", "node-b:1"])
+        refused = self.cluster.run("migrate", "train", "--rank", "1", "--to", "node-c")
+        self.assertEqual(refused.returncode, 5, refused)
+        self.assertIn("started for one node", refused.stderr)
+        self.migrate("--rank", "1", "--to", "node-b:3")
+        self.settled()
+        self.check_end()
+
+    def test_ranks_that_moved_rest_in_images_and_go_on(self):
+        self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
+        self.migrate("--rank", "0", "--to", "node-c")
+        self.settled()
+        self.cluster.call("suspend", "train")
+        self.cluster.call("resume", "train")
+        eventually(lambda: self.cluster.json("describe", "train")["state"] == "running", "it runs")
+        self.migrate("--rank", "1", "--to", "auto")
+        self.settled()
+        self.check_end()
+
+
+# Ranks 0 and 1 stay on node-a, rank 2 moves from node-b to node-c, rank 3 from node-b to node-d: so each daemon has a part of
+# its own, and the target of rank 2 is the lead.
+POINTS = (
+    ("source_preparing", "agent.node-b", Point.SOURCE_PREPARING),
+    ("source_barrier", "agent.node-b", Point.SOURCE_BARRIER_DURABLE),
+    ("source_released", "agent.node-b", Point.SOURCE_RELEASED_DURABLE),
+    ("lead_preparing", "agent.node-c", Point.TARGET_PREPARING),
+    ("lead_committed", "agent.node-c", Point.TARGET_COMMITTED_DURABLE),
+    ("lead_in_gate", "agent.node-c", Point.TARGET_IN_GATE),
+    ("target_ready", "agent.node-d", Point.TARGET_READY_DURABLE),
+    ("target_in_gate", "agent.node-d", Point.TARGET_IN_GATE),
+    ("bystander_held", "agent.node-a", Point.BYSTANDER_HELD),
+    ("bystander_gone", "agent.node-a", Point.BYSTANDER_GONE),
+    ("coordinator_begun", "coordinator", Point.COORDINATOR_BEGUN),
+    ("coordinator_granted", "coordinator", Point.COORDINATOR_GRANTED_DURABLE),
+    ("coordinator_ranks_ready", "coordinator", Point.COORDINATOR_RANKS_READY),
+    ("coordinator_ranks_gathered", "coordinator", Point.COORDINATOR_RANKS_GATHERED),
+    ("coordinator_closed", "coordinator", Point.COORDINATOR_CLOSED_DURABLE),
+)
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesThroughCrashes(GangMovesTest):
+    """Any daemon dies at any point of a move: the ranks run on as a whole, moved or not, and no step is computed twice."""
+    nodes = 4
+
+    def crash(self, role, point):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=400)
+        victims = self.daemons_of(role)
+        self.cluster.arm(role, point)
+        with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
+            self.wait_until_fired(role, point, moving)
+            self.wait_until_dead(victims)
+            self.cluster.up()
+            output, errors = moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (0, 1, 2, 5, 6), output + errors)
+        self.settled()
+        nodes = [gpu.split(":")[0] for gpu in self.gpus_of_job()]
+        self.assertIn(nodes[2:], (["node-b", "node-b"], ["node-c", "node-d"]), "both or none")
+        self.migrate("--rank", "2,3", "--to", "node-b" if nodes[2] == "node-c" else "node-c,node-d")
+        self.settled()
+        self.check_end()
+
+
+def make_test(role, point):
+    return lambda self: self.crash(role, point)
+
+
+for name, role, point in POINTS:
+    setattr(GangMovesThroughCrashes, f"test_{name}", make_test(role, point))
+
+
+if __name__ == "__main__":
+    unittest.main()
