@@ -307,6 +307,15 @@ json job_detail_json(const Job& job, const JobStates& states, const NodeTable& n
   return out;
 }
 
+// Ranks that stayed while others moved; null for a job of one rank.
+json staying_json(const Migration& m) {
+  if (m.gang_move == 0) return nullptr;
+  json all = json::array();
+  for (const StayingRankTimes& times : m.staying)
+    all.push_back({{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"communicators_ms", times.groups_ms}});
+  return all;
+}
+
 json report_json(const Migration& m) {
   const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
   const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
@@ -350,6 +359,7 @@ json report_json(const Migration& m) {
       // The driver's own checkpoint and restore of the context: no bound is made of these.
       {"driver_ms", downtime ? json(downtime->context) : json()},
       {"incarnation", m.incarnation},
+      {"staying", staying_json(m)},
       {"max_downtime_ms", ms(m.options.max_downtime_ns)},
       {"limit_kept",
        downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()}};
@@ -376,6 +386,7 @@ json migration_json(const Migration& m) {
           {"exit_code", open ? json() : json(exit_code_of(m.result))},
           {"error", open ? json() : text_or_null(m.error)},
           {"runs_at", to_text(m.runs_at == Side::kTarget ? m.to : m.from)},
+          {"gang_move", m.gang_move == 0 ? json() : json(migration_text(m.gang_move))},
           {"report", open ? json() : report_json(m)}};
 }
 

@@ -91,7 +91,29 @@ PlanHints Evacuations::hints_for(const Evacuation& e) const {
   return hints;
 }
 
+// A rank of several: its migration is in the table soon, and attempt() finds it there.
+void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
+  const JobId gang = rank.spec.gang.id;
+  if (parts_.gang_moves.is_beginning(gang)) return wait(e, "a move of its ranks is being prepared");
+  MigrateRequest request;
+  request.options.max_downtime_ns = kEvacuationDowntimeNs;
+  request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
+  request.why = why_of(e);
+  request.ranks.push_back(rank.ranks.front().rank);
+  const PlanHints hints = hints_for(e);
+  const auto plan = parts_.gang_moves.plan(gang, request, hints.closed);
+  if (!plan) return wait(e, plan.assume_error().to_string());
+  if (plan.assume_value().places.empty()) return no_target(e, plan.assume_value().reason, true);
+  e.started_ms.push_back(wall_clock_ms());
+  parts_.table.save(e);
+  wait(e, "the move of the rank is being prepared");
+  parts_.gang_moves.begin_soon(gang, std::move(request), hints.closed, [this, id = e.id](const Error& error) {
+    if (parts_.table.open().contains(id)) wait(parts_.table.at(id), error.to_string());
+  });
+}
+
 void Evacuations::attempt_live(Evacuation& e, const Job& job) {
+  if (job.spec.gang.id != 0) return attempt_rank(e, job);
   auto planned = parts_.planner.plan(job, "auto", hints_for(e));
   if (!planned) return wait(e, planned.assume_error().to_string());
   const MigratePlan& plan = planned.assume_value();

@@ -12,6 +12,7 @@
 
 #include <map>
 
+#include "coordinator/gangs/moves/gang_moves.h"
 #include "coordinator/health/evacuation_table.h"
 #include "coordinator/health/health.h"
 #include "coordinator/images/images.h"
@@ -33,6 +34,7 @@ class Evacuations {
     const JobStates& states;
     const Planner& planner;
     Moves& moves;
+    GangMoves& gang_moves;
     Images& images;
     EvacuationTable& table;
     control::asio::any_io_executor executor;
@@ -60,6 +62,7 @@ class Evacuations {
   void start_next();
   void attempt(Evacuation& evacuation);
   void attempt_live(Evacuation& evacuation, const Job& job);
+  void attempt_rank(Evacuation& evacuation, const Job& rank);
   void attempt_restore(Evacuation& evacuation, const Job& job);
   void after_live(Evacuation& evacuation, const Migration& migration);
   void no_target(Evacuation& evacuation, const std::string& why, bool job_runs);

@@ -2,6 +2,7 @@
 #include "coordinator/maintenance/drain_moves.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "libckpt/base/clock.h"
 
@@ -30,9 +31,15 @@ void DrainMoves::start(Drain& drain) {
   }
   std::sort(ready.begin(), ready.end(),
             [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
+  std::map<JobId, std::vector<DrainJob*>> ranks;
   for (DrainJob* entry : ready) {
     const Job* job = parts_.jobs.find(entry->job);
-    if (job == nullptr) continue;
+    if (job != nullptr && job->spec.gang.id != 0) ranks[job->spec.gang.id].push_back(entry);
+  }
+  for (const auto& [gang, entries] : ranks) move_ranks(drain, gang, entries);
+  for (DrainJob* entry : ready) {
+    const Job* job = parts_.jobs.find(entry->job);
+    if (job == nullptr || job->spec.gang.id != 0) continue;
     if (leaving(drain.scope.node) < drain.parallel || !parts_.states.why_not_movable(*job).empty())
       move(drain, *entry, *job);
     else if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
@@ -84,6 +91,46 @@ bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const Migr
   entry.to = migration.to;
   entry.reason = migration_text(migration.id) + " is " + std::string(to_string(migration.phase));
   return true;
+}
+
+// They count as one move: what one of them waits for, all do.
+void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries) {
+  Memory& memory = memory_[drain.id];
+  const auto all = [&entries](DrainJobState state, const std::string& reason) {
+    for (DrainJob* entry : entries) {
+      entry->state = state;
+      entry->reason = reason;
+    }
+  };
+  if (const auto failed = memory.not_begun.find(gang); failed != memory.not_begun.end()) {
+    const std::string why = failed->second;
+    memory.not_begun.erase(failed);
+    bool is_given_up = false;
+    for (DrainJob* entry : entries) is_given_up = ++entry->attempts >= kMaxDrainAttempts || is_given_up;
+    return all(is_given_up ? DrainJobState::kFailed : DrainJobState::kWaiting, why);
+  }
+  if (parts_.gang_moves.is_beginning(gang)) return;
+  if (leaving(drain.scope.node) >= drain.parallel) return all(DrainJobState::kWaiting, "waits for its turn");
+  const auto retry = memory.retry_after.find(gang);
+  if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
+  if (std::exchange(memory.planned_at[gang], generation_) == generation_) return;
+  MigrateRequest request;
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
+  request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
+  request.why = drain_reason(drain);
+  for (const DrainJob* entry : entries)
+    request.ranks.push_back(parts_.jobs.find(entry->job)->ranks.front().rank);
+  const auto plan = parts_.gang_moves.plan(gang, request);
+  // What is refused now may pass, such as a rank that is paused for an image.
+  if (!plan) return all(DrainJobState::kWaiting, plan.assume_error().to_string());
+  if (plan.assume_value().places.empty()) return all(DrainJobState::kBlocked, plan.assume_value().reason);
+  all(DrainJobState::kWaiting, "the move of its ranks is being prepared");
+  parts_.gang_moves.begin_soon(gang, request, {}, [this, id = drain.id, gang](const Error& error) {
+    Memory& later = memory_[id];
+    later.not_begun[gang] = error.to_string();
+    later.retry_after[gang] = inventories_;
+    on_news();
+  });
 }
 
 void DrainMoves::note_failure(DrainId id, JobId job, const Place& to) {

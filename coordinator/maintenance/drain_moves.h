@@ -9,7 +9,9 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "coordinator/gangs/moves/gang_moves.h"
 #include "coordinator/maintenance/drain_table.h"
 #include "coordinator/operations/moves.h"
 
@@ -30,6 +32,7 @@ class DrainMoves {
     const JobStates& states;
     const Planner& planner;
     Moves& moves;
+    GangMoves& gang_moves;
     const DrainTable& drains;
   };
   explicit DrainMoves(Parts parts) : parts_(parts) {}
@@ -52,10 +55,13 @@ class DrainMoves {
     std::map<JobId, std::uint64_t> planned_at;   // generation_
     std::map<JobId, std::uint64_t> retry_after;  // inventories_
     std::map<JobId, Place> failed_at;
+    std::map<JobId, std::string> not_begun;  // by gang: why the last move of its ranks did not begin
   };
 
   void move(Drain& drain, DrainJob& entry, const Job& job);
   bool begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
+  // All ranks of one job that are in the way, together.
+  void move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries);
 
   Parts parts_;
   std::map<DrainId, Memory> memory_;

@@ -18,7 +18,8 @@ constexpr std::chrono::hours kLong{24};
 
 Drains::Drains(Parts parts)
     : parts_(std::move(parts)),
-      moves_({parts_.jobs, parts_.migrations, parts_.states, parts_.planner, parts_.moves, parts_.table}),
+      moves_({parts_.jobs, parts_.migrations, parts_.states, parts_.planner, parts_.moves, parts_.gang_moves,
+              parts_.table}),
       progress_(parts_.jobs, parts_.migrations, moves_),
       wake_(parts_.executor) {
   const auto on_change = [this] {

@@ -40,6 +40,7 @@ class Drains {
     const JobStates& states;
     const Planner& planner;
     Moves& moves;
+    GangMoves& gang_moves;
     Images& images;
     DrainTable& table;
     control::asio::any_io_executor executor;

@@ -156,6 +156,9 @@ Job job_from_document(const std::string& text) {
 }
 
 std::string migration_document(const Migration& m) {
+  json staying = json::array();
+  for (const StayingRankTimes& times : m.staying)
+    staying.push_back({{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"groups_ms", times.groups_ms}});
   const json j = {{"job", m.job},
                   {"job_name", m.job_name},
                   {"from", place_document(m.from)},
@@ -186,7 +189,8 @@ std::string migration_document(const Migration& m) {
                   {"ended_ms", m.ended_ms},
                   {"revision", m.revision},
                   {"settled", m.settled},
-                  {"gang_move", m.gang_move}};
+                  {"gang_move", m.gang_move},
+                  {"staying", staying}};
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -225,6 +229,12 @@ Migration migration_from_document(const std::string& text) {
   m.revision = j.at("revision").get<std::uint64_t>();
   m.settled = j.value("settled", false);
   m.gang_move = j.value("gang_move", MigrationId{0});
+  for (const json& known : j.value("staying", json::array())) {
+    StayingRankTimes& times = m.staying.emplace_back();
+    times.rank = known.at("rank").get<std::uint32_t>();
+    times.pause_ms = known.at("pause_ms").get<double>();
+    times.groups_ms = known.at("groups_ms").get<double>();
+  }
   return m;
 }
 

@@ -140,6 +140,15 @@ enum class MigrationResult : std::uint8_t {
 
 enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout };
 
+// Of a rank that stayed while others moved, in milliseconds: how long it stood still, and how long its new communicators
+// took while it computed.
+struct StayingRankTimes {
+  StayingRankTimes() = default;
+  std::uint32_t rank = 0;
+  double pause_ms = 0;
+  double groups_ms = 0;
+};
+
 struct Migration {
   Migration() = default;
   MigrationId id = 0;
@@ -166,6 +175,7 @@ struct Migration {
   std::optional<wire::MigrationProgress> progress;
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
+  std::vector<StayingRankTimes> staying;  // of the first rank's migration of a move
   std::uint64_t revision = 1;
   bool settled = false;    // both sides know how it ended: neither will ask
   bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "libckpt/protocol/wire/ids.h"
 
@@ -34,8 +35,12 @@ Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets
 }
 
 BystanderSession::BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch,
-                                   Emit emit)
-    : context_(context), rank_(std::move(rank)), epoch_(epoch), emit_(std::move(emit)) {
+                                   Emit emit, Measured measured)
+    : context_(context),
+      rank_(std::move(rank)),
+      epoch_(epoch),
+      emit_(std::move(emit)),
+      measured_(std::move(measured)) {
   attach();
 }
 
@@ -66,7 +71,9 @@ Task<> BystanderSession::join_groups(std::vector<wire::GroupTicket> tickets, Mil
   if (!tickets.empty()) {
     auto order = to_order(tickets, epoch_);
     if (!order) co_return emit_(gang::CommunicatorsFailed(wire::Reason(order.assume_error())));
+    const Nanos begin = now_ns();
     auto joined = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
+    groups_took_ = now_ns() - begin;
     if (!joined) {
       const Error why = Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
                             .caused_by(std::move(joined).assume_error());
@@ -97,6 +104,7 @@ Task<> BystanderSession::pause(std::uint64_t barrier) {
       emit_(gang::CommunicatorsFailed(wire::Reason(state.assume_error())));
     co_return;
   }
+  stood_since_ = state.assume_value().paused.barrier_entry_ns;
   job_->set_phase(local::Phase::kPaused);
   emit_(gang::RankHeld{});
 }
@@ -119,7 +127,12 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
     resume.incarnation = rank_.incarnation;
     resume.epoch = epoch;
     auto running = co_await keeper->resume(resume, UniqueFd{});
-    if (running) co_return job_->runs_as(rank_.incarnation);
+    if (running) {
+      job_->runs_as(rank_.incarnation);
+      const Nanos since = std::exchange(stood_since_, 0);
+      if (epoch != 0 && since != 0) measured_(running.assume_value().resumed_ns - since, groups_took_);
+      co_return;
+    }
     spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),
                   running.assume_error().to_string());
     Signal nobody(context_.executor);

@@ -17,7 +17,10 @@ namespace ckpt::agent {
 class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
  public:
   using Emit = std::function<void(gang::BystanderEvent)>;
-  BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch, Emit emit);
+  // It goes on with its new communicators: how long it stood still, and how long they had taken.
+  using Measured = std::function<void(Nanos pause, Nanos groups)>;
+  BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch, Emit emit,
+                   Measured measured);
   ~BystanderSession();
 
   // With these tickets; none: the rank has no group with a moved member.
@@ -39,6 +42,9 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const wire::StayingRank rank_;
   const std::uint64_t epoch_;
   const Emit emit_;
+  const Measured measured_;
+  Nanos groups_took_ = 0;
+  Nanos stood_since_ = 0;  // 0: it does not stand still, as far as known
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::unique_ptr<KeeperLink::Exchange> pausing_;

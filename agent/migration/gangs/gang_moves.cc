@@ -151,6 +151,7 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
   made.plan = plan;
   made.epoch = plan->epoch;
   made.gang_base = info.base;
+  made.gang = info.gang;
   made.rank = key.party.rank;
   if (key.party.role == Role::kBystander) {
     const wire::StayingRank* staying = staying_rank(*plan, key.party.rank);
@@ -188,6 +189,13 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
             if (Member* held = find(key)) held->stop->is_held();
           }
           emit(key, std::move(event));
+        },
+        [this, key, gang = member.gang](Nanos pause, Nanos groups) {
+          gang::GangMessage message(key.migration, gang, key.party, Party(), gang::Query{});
+          message.times.emplace();
+          message.times->pause_ns = pause;
+          message.times->groups_ns = groups;
+          link_.tell(message);
         });
     stop.job = [session] { return session->job(); };
     stop.pause_at = [session](std::uint64_t barrier) { session->pause_at(barrier); };

@@ -57,6 +57,7 @@ class GangMoves : public GangEffects, public RankParties {
     std::shared_ptr<const wire::GangPlan> plan;
     std::uint64_t epoch = 0;
     wire::Incarnation gang_base = 0;
+    wire::JobId gang = 0;
     std::uint32_t rank = 0;
     wire::JobId job = 0;
     migration::SwitchInfo info;  // of a moved rank

@@ -161,6 +161,16 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
     parts_.calls.relay(node_of(info, message.to), message);
     return ok();
   }
+  if (message.times) {
+    Migration* lead = parts_.table.find(info.migration);
+    if (lead == nullptr || !is_bystander(message.from) || lead->staying.size() > info.staying.size()) return ok();
+    StayingRankTimes& times = lead->staying.emplace_back();
+    times.rank = message.from.rank;
+    times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
+    times.groups_ms = static_cast<double>(message.times->groups_ns) / 1e6;
+    parts_.table.save(*lead);
+    return ok();
+  }
   if (message.asks_for_info) {
     gang::GangMessage answer(info.migration, info.gang, Party(), message.from, gang::Query{});
     answer.info = info;

@@ -16,7 +16,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kGroupsAnswer{40};
-constexpr std::uint32_t kGroupsTimeoutMs = 120'000;
+constexpr std::int64_t kGroupsTimeoutMs = 120'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
 constexpr std::chrono::milliseconds kLookAgain{200};
 
@@ -118,13 +118,26 @@ Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) co
   return *gang;
 }
 
-Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request) const {
+Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, const Closed& closed) const {
   CKPT_TRY(gang, find_movable(id, request));
-  return plan_for(gang, request);
+  return plan_for(gang, request, closed);
+}
+
+void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed,
+                           std::function<void(const Error&)> failed) {
+  control::spawn(parts_.executor, "a move of ranks",
+                 begin_and_tell(gang, std::move(request), std::move(closed), std::move(failed)));
+}
+
+control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
+                                          std::function<void(const Error&)> failed) {
+  const auto begun = co_await begin(gang, std::move(request), std::move(closed));
+  if (!begun) failed(begun.assume_error());
 }
 
 // GPUs that its ranks use now are taken, whether they move or not: until the switch both are there.
-Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest& request) const {
+Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest& request,
+                                         const Closed& closed) const {
   GangMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
   plan.moved = std::move(moved);
@@ -134,6 +147,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   shape.one_node = wanted_places.size() == 1 || gang.ranks.front()->spec.gang.one_node;
   PlanHints hints;
   hints.network = request.network;
+  hints.closed = closed;
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
     const Place at = rank->ranks.front().place;
@@ -151,18 +165,17 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
     wanted.gpu = place.second;
   }
   if (nodes.size() == 1) wanted.node = nodes.front();
+  const bool stays_on_node = gang.ranks.front()->spec.gang.one_node && plan.moved.size() != gang.size;
+  if (stays_on_node && wanted.node.value_or(first->node()) != first->node()) {
+    plan.reason = "its ranks were started for one node (--gpus): all of them move, or within the node";
+    return plan;
+  }
+  if (stays_on_node) wanted.node = first->node();
   if (nodes.size() > 1) shape.nodes = nodes;
   CKPT_TRY(found, parts_.planner.plan_gang(wanted, nodes, shape, hints));
   plan.places = std::move(found.places);
   plan.reason = std::move(found.reason);
   plan.candidates = std::move(found.candidates);
-  const bool leaves_node =
-      gang.ranks.front()->spec.gang.one_node && plan.moved.size() != gang.size && !plan.places.empty() &&
-      plan.places.front().node != first->node();
-  if (leaves_node) {
-    plan.places.clear();
-    plan.reason = "its ranks were started for one node (--gpus): all of them move, or within the node";
-  }
   return plan;
 }
 
@@ -227,7 +240,7 @@ control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan pl
   co_return ok();
 }
 
-control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request) {
+control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
   if (!beginning_.insert(id).second)
     co_return Error(ErrorCode::kRefused, "A move of these ranks is being prepared");
   struct Leaving {
@@ -236,7 +249,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
     ~Leaving() { from.erase(id); }
   } leaving{beginning_, id};
   CKPT_CO_TRY(gang, co_await wait_until_movable(id, request));
-  CKPT_CO_TRY(plan, plan_for(gang, request));
+  CKPT_CO_TRY(plan, plan_for(gang, request, closed));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved));
@@ -288,8 +301,9 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   wire::GangPlan full;
   full.tickets = std::move(groups.tickets);
   full.epoch = groups.epoch;
-  full.groups_timeout_ms =
-      std::min(kGroupsTimeoutMs, static_cast<std::uint32_t>(std::max<std::int64_t>(request.timeout_ms, 1)));
+  // Before the move's own limit, so that the reason is known.
+  full.groups_timeout_ms = static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(request.timeout_ms * 3 / 4, 1, kGroupsTimeoutMs));
   Migration* lead = nullptr;
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {

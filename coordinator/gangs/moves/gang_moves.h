@@ -57,10 +57,15 @@ class GangMoves : private GangSwitchEffects {
 
   // Once, after the table was loaded and before agents may connect.
   Result<void> restore();
+  // Places that shall take no rank, with the reason.
+  using Closed = std::vector<std::pair<Scope, std::string>>;
   // Changes nothing.
-  Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request) const;
+  Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
   // The migration of the first rank that moves; all have begun, and go on by themselves.
-  control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request);
+  control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
+  // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
+  void begin_soon(JobId gang, MigrateRequest request, Closed closed, std::function<void(const Error&)> failed);
+  [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
   // Empty, or why no rank can be moved now.
   [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
 
@@ -87,7 +92,10 @@ class GangMoves : private GangSwitchEffects {
   Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
   // Waits a while for what passes: a move that is not over everywhere, a rank that starts or is paused.
   control::Task<Result<Gang>> wait_until_movable(JobId gang, MigrateRequest request);
-  [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request) const;
+  [[nodiscard]] Result<GangMovePlan> plan_for(const Gang& gang, const MigrateRequest& request,
+                                              const Closed& closed) const;
+  control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
+                                 std::function<void(const Error&)> failed);
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved);
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,

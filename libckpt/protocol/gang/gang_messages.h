@@ -38,6 +38,18 @@ struct FlatBody {
   std::uint32_t term_ms = 0;
 };
 
+// Of a rank that stays, once it goes on: how long it stood still, and how long its new communicators took beside it.
+struct StayingTimes {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  StayingTimes() = default;
+  std::int64_t pause_ns = 0;
+  std::int64_t groups_ns = 0;
+  template <class A>
+  void fields(A& a) {
+    a(pause_ns, groups_ns);
+  }
+};
+
 struct GangMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr wire::FrameType kFrame = wire::FrameType::kGangSwitch;
@@ -46,7 +58,7 @@ struct GangMessage {
       : migration(of), gang(of_gang), from(sender), to(receiver), body(what) {}
   template <class A>
   void fields(A& a) {
-    a(migration, gang, from, to, body, info, asks_for_info);
+    a(migration, gang, from, to, body, info, asks_for_info, times);
   }
 
   MigrationId migration = 0;
@@ -56,6 +68,7 @@ struct GangMessage {
   FlatBody body;
   std::optional<GangInfo> info;
   bool asks_for_info = false;  // the body counts for nothing
+  std::optional<StayingTimes> times;  // likewise
 };
 // The body is known, sender and receiver are different, and `info` is of this move.
 Result<GangMessage> decode_message(std::span<const std::byte> bytes);

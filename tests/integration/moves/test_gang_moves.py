@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a job move while all of them run: one, several, or all, on one node or over several. The digests are those of
 ranks that nobody touched, and each step is computed once."""
+import os
 import re
+import signal
 import unittest
 
 from cluster import EXAMPLES, final_object
@@ -86,6 +88,17 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
+    def test_drain_of_a_node_moves_its_ranks_and_leaves_the_others(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=400)
+        before = self.gpus_of_job()
+        self.cluster.call("drain", "node-b")
+        self.settled()
+        after = self.gpus_of_job()
+        self.assertEqual(after[:2], before[:2])
+        self.assertFalse([gpu for gpu in after if gpu.startswith("node-b")], after)
+        self.assertEqual(len(self.cluster.json("migrations")), 2, "no other rank was moved")
+        self.check_end()
+
     def test_ranks_that_moved_rest_in_images_and_go_on(self):
         self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
         self.migrate("--rank", "0", "--to", "node-c")
@@ -96,6 +109,71 @@ class GangMoves(GangMovesTest):
         self.migrate("--rank", "1", "--to", "auto")
         self.settled()
         self.check_end()
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesWithSlowCommunicators(GangMovesTest):
+    """Making communicators takes long, or never ends. Nothing runs in CI's time that the ranks would notice."""
+
+    def setUp(self):
+        super().setUp()
+        self.faults_of_nccl = self.cluster.home / "nccl-faults"
+        self.faults_of_nccl.write_text("")
+
+    def start(self, **more):
+        super().start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"NCCLSIM_FAULTS={self.faults_of_nccl}"),
+                      **more)
+
+    def last_step(self):
+        return steps_of(self.logs()[0])[-1]
+
+    def test_ranks_compute_while_new_communicators_are_made(self):
+        self.start()
+        self.faults_of_nccl.write_text("init-delay 3000\n")
+        before = self.last_step()
+        self.migrate("--rank", "3", "--to", "node-c", "--max-downtime", "1s")
+        self.settled()
+        self.assertGreater(self.last_step(), before + 30)
+        report = next(m for m in self.cluster.json("migrations") if m["job_name"].endswith(".3"))["report"]
+        self.assertLess(report["downtime_ms"], 1500, "the three seconds are not in the pause")
+        self.check_end()
+
+    def test_communicators_that_are_never_made_cost_nothing_but_the_move(self):
+        self.start(steps=600)
+        self.faults_of_nccl.write_text("init-endless\n")
+        failed = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
+        self.assertIn(failed.returncode, (1, 2), failed)
+        self.assertIn("communicators", failed.stderr + failed.stdout)
+        self.settled()
+        self.faults_of_nccl.write_text("")
+        self.migrate("--rank", "3", "--to", "node-c")
+        self.settled()
+        self.check_end()
+
+    def kill(self, pid):
+        self.start()
+        self.faults_of_nccl.write_text("init-delay 60000\n")
+        with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c") as moving:
+            eventually(lambda: len(self.cluster.pids("charlm-dp")) == 5, "the standby is there")
+            os.kill(pid(), signal.SIGKILL)
+            output, errors = moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (1, 2, 4), output + errors)
+        ended = self.cluster.run("wait", "train")
+        self.assertNotEqual(ended.returncode, 0)
+        eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
+        self.settled()
+        return self.cluster.json("describe", "train")
+
+    def rank_pid(self, number):
+        return self.cluster.json("describe", "train")["ranks"][number]["pid"]
+
+    def test_rank_that_stays_and_is_killed_ends_the_job(self):
+        job = self.kill(lambda: self.rank_pid(0))
+        self.assertIn("rank 0", job["reason"])
+
+    def test_rank_that_moves_and_is_killed_ends_the_job(self):
+        job = self.kill(lambda: self.rank_pid(3))
+        self.assertIn("rank 3", job["reason"])
 
 
 # Ranks 0 and 1 stay on node-a, rank 2 moves from node-b to node-c, rank 3 from node-b to node-d: so each daemon has a part of
