@@ -359,10 +359,10 @@ json report_json(const Migration& m) {
       // The driver's own checkpoint and restore of the context: no bound is made of these.
       {"driver_ms", downtime ? json(downtime->context) : json()},
       {"incarnation", m.incarnation},
-      {"staying", staying_json(m)},
       {"max_downtime_ms", ms(m.options.max_downtime_ns)},
       {"limit_kept",
-       downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()}};
+       downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()},
+      {"staying", staying_json(m)}};
 }
 
 json migration_json(const Migration& m) {

@@ -263,6 +263,47 @@ TEST_F(KeeperTest, JobMovesBetweenTwoKeepers) {
   EXPECT_EQ(target.ask<local::Status>(local::Attach{}).incarnation, 2u);
 }
 
+// A rank of a gang: whatever comes until the gate opens, its program does no step.
+TEST_F(KeeperTest, StandbyTakesItsStateAndWaitsBehindItsGate) {
+  Json gang = config({"steps"});
+  gang["gang"] = true;
+  Json standby = config({"steps"}, "standby");
+  standby["gang"] = true;
+  const std::string to = root_ + "/to";
+  Agent source(start_with(gang));
+  ASSERT_EQ(launch(to, standby), 0);
+  source.wait_for_phase(Phase::kRunning);
+  const auto first = source.ask<local::Counted>(local::StopAt{7, 1});
+  const std::uint64_t agreed = first.barriers + 3;
+  source.ask<local::Counted>(local::StopAt{7, agreed});
+  const auto paused = source.ask<local::Paused>(local::Pause{agreed});
+  const UniqueFd state = source.take_descriptor();
+  local::Resume enter{2, 0, paused.host_state_bytes};
+  enter.into_gate = 1;
+  {
+    Agent target(to);
+    target.wait_for_phase(Phase::kStandbyReady);
+    EXPECT_EQ(target.ask<local::InGate>(enter, state.get()).incarnation, 2u);
+  }
+  Agent target(to);  // the next agent asks again, without the state
+  EXPECT_EQ(target.status().phase, Phase::kResuming);
+  local::Resume again{2, 0, 0};
+  again.into_gate = 1;
+  target.ask<local::InGate>(again);
+  EXPECT_EQ(text_of(to + "/out.log").find("resumed at "), std::string::npos) << "no step of the program's";
+  EXPECT_EQ(target.ask<local::Running>(local::Resume{2, 0, 0}).incarnation, 2u);
+  target.ask<local::InGate>(again);
+  const auto later = target.ask<local::Paused>(local::Pause{});
+  EXPECT_GT(later.barrier, agreed) << "barriers are counted on";
+}
+
+TEST_F(KeeperTest, OnlyAStandbyEntersAGate) {
+  Agent agent(start({"wait"}));
+  local::Resume enter{2, 0, 0};
+  enter.into_gate = 1;
+  EXPECT_NE(refusal_of(agent, enter).text.view().find("gate"), std::string_view::npos);
+}
+
 // Crash points 501 to 504.
 class CrashTest : public KeeperTest {
  protected:

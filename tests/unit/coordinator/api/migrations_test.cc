@@ -309,7 +309,8 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "driver_ms",
                                           "incarnation",
                                           "max_downtime_ms",
-                                          "limit_kept"};
+                                          "limit_kept",
+                                          "staying"};
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(report["max_downtime_ms"], 200.0);
   EXPECT_EQ(report["limit_kept"], report["downtime_ms"].get<double>() <= 200.0);

@@ -29,6 +29,14 @@ RegionRecord sample_region(std::uint64_t id) {
 }
 
 // One valid message of every type.
+GroupRecord sample_group() {
+  GroupRecord group;
+  group.name.assign("world");
+  group.bytes = 128;
+  group.ticket[127] = std::byte{7};
+  return group;
+}
+
 std::vector<Body> samples() {
   Welcome welcome;
   welcome.job.assign("j-1");
@@ -90,7 +98,14 @@ std::vector<Body> samples() {
           WithdrawRegions{7, 12, {{1, 6}, {2, 7}}},
           AwaitMemory{},
           StopAt{7, 12},
-          Counted{12, 11}};
+          Counted{12, 11},
+          InGate{2},
+          AskGroups{9, {5}},
+          Groups{{sample_group()}},
+          GroupsEnd{1, 0},
+          JoinGroups{9, {sample_group()}},
+          GroupsJoined{9},
+          DiscardGroups{9}};
 }
 
 std::size_t descriptors_of(const Body& body) {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages and records of moves of ranks, and the parties of one node.
+#include "libckpt/protocol/gang/gang_messages.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "libckpt/protocol/gang/gang_parties.h"
+
+namespace ckpt::gang {
+namespace {
+
+GangInfo info_of_two() {
+  GangInfo info;
+  info.migration = 9;
+  info.gang = 4;
+  info.base = 3;
+  info.moved = {2};
+  info.staying = {0, 1};
+  info.plan = Bytes(2000, std::byte{5});
+  return info;
+}
+
+template <std::size_t I = 0>
+void each_body(const std::function<void(Body)>& test) {
+  if constexpr (I < std::variant_size_v<Body>) {
+    Body body(std::in_place_index<I>);
+    std::visit(
+        [](auto& what) {
+          if constexpr (requires { what.k; }) what.k = 4;
+          if constexpr (requires { what.side; }) what.side = Side::kTarget;
+          if constexpr (requires { what.dead; }) what.dead = true;
+          if constexpr (requires { what.veto; }) what.veto = true;
+          if constexpr (requires { what.reason; }) what.reason = Reason(ErrorCode::kRefused, "why");
+          if constexpr (requires { what.payload; }) what.payload = Bytes(7, std::byte{1});
+          if constexpr (requires { what.term_ms; }) what.term_ms = 10;
+        },
+        body);
+    test(std::move(body));
+    each_body<I + 1>(test);
+  }
+}
+
+TEST(GangMessages, EachBodyComesBackAsItWas) {
+  each_body([](const Body& body) {
+    GangMessage message(9, 4, Party(Role::kSource, 2), Party(), body);
+    message.info = info_of_two();
+    const auto read = decode_message(wire::encode(message));
+    ASSERT_TRUE(read.has_value()) << name_of(body);
+    EXPECT_EQ(read.assume_value().body.to_body().assume_value(), body) << name_of(body);
+    EXPECT_EQ(read.assume_value().info, message.info);
+    EXPECT_EQ(read.assume_value().from, message.from);
+  });
+}
+
+TEST(GangMessages, WhatNoSenderSendsIsRefused) {
+  const auto refused = [](const auto& change) {
+    GangMessage message(9, 4, Party(Role::kSource, 2), Party(), Query{});
+    message.info = info_of_two();
+    change(message);
+    return !decode_message(wire::encode(message)).has_value();
+  };
+  EXPECT_FALSE(refused([](GangMessage&) {}));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.migration = 0; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.to = m.from; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.body.kind = 200; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.body.kind = 0; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.body = FlatBody(Closed(Side::kInvalid, 1)); }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.info->moved = {2, 2}; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.info->moved = {}; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.info->staying = {1, 0}; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.info->staying = {0, 2}; }));
+  EXPECT_TRUE(refused([](GangMessage& m) { m.info->migration = 8; }));
+}
+
+class GangJournalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/gang_journal_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  GangJournal open() { return GangJournal::open(folder_ + "/journal").assume_value(); }
+
+  std::string folder_;
+};
+
+TEST_F(GangJournalTest, PartiesOfOneMoveAreKeptApart) {
+  const Record source(info_of_two(), Party(Role::kSource, 2), RecordKind::kBarrier);
+  const Record held(info_of_two(), Party(Role::kBystander, 0), RecordKind::kHeld);
+  const Record gone(info_of_two(), Party(Role::kBystander, 0), RecordKind::kGone, 4);
+  const Record other(info_of_two(), Party(Role::kBystander, 1), RecordKind::kHeld);
+  {
+    GangJournal journal = open();
+    for (const Record& record : {source, held, gone, other})
+      ASSERT_TRUE(journal.append(record, GangJournal::Durability::kWritten).has_value());
+  }
+  GangJournal journal = open();
+  EXPECT_EQ(journal.records(), (std::vector<Record>{source, held, gone, other}));
+  ASSERT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
+  EXPECT_EQ(journal.records(), (std::vector<Record>{source, gone, other}));
+}
+
+TEST_F(GangJournalTest, RecordsOfAnotherPartyAreRefused) {
+  const auto read = [](const Record& record) { return GangRecords::decode(wire::encode(record)).has_value(); };
+  EXPECT_TRUE(read(Record(info_of_two(), Party(Role::kTarget, 2), RecordKind::kReady, 4)));
+  EXPECT_FALSE(read(Record(info_of_two(), Party(Role::kSource, 2), RecordKind::kReady, 4)));
+  EXPECT_FALSE(read(Record(info_of_two(), Party(), RecordKind::kClosed, 4))) << "for no side";
+  EXPECT_FALSE(read(Record(GangInfo(), Party(), RecordKind::kBegun)));
+}
+
+class GangPartiesTest : public testing::Test {
+ protected:
+  static GangMessage to_source(Body body, bool with_info) {
+    GangMessage message(9, 4, Party(), Party(Role::kSource, 2), body);
+    if (with_info) message.info = info_of_two();
+    return message;
+  }
+  template <class What>
+  static bool has(const std::vector<Batch>& batches) {
+    for (const Batch& batch : batches)
+      for (const Action& action : batch.actions)
+        if (std::holds_alternative<What>(action)) return true;
+    return false;
+  }
+  static std::optional<Record> recorded(const std::vector<Batch>& batches) {
+    for (const Batch& batch : batches)
+      for (const Action& action : batch.actions)
+        if (const auto* write = std::get_if<WriteRecord>(&action)) return write->record;
+    return std::nullopt;
+  }
+  GangParties parties_{Timing()};
+};
+
+TEST_F(GangPartiesTest, PrepareMakesAParty) {
+  const auto made = parties_.on_message(to_source(Prepare{}, true), 1).assume_value();
+  ASSERT_TRUE(made.has_value());
+  EXPECT_TRUE(has<PrepareSource>(*made));
+  EXPECT_TRUE(parties_.is_open(4, 2));
+  EXPECT_TRUE(parties_.may_run_freely(4, 2)) << "nothing is recorded";
+}
+
+TEST_F(GangPartiesTest, WhatIsNotKnownHereIsAskedFor) {
+  EXPECT_FALSE(parties_.on_message(to_source(Granted(4), false), 1).assume_value().has_value());
+}
+
+TEST_F(GangPartiesTest, ForgottenPartyLeavesOnceTheMoveIsDescribed) {
+  const auto told = parties_.on_message(to_source(Query{}, true), 1).assume_value();
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(recorded(*told)->kind, RecordKind::kNever);
+  EXPECT_FALSE(parties_.is_open(4, 2));
+}
+
+TEST_F(GangPartiesTest, RankThatTakesNoPartIsRefused) {
+  GangMessage message(9, 4, Party(), Party(Role::kSource, 0), Prepare{});
+  message.info = info_of_two();
+  EXPECT_FALSE(parties_.on_message(message, 1).has_value());
+}
+
+TEST_F(GangPartiesTest, OnlyTheNewestMoveOfARankDecidesAfterARestart) {
+  GangInfo later = info_of_two();
+  later.migration = 12;
+  later.moved = {1};
+  later.staying = {0, 2};
+  const std::vector<Record> records = {
+      Record(info_of_two(), Party(Role::kSource, 2), RecordKind::kResumed, 3),
+      Record(later, Party(Role::kBystander, 2), RecordKind::kHeld)};
+  const auto woken = parties_.restore(records, 1).assume_value();
+  EXPECT_FALSE(has<ResumeRank>(woken)) << "the rank stands for the later move";
+  EXPECT_FALSE(parties_.may_run_freely(4, 2));
+  parties_.forget([](const GangInfo& info) { return info.migration == 12; });
+  EXPECT_TRUE(parties_.may_run_freely(4, 2));
+}
+
+TEST_F(GangPartiesTest, RecordThatFailedIsTakenBack) {
+  (void)parties_.on_message(to_source(Prepare{}, true), 1).assume_value();
+  const PartyKey key(9, Party(Role::kSource, 2));
+  const auto left = parties_.on_event(key, SourceEvent(SourceRefused(Reason(ErrorCode::kRefused, "no"))), 1);
+  EXPECT_EQ(recorded(left.assume_value())->kind, RecordKind::kNever);
+  const auto again = parties_.record_failed(key, Reason(ErrorCode::kRefused, "disk full"), 1).assume_value();
+  EXPECT_FALSE(recorded(again).has_value());
+  const auto later = parties_.on_event(key, SourceEvent(TimerFired(Timer::kPoll)), 1).assume_value();
+  EXPECT_EQ(recorded(later)->kind, RecordKind::kNever);
+}
+
+}  // namespace
+}  // namespace ckpt::gang
