@@ -135,9 +135,11 @@ Result<void> Agent::open() {
     ::_exit(70);
   };
   CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
+  gang_link_.emplace(*coordinator_);
   gang_moves_ = std::make_unique<GangMoves>(
-      *context_, *coordinator_, *metrics_,
+      *context_, *gang_link_, *metrics_,
       GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal});
+  gang_orders_.emplace(*coordinator_, *gang_moves_, io_.get_executor());
   migrations_ = std::make_unique<Migrations>(
       *context_, *metrics_, *peers_,
       Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal}, gang_moves_.get());
@@ -399,6 +401,7 @@ Task<> Agent::refresh_loop() {
     }
     co_await forecast_->look(moves_processes_);
     migrations_->tidy();
+    gang_moves_->tidy();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
   }

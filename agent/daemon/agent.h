@@ -14,6 +14,7 @@
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/coordinator_link/denied_certificates.h"
 #include "agent/coordinator_link/descriptions.h"
+#include "agent/coordinator_link/gang_orders.h"
 #include "agent/coordinator_link/move_checks.h"
 #include "agent/coordinator_link/network_checks.h"
 #include "agent/daemon/metrics.h"
@@ -23,7 +24,6 @@
 #include "agent/io/file_watch.h"
 #include "agent/jobs/job_table.h"
 #include "agent/links/peer_links.h"
-#include "agent/migration/gangs/gang_moves.h"
 #include "agent/migration/migrations.h"
 #include "agent/migration/pause_forecast.h"
 #include "agent/settings/config.h"
@@ -105,7 +105,9 @@ class Agent : public AgentCommands {
   std::optional<RemapChoice> remap_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::optional<GangLink> gang_link_;
   std::unique_ptr<GangMoves> gang_moves_;
+  std::optional<GangOrders> gang_orders_;
   std::unique_ptr<Migrations> migrations_;
   std::unique_ptr<PauseForecast> forecast_;
   std::unique_ptr<protect::Protection> protection_;

@@ -119,7 +119,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
   // A standby takes the state over and waits behind its gate, until resume() without a state.
   Task<Result<void>> enter_gate(local::Resume resume, UniqueFd host_state);
-  // The groups of the rank that are made anew, with the tickets that it makes; and whether it knows of its gang.
+  // The groups of the rank that get other communicators, with the tickets that it makes; and whether it knows of its gang.
   Task<Result<RankGroups>> ask_groups(const local::AskGroups& order, Milliseconds timeout);
   // Until the new communicators are made.
   Task<Result<void>> join_groups(local::JoinGroups order, Milliseconds timeout);

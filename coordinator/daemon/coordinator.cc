@@ -127,7 +127,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
       gang_moves_({events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
                    migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers,
-                   gang_restores_, executor_},
+                   executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
                      gang_images_, gang_restores_, gang_protections_, gang_moves_}),

@@ -26,7 +26,7 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::NodeReached>(frames, FrameType::kNodeReached);
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
   take_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
-  take_answers<wire::RankGroups>(frames, FrameType::kRankGroups);
+  take_answers<gang::RankGroups>(frames, FrameType::kRankGroups);
 }
 
 bool NodeCalls::has_room(const std::string& node) const {
@@ -80,9 +80,9 @@ control::Task<Result<wire::RankGathered>> NodeCalls::gather(std::string node, wi
   co_return co_await ask<wire::RankGathered>(std::move(node), std::move(request), timeout);
 }
 
-control::Task<Result<wire::RankGroups>> NodeCalls::ask_groups(std::string node, wire::AskGroups request,
+control::Task<Result<gang::RankGroups>> NodeCalls::ask_groups(std::string node, gang::AskGroups request,
                                                               std::chrono::milliseconds timeout) {
-  co_return co_await ask<wire::RankGroups>(std::move(node), std::move(request), timeout);
+  co_return co_await ask<gang::RankGroups>(std::move(node), std::move(request), timeout);
 }
 
 control::Task<Result<wire::ImageFacts>> NodeCalls::read_image(std::string node, wire::ReadImage request,

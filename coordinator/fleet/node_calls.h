@@ -22,7 +22,7 @@
 #include "coordinator/state/store_sync.h"
 #include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
-#include "libckpt/protocol/wire/gang_plan.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {
@@ -73,7 +73,7 @@ class NodeCalls {
                                                       std::chrono::milliseconds timeout);
   control::Task<Result<wire::RankGathered>> gather(std::string node, wire::GatherRank request,
                                                    std::chrono::milliseconds timeout);
-  control::Task<Result<wire::RankGroups>> ask_groups(std::string node, wire::AskGroups request,
+  control::Task<Result<gang::RankGroups>> ask_groups(std::string node, gang::AskGroups request,
                                                      std::chrono::milliseconds timeout);
   control::Task<Result<wire::ImageFacts>> read_image(std::string node, wire::ReadImage request,
                                                      std::chrono::milliseconds timeout);
@@ -92,7 +92,7 @@ class NodeCalls {
  private:
   using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
                               wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
-                              wire::NodeReached, wire::KeyMade, wire::RankGathered, wire::RankGroups>;
+                              wire::NodeReached, wire::KeyMade, wire::RankGathered, gang::RankGroups>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

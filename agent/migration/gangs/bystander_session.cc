@@ -20,10 +20,10 @@ Error has_ended() {
 
 }  // namespace
 
-Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets, std::uint64_t epoch) {
+Result<local::JoinGroups> to_order(const std::vector<gang::GroupTicket>& tickets, std::uint64_t epoch) {
   local::JoinGroups order;
   order.sequence = epoch;
-  for (const wire::GroupTicket& ticket : tickets) {
+  for (const gang::GroupTicket& ticket : tickets) {
     local::GroupRecord& record = order.records.emplace_back();
     if (ticket.ticket.size() > record.ticket.size() || ticket.group.size() >= local::kNameBytes)
       return Error(ErrorCode::kInvalidArgument, "The ticket of group " + ticket.group + " is too long");
@@ -34,7 +34,7 @@ Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets
   return order;
 }
 
-BystanderSession::BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch,
+BystanderSession::BystanderSession(MigrationContext& context, gang::StayingRank rank, std::uint64_t epoch,
                                    Emit emit, Measured measured)
     : context_(context),
       rank_(std::move(rank)),
@@ -58,11 +58,11 @@ void BystanderSession::attach() {
   });
 }
 
-void BystanderSession::join(std::vector<wire::GroupTicket> tickets, Milliseconds timeout) {
+void BystanderSession::join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout) {
   control::spawn(context_.executor, "new communicators", join_groups(std::move(tickets), timeout));
 }
 
-Task<> BystanderSession::join_groups(std::vector<wire::GroupTicket> tickets, Milliseconds timeout) {
+Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout) {
   auto self = shared_from_this();
   attach();
   if (context_.acquire_exclusive) co_await context_.acquire_exclusive(rank_.job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of a rank that stays where it is while others of its gang move: its new communicators, its pause at the common
-// barrier, and how it goes on. Each order returns at once; its result is an event.
+// The effects of a rank that stays where it is while others of its gang move. It gets new communicators, is paused at the
+// common barrier, and goes on. Each order returns at once; its result is an event.
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed; a pause that fails, too,
 // since the rank cannot be held then. A rank that is to go on is told so again for as long as it lives.
 #pragma once
@@ -10,7 +10,7 @@
 
 #include "agent/migration/modes/migration_context.h"
 #include "libckpt/protocol/gang/gang_bystander.h"
-#include "libckpt/protocol/wire/gang_plan.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 
 namespace ckpt::agent {
 
@@ -19,12 +19,12 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   using Emit = std::function<void(gang::BystanderEvent)>;
   // It goes on with its new communicators: how long it stood still, and how long they had taken.
   using Measured = std::function<void(Nanos pause, Nanos groups)>;
-  BystanderSession(MigrationContext& context, wire::StayingRank rank, std::uint64_t epoch, Emit emit,
+  BystanderSession(MigrationContext& context, gang::StayingRank rank, std::uint64_t epoch, Emit emit,
                    Measured measured);
   ~BystanderSession();
 
   // With these tickets; none: the rank has no group with a moved member.
-  void join(std::vector<wire::GroupTicket> tickets, Milliseconds timeout);
+  void join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   void discard();
   void pause_at(std::uint64_t barrier);
   // With the new communicators, or with the old ones.
@@ -34,12 +34,12 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
 
  private:
   void attach();
-  Task<> join_groups(std::vector<wire::GroupTicket> tickets, Milliseconds timeout);
+  Task<> join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   Task<> pause(std::uint64_t barrier);
   Task<> resume(std::uint64_t order, std::uint64_t epoch);
 
   MigrationContext& context_;
-  const wire::StayingRank rank_;
+  const gang::StayingRank rank_;
   const std::uint64_t epoch_;
   const Emit emit_;
   const Measured measured_;
@@ -52,7 +52,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
 };
 
 // As a rank's library takes them. kInvalidArgument for what does not fit there.
-[[nodiscard]] Result<local::JoinGroups> to_order(const std::vector<wire::GroupTicket>& tickets,
+[[nodiscard]] Result<local::JoinGroups> to_order(const std::vector<gang::GroupTicket>& tickets,
                                                  std::uint64_t epoch);
 
 }  // namespace ckpt::agent

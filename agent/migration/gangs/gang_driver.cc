@@ -13,6 +13,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxReceived = 2048;
+constexpr std::uint64_t kCompactAboveBytes = 1 << 20;
 
 std::string name_of_key(const gang::PartyKey& key) {
   return wire::migration_text(key.migration) + "/" + gang::to_text(key.party);
@@ -139,6 +140,11 @@ Task<> GangDriver::take_message(gang::GangMessage message) {
   if (!batches) co_return refuse(batches.assume_error());
   std::optional<Batches>& found = batches.assume_value();
   if (!found) co_return effects_.ask_for_info(message);
+  // A move begins once the one before it is over everywhere: nobody asks about that any more.
+  if (is_new)
+    forget([gang = message.gang, now = message.migration](const gang::GangInfo& info) {
+      return info.gang == gang && info.migration < now;
+    });
   co_await execute(std::move(*found));
 }
 
@@ -166,8 +172,12 @@ Task<> GangDriver::compact_without(const Forget& forget) {
     if (!gang::is_closed(state)) over.erase(key.migration);
   if (over.empty()) co_return;
   parties_.forget([&over](const gang::GangInfo& info) { return over.contains(info.migration); });
-  const auto rewrite = [this, &over] {
-    return journal_.compact([&over](const gang::Record& record) { return over.contains(record.info.migration); });
+  if (journal_.size_bytes() < kCompactAboveBytes) co_return;
+  std::set<wire::MigrationId> known;
+  for (const auto& [key, state] : parties_.all()) known.insert(key.migration);
+  const auto rewrite = [this, &known] {
+    return journal_.compact(
+        [&known](const gang::Record& record) { return !known.contains(record.info.migration); });
   };
   auto compacted = co_await offload(disk_, rewrite);
   if (!compacted)

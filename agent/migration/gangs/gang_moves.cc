@@ -16,15 +16,16 @@ using gang::PartyKey;
 using gang::Role;
 
 constexpr Milliseconds kTickets{30'000};
+constexpr std::size_t kKeptMembers = 64;
 
-const wire::MovedRank* moved_rank(const wire::GangPlan& plan, std::uint32_t rank) {
+const gang::MovedRank* moved_rank(const gang::GangPlan& plan, std::uint32_t rank) {
   const auto at = std::find_if(plan.moved.begin(), plan.moved.end(),
-                               [rank](const wire::MovedRank& known) { return known.rank == rank; });
+                               [rank](const gang::MovedRank& known) { return known.rank == rank; });
   return at == plan.moved.end() ? nullptr : &*at;
 }
-const wire::StayingRank* staying_rank(const wire::GangPlan& plan, std::uint32_t rank) {
+const gang::StayingRank* staying_rank(const gang::GangPlan& plan, std::uint32_t rank) {
   const auto at = std::find_if(plan.staying.begin(), plan.staying.end(),
-                               [rank](const wire::StayingRank& known) { return known.rank == rank; });
+                               [rank](const gang::StayingRank& known) { return known.rank == rank; });
   return at == plan.staying.end() ? nullptr : &*at;
 }
 
@@ -46,29 +47,18 @@ gang::Reason reason_of(const Error& error) {
 
 }  // namespace
 
-GangMoves::GangMoves(MigrationContext& context, CoordinatorLink& link, CoordinatorPort& reports,
+GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports,
                      GangDriver::Machines machines)
-    : context_(context), link_(link), reports_(reports), driver_(std::move(machines), *this) {
-  link_.take(wire::FrameType::kGangSwitch, [this](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(message, gang::decode_message(body));
-    driver_.on_message(std::move(message));
-    return ok();
-  });
-  link_.take(wire::FrameType::kAskGroups, [this](std::span<const std::byte> body) -> Result<void> {
-    CKPT_TRY(request, wire::decode<wire::AskGroups>(body));
-    control::spawn(context_.executor, "groups of a rank", answer_groups(std::move(request)));
-    return ok();
-  });
-}
+    : context_(context), link_(link), reports_(reports), driver_(std::move(machines), *this) {}
 
 // ---- messages ----
 
-std::string GangMoves::node_of(const wire::GangPlan& plan, const Party& party) const {
+std::string GangMoves::node_of(const gang::GangPlan& plan, const Party& party) const {
   if (party.role == Role::kBystander) {
-    const wire::StayingRank* staying = staying_rank(plan, party.rank);
+    const gang::StayingRank* staying = staying_rank(plan, party.rank);
     return staying == nullptr ? "" : staying->node;
   }
-  const wire::MovedRank* moved = moved_rank(plan, party.rank);
+  const gang::MovedRank* moved = moved_rank(plan, party.rank);
   if (moved == nullptr) return "";
   const auto own = wire::decode_plan(moved->plan);
   if (!own) return "";
@@ -144,8 +134,8 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
 Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangInfo& info) {
   auto& plan = plans_[key.migration];
   if (!plan) {
-    CKPT_TRY(decoded, wire::decode_gang_plan(info.plan));
-    plan = std::make_shared<const wire::GangPlan>(std::move(decoded));
+    CKPT_TRY(decoded, gang::decode_gang_plan(info.plan));
+    plan = std::make_shared<const gang::GangPlan>(std::move(decoded));
   }
   Member made;
   made.plan = plan;
@@ -154,12 +144,12 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
   made.gang = info.gang;
   made.rank = key.party.rank;
   if (key.party.role == Role::kBystander) {
-    const wire::StayingRank* staying = staying_rank(*plan, key.party.rank);
+    const gang::StayingRank* staying = staying_rank(*plan, key.party.rank);
     if (staying == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
     made.job = staying->job;
     return made;
   }
-  const wire::MovedRank* moved = moved_rank(*plan, key.party.rank);
+  const gang::MovedRank* moved = moved_rank(*plan, key.party.rank);
   if (moved == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
   CKPT_TRY(own, wire::decode_plan(moved->plan));
   made.job = own.spec.job;
@@ -399,15 +389,15 @@ Task<> GangMoves::gather(wire::GatherRank order) {
   link_.tell(answer);
 }
 
-Task<> GangMoves::answer_groups(wire::AskGroups request) {
+Task<> GangMoves::answer_groups(gang::AskGroups request) {
   auto groups = co_await groups_of(request);
   if (!groups) co_return link_.reply(request.request_id, std::move(groups).assume_error());
-  wire::RankGroups answer = std::move(groups).assume_value();
+  gang::RankGroups answer = std::move(groups).assume_value();
   answer.request_id = request.request_id;
   link_.tell(answer);
 }
 
-Task<Result<wire::RankGroups>> GangMoves::groups_of(const wire::AskGroups& request) {
+Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& request) {
   const auto job = context_.jobs.running_as(request.job, request.incarnation);
   const auto keeper = job && !job->ended() ? job->keeper() : nullptr;
   if (!keeper)
@@ -420,10 +410,10 @@ Task<Result<wire::RankGroups>> GangMoves::groups_of(const wire::AskGroups& reque
     order.moved[rank / 64] |= std::uint64_t{1} << (rank % 64);
   }
   CKPT_CO_TRY(groups, co_await keeper->ask_groups(order, kTickets));
-  wire::RankGroups answer;
+  gang::RankGroups answer;
   answer.knows_gang = groups.knows_gang;
   for (const local::GroupRecord& record : groups.records) {
-    wire::GroupTicket& ticket = answer.groups.emplace_back();
+    gang::GroupTicket& ticket = answer.groups.emplace_back();
     ticket.group = record.name.str();
     ticket.ticket.assign(record.ticket.begin(), record.ticket.begin() + record.bytes);
   }
@@ -470,6 +460,19 @@ bool GangMoves::has_promised(wire::MigrationId migration) const {
     const gang::PartyState* state = driver_.parties().find(at.first);
     return at.second.target && at.second.info.migration == migration && state != nullptr &&
            gang::phase_name(*state) == "PROMISED";
+  });
+}
+
+// The sessions of some closed ones stay: their measurements are sent again when the coordinator was away.
+void GangMoves::tidy() {
+  std::erase_if(members_, [this](const auto& at) { return driver_.parties().find(at.first) == nullptr; });
+  for (auto at = members_.begin(); members_.size() > kKeptMembers && at != members_.end();) {
+    const bool is_closed = gang::is_closed(*driver_.parties().find(at->first));
+    at = is_closed ? members_.erase(at) : std::next(at);
+  }
+  std::erase_if(plans_, [this](const auto& at) {
+    return std::none_of(members_.begin(), members_.end(),
+                        [&at](const auto& known) { return known.first.migration == at.first; });
   });
 }
 

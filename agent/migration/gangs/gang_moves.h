@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of all moves of ranks on this node: the session for each action, the route of each message, the orders of the
-// coordinator to ranks (where they stop, which groups they have).
+// The effects of all moves of ranks on this node: the session for each action, and the route of each message. Also the
+// coordinator's orders to ranks: where they stop, and which groups they have.
 //
-// A rank that moves has the sessions of a job of one rank, with its own migration id and plan (wire::MovedRank). Their
+// A rank that moves has the sessions of a job of one rank, with its own migration id and plan (gang::MovedRank). Their
 // events come here by that id. Numbers: what the machines call n+i is for a rank its own incarnation and i.
 // Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none leave this
 // class; a failure becomes an event of the machine that it concerns.
@@ -12,10 +12,11 @@
 #include <memory>
 #include <optional>
 
-#include "agent/coordinator_link/coordinator_link.h"
 #include "agent/migration/gangs/bystander_session.h"
 #include "agent/migration/gangs/gang_driver.h"
+#include "agent/migration/gangs/gang_port.h"
 #include "agent/migration/gangs/rank_stop.h"
+#include "agent/migration/migrations.h"
 #include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
@@ -25,7 +26,7 @@ namespace ckpt::agent {
 class GangMoves : public GangEffects, public RankParties {
  public:
   // `reports`: what the sessions measure.
-  GangMoves(MigrationContext& context, CoordinatorLink& link, CoordinatorPort& reports,
+  GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports,
             GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
@@ -34,10 +35,13 @@ class GangMoves : public GangEffects, public RankParties {
   bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
   // An order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
+  Task<> answer_groups(gang::AskGroups request);
   Result<void> set_limits(const wire::SetLimits& limits);
   // The coordinator is back.
   void restate();
   void forget(wire::JobId job);
+  // Releases what moves that are over still hold here.
+  void tidy();
   // Of an open move, this node is the source.
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
 
@@ -54,7 +58,7 @@ class GangMoves : public GangEffects, public RankParties {
  private:
   // One party here, with its session.
   struct Member {
-    std::shared_ptr<const wire::GangPlan> plan;
+    std::shared_ptr<const gang::GangPlan> plan;
     std::uint64_t epoch = 0;
     wire::Incarnation gang_base = 0;
     wire::JobId gang = 0;
@@ -82,15 +86,14 @@ class GangMoves : public GangEffects, public RankParties {
   Task<> open_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order);
   Task<> end_rank(std::shared_ptr<Job> job);
   void send_report_before(const gang::PartyKey& key, const gang::Body& body);
-  [[nodiscard]] std::string node_of(const wire::GangPlan& plan, const gang::Party& party) const;
-  Task<> answer_groups(wire::AskGroups request);
-  Task<Result<wire::RankGroups>> groups_of(const wire::AskGroups& request);
+  [[nodiscard]] std::string node_of(const gang::GangPlan& plan, const gang::Party& party) const;
+  Task<Result<gang::RankGroups>> groups_of(const gang::AskGroups& request);
 
   MigrationContext& context_;
-  CoordinatorLink& link_;
+  GangPort& link_;
   CoordinatorPort& reports_;
   std::map<gang::PartyKey, Member> members_;
-  std::map<wire::MigrationId, std::shared_ptr<const wire::GangPlan>> plans_;  // by the move's id
+  std::map<wire::MigrationId, std::shared_ptr<const gang::GangPlan>> plans_;  // by the move's id
   GangDriver driver_;
 };
 

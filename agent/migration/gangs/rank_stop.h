@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one rank of a gang is brought to the barrier that all ranks agree on (GANG-1), by orders of the coordinator
-// (wire::GatherRank): it waits there, and is then paused. Its party (source or bystander) is told of the pause by `pause_at`.
+// Brings one rank of a gang to the barrier that all ranks agree on (GANG-1), by orders of the coordinator
+// (wire::GatherRank). The rank waits there, and is then paused. `pause_at` is how its party, source or bystander, pauses it.
 //
 // kReady is answered once the party wants to be held: its rounds have converged. A rank that is held already answers with
 // the barrier, so that a restarted coordinator agrees on no other one.

@@ -16,8 +16,6 @@ using gang::Party;
 using gang::Role;
 
 constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
-constexpr std::chrono::seconds kRestoreAgain{2};
-constexpr int kRestoreAttempts = 30;
 
 bool is_bystander(const Party& party) {
   return party.role == Role::kBystander;
@@ -70,23 +68,23 @@ Result<void> GangMoves::restore() {
   return ok();
 }
 
-const wire::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
+const gang::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
   const auto known = plans_.find(info.migration);
   if (known != plans_.end()) return &known->second;
-  auto plan = wire::decode_gang_plan(info.plan);
+  auto plan = gang::decode_gang_plan(info.plan);
   if (!plan) return nullptr;
   return &plans_.emplace(info.migration, std::move(plan).assume_value()).first->second;
 }
 
 std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
-  const wire::GangPlan* plan = plan_of(info);
+  const gang::GangPlan* plan = plan_of(info);
   if (plan == nullptr) return {};
   if (is_bystander(party)) {
-    for (const wire::StayingRank& staying : plan->staying)
+    for (const gang::StayingRank& staying : plan->staying)
       if (staying.rank == party.rank) return staying.node;
     return {};
   }
-  for (const wire::MovedRank& moved : plan->moved) {
+  for (const gang::MovedRank& moved : plan->moved) {
     if (moved.rank != party.rank) continue;
     const Migration* row = parts_.table.find(moved.migration);
     if (row != nullptr) return party.role == Role::kSource ? row->from.node : row->to.node;
@@ -99,18 +97,18 @@ std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
 
 std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
   std::vector<Migration*> rows;
-  if (const wire::GangPlan* plan = plan_of(info)) {
-    for (const wire::MovedRank& moved : plan->moved)
+  if (const gang::GangPlan* plan = plan_of(info)) {
+    for (const gang::MovedRank& moved : plan->moved)
       if (Migration* row = parts_.table.find(moved.migration)) rows.push_back(row);
   }
   return rows;
 }
 
 Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
-  const wire::GangPlan* plan = plan_of(info);
+  const gang::GangPlan* plan = plan_of(info);
   if (plan == nullptr)
     return Error(ErrorCode::kCorrupt, "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
-  for (const wire::MovedRank& moved : plan->moved) {
+  for (const gang::MovedRank& moved : plan->moved) {
     CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
     CKPT_TRY(own, wire::decode_plan(moved.plan));
     Migration* row = parts_.table.find(moved.migration);
@@ -191,7 +189,7 @@ void GangMoves::gather(const gang::GangInfo& info) {
 }
 
 control::Task<> GangMoves::run_gather(gang::GangInfo info) {
-  const wire::GangPlan* plan = plan_of(info);
+  const gang::GangPlan* plan = plan_of(info);
   const auto attempt = parts_.numbers.next();
   if (plan == nullptr || !attempt) co_return;
   std::vector<GangGather::Member> members;
@@ -203,7 +201,7 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
     const Job* job = parts_.jobs.find(row->job);
     member.rank = job == nullptr ? 0 : job->ranks.front().rank;
   }
-  for (const wire::StayingRank& staying : plan->staying) {
+  for (const gang::StayingRank& staying : plan->staying) {
     GangGather::Member& member = members.emplace_back();
     member.job = staying.job;
     member.rank = staying.rank;
@@ -221,39 +219,21 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   driver_.on_event(info.migration, gang::AbortRequested(wire::Reason(error.code(), error.message())));
 }
 
+// Every instance has ended, or its node is dead; the ranks' jobs end by that. Whether work may be lost is the user's to
+// decide.
 void GangMoves::restore(const gang::GangInfo& info) {
-  control::spawn(parts_.executor, "ranks go on from their images", go_on_from_images(info));
-}
-
-// Every instance has ended, or its node is dead; the ranks' jobs end by that.
-control::Task<> GangMoves::go_on_from_images(gang::GangInfo info) {
-  parts_.events.add("gang-lost", "neither the ranks that were to move nor their targets can go on: the job goes back to "
-                                 "its images",
+  const auto gang = find_gang(parts_.jobs, info.gang);
+  const std::string name = gang ? gang->name : job_text(info.gang);
+  parts_.events.add("gang-lost",
+                    "neither the ranks of " + name + " nor their targets can go on: they have ended; `restore " + name +
+                        " --accept-loss` brings the job back from its images",
                     "", info.gang, info.migration);
-  Error last(ErrorCode::kNotFound, "There are no images");
-  for (int attempt = 0; attempt < kRestoreAttempts; ++attempt) {
-    const auto gang = find_gang(parts_.jobs, info.gang);
-    const bool is_stopped = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
-                                                [](const Job* rank) { return rank->stop_requested; });
-    if (!gang || is_stopped) co_return;
-    GangRestoreWish wish;
-    wish.verb = "restore";
-    wish.why = "its move lost a node or a process";
-    wish.accept_loss = true;
-    auto begun = co_await parts_.restores.begin(info.gang, std::move(wish));
-    if (begun) co_return;
-    last = begun.assume_error();
-    if (last.code() == ErrorCode::kNotFound) break;
-    co_await parts_.jobs.changed().wait_until(std::chrono::steady_clock::now() + kRestoreAgain);
-  }
-  parts_.events.add("gang-lost", "it does not go on from images: " + last.to_string(), "", info.gang,
-                    info.migration);
 }
 
 void GangMoves::not_begun(MigrationId id, const Error& why) {
   const auto known = plans_.find(id);
   if (known == plans_.end()) return;
-  for (const wire::MovedRank& moved : known->second.moved) {
+  for (const gang::MovedRank& moved : known->second.moved) {
     Migration* row = parts_.table.find(moved.migration);
     if (row == nullptr) continue;
     parts_.outcomes.decide(*row, MigrationResult::kRefused, why.to_string(), 0);
@@ -299,10 +279,10 @@ void GangMoves::show(const gang::CoordinatorState& state) {
   const bool is_granted = std::holds_alternative<gang::coordinator::Granted>(state.phase);
   const bool is_committed = std::any_of(state.facts.begin(), state.facts.end(),
                                         [](const auto& at) { return at.second.committed; });
-  const wire::GangPlan* plan = plan_of(state.info);
+  const gang::GangPlan* plan = plan_of(state.info);
   if (plan == nullptr) return;
   Shown& shown = shown_[state.info.migration];
-  for (const wire::MovedRank& moved : plan->moved) {
+  for (const gang::MovedRank& moved : plan->moved) {
     Migration* row = parts_.table.find(moved.migration);
     if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
     if (is_started) parts_.outcomes.on_report(*row, Report(ReportKind::kPrepared), 0);
@@ -330,7 +310,7 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
       parts_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, why), row->base);
     } else {
       parts_.outcomes.decide(*row, MigrationResult::kLost,
-                             "Neither the ranks nor their targets can go on: the job goes back to its images",
+                             "Neither the ranks nor their targets can go on: `restore` brings the job back from its images",
                              row->runs_at == Side::kTarget ? 0 : row->base);
     }
   }

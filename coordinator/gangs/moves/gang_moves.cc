@@ -179,7 +179,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   return plan;
 }
 
-// Which communicators are made anew, and what the ranks find each other with.
+// Which groups get other communicators, and what the ranks find each other with.
 control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved) {
   Groups groups;
   CKPT_CO_TRY(epoch, parts_.numbers.next());
@@ -196,7 +196,7 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
   std::set<std::string> touched;
   std::set<std::string> made;
   for (const Asked& rank : ranks) {
-    wire::AskGroups request;
+    gang::AskGroups request;
     request.job = rank.job;
     request.incarnation = rank.incarnation;
     request.epoch = groups.epoch;
@@ -210,13 +210,13 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
                       fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
                                   "have moved. `suspend {}`, then `resume --to`",
                                   rank.rank, gang.name));
-    for (wire::GroupTicket& ticket : answer.assume_value().groups) {
+    for (gang::GroupTicket& ticket : answer.assume_value().groups) {
       touched.insert(ticket.group);
       if (ticket.ticket.empty() || !made.insert(ticket.group).second) continue;
       groups.tickets.push_back(std::move(ticket));
     }
   }
-  if (groups.tickets.size() > wire::kMaxGroups || touched.size() != made.size())
+  if (groups.tickets.size() > gang::kMaxGroups || touched.size() != made.size())
     co_return Error(ErrorCode::kRefused, fmt::format("Not every group of {} has a member that makes its ticket",
                                                      gang.name));
   co_return std::move(groups);
@@ -298,7 +298,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
                                      Groups groups) {
   gang::GangInfo info;
   info.gang = gang.id;
-  wire::GangPlan full;
+  gang::GangPlan full;
   full.tickets = std::move(groups.tickets);
   full.epoch = groups.epoch;
   // Before the move's own limit, so that the reason is known.
@@ -310,7 +310,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
     const std::uint32_t number = number_of(*rank);
     if (!moves(plan.moved, *rank)) {
       info.staying.push_back(number);
-      wire::StayingRank& staying = full.staying.emplace_back();
+      gang::StayingRank& staying = full.staying.emplace_back();
       staying.rank = number;
       staying.job = rank->id;
       staying.incarnation = rank->incarnation;
@@ -319,7 +319,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
     }
     const Place to = plan.places[next++];
     CKPT_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
-    wire::MovedRank& moved = full.moved.emplace_back();
+    gang::MovedRank& moved = full.moved.emplace_back();
     moved.rank = number;
     moved.base = rank->incarnation;
     moved.plan = wire::encode(planned.first);

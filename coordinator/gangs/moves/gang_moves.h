@@ -17,12 +17,11 @@
 #include <vector>
 
 #include "coordinator/gangs/gang.h"
-#include "coordinator/gangs/gang_restores.h"
 #include "coordinator/gangs/moves/gang_switch_driver.h"
 #include "coordinator/images/image_numbers.h"
 #include "coordinator/migration/migration_outcomes.h"
 #include "coordinator/operations/moves.h"
-#include "libckpt/protocol/wire/gang_plan.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 
 namespace ckpt::coordinator {
 
@@ -49,7 +48,6 @@ class GangMoves : private GangSwitchEffects {
     const Planner& planner;
     Moves& moves;
     ImageNumbers& numbers;
-    GangRestores& restores;
     control::asio::any_io_executor executor;
   };
   GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing,
@@ -77,7 +75,7 @@ class GangMoves : private GangSwitchEffects {
     bool is_decided = false;
   };
   struct Groups {
-    std::vector<wire::GroupTicket> tickets;
+    std::vector<gang::GroupTicket> tickets;
     std::uint64_t epoch = 0;
   };
 
@@ -103,9 +101,8 @@ class GangMoves : private GangSwitchEffects {
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);
-  control::Task<> go_on_from_images(gang::GangInfo info);
   Result<void> on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes);
-  [[nodiscard]] const wire::GangPlan* plan_of(const gang::GangInfo& info);
+  [[nodiscard]] const gang::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
   // The journal is durable before the store is: rows that the store does not know are made of the record.
@@ -115,7 +112,7 @@ class GangMoves : private GangSwitchEffects {
   void resolve(MigrationId id);
 
   Parts parts_;
-  std::map<MigrationId, wire::GangPlan> plans_;
+  std::map<MigrationId, gang::GangPlan> plans_;
   std::map<MigrationId, Shown> shown_;
   std::set<JobId> beginning_;  // gangs whose move is being prepared
   Rarely dropped_;

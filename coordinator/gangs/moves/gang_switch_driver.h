@@ -31,7 +31,7 @@ class GangSwitchEffects {
   virtual void send(const gang::GangInfo& info, const gang::Send& sent) = 0;
   // All ranks are to be held at one step.
   virtual void gather(const gang::GangInfo& info) = 0;
-  // No instance of the gang is left: it goes on from its image.
+  // No instance of the gang is left: only its images are.
   virtual void restore(const gang::GangInfo& info) = 0;
   // Something of the machine may have changed.
   virtual void handled(MigrationId id) = 0;

@@ -149,7 +149,7 @@ CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
 
 /* ---- jobs of several ranks ----
  * A program that calls ckpt_gang can have some of its ranks moved while all of them run. The ranks then talk through new
- * communicators: those of each group with a moved member are made anew, ahead of the switch, beside those in use.
+ * communicators. Each group with a moved member gets another one, ahead of the switch and beside the one in use.
  * The first communicators, and those after a start from an image, are the program's own business, after ckpt_ready.
  */
 

@@ -8,7 +8,7 @@
  *   if (ckpt_nccl_get(group) == NULL) ckpt_nccl_use(group, make_communicator());   // not after a move
  *   for (...) { ncclAllReduce(..., ckpt_nccl_get(group), ...); ckpt_barrier(s); }
  *
- * Ask for the communicator after each barrier. Its epoch changes when it is another one: graphs are captured anew then.
+ * Ask for the communicator after each barrier. Its epoch changes when it is another one: graphs are captured again then.
  * A communicator that was made for a move does not block (ncclConfig_t.blocking = 0): calls on it may return
  * ncclInProgress, and ckpt_nccl_settle() waits for their result.
  *

@@ -32,7 +32,7 @@
 //   gate       A>K Resume with `into_gate`, for a standby +host state: R>A InGate, once it has the state, or Failed. It
 //              waits behind its closed gate until Resume without. Repeated: InGate again.
 //   groups     A>R AskGroups       R>A Groups (0 or 1), GroupsEnd: the groups of the rank that a moved rank belongs to, with
-//              the tickets that this rank makes (protocol/wire/gang_plan.h).
+//              the tickets that this rank makes (protocol/gang/gang_plan.h).
 //              A>R JoinGroups      R>A GroupsJoined, or Failed: the new groups are made and tried out, beside the old ones.
 //              Resume with that `epoch` puts them in their place; A>R DiscardGroups, which has no answer, ends them.
 //   leave      A>K Moved           K>A Done, R ends, K>A RankExited (killed after 5 s if it does not end).
@@ -411,7 +411,7 @@ struct Counted {
   std::uint64_t barriers = 0;  // of which it is known after `stop_at` was written
 };
 
-// ---- the groups of a rank (protocol/wire/gang_plan.h)
+// ---- the groups of a rank (protocol/gang/gang_plan.h)
 struct GroupRecord {
   Name name;
   std::uint32_t bytes = 0;  // of the ticket; 0: another member makes it

@@ -3,7 +3,7 @@
 // them. Pure like the machines: it returns actions, the driver executes them in order.
 //
 // A party that is not known here is made by Prepare. Any other message is not understood without the description of the
-// move. With it the party is that of a restarted agent without a record: it leaves, and says so.
+// move. With it the party is that of a restarted agent without a record: it leaves, and states that.
 // Of each rank only the newest move decides what runs now: after a restart the closed ones before it stay silent.
 // Threads: one. Ownership: values only. Errors: kProtocol and kInvalidArgument for what cannot be, with nothing changed.
 #pragma once
@@ -55,7 +55,7 @@ class GangParties {
 
   [[nodiscard]] const PartyState* find(const PartyKey& key) const;
   [[nodiscard]] const std::map<PartyKey, PartyState>& all() const noexcept { return parties_; }
-  // No party of that rank says otherwise: a rank that stands paused may go on by itself.
+  // No party of that rank forbids it: a rank that stands paused may go on by itself.
   [[nodiscard]] bool may_run_freely(JobId gang, std::uint32_t rank) const;
   [[nodiscard]] bool is_open(JobId gang, std::uint32_t rank) const;
   // Drops the machines of these moves; the driver drops the records, too.

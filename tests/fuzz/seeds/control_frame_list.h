@@ -7,7 +7,7 @@
 #include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
-#include "libckpt/protocol/wire/gang_plan.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 #include "libckpt/protocol/wire/health_messages.h"
 #include "libckpt/protocol/wire/image_messages.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -37,7 +37,7 @@ using ControlMessages =
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
                 wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
                 wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
-                gang::GangMessage, wire::AskGroups, wire::RankGroups>;
+                gang::GangMessage, gang::AskGroups, gang::RankGroups>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

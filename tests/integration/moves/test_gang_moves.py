@@ -228,5 +228,91 @@ for name, role, point in POINTS:
     setattr(GangMovesThroughCrashes, f"test_{name}", make_test(role, point))
 
 
+# Of rank 3, which moves from node-b to node-c: {0} its GPU there, {1} its job.
+HELPERS = (
+    ("source_mover_in_its_rounds", "mover.node-b.{0}", Point.SOURCE_MOVER_ROUND),
+    ("source_mover_in_the_pause", "mover.node-b.{0}", Point.SOURCE_MOVER_FINAL),
+    ("source_mover_at_its_end", "mover.node-b.{0}", Point.SOURCE_MOVER_MANIFEST),
+    ("target_mover", "mover.node-c.0", Point.TARGET_MOVER_VERIFIED),
+    ("standby", "rank.{1}.standby", Point.RANK_STANDBY_READY),
+    ("keeper_of_the_standby", "keeper.{1}.standby", Point.KEEPER_STANDBY_STARTED),
+)
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesThroughLostHelpers(GangMovesTest):
+    """A mover, a standby or its keeper dies: the ranks run on as a whole, and move at the next attempt."""
+
+    def lose(self, role, point):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=400)
+        rank = self.cluster.json("describe", "train")["ranks"][3]
+        role = role.format(rank["gpu"], rank["job"].split("-")[0])
+        self.cluster.arm(role, point)
+        with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c:0") as moving:
+            self.wait_until_fired(role, point, moving)
+            output, errors = moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (0, 1, 2, 5), output + errors)
+        self.settled()
+        if not self.gpus_of_job()[3].startswith("node-c"):
+            self.migrate("--rank", "3", "--to", "node-c:0")
+            self.settled()
+        self.check_end()
+
+
+for name, role, point in HELPERS:
+    setattr(GangMovesThroughLostHelpers, f"test_{name}",
+            lambda self, role=role, point=point: self.lose(role, point))
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesThatLoseARank(GangMovesTest):
+    def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=400)
+        self.cluster.call("snapshot", "train")
+        rank = self.cluster.json("describe", "train")["ranks"][3]
+        role = f"rank.{rank['job'].split('-')[0]}.standby"
+        self.cluster.arm(role, Point.RANK_RESUMED)
+        with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c:0") as moving:
+            self.wait_until_fired(role, Point.RANK_RESUMED, moving)
+            moving.communicate(timeout=120)
+        self.settled()
+        self.assertNotEqual(self.cluster.run("wait", "train").returncode, 0)
+        self.assertIn("rank 3", self.cluster.json("describe", "train")["reason"])
+        eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
+        restored = self.cluster.run("restore", "train", "--accept-loss")
+        self.assertEqual(restored.returncode, 3, restored)
+        self.assertEqual(self.cluster.run("wait", "train").returncode, 0, self.cluster.run("describe", "train").stdout)
+        expected = {result["digest"] for result in run_by_hand(self.ranks, *self.training)}
+        self.assertEqual({final_object(log)["digest"] for log in self.logs()}, expected)
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesAgainAndAgain(GangMovesTest):
+    """Twenty moves of a job (GANG_MOVES), there and back: of one rank, two and all, to one node and to two."""
+    rounds = int(os.environ.get("GANG_MOVES", "20"))
+
+    def again_and_again(self, ranks, there, back, more=()):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=200 + 60 * self.rounds, more=more)
+        chosen = ("--rank", ranks) if ranks else ()
+        for number in range(self.rounds):
+            self.migrate(*chosen, "--to", back if number % 2 else there)
+            self.settled()
+        pauses = sorted(m["report"]["downtime_ms"] for m in self.cluster.json("migrations", "--all"))
+        print(f"\npauses_ms ranks {ranks or 'all'}: median {pauses[len(pauses) // 2]:.1f}, longest {pauses[-1]:.1f}")
+        self.check_end()
+
+    def test_one_rank(self):
+        self.again_and_again("3", "node-c", "node-b")
+
+    def test_two_ranks_to_two_nodes(self):
+        self.again_and_again("1,3", "node-b,node-c", "node-c,node-a")
+
+    def test_all_ranks(self):
+        self.again_and_again("", "node-c", "node-a,node-b")
+
+    def test_all_ranks_with_shards(self):
+        self.again_and_again("", "node-c", "node-a,node-b", more=("--shards",))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,7 +18,7 @@ PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.e
 # A round: to the other node, back to another GPU, and to the first GPU again.
 ROUNDS = int(os.environ.get("GPUMIGRATE_TEST_ROUNDS", "1"))
 HOST_MIB = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256"))
-STEPS = 1500 + 300 * (ROUNDS - 1)
+STEPS = (1500 + 300 * (ROUNDS - 1)) * max(1, HOST_MIB // 1024)  # gigabytes take long to move
 # Each page that left before a pause is compared at the barrier.
 os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
 

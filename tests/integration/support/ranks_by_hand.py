@@ -10,9 +10,11 @@ from cluster import BUILD, COMMAND_LIMIT_S, EXAMPLES, final_object
 
 def run_by_hand(ranks, *arguments):
     """charlm-dp without gpumigrate, as many ranks of one machine: the last object of each."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
+    # Bound all the time, and never listening: rank 0 may listen there, and nobody else is given the port.
+    with socket.socket() as held, tempfile.TemporaryDirectory() as folder:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
         common = dict(os.environ, LD_LIBRARY_PATH=f"{BUILD}/lib/cudasim:{BUILD}/lib/ncclsim", CUDASIM_DIR=folder,
                       CUDASIM_DEVICES=str(ranks), CUDASIM_MEMORY="1GiB", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo")

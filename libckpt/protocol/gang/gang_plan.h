@@ -2,8 +2,8 @@
 // What a move of ranks is, for the agents that take part; and the groups that the ranks communicate in. The protocol
 // itself is in protocol/gang.
 //
-// A group is what the program made a communicator for (ckpt_group_callbacks). One that a moved rank belongs to is made
-// anew, ahead of the switch: one of its members makes a *ticket* (NCCL calls it a unique id), and all join with it.
+// A group is what the program made a communicator for (ckpt_group_callbacks). A group with a moved rank gets another one
+// ahead of the switch. One of its members makes a *ticket*, which NCCL calls a unique id, and all join with it.
 // Threads: values.
 #pragma once
 
@@ -16,7 +16,13 @@
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/switch_messages.h"
 
-namespace ckpt::wire {
+namespace ckpt::gang {
+
+using wire::Bytes;
+using wire::FrameType;
+using wire::Incarnation;
+using wire::JobId;
+using wire::MigrationId;
 
 inline constexpr std::size_t kMaxGroups = 64;         // of a rank
 inline constexpr std::size_t kMaxTicketBytes = 512;   // of a group
@@ -76,7 +82,7 @@ struct GangPlan {
 // Also refuses numbers beyond the limits above.
 Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
 
-// To the node of a rank: which of its groups are made anew if those ranks move? Answered with RankGroups, which has the
+// To the node of a rank: which of its groups get other communicators if those ranks move? Answered with RankGroups, which has the
 // tickets that this rank makes; or with a Reply that gives the reason.
 struct AskGroups {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
@@ -105,4 +111,4 @@ struct RankGroups {
   }
 };
 
-}  // namespace ckpt::wire
+}  // namespace ckpt::gang

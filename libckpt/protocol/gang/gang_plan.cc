@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/protocol/wire/gang_plan.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 
 #include <algorithm>
 
-namespace ckpt::wire {
+namespace ckpt::gang {
 
 Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes) {
-  CKPT_TRY(plan, decode<GangPlan>(bytes));
+  CKPT_TRY(plan, wire::decode<GangPlan>(bytes));
   const bool fits = std::all_of(plan.tickets.begin(), plan.tickets.end(), [](const GroupTicket& ticket) {
     return !ticket.group.empty() && ticket.group.size() <= kMaxGroupNameBytes && !ticket.ticket.empty() &&
            ticket.ticket.size() <= kMaxTicketBytes;
@@ -15,4 +15,4 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes) {
   return std::move(plan);
 }
 
-}  // namespace ckpt::wire
+}  // namespace ckpt::gang

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's connection for moves of ranks (agent/migration/gangs): GangLink is their way to it, GangOrders takes
+// its frames.
+// Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames end the
+// connection.
+#pragma once
+
+#include "agent/coordinator_link/coordinator_link.h"
+#include "agent/migration/gangs/gang_moves.h"
+
+namespace ckpt::agent {
+
+class GangLink : public GangPort {
+ public:
+  explicit GangLink(CoordinatorLink& link) : link_(link) {}
+  bool tell(const gang::GangMessage& message) override { return link_.tell(message); }
+  bool tell(const wire::RankGathered& answer) override { return link_.tell(answer); }
+  bool tell(const gang::RankGroups& answer) override { return link_.tell(answer); }
+  void reply(std::uint64_t request, const Error& why) override { link_.reply(request, why); }
+
+ private:
+  CoordinatorLink& link_;
+};
+
+class GangOrders {
+ public:
+  // Set before the coordinator is dialled.
+  GangOrders(CoordinatorLink& link, GangMoves& moves, asio::any_io_executor executor);
+};
+
+}  // namespace ckpt::agent

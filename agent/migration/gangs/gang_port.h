@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What moves of ranks tell the coordinator: messages of the machines, and answers to its orders.
+// Threads: the event loop. Errors: none; false if the coordinator is away.
+#pragma once
+
+#include "libckpt/base/result.h"
+#include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/wire/image_messages.h"
+
+namespace ckpt::agent {
+
+class GangPort {
+ public:
+  virtual ~GangPort() = default;
+  virtual bool tell(const gang::GangMessage& message) = 0;
+  virtual bool tell(const wire::RankGathered& answer) = 0;
+  virtual bool tell(const gang::RankGroups& answer) = 0;
+  // To a request that has failed.
+  virtual void reply(std::uint64_t request, const Error& why) = 0;
+};
+
+}  // namespace ckpt::agent
