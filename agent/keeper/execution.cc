@@ -68,8 +68,7 @@ void Execution::pause(std::uint64_t request, const local::Pause& order) {
 // The rank may be entering the pause: if it sends Paused nevertheless it is ordered to go on.
 void Execution::withdraw_pause() {
   parts_.page.withdraw_pause();
-  if (parts_.is_transparent)
-    parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline()}});
+  if (parts_.is_transparent) parts_.rank.send({0, pause_request_, local::Resume{0, parts_.lease.deadline()}});
   pause_request_ = 0;
   if (parts_.state.phase == Phase::kPausing) parts_.state.phase = Phase::kRunning;
 }

@@ -72,8 +72,8 @@ class Execution {
   bool is_attempt_over_ = false;  // that one
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // in phase kResuming
-  bool is_gate_held_ = false;  // in phase kResuming: for enter_gate()
-  bool is_in_gate_ = false;    // the rank waits there
+  bool is_gate_held_ = false;     // in phase kResuming: for enter_gate()
+  bool is_in_gate_ = false;       // the rank waits there
   bool has_misfit_ = false;
 };
 

@@ -312,7 +312,8 @@ json staying_json(const Migration& m) {
   if (m.gang_move == 0) return nullptr;
   json all = json::array();
   for (const StayingRankTimes& times : m.staying)
-    all.push_back({{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"communicators_ms", times.groups_ms}});
+    all.push_back(
+        {{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"communicators_ms", times.groups_ms}});
   return all;
 }
 

@@ -267,17 +267,18 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
     if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) != plan.moved.end())
       from.push_back(to_text(at.place));
   }
-  co_return to_response(200, {{"dry_run", true},
-                              {"job", job_text(id)},
-                              {"job_name", gang->name},
-                              {"ranks", plan.moved},
-                              {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
-                              {"to", plan.places.empty()
-                                         ? json()
-                                         : json(fmt::format("{}", fmt::join(to.get<std::vector<std::string>>(), ",")))},
-                              {"possible", !plan.places.empty()},
-                              {"reason", text_or_null(plan.reason)},
-                              {"candidates", candidates_json(plan.candidates)}});
+  co_return to_response(
+      200, {{"dry_run", true},
+            {"job", job_text(id)},
+            {"job_name", gang->name},
+            {"ranks", plan.moved},
+            {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
+            {"to", plan.places.empty()
+                       ? json()
+                       : json(fmt::format("{}", fmt::join(to.get<std::vector<std::string>>(), ",")))},
+            {"possible", !plan.places.empty()},
+            {"reason", text_or_null(plan.reason)},
+            {"candidates", candidates_json(plan.candidates)}});
 }
 
 GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {

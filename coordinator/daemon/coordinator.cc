@@ -76,9 +76,9 @@ migration::Timing timing_of(const Config& config) {
 
 }  // namespace
 
-Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store,
-                         Journals journals, std::function<void(const Error&)> fatal,
-                         const std::string& peer_token, Images* fallback)
+Coordinator::Coordinator(control::asio::io_context& io, Config config, Store store, Journals journals,
+                         std::function<void(const Error&)> fatal, const std::string& peer_token,
+                         Images* fallback)
     : executor_(io.get_executor()),
       config_(std::move(config)),
       store_(std::move(store)),
@@ -126,8 +126,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                       planner_, images_.restores, images_.runner, executor_}),
       gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
       gang_moves_({events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
-                   migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers,
-                   executor_},
+                   migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
                      gang_images_, gang_restores_, gang_protections_, gang_moves_}),
@@ -139,8 +138,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       health_({store_, events_, node_calls_, node_frames_, policy_, executor_}),
       evacuation_table_(store_),
       evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
-                    states_, planner_, moves_, gang_moves_, fallback != nullptr ? *fallback : images_.requests,
-                    evacuation_table_, executor_}),
+                    states_, planner_, moves_, gang_moves_,
+                    fallback != nullptr ? *fallback : images_.requests, evacuation_table_, executor_}),
       node_events_({config_, events_, node_calls_, jobs_, lifecycle_, migration_runner_, recovery_, denied_,
                     fence_, stops_, service_, drains_, health_, evacuations_, executor_}),
       sessions_({nodes_, node_calls_, node_frames_, removed_nodes_, node_events_, executor_},

@@ -21,8 +21,8 @@
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/store_sync.h"
 #include "libckpt/protocol/gang/gang_messages.h"
-#include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
+#include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::coordinator {

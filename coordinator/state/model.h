@@ -153,7 +153,8 @@ struct Migration {
   Migration() = default;
   MigrationId id = 0;
   JobId job = 0;
-  MigrationId gang_move = 0;  // of a rank that moves with others: the move of all of them (gangs/moves); 0: of none
+  MigrationId gang_move =
+      0;  // of a rank that moves with others: the move of all of them (gangs/moves); 0: of none
   std::string job_name;
   Place from;
   Place to;

@@ -53,8 +53,7 @@ void BystanderSession::attach() {
   job_ = context_.jobs.running_as(rank_.job, rank_.incarnation);
   if (!job_) return;
   listener_ = job_->listen([this](const local::Body& body) {
-    if (std::holds_alternative<local::RankExited>(body))
-      emit_(gang::InstanceDied(wire::Reason(has_ended())));
+    if (std::holds_alternative<local::RankExited>(body)) emit_(gang::InstanceDied(wire::Reason(has_ended())));
   });
 }
 
@@ -75,8 +74,9 @@ Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Mil
     auto joined = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
     groups_took_ = now_ns() - begin;
     if (!joined) {
-      const Error why = Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
-                            .caused_by(std::move(joined).assume_error());
+      const Error why =
+          Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
+              .caused_by(std::move(joined).assume_error());
       co_return emit_(gang::CommunicatorsFailed(wire::Reason(why)));
     }
   }

@@ -29,8 +29,7 @@ class GangEffects {
   // A message for a party that is not known here: its sender, the coordinator, is to describe the move.
   virtual void ask_for_info(const gang::GangMessage& message) = 0;
   // All other actions but WriteRecord, ArmTimer, DisarmTimer.
-  virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info,
-                       const gang::Action& action) = 0;
+  virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };
 
 class GangDriver {

@@ -122,8 +122,8 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
   if (Member* known = find(key)) return known;
   auto made = make(key, info);
   if (!made) {
-    spdlog::error("plan of a move of ranks not understood: id {} reason {}", wire::migration_text(key.migration),
-                  made.assume_error().to_string());
+    spdlog::error("plan of a move of ranks not understood: id {} reason {}",
+                  wire::migration_text(key.migration), made.assume_error().to_string());
     return nullptr;
   }
   Member& kept = members_.emplace(key, std::move(made).assume_value()).first->second;
@@ -197,9 +197,9 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
   member.stop = std::make_shared<RankStop>(std::move(stop));
   // Of a restarted agent: its rank may stand at the common barrier already.
   const gang::PartyState* state = driver_.parties().find(key);
-  const bool stands = state != nullptr && (gang::phase_name(*state) == "BARRIER" ||
-                                           gang::phase_name(*state) == "HELD" ||
-                                           gang::phase_name(*state) == "HELD_STILL");
+  const bool stands =
+      state != nullptr && (gang::phase_name(*state) == "BARRIER" || gang::phase_name(*state) == "HELD" ||
+                           gang::phase_name(*state) == "HELD_STILL");
   if (stands) member.stop->is_held();
 }
 
@@ -481,7 +481,8 @@ void GangMoves::forget(wire::JobId job) {
   for (const auto& [key, known] : members_)
     if (known.job == job) of_job.insert(key.migration);
   if (of_job.empty()) return;
-  std::erase_if(members_, [&](const auto& at) { return of_job.contains(at.first.migration) && !is_open(job); });
+  std::erase_if(members_,
+                [&](const auto& at) { return of_job.contains(at.first.migration) && !is_open(job); });
   driver_.forget([of_job](const gang::GangInfo& info) { return of_job.contains(info.migration); });
 }
 

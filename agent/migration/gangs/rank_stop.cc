@@ -87,8 +87,9 @@ Task<> RankStop::watch_orders() {
     (void)co_await changed.wait(ordered_ + kForOrders);
   watchers_.remove(&changed);
   if (!is_over_ && barrier_ == 0)
-    parts_.failed(Error(ErrorCode::kTimedOut, "The coordinator did not say at which barrier the ranks stop within " +
-                                                  std::to_string(kForOrders.count()) + " s"));
+    parts_.failed(
+        Error(ErrorCode::kTimedOut, "The coordinator did not say at which barrier the ranks stop within " +
+                                        std::to_string(kForOrders.count()) + " s"));
 }
 
 }  // namespace ckpt::agent

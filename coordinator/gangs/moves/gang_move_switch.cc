@@ -23,9 +23,8 @@ bool is_bystander(const Party& party) {
 
 template <class Test>
 bool all_of(const gang::CoordinatorState& state, Role role, Test test) {
-  return std::all_of(state.facts.begin(), state.facts.end(), [&](const auto& at) {
-    return at.first.role != role || test(at.second);
-  });
+  return std::all_of(state.facts.begin(), state.facts.end(),
+                     [&](const auto& at) { return at.first.role != role || test(at.second); });
 }
 
 }  // namespace
@@ -107,7 +106,8 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
 Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
   const gang::GangPlan* plan = plan_of(info);
   if (plan == nullptr)
-    return Error(ErrorCode::kCorrupt, "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
+    return Error(ErrorCode::kCorrupt,
+                 "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
   for (const gang::MovedRank& moved : plan->moved) {
     CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
     CKPT_TRY(own, wire::decode_plan(moved.plan));
@@ -161,7 +161,8 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
   }
   if (message.times) {
     Migration* lead = parts_.table.find(info.migration);
-    if (lead == nullptr || !is_bystander(message.from) || lead->staying.size() > info.staying.size()) return ok();
+    if (lead == nullptr || !is_bystander(message.from) || lead->staying.size() > info.staying.size())
+      return ok();
     StayingRankTimes& times = lead->staying.emplace_back();
     times.rank = message.from.rank;
     times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
@@ -225,7 +226,8 @@ void GangMoves::restore(const gang::GangInfo& info) {
   const auto gang = find_gang(parts_.jobs, info.gang);
   const std::string name = gang ? gang->name : job_text(info.gang);
   parts_.events.add("gang-lost",
-                    "neither the ranks of " + name + " nor their targets can go on: they have ended; `restore " + name +
+                    "neither the ranks of " + name +
+                        " nor their targets can go on: they have ended; `restore " + name +
                         " --accept-loss` brings the job back from its images",
                     "", info.gang, info.migration);
 }
@@ -277,8 +279,8 @@ void GangMoves::show(const gang::CoordinatorState& state) {
   using migration::ReportKind;
   const bool is_started = all_of(state, Role::kSource, [](const gang::Facts& f) { return f.started; });
   const bool is_granted = std::holds_alternative<gang::coordinator::Granted>(state.phase);
-  const bool is_committed = std::any_of(state.facts.begin(), state.facts.end(),
-                                        [](const auto& at) { return at.second.committed; });
+  const bool is_committed =
+      std::any_of(state.facts.begin(), state.facts.end(), [](const auto& at) { return at.second.committed; });
   const gang::GangPlan* plan = plan_of(state.info);
   if (plan == nullptr) return;
   Shown& shown = shown_[state.info.migration];
@@ -309,9 +311,10 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
     } else if (std::holds_alternative<gang::coordinator::Aborted>(state.phase)) {
       parts_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, why), row->base);
     } else {
-      parts_.outcomes.decide(*row, MigrationResult::kLost,
-                             "Neither the ranks nor their targets can go on: `restore` brings the job back from its images",
-                             row->runs_at == Side::kTarget ? 0 : row->base);
+      parts_.outcomes.decide(
+          *row, MigrationResult::kLost,
+          "Neither the ranks nor their targets can go on: `restore` brings the job back from its images",
+          row->runs_at == Side::kTarget ? 0 : row->base);
     }
   }
 }

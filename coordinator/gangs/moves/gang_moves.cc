@@ -46,17 +46,18 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateR
   const std::vector<std::string> named = places_in(request.to);
   if (moved.empty()) {
     for (const Job* rank : gang.ranks)
-      if (std::find(named.begin(), named.end(), rank->node()) == named.end()) moved.push_back(number_of(*rank));
+      if (std::find(named.begin(), named.end(), rank->node()) == named.end())
+        moved.push_back(number_of(*rank));
     if (moved.empty())
-      return Error(ErrorCode::kRefused, fmt::format("All ranks of {} are on {} already", gang.name, request.to));
+      return Error(ErrorCode::kRefused,
+                   fmt::format("All ranks of {} are on {} already", gang.name, request.to));
   }
   std::sort(moved.begin(), moved.end());
   moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
   for (const std::uint32_t number : moved) {
     const bool is_known = std::any_of(gang.ranks.begin(), gang.ranks.end(),
                                       [number](const Job* rank) { return number_of(*rank) == number; });
-    if (!is_known)
-      return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, number));
+    if (!is_known) return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, number));
   }
   return moved;
 }
@@ -97,11 +98,12 @@ control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateReque
     if (gang || gang.assume_error().code() != ErrorCode::kRefused) co_return gang;
     const auto known = find_gang(parts_.jobs, id);
     const bool passes =
-        known && (is_unsettled(id) || std::any_of(known->ranks.begin(), known->ranks.end(), [this](const Job* rank) {
-          const std::string state = parts_.states.of(*rank);
-          const bool not_described_yet = state == "running" && !rank->movable && rank->reason.empty();
-          return state == "starting" || state == "paused" || not_described_yet;
-        }));
+        known &&
+        (is_unsettled(id) || std::any_of(known->ranks.begin(), known->ranks.end(), [this](const Job* rank) {
+           const std::string state = parts_.states.of(*rank);
+           const bool not_described_yet = state == "running" && !rank->movable && rank->reason.empty();
+           return state == "starting" || state == "paused" || not_described_yet;
+         }));
     if (!passes || std::chrono::steady_clock::now() >= deadline) co_return gang;
     co_await parts_.jobs.changed().wait_until(
         std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
@@ -112,7 +114,8 @@ Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) co
   const auto gang = find_gang(parts_.jobs, id);
   if (!gang) return gang_was_removed(id);
   if (!request.options.new_argv.empty())
-    return Error(ErrorCode::kNotSupported, "Ranks of a job go on as the same program: --exec is for jobs of one rank");
+    return Error(ErrorCode::kNotSupported,
+                 "Ranks of a job go on as the same program: --exec is for jobs of one rank");
   if (const std::string why = why_not_movable(*gang); !why.empty())
     return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be moved: " + why);
   return *gang;
@@ -151,7 +154,8 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
     const Place at = rank->ranks.front().place;
-    hints.closed.emplace_back(Scope(at.node, at.gpu), fmt::format("rank {} of it is there", number_of(*rank)));
+    hints.closed.emplace_back(Scope(at.node, at.gpu),
+                              fmt::format("rank {} of it is there", number_of(*rank)));
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
   PlacementRequest wanted = parts_.planner.request_for(*first, parts_.planner.gpu_views(hints));
@@ -203,13 +207,14 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
     request.moved = moved;
     auto answer = co_await parts_.calls.ask_groups(rank.node, std::move(request), kGroupsAnswer);
     if (!answer)
-      co_return Error(answer.assume_error().code(),
-                      fmt::format("Rank {} on {}: {}", rank.rank, rank.node, answer.assume_error().message()));
+      co_return Error(answer.assume_error().code(), fmt::format("Rank {} on {}: {}", rank.rank, rank.node,
+                                                                answer.assume_error().message()));
     if (!answer.assume_value().knows_gang)
-      co_return Error(ErrorCode::kRefused,
-                      fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
-                                  "have moved. `suspend {}`, then `resume --to`",
-                                  rank.rank, gang.name));
+      co_return Error(
+          ErrorCode::kRefused,
+          fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
+                      "have moved. `suspend {}`, then `resume --to`",
+                      rank.rank, gang.name));
     for (gang::GroupTicket& ticket : answer.assume_value().groups) {
       touched.insert(ticket.group);
       if (ticket.ticket.empty() || !made.insert(ticket.group).second) continue;
@@ -217,8 +222,8 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
     }
   }
   if (groups.tickets.size() > gang::kMaxGroups || touched.size() != made.size())
-    co_return Error(ErrorCode::kRefused, fmt::format("Not every group of {} has a member that makes its ticket",
-                                                     gang.name));
+    co_return Error(ErrorCode::kRefused,
+                    fmt::format("Not every group of {} has a member that makes its ticket", gang.name));
   co_return std::move(groups);
 }
 
@@ -294,16 +299,16 @@ Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const
   return created;
 }
 
-Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
-                                     Groups groups) {
+Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
+                                     const MigrateRequest& request, Groups groups) {
   gang::GangInfo info;
   info.gang = gang.id;
   gang::GangPlan full;
   full.tickets = std::move(groups.tickets);
   full.epoch = groups.epoch;
   // Before the move's own limit, so that the reason is known.
-  full.groups_timeout_ms = static_cast<std::uint32_t>(
-      std::clamp<std::int64_t>(request.timeout_ms * 3 / 4, 1, kGroupsTimeoutMs));
+  full.groups_timeout_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(request.timeout_ms * 3 / 4, 1, kGroupsTimeoutMs));
   Migration* lead = nullptr;
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
@@ -323,7 +328,8 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
     moved.rank = number;
     moved.base = rank->incarnation;
     moved.plan = wire::encode(planned.first);
-    CKPT_TRY(row, create_row(*rank, to, request, std::move(planned.first), lead == nullptr ? 0 : lead->gang_move));
+    CKPT_TRY(row,
+             create_row(*rank, to, request, std::move(planned.first), lead == nullptr ? 0 : lead->gang_move));
     moved.migration = row->id;
     if (lead == nullptr) {
       lead = row;

@@ -62,7 +62,8 @@ class GangMoves : private GangSwitchEffects {
   // The migration of the first rank that moves; all have begun, and go on by themselves.
   control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
   // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
-  void begin_soon(JobId gang, MigrateRequest request, Closed closed, std::function<void(const Error&)> failed);
+  void begin_soon(JobId gang, MigrateRequest request, Closed closed,
+                  std::function<void(const Error&)> failed);
   [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
   // Empty, or why no rank can be moved now.
   [[nodiscard]] std::string why_not_movable(const Gang& gang) const;
@@ -85,7 +86,8 @@ class GangMoves : private GangSwitchEffects {
   void restore(const gang::GangInfo& info) override;
   void handled(MigrationId id) override;
   void not_begun(MigrationId id, const Error& why) override;
-  [[nodiscard]] std::chrono::milliseconds duration(MigrationId id, const gang::ArmTimer& timer) const override;
+  [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
+                                                   const gang::ArmTimer& timer) const override;
 
   Result<Gang> find_movable(JobId gang, const MigrateRequest& request) const;
   // Waits a while for what passes: a move that is not over everywhere, a rank that starts or is paused.

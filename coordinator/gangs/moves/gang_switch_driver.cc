@@ -63,8 +63,8 @@ void GangSwitchDriver::begin(gang::GangInfo info) {
 void GangSwitchDriver::on_message(MigrationId id, gang::Party from, gang::Body body) {
   if (messages_ >= kMaxMessages) {
     if (const auto left_out = dropped_.turn(now_ns()))
-      spdlog::warn("move of ranks {}: too many messages wait, one was dropped, {} left out", migration_text(id),
-                   *left_out);
+      spdlog::warn("move of ranks {}: too many messages wait, one was dropped, {} left out",
+                   migration_text(id), *left_out);
     return;
   }
   ++messages_;
@@ -139,8 +139,8 @@ control::Task<> GangSwitchDriver::execute(MigrationId id, gang::CoordinatorState
       fatal_(error);
       co_return;
     }
-    spdlog::error("move of ranks {}: record {} refused: {}", migration_text(id), gang::name_of(record->record),
-                  error.to_string());
+    spdlog::error("move of ranks {}: record {} refused: {}", migration_text(id),
+                  gang::name_of(record->record), error.to_string());
     if (record->record.kind == gang::RecordKind::kBegun) {
       machines_.erase(id);
       effects_.not_begun(id, error);
@@ -201,7 +201,8 @@ void GangSwitchDriver::forget(MigrationId id) {
 
 control::Task<> GangSwitchDriver::compact(MigrationId without) {
   const auto rewrite = [this, without] {
-    return journal_.compact([without](const gang::Record& record) { return record.info.migration == without; });
+    return journal_.compact(
+        [without](const gang::Record& record) { return record.info.migration == without; });
   };
   auto compacted = co_await control::offload(disk_, rewrite);
   if (!compacted)

@@ -63,7 +63,7 @@ typedef enum ckpt_status CKPT_IS_INT {
   CKPT_OK = 0,
   CKPT_MOVED = 1, /* of ckpt_barrier: the job has left this process, by a move or into an image: end it
                    (only with CKPT_OPTION_RETURN_MOVED) */
-  CKPT_BUSY = 2, /* of ckpt_group_ops: what was begun is not done yet */
+  CKPT_BUSY = 2,  /* of ckpt_group_ops: what was begun is not done yet */
   CKPT_ERROR_INVALID = -1,    /* a wrong argument or call order */
   CKPT_ERROR_CUDA = -2,       /* the driver refused; ckpt_last_error() names the call and the CUresult */
   CKPT_ERROR_MEMORY = -3,     /* out of device or host memory */

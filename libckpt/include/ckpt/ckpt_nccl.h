@@ -161,7 +161,8 @@ static inline void ckpt_nccl_end(ckpt_nccl* group) {
   cuCtxSetCurrent(group->context);
   if (group->next != NULL) ncclCommAbort(group->next);
   if (group->old != NULL) ncclCommAbort(group->old);
-  if (group->in_use != NULL && ckpt_nccl_settle(group->in_use, ncclCommFinalize(group->in_use)) == ncclSuccess)
+  if (group->in_use != NULL &&
+      ckpt_nccl_settle(group->in_use, ncclCommFinalize(group->in_use)) == ncclSuccess)
     ncclCommDestroy(group->in_use);
   cuStreamDestroy(group->stream);
   cuMemFree(group->memory);

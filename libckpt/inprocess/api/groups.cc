@@ -196,9 +196,9 @@ Result<void> Groups::make(const Join& join, std::vector<const Group*>& begun) {
   const std::uint64_t epoch = join.order.sequence;
   for (const Group* group : snapshot()) {
     const auto records = records_of(join.order);
-    const auto record = std::find_if(records.begin(), records.end(), [group](const local::GroupRecord& known) {
-      return known.name.view() == group->name;
-    });
+    const auto record =
+        std::find_if(records.begin(), records.end(),
+                     [group](const local::GroupRecord& known) { return known.name.view() == group->name; });
     if (record == records.end()) continue;
     begun.push_back(group);
     const ckpt_status done = group->ops.begin(group->user, epoch, record->ticket.data(), record->bytes);
@@ -242,8 +242,7 @@ void Groups::carry_out(const Join& join) {
   }
   if (made && !is_given_up) return answer_(join.request, local::GroupsJoined{join.order.sequence});
   carry_out(Discard{join.order.sequence, std::move(begun)});
-  if (!made)
-    answer_(join.request, to_failed(local::MessageType::kJoinGroups, made.assume_error()));
+  if (!made) answer_(join.request, to_failed(local::MessageType::kJoinGroups, made.assume_error()));
 }
 
 void Groups::carry_out(const Discard& discard) {

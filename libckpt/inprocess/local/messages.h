@@ -421,7 +421,7 @@ struct GroupRecord {
 static_assert(sizeof(GroupRecord) == kNameBytes + 8 + kTicketBytes);
 struct AskGroups {
   static constexpr auto kType = MessageType::kAskGroups;
-  std::uint64_t epoch = 0;                           // not 0, and never used before for other groups
+  std::uint64_t epoch = 0;                            // not 0, and never used before for other groups
   std::array<std::uint64_t, kMaxRanks / 64> moved{};  // a bit for each rank
 };
 struct Groups {

@@ -67,7 +67,7 @@ struct GangMessage {
   Party to;
   FlatBody body;
   std::optional<GangInfo> info;
-  bool asks_for_info = false;  // the body counts for nothing
+  bool asks_for_info = false;         // the body counts for nothing
   std::optional<StayingTimes> times;  // likewise
 };
 // The body is known, sender and receiver are different, and `info` is of this move.

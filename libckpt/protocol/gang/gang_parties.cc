@@ -26,8 +26,8 @@ struct EventOf<BystanderState> {
 };
 
 Error not_here(const PartyKey& key) {
-  return {ErrorCode::kNotFound,
-          to_text(key.party) + " of migration " + wire::migration_text(key.migration) + " is not on this node"};
+  return {ErrorCode::kNotFound, to_text(key.party) + " of migration " + wire::migration_text(key.migration) +
+                                    " is not on this node"};
 }
 
 Result<PartyState> make(const GangInfo& info, const Party& party, const Record* newest) {
@@ -111,8 +111,7 @@ Result<std::vector<Batch>> GangParties::apply(const PartyKey& key, const Event& 
 
 Result<std::vector<Batch>> GangParties::restore(std::span<const Record> records, Nanos now) {
   std::map<PartyKey, const Record*> newest;
-  for (const Record& record : records)
-    newest[PartyKey(record.info.migration, record.party)] = &record;
+  for (const Record& record : records) newest[PartyKey(record.info.migration, record.party)] = &record;
   for (const auto& [key, record] : newest) {
     CKPT_TRY(state, make(record->info, record->party, record));
     parties_.insert_or_assign(key, std::move(state));

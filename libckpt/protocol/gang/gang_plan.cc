@@ -11,7 +11,8 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes) {
     return !ticket.group.empty() && ticket.group.size() <= kMaxGroupNameBytes && !ticket.ticket.empty() &&
            ticket.ticket.size() <= kMaxTicketBytes;
   });
-  if (!fits || plan.moved.empty() || plan.epoch == 0) return Error(ErrorCode::kProtocol, "The plan of a move of ranks is not valid");
+  if (!fits || plan.moved.empty() || plan.epoch == 0)
+    return Error(ErrorCode::kProtocol, "The plan of a move of ranks is not valid");
   return std::move(plan);
 }
 

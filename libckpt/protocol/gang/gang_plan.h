@@ -24,8 +24,8 @@ using wire::Incarnation;
 using wire::JobId;
 using wire::MigrationId;
 
-inline constexpr std::size_t kMaxGroups = 64;         // of a rank
-inline constexpr std::size_t kMaxTicketBytes = 512;   // of a group
+inline constexpr std::size_t kMaxGroups = 64;        // of a rank
+inline constexpr std::size_t kMaxTicketBytes = 512;  // of a group
 inline constexpr std::size_t kMaxGroupNameBytes = 255;
 
 struct GroupTicket {

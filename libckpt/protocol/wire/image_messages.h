@@ -104,7 +104,8 @@ struct GatherRank {
   std::uint64_t set = 0;
   GatherAct act = GatherAct::kReady;
   std::uint64_t barrier = 0;
-  MigrationId migration = 0;  // for this move of ranks; then `set` is the number of the attempt. 0: for images
+  MigrationId migration =
+      0;  // for this move of ranks; then `set` is the number of the attempt. 0: for images
   template <class A>
   void fields(A& a) {
     a(request_id, job, incarnation, set, act, barrier, migration);

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/protocol/gang/gang_plan.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
 #include "libckpt/protocol/wire/control_messages.h"
-#include "libckpt/protocol/gang/gang_plan.h"
 #include "libckpt/protocol/wire/health_messages.h"
 #include "libckpt/protocol/wire/image_messages.h"
 #include "libckpt/protocol/wire/job_messages.h"

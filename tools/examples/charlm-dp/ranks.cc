@@ -173,8 +173,8 @@ void Communicator::sum_shares(CUdeviceptr values, std::size_t share) {
 }
 
 void Communicator::gather_shares(CUdeviceptr values, std::size_t share) {
-  check(ncclAllGather(own_share(values, share), reinterpret_cast<void*>(values), share, ncclFloat32,
-                      get(), nullptr),
+  check(ncclAllGather(own_share(values, share), reinterpret_cast<void*>(values), share, ncclFloat32, get(),
+                      nullptr),
         "ncclAllGather");
 }
 

@@ -47,8 +47,8 @@ class Communicator {
   void check(ncclResult_t result, const char* what) const;
 
   const Ranks ranks_;
-  ckpt_nccl* group_ = nullptr;    // with a session
-  ncclComm_t own_ = nullptr;      // without
+  ckpt_nccl* group_ = nullptr;  // with a session
+  ncclComm_t own_ = nullptr;    // without
 };
 
 }  // namespace ckpt::examples

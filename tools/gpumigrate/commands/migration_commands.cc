@@ -97,8 +97,9 @@ Result<void> add_ranks(const MigrateOptions& options, Json& body) {
   if (options.ranks.empty()) return ok();
   std::istringstream given(options.ranks);
   for (std::string word; std::getline(given, word, ',');) {
-    const bool is_number = !word.empty() && word.size() <= 4 &&
-                           std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const bool is_number =
+        !word.empty() && word.size() <= 4 &&
+        std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
     if (!is_number) return usage("--rank: numbers of ranks, like 3 or 2,3, not \"" + options.ranks + "\"");
     body["ranks"].push_back(std::stoul(word));
   }

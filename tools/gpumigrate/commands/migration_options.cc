@@ -22,8 +22,10 @@ void add_migrate(CommandTree& tree) {
   Command migrate = tree.add(tree.app(), "migrate", "Move a running job to another GPU",
                              [o, live_mode](Context& c) { return migrate_job(c, *o); });
   migrate.add_option("job", o->job, "Name or id").required();
-  migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of several ranks NODE,NODE").called("PLACE");
-  migrate.add_option("--rank", o->ranks, "Of a job of several ranks only these, like 3 or 2,3 (all)").called("RANKS");
+  migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of several ranks NODE,NODE")
+      .called("PLACE");
+  migrate.add_option("--rank", o->ranks, "Of a job of several ranks only these, like 3 or 2,3 (all)")
+      .called("RANKS");
   Option live = migrate.add_flag("--live", *live_mode, "Copy while the job runs (default)");
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
   migrate
@@ -68,7 +70,8 @@ void add_migrate(CommandTree& tree) {
                       "Move it only if the pause is short");
   migrate.add_example("gpumigrate migrate train --to node-b --exec 'python3 train_v2.py' --allow new",
                       "Go on as the next version of the program, which has further tensors");
-  migrate.add_example("gpumigrate migrate train --rank 2,3 --to node-c", "Move two ranks of a job; the others stay");
+  migrate.add_example("gpumigrate migrate train --rank 2,3 --to node-c",
+                      "Move two ranks of a job; the others stay");
   migrate.set_footer(
       "Exit codes: 0 moved; 1 failed, 2 timed out or interrupted: the job runs on at the source; 3 restored "
       "from an image;\n"

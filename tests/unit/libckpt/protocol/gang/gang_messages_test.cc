@@ -105,7 +105,9 @@ TEST_F(GangJournalTest, PartiesOfOneMoveAreKeptApart) {
 }
 
 TEST_F(GangJournalTest, RecordsOfAnotherPartyAreRefused) {
-  const auto read = [](const Record& record) { return GangRecords::decode(wire::encode(record)).has_value(); };
+  const auto read = [](const Record& record) {
+    return GangRecords::decode(wire::encode(record)).has_value();
+  };
   EXPECT_TRUE(read(Record(info_of_two(), Party(Role::kTarget, 2), RecordKind::kReady, 4)));
   EXPECT_FALSE(read(Record(info_of_two(), Party(Role::kSource, 2), RecordKind::kReady, 4)));
   EXPECT_FALSE(read(Record(info_of_two(), Party(), RecordKind::kClosed, 4))) << "for no side";
