@@ -58,16 +58,16 @@ class Groups {
     void* user = nullptr;
   };
   struct Ask {
-    std::uint64_t request;
-    std::uint64_t epoch;
+    std::uint64_t request = 0;
+    std::uint64_t epoch = 0;
     Ranks moved;
   };
   struct Join {
-    std::uint64_t request;
+    std::uint64_t request = 0;
     local::JoinGroups order;
   };
   struct Discard {
-    std::uint64_t epoch;
+    std::uint64_t epoch = 0;
     std::vector<const Group*> groups;
   };
   using Order = std::variant<Ask, Join, Discard>;
