@@ -143,8 +143,30 @@ void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
                 gang::to_text(sent.to), node, left ? "" : ": not connected");
 }
 
+// Also once the move is settled.
+void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
+  Migration* lead = parts_.table.find(message.migration);
+  if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
+  for (const Job* rank : parts_.jobs.ranks_of(message.gang)) {
+    const std::uint32_t number = rank->ranks.front().rank;
+    const bool is_known =
+        std::any_of(lead->staying.begin(), lead->staying.end(),
+                    [number](const StayingRankTimes& known) { return known.rank == number; });
+    if (number != message.from.rank || rank->node() != node.row.name || is_known) continue;
+    StayingRankTimes& times = lead->staying.emplace_back();
+    times.rank = number;
+    times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
+    times.groups_ms = static_cast<double>(message.times->groups_ns) / 1e6;
+    parts_.table.save(*lead);
+  }
+}
+
 // A node speaks for its own parties.
 Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes) {
+  if (message.times) {
+    on_times(node, message);
+    return ok();
+  }
   const gang::CoordinatorState* state = driver_.find(message.migration);
   const bool may_state = state != nullptr && node_of(state->info, message.from) == node.row.name;
   const bool is_large = message.to != Party() && (bytes > gang::kMaxBetweenAgentsBytes || message.info);
@@ -157,17 +179,6 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
   const gang::GangInfo info = state->info;
   if (message.to != Party()) {
     parts_.calls.relay(node_of(info, message.to), message);
-    return ok();
-  }
-  if (message.times) {
-    Migration* lead = parts_.table.find(info.migration);
-    if (lead == nullptr || !is_bystander(message.from) || lead->staying.size() > info.staying.size())
-      return ok();
-    StayingRankTimes& times = lead->staying.emplace_back();
-    times.rank = message.from.rank;
-    times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
-    times.groups_ms = static_cast<double>(message.times->groups_ns) / 1e6;
-    parts_.table.save(*lead);
     return ok();
   }
   if (message.asks_for_info) {
