@@ -223,7 +223,10 @@ Task<Result<RankGroups>> KeeperLink::ask_groups(const local::AskGroups& order, M
   RankGroups groups;
   while (true) {
     CKPT_CO_TRY(answer, co_await exchange.next(timeout));
-    if (auto* records = std::get_if<local::Groups>(&answer.message.body)) {
+    auto* records = std::get_if<local::Groups>(&answer.message.body);
+    if (records != nullptr && !groups.records.empty())
+      co_return Error(ErrorCode::kProtocol, "The rank names its groups twice");
+    if (records != nullptr) {
       groups.records = std::move(records->records);
       continue;
     }

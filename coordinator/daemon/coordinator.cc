@@ -125,7 +125,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       gang_restores_({node_calls_, jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks,
                       planner_, images_.restores, images_.runner, executor_}),
       gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
-      gang_moves_({events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
+      gang_moves_({store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
                    migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,

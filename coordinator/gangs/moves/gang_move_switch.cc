@@ -274,15 +274,23 @@ void GangMoves::handled(MigrationId id) {
   if (state == nullptr) return;
   show(*state);
   if (gang::is_closed(*state) && !std::exchange(shown_[id].is_decided, true)) decide(*state);
-  if (!gang::is_settled(*state)) return;
+  if (!gang::is_settled(*state) || std::exchange(shown_[id].is_settled, true)) return;
   for (Migration* row : rows_of(state->info)) parts_.table.mark_settled(row->id);
   // Whatever waited for the end of the move, such as a stop of all ranks.
   const auto gang = find_gang(parts_.jobs, state->info.gang);
+  control::spawn(parts_.executor, "end of a move of ranks", forget_once_stored(id));
+  if (gang)
+    for (const Job* rank : gang->ranks) parts_.table.moved().notify(rank->id);
+}
+
+// Until then a coordinator that lost its newest writes finds it again.
+control::Task<> GangMoves::forget_once_stored(MigrationId id) {
+  parts_.table.store_settled();
+  const auto stored = co_await durable(parts_.sync);
+  if (!stored) co_return;
   shown_.erase(id);
   plans_.erase(id);
   driver_.forget(id);
-  if (gang)
-    for (const Job* rank : gang->ranks) parts_.table.moved().notify(rank->id);
 }
 
 void GangMoves::show(const gang::CoordinatorState& state) {

@@ -4,6 +4,7 @@
 //
 // begin(): which ranks, where to; their groups and tickets; the networks; then the machines. What can be refused is refused
 // before anything is touched.
+// A settled move leaves the journal once the store has how it ended.
 // Threads: one io_context on one thread. Ownership: owns the machines' driver and its journal; borrows its parts, which
 // outlive it. Errors: kNotFound; kRefused and kNotSupported, with the reason; those of the journal.
 #pragma once
@@ -37,6 +38,7 @@ struct GangMovePlan {
 class GangMoves : private GangSwitchEffects {
  public:
   struct Parts {
+    StoreSync& sync;
     EventLog& events;
     NodeTable& nodes;
     NodeCalls& calls;
@@ -74,6 +76,7 @@ class GangMoves : private GangSwitchEffects {
   struct Shown {
     std::set<std::uint32_t> ran;
     bool is_decided = false;
+    bool is_settled = false;
   };
   struct Groups {
     std::vector<gang::GroupTicket> tickets;
@@ -113,6 +116,7 @@ class GangMoves : private GangSwitchEffects {
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);
+  control::Task<> forget_once_stored(MigrationId id);
 
   Parts parts_;
   std::map<MigrationId, gang::GangPlan> plans_;

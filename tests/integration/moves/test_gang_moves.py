@@ -150,11 +150,39 @@ class GangMovesWithSlowCommunicators(GangMovesTest):
         self.settled()
         self.check_end()
 
+    def begin_slow_move(self):
+        """Its standby is there, and its communicators are not."""
+        self.faults_of_nccl.write_text("init-delay 60000\n")
+        moving = self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c")
+        eventually(lambda: len(self.cluster.pids("charlm-dp")) == 5, "the standby is there")
+        return moving
+
+    def test_move_that_is_aborted_leaves_all_ranks_where_they_are(self):
+        self.start(steps=600)
+        before = self.gpus_of_job()
+        with self.begin_slow_move() as moving:
+            self.cluster.call("abort", self.cluster.json("migrations")[0]["id"])
+            moving.communicate(timeout=120)
+        self.assertEqual(moving.returncode, 2)
+        self.settled()
+        self.assertEqual(self.gpus_of_job(), before)
+        eventually(lambda: len(self.cluster.pids("charlm-dp")) == 4, "the standby has ended")
+        self.faults_of_nccl.write_text("")
+        self.migrate("--rank", "3", "--to", "node-c")
+        self.check_end()
+
+    def test_stop_of_a_job_that_moves_ends_all_of_it(self):
+        self.start()
+        with self.begin_slow_move() as moving:
+            self.cluster.call("stop", "train")
+            self.cluster.run("wait", "train")
+            moving.communicate(timeout=120)
+        eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
+        self.settled()
+
     def kill(self, pid):
         self.start()
-        self.faults_of_nccl.write_text("init-delay 60000\n")
-        with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c") as moving:
-            eventually(lambda: len(self.cluster.pids("charlm-dp")) == 5, "the standby is there")
+        with self.begin_slow_move() as moving:
             os.kill(pid(), signal.SIGKILL)
             output, errors = moving.communicate(timeout=120)
         self.assertIn(moving.returncode, (1, 2, 4), output + errors)
