@@ -128,6 +128,8 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
     out["argv"] = with_command ? json(spec.argv) : json();
     out["cwd"] = with_command ? json(spec.cwd) : json();
     out["placed"] = text_or_null(gang->ranks.front()->placed);
+    const Migration* open = parts_.moves.open_of(*gang);
+    out["open_migration"] = open == nullptr ? json() : migration_json(*open);
     co_return to_response(200, out);
   }
   const std::string verb = request.path.size() == 4 ? request.path[3] : std::string();

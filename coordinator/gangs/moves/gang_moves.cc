@@ -84,6 +84,15 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
   return is_unsettled(gang.id) ? "not all nodes know yet how its last move ended" : "";
 }
 
+const Migration* GangMoves::open_of(const Gang& gang) const {
+  for (const Job* rank : gang.ranks) {
+    const Migration* open = parts_.table.open_of(rank->id);
+    const Migration* lead = open == nullptr ? nullptr : parts_.table.find(open->gang_move);
+    if (open != nullptr) return lead != nullptr && lead->open() ? lead : open;
+  }
+  return nullptr;
+}
+
 bool GangMoves::is_unsettled(JobId id) const {
   return std::any_of(driver_.all().begin(), driver_.all().end(), [id](const auto& at) {
     return at.second.info.gang == id && !gang::is_settled(at.second);

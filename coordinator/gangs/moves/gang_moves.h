@@ -66,6 +66,8 @@ class GangMoves : private GangSwitchEffects {
   // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
   void begin_soon(JobId gang, MigrateRequest request, Closed closed,
                   std::function<void(const Error&)> failed);
+  // The open migration of the first rank that moves, or null.
+  [[nodiscard]] const Migration* open_of(const Gang& gang) const;
   [[nodiscard]] bool is_beginning(JobId gang) const { return beginning_.contains(gang); }
   // Empty, or why no rank can be moved now.
   [[nodiscard]] std::string why_not_movable(const Gang& gang) const;

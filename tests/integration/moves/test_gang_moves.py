@@ -161,7 +161,7 @@ class GangMovesWithSlowCommunicators(GangMovesTest):
         self.start(steps=600)
         before = self.gpus_of_job()
         with self.begin_slow_move() as moving:
-            self.cluster.call("abort", self.cluster.json("migrations")[0]["id"])
+            self.cluster.call("abort", "train")
             moving.communicate(timeout=120)
         self.assertEqual(moving.returncode, 2)
         self.settled()
