@@ -263,8 +263,19 @@ std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTim
 void GangMoves::resolve(MigrationId id) {
   const gang::CoordinatorState* state = driver_.find(id);
   if (state == nullptr) return;
-  for (const Party& party : state->info.ranks())
-    if (!parts_.nodes.connected(node_of(state->info, party))) driver_.on_event(id, gang::PartyLost(party));
+  const gang::GangInfo info = state->info;
+  for (const Party& party : info.ranks())
+    if (!parts_.nodes.connected(node_of(info, party))) driver_.on_event(id, gang::PartyLost(party));
+}
+
+void GangMoves::give_up_removed_nodes(JobId gang) {
+  std::vector<std::pair<MigrationId, Party>> lost;
+  for (const auto& [id, state] : driver_.all()) {
+    if (state.info.gang != gang || !gang::is_closed(state) || gang::is_settled(state)) continue;
+    for (const Party& party : state.info.ranks())
+      if (parts_.nodes.find(node_of(state.info, party)) == nullptr) lost.emplace_back(id, party);
+  }
+  for (const auto& [id, party] : lost) driver_.on_event(id, gang::PartyLost(party));
 }
 
 // ---- what is shown ----

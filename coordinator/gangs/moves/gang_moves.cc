@@ -102,6 +102,7 @@ bool GangMoves::is_unsettled(JobId id) const {
 control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateRequest request) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::milliseconds(std::min(request.timeout_ms, kAdmissionWaitMs));
+  give_up_removed_nodes(id);
   while (true) {
     auto gang = find_movable(id, request);
     if (gang || gang.assume_error().code() != ErrorCode::kRefused) co_return gang;

@@ -118,6 +118,8 @@ class GangMoves : private GangSwitchEffects {
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);
+  // Of decided moves: a node that was removed learns of none any more.
+  void give_up_removed_nodes(JobId gang);
   control::Task<> forget_once_stored(MigrationId id);
 
   Parts parts_;
