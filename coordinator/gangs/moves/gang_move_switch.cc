@@ -337,6 +337,9 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
       parts_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
     } else if (closed != nullptr) {
       const Incarnation owner = row->base + (closed->k - state.info.base);
+      // Orders that follow name the rank as it runs now.
+      if (owner != row->incarnation)
+        parts_.outcomes.on_report(*row, Report(ReportKind::kRunsAtSource, owner), owner);
       parts_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, why), owner);
     } else if (std::holds_alternative<gang::coordinator::Aborted>(state.phase)) {
       parts_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, why), row->base);

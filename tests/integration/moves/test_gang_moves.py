@@ -294,6 +294,30 @@ for name, role, point in HELPERS:
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangMovesThatLoseARank(GangMovesTest):
+    def lose_the_target(self, point):
+        """Its agent dies at that point, and everything else of its node with it."""
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=2000)
+        victims = self.daemons_of("agent.node-c")
+        self.cluster.arm("agent.node-c", point)
+        moving = self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c")
+        self.wait_until_fired("agent.node-c", point, moving)
+        self.wait_until_dead(victims)
+        self.cluster.kill("nodes/node-c/")
+        return moving
+
+    def test_target_whose_node_is_lost_before_go_costs_nothing(self):
+        with self.lose_the_target(Point.TARGET_COMMITTED_DURABLE) as moving:
+            eventually(lambda: not self.cluster.json("migrations")[0]["open"], "the ranks go back once the lease is over")
+            moving.communicate(timeout=120)
+        self.assertIn(moving.returncode, (1, 3))
+        self.assertTrue(self.gpus_of_job()[3].startswith("node-b"))
+        refused = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-a")
+        self.assertEqual(refused.returncode, 5, "node-c does not know yet")
+        self.cluster.call("node", "rm", "node-c", "--force", "--fenced")
+        self.migrate("--rank", "3", "--to", "node-a")
+        self.settled()
+        self.check_end()
+
     def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=400)
         self.cluster.call("snapshot", "train")
