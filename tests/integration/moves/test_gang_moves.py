@@ -296,7 +296,7 @@ for name, role, point in HELPERS:
 class GangMovesThatLoseARank(GangMovesTest):
     def lose_the_target(self, point):
         """Its agent dies at that point, and everything else of its node with it."""
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=2000)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=1200)
         victims = self.daemons_of("agent.node-c")
         self.cluster.arm("agent.node-c", point)
         moving = self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c")
