@@ -22,7 +22,7 @@ def steps_of(log):
 class GangMovesTest(CrashingTest):
     nodes, gpus = 3, 4
 
-    def start(self, ranks=4, steps=300, options=None, more=(), pace="--step-ms 15"):
+    def start(self, ranks=4, steps=500, options=None, more=(), pace="--step-ms 15"):
         self.training = (*STEPS, "--steps", str(steps), *more)
         self.ranks = ranks
         self.cluster.call("run", "--detach", "--name", "train", *(options or ("--ranks", str(ranks))), "--cooperative", "--",
@@ -89,7 +89,7 @@ class GangMoves(GangMovesTest):
         self.check_end()
 
     def test_drain_of_a_node_moves_its_ranks_and_leaves_the_others(self):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=400)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=600)
         before = self.gpus_of_job()
         self.cluster.call("drain", "node-b")
         self.settled()
@@ -231,7 +231,7 @@ class GangMovesThroughCrashes(GangMovesTest):
     nodes = 4
 
     def crash(self, role, point):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=400)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=600)
         victims = self.daemons_of(role)
         self.cluster.arm(role, point)
         with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
@@ -272,7 +272,7 @@ class GangMovesThroughLostHelpers(GangMovesTest):
     """A mover, a standby or its keeper dies: the ranks run on as a whole, and move at the next attempt."""
 
     def lose(self, role, point):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=400)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=600)
         rank = self.cluster.json("describe", "train")["ranks"][3]
         role = role.format(rank["gpu"], rank["job"].split("-")[0])
         self.cluster.arm(role, point)
@@ -319,7 +319,7 @@ class GangMovesThatLoseARank(GangMovesTest):
         self.check_end()
 
     def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=400)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=600)
         self.cluster.call("snapshot", "train")
         rank = self.cluster.json("describe", "train")["ranks"][3]
         role = f"rank.{rank['job'].split('-')[0]}.standby"
