@@ -55,7 +55,7 @@ TEST(GangMessages, EachBodyComesBackAsItWas) {
   });
 }
 
-TEST(GangMessages, WhatNoSenderSendsIsRefused) {
+TEST(GangMessages, MalformedMessageIsRefused) {
   const auto refused = [](const auto& change) {
     GangMessage message(9, 4, Party(Role::kSource, 2), Party(), Query{});
     message.info = info_of_two();
@@ -145,7 +145,7 @@ TEST_F(GangPartiesTest, PrepareMakesAParty) {
   EXPECT_TRUE(parties_.may_run_freely(4, 2)) << "nothing is recorded";
 }
 
-TEST_F(GangPartiesTest, WhatIsNotKnownHereIsAskedFor) {
+TEST_F(GangPartiesTest, MessageOfUnknownMoveIsNotHandled) {
   EXPECT_FALSE(parties_.on_message(to_source(Granted(4), false), 1).assume_value().has_value());
 }
 
