@@ -122,10 +122,11 @@ control::Task<> GangSwitchDriver::take(Item item) {
 
 control::Task<> GangSwitchDriver::execute(MigrationId id, gang::CoordinatorState before,
                                           std::vector<gang::Action> actions) {
-  for (std::size_t next = 0; next < actions.size(); ++next) {
-    const auto* record = std::get_if<gang::WriteRecord>(&actions[next]);
+  for (std::size_t next = 0; next < actions.size();) {
+    const gang::Action& action = actions[next++];
+    const auto* record = std::get_if<gang::WriteRecord>(&action);
     if (record == nullptr) {
-      perform(id, actions[next]);
+      perform(id, action);
       continue;
     }
     auto written = co_await write(record->record);
@@ -152,7 +153,6 @@ control::Task<> GangSwitchDriver::execute(MigrationId id, gang::CoordinatorState
     machines_.insert_or_assign(id, std::move(again.assume_value().state));
     actions = std::move(again.assume_value().actions);
     next = 0;
-    --next;
   }
 }
 
