@@ -4,10 +4,10 @@
 // NCCL adds in one order.
 #include <cstdio>
 
-#include "tools/examples/charlm-dp/ranks.h"
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/charlm/training.h"
+#include "tools/examples/ranks/ranks.h"
 
 namespace ckpt::examples {
 namespace {
@@ -41,7 +41,7 @@ class Trainer {
         session_(!options.training.common.without_ckpt),
         model_(session_, shape_, text_.tokens.size(), kBatch / ranks.count),
         communicator_(session_, ranks),
-        loss_(sizeof(double)) {}
+        shared_(sizeof(Shared)) {}
 
   void run() {
     session_.host_state("charlm-dp", &progress_, sizeof progress_);
@@ -53,7 +53,7 @@ class Trainer {
       progress_.pace.forget_gap();
     }
     communicator_.meet();  // a standby joins no rendezvous, and ranks that went on from images meet again
-    while (progress_.step < options_.training.steps) step();
+    while (!progress_.is_over(options_.training)) step();
     auto result = progress_.result(model_.digest(), shape_.parameters());
     result["rank"] = ranks_.rank;
     result["ranks"] = ranks_.count;
@@ -62,18 +62,27 @@ class Trainer {
   }
 
  private:
+  // Summed over all ranks in each step.
+  struct Shared {
+    double loss = 0;
+    double ends = 0;  // rank 0: it is told to end
+  };
+
   void step() {
     progress_.pace.begin_step();
     const std::vector<std::uint64_t> batch = progress_.batches.next(text_.tokens.size());
     const auto places = static_cast<std::ptrdiff_t>(batch.size() / ranks_.count);
     const auto begin = batch.begin() + static_cast<std::ptrdiff_t>(ranks_.rank) * places;
     model_.compute({begin, begin + places});
-    double loss = model_.loss_sum() / kBatch;
-    upload(loss_.get(), &loss, sizeof loss);
-    communicator_.sum(loss_.get(), 1, ncclFloat64);
+    Shared shared;
+    shared.loss = model_.loss_sum() / kBatch;
+    shared.ends = ranks_.rank == 0 && Progress::is_told_to_end(options_.training) ? 1 : 0;
+    upload(shared_.get(), &shared, sizeof shared);
+    communicator_.sum(shared_.get(), sizeof shared / sizeof(double), ncclFloat64);
     update();
-    download(&loss, loss_.get(), sizeof loss);
-    progress_.end_step(loss, options_.training);
+    download(&shared, shared_.get(), sizeof shared);
+    progress_.end_step(shared.loss, options_.training);
+    progress_.was_told_to_end = shared.ends > 0;
     session_.barrier();
   }
 
@@ -99,7 +108,7 @@ class Trainer {
   Session session_;
   Model model_;
   Communicator communicator_;
-  LocalMemory loss_;
+  LocalMemory shared_;
   Progress progress_;
 };
 

@@ -91,10 +91,11 @@ void run(const Options& options) {
     progress.batches.random = Random(training.seed + 1);
     progress.pace.forget_gap();
   }
-  while (progress.step < training.steps) {
+  while (!progress.is_over(training)) {
     progress.pace.begin_step();
     const double loss = model.train(progress.batches.next(text.tokens.size()), progress.step + 1);
     progress.end_step(loss, training);
+    progress.was_told_to_end = Progress::is_told_to_end(training);
     session.barrier();
   }
   if (!memory.is_whole()) fail("host memory has other content than was written");

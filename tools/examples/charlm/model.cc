@@ -4,27 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/examples/charlm/layers.h"
 #include "tools/examples/common/digest.h"
 #include "tools/examples/common/random.h"
 
 namespace ckpt::examples {
-namespace {
-
-constexpr std::uint32_t kTile = 64;
-constexpr std::uint32_t kRows = 4;
-constexpr double kRate = 2e-3;
-constexpr double kEpsilon = 1e-8;
-
-constexpr std::uint64_t bytes_of(std::uint64_t floats) {
-  return floats * sizeof(float);
-}
-
-// Blocks of an element-wise kernel over `count` elements.
-std::uint64_t blocks_for(std::uint64_t count) {
-  return std::clamp<std::uint64_t>(count / 4096, 1, 256);
-}
-
-}  // namespace
 
 Shape Shape::choose(std::uint64_t parameters, std::size_t classes) {
   Shape shape;
@@ -106,15 +90,8 @@ void Model::initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text
   upload(text_, text.data(), text.size());
 }
 
-void Model::matmul(CUdeviceptr a, std::uint64_t step_m, std::uint64_t step_k, CUdeviceptr b, CUdeviceptr out,
-                   std::uint32_t rows, std::uint32_t columns, std::uint32_t depth) {
-  launch(kernels_["matmul"], std::uint64_t{rows / kRows} * (columns / kTile), kTile, a, step_m, step_k, b,
-         out, columns, depth);
-}
-
 void Model::transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns) {
-  launch(kernels_["transpose"], blocks_for(std::uint64_t{rows} * columns), 256, in, rows, columns,
-         transposed_.get());
+  examples::transpose(kernels_, in, rows, columns, transposed_.get());
 }
 
 void Model::forward() {
@@ -122,12 +99,12 @@ void Model::forward() {
   const std::uint64_t scores = std::uint64_t{batch_} * shape_.columns;
   launch(kernels_["gather"], 4, 256, text_, positions_.get(), weights_ + bytes_of(at_.embedding), batch_,
          kContext, kEmbedding, context_.get(), input_.get());
-  matmul(input_.get(), Shape::kInput, 1, weights_ + bytes_of(at_.w1), hidden_.get(), batch_, shape_.hidden,
-         Shape::kInput);
+  matmul(kernels_, input_.get(), Shape::kInput, 1, weights_ + bytes_of(at_.w1), hidden_.get(), batch_,
+         shape_.hidden, Shape::kInput);
   launch(kernels_["add_bias"], blocks_for(hidden), 256, hidden_.get(), weights_ + bytes_of(at_.b1), hidden,
          shape_.hidden, std::uint32_t{1});
-  matmul(hidden_.get(), shape_.hidden, 1, weights_ + bytes_of(at_.w2), scores_.get(), batch_, shape_.columns,
-         shape_.hidden);
+  matmul(kernels_, hidden_.get(), shape_.hidden, 1, weights_ + bytes_of(at_.w2), scores_.get(), batch_,
+         shape_.columns, shape_.hidden);
   launch(kernels_["add_bias"], blocks_for(scores), 256, scores_.get(), weights_ + bytes_of(at_.b2), scores,
          shape_.columns, std::uint32_t{0});
   launch(kernels_["softmax_loss"], batch_, 64, scores_.get(), text_, positions_.get(), kContext,
@@ -138,30 +115,27 @@ void Model::forward() {
 void Model::backward() {
   const std::uint64_t hidden = std::uint64_t{batch_} * shape_.hidden;
   const auto gradient = [&](std::uint64_t at) { return gradients_ + bytes_of(at); };
-  matmul(hidden_.get(), 1, shape_.hidden, scores_.get(), gradient(at_.w2), shape_.hidden, shape_.columns,
-         batch_);
+  matmul(kernels_, hidden_.get(), 1, shape_.hidden, scores_.get(), gradient(at_.w2), shape_.hidden,
+         shape_.columns, batch_);
   launch(kernels_["column_sums"], 1, 64, scores_.get(), batch_, shape_.columns, gradient(at_.b2));
   transpose(weights_ + bytes_of(at_.w2), shape_.hidden, shape_.columns);
-  matmul(scores_.get(), shape_.columns, 1, transposed_.get(), hidden_gradient_.get(), batch_, shape_.hidden,
-         shape_.columns);
+  matmul(kernels_, scores_.get(), shape_.columns, 1, transposed_.get(), hidden_gradient_.get(), batch_,
+         shape_.hidden, shape_.columns);
   launch(kernels_["tanh_gradient"], blocks_for(hidden), 256, hidden_gradient_.get(), hidden_.get(), hidden);
-  matmul(input_.get(), 1, Shape::kInput, hidden_gradient_.get(), gradient(at_.w1), Shape::kInput,
+  matmul(kernels_, input_.get(), 1, Shape::kInput, hidden_gradient_.get(), gradient(at_.w1), Shape::kInput,
          shape_.hidden, batch_);
   launch(kernels_["column_sums"], blocks_for(shape_.hidden), 256, hidden_gradient_.get(), batch_,
          shape_.hidden, gradient(at_.b1));
   transpose(weights_ + bytes_of(at_.w1), Shape::kInput, shape_.hidden);
-  matmul(hidden_gradient_.get(), shape_.hidden, 1, transposed_.get(), input_gradient_.get(), batch_,
+  matmul(kernels_, hidden_gradient_.get(), shape_.hidden, 1, transposed_.get(), input_gradient_.get(), batch_,
          Shape::kInput, shape_.hidden);
   launch(kernels_["embedding_gradient"], shape_.columns, kEmbedding, context_.get(), input_gradient_.get(),
          batch_ * kContext, kEmbedding, gradient(at_.embedding));
 }
 
 void Model::update(std::uint64_t step, std::uint64_t begin, std::uint64_t count) {
-  const double first = 1 - std::pow(0.9, static_cast<double>(step));
-  const double second = std::sqrt(1 - std::pow(0.999, static_cast<double>(step)));
   const std::uint64_t at = bytes_of(begin);
-  launch(kernels_["adam"], blocks_for(count), 256, weights_ + at, gradients_ + at, first_ + at, second_ + at,
-         count, static_cast<float>(kRate * second / first), static_cast<float>(kEpsilon * second));
+  update_by_adam(kernels_, weights_ + at, gradients_ + at, first_ + at, second_ + at, count, step);
 }
 
 void Model::compute(const std::vector<std::uint64_t>& share) {

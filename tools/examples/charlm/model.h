@@ -54,8 +54,6 @@ class Model {
   void name_tensors(Session& session, std::uint64_t text_bytes);
   void forward();
   void backward();
-  void matmul(CUdeviceptr a, std::uint64_t step_m, std::uint64_t step_k, CUdeviceptr b, CUdeviceptr out,
-              std::uint32_t rows, std::uint32_t columns, std::uint32_t depth);
   void transpose(CUdeviceptr in, std::uint32_t rows, std::uint32_t columns);
 
   // Where each tensor begins, in floats; the same for parameters, gradients and moments.

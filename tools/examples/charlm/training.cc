@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/examples/charlm/training.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
 namespace ckpt::examples {
@@ -11,6 +13,7 @@ void add_training_options(Command& app, TrainingOptions& options) {
       "The text to learn (the licence texts under /usr/share/common-licenses, or those of the bundle)");
   app.add_option("--params", options.parameters, "About so many parameters (100000)").not_negative();
   app.add_option("--steps", options.steps, "Steps to train (1000)").not_negative();
+  app.add_option("--until", options.until, "Ends after the step in which this file is there");
   app.add_option("--seed", options.seed, "Seed of weights and batches (1)").not_negative();
   app.add_option("--step-ms", options.step_ms, "A step lasts at least so many milliseconds (0)");
   app.add_option("--print-every", options.print_every,
@@ -23,6 +26,10 @@ void check_training_options(const TrainingOptions& options) {
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)
     fail("--params: from 1000 to 10000000000", kUsage);
   if (!(options.step_ms >= 0) || options.step_ms > 3.6e6) fail("--step-ms: from 0 to 3600000", kUsage);
+}
+
+bool Progress::is_told_to_end(const TrainingOptions& options) {
+  return !options.until.empty() && ::access(options.until.c_str(), F_OK) == 0;
 }
 
 void Progress::end_step(double loss, const TrainingOptions& options) {

@@ -20,6 +20,7 @@ struct TrainingOptions {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   double step_ms = 0;
+  std::string until;  // a file; empty: none
   CommonOptions common;
 };
 
@@ -32,8 +33,14 @@ struct Progress {
   Batches batches;
   double mean_loss = 0;  // over about the last 50 steps
   std::uint64_t moves = 0;
+  bool was_told_to_end = false;  // by --until, after the step that is counted last
   Pace pace;
 
+  // The file of --until is there now.
+  [[nodiscard]] static bool is_told_to_end(const TrainingOptions& options);
+  [[nodiscard]] bool is_over(const TrainingOptions& options) const {
+    return was_told_to_end || step >= options.steps;
+  }
   // Prints the step if it is due.
   void end_step(double loss, const TrainingOptions& options);
   // The program's last line.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/examples/charlm-dp/ranks.h"
+#include "tools/examples/ranks/ranks.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -170,6 +170,16 @@ void Communicator::sum_shares(CUdeviceptr values, std::size_t share) {
   check(ncclReduceScatter(reinterpret_cast<void*>(values), own_share(values, share), share, ncclFloat32,
                           ncclSum, get(), nullptr),
         "ncclReduceScatter");
+}
+
+void Communicator::send(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t to) {
+  check(ncclSend(reinterpret_cast<void*>(values), count, type, static_cast<int>(to), get(), nullptr),
+        "ncclSend");
+}
+
+void Communicator::receive(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t from) {
+  check(ncclRecv(reinterpret_cast<void*>(values), count, type, static_cast<int>(from), get(), nullptr),
+        "ncclRecv");
 }
 
 void Communicator::gather_shares(CUdeviceptr values, std::size_t share) {

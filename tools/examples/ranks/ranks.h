@@ -39,6 +39,9 @@ class Communicator {
   // Each rank has `share` floats of `values`, by its number. Sums: of its own share only. Gathers: those of all.
   void sum_shares(CUdeviceptr values, std::size_t share);
   void gather_shares(CUdeviceptr values, std::size_t share);
+  // From one rank to another, in the order in which both enqueue them.
+  void send(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t to);
+  void receive(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t from);
 
  private:
   [[nodiscard]] ncclComm_t get() const { return group_ != nullptr ? ckpt_nccl_get(group_) : own_; }
