@@ -506,6 +506,7 @@ Task<> Job::destroy() {
   if (!ended()) co_await kill_until_proven();
   if (!ended() && !unknown_) {
     record_.ended = true;
+    ended_as_told_ = true;
     phase_ = local::Phase::kExited;
     co_await try_save();
     changed();
@@ -524,6 +525,7 @@ wire::JobInstance Job::instance() const {
   const bool stands_by = record_.role == wire::JobRole::kStandby && !record_.ran;
   if (stands_by && out.phase == wire::JobPhase::kPaused) out.phase = wire::JobPhase::kStandby;
   out.exit_code = record_.ended ? record_.exit_code : -1;
+  out.ended_as_told = record_.ended && ended_as_told_;
   out.movable = summary_.movable != 0 && !unknown_;
   out.reason = record_.ended ? end_reason_ : summary_.reason.str();
   out.unknown = unknown_;

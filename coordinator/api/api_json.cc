@@ -22,6 +22,9 @@ json ms(std::int64_t nanos) {
 json ms_or_null(std::int64_t nanos) {
   return nanos <= 0 ? json() : ms(nanos);
 }
+json number_or_null(std::optional<double> value) {
+  return value ? json(*value) : json();
+}
 json rate_or_null(std::uint64_t rate) {
   return rate == 0 ? json() : json(rate);
 }
@@ -312,13 +315,16 @@ json staying_json(const Migration& m) {
   if (m.gang_move == 0) return nullptr;
   json all = json::array();
   for (const StayingRankTimes& times : m.staying)
-    all.push_back(
-        {{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"communicators_ms", times.groups_ms}});
+    all.push_back({{"rank", times.rank},
+                   {"pause_ms", times.pause_ms},
+                   {"communicators_ms", times.groups_ms},
+                   {"to_barrier_ms", times.to_barrier_ms}});
   return all;
 }
 
 json report_json(const Migration& m) {
   const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
+  const wire::TargetReport* t = m.target_report ? &*m.target_report : nullptr;
   const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
   const auto downtime = moved ? compute_downtime(*s, *m.target_report) : std::nullopt;
   const auto bound = downtime ? compute_bound(*s, *m.target_report, *downtime) : std::nullopt;
@@ -363,6 +369,9 @@ json report_json(const Migration& m) {
       {"max_downtime_ms", ms(m.options.max_downtime_ns)},
       {"limit_kept",
        downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()},
+      {"to_barrier_ms", number_or_null(to_barrier_ms(m))},
+      {"communicators_ms", t == nullptr || m.gang_move == 0 ? json() : ms(t->groups_ns)},
+      {"skew_ms", number_or_null(m.skew_ms)},
       {"staying", staying_json(m)}};
 }
 

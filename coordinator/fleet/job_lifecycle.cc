@@ -98,6 +98,7 @@ void JobLifecycle::judge(Job& job, const wire::JobInstance& instance) {
   }
   if (job.state == JobState::kStarting && instance.phase != wire::JobPhase::kExited) on_started(job);
   if (instance.phase == wire::JobPhase::kExited && !open) {
+    job.ended_as_told = instance.ended_as_told;
     end(job, JobState::kExited, instance.exit_code, instance.exit_code < 0 ? instance.reason : "");
   } else if (phase_before != job.phase) {
     table_.save(job);

@@ -27,11 +27,13 @@ Error gang_was_removed(JobId id) {
   return {ErrorCode::kNotFound, "Job " + job_text(id) + " was removed"};
 }
 
+// Its node may report a rank that was ended with the others before the one that failed.
 const Job* first_failed(const Gang& gang) {
+  const auto order = [](const Job& rank) { return std::pair(rank.ended_as_told, rank.ended_ms); };
   const Job* first = nullptr;
   for (const Job* rank : gang.ranks) {
     const bool good = !is_ended(rank->state) || (rank->state == JobState::kExited && rank->exit_code == 0);
-    if (!good && (first == nullptr || rank->ended_ms < first->ended_ms)) first = rank;
+    if (!good && (first == nullptr || order(*rank) < order(*first))) first = rank;
   }
   return first;
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/gangs/gang_snapshot.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "coordinator/gangs/gather.h"
 #include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/net/control/spawn.h"
@@ -26,7 +23,6 @@ constexpr std::chrono::seconds kGoOnAnswer{30};
 constexpr std::chrono::seconds kRepeated{20};
 // The set before stays until all images of the new one are durable.
 constexpr std::uint32_t kKeptAtLeast = 2;
-constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
 
 }  // namespace
 
@@ -40,12 +36,32 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Parts parts, const Gang& gang
     member.node = rank->node();
     member.owner = vault_node(*rank, snapshot->wish_.to);
   }
+  snapshot->prepare_orders();
   return snapshot;
+}
+
+// An image's own failure has more of the reason than the answer that there is no such image.
+void GangSnapshot::prepare_orders() {
+  std::vector<RankOrders::Member> ranks;
+  for (const Member& member : members_) {
+    RankOrders::Member& rank = ranks.emplace_back();
+    rank.job = member.job;
+    rank.rank = member.rank;
+    rank.incarnation = member.incarnation;
+    rank.node = member.node;
+  }
+  RankOrders::Purpose purpose;
+  purpose.set = wish_.set;
+  ranks_ = std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(ranks),
+                                        [this](std::optional<std::size_t> member) {
+                                          return member ? failure_of_image(*member) : first_failure();
+                                        });
 }
 
 control::Task<Result<void>> GangSnapshot::run() {
   const auto self = shared_from_this();
-  for (const std::size_t at : everyone()) control::spawn(parts_.executor, "an image of a rank", take(at));
+  for (const std::size_t at : ranks_->everyone())
+    control::spawn(parts_.executor, "an image of a rank", take(at));
   control::spawn(parts_.executor, "ranks that wait", keep_waiting());
   auto done = co_await agree();
   bool is_given_up = false;
@@ -74,6 +90,7 @@ control::Task<> GangSnapshot::take(std::size_t at) {
   }
   members_[at].taken.emplace(std::move(taken));
   changed_.notify();
+  ranks_->look();
 }
 
 control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
@@ -127,82 +144,24 @@ control::Task<Result<void>> GangSnapshot::wait_for_begin() {
 
 control::Task<Result<void>> GangSnapshot::agree() {
   CKPT_CO_TRYV(co_await wait_for_begin());
-  CKPT_CO_TRYV(co_await ask(wire::GatherAct::kReady, 0, everyone(), kLongestCopy));
+  CKPT_CO_TRYV(co_await ranks_->ask(wire::GatherAct::kReady, 0, ranks_->everyone(), kLongestCopy));
   fault_point(FaultPoint::kCoordinatorRanksReady);
-  Gather gather(members_.size());
-  for (std::size_t round = 0; !gather.is_agreed(); ++round) {
-    if (round > members_.size() + kMaxRounds)
-      co_return Error(ErrorCode::kProtocol, "The ranks do not agree on a barrier");
-    std::vector<std::size_t> told;
-    for (const std::size_t at : everyone())
-      if (gather.is_to_be_told(at)) told.push_back(at);
-    CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), told, kStopAnswer));
-    for (const std::size_t at : told) {
-      const wire::RankGathered& answer = answers[at]->assume_value();
-      gather.counted(at, answer.stop_at, answer.barriers);
-    }
-  }
+  CKPT_CO_TRY(barrier, co_await ranks_->agree());
   fault_point(FaultPoint::kCoordinatorRanksGathered);
-  CKPT_CO_TRYV(co_await ask(wire::GatherAct::kPauseAt, gather.barrier(), everyone(), kStopAnswer));
+  CKPT_CO_TRYV(co_await ranks_->ask(wire::GatherAct::kPauseAt, barrier, ranks_->everyone(), kStopAnswer));
   co_return ok();
 }
 
-control::Task<Result<GangSnapshot::Answers>> GangSnapshot::ask(wire::GatherAct act, std::uint64_t barrier,
-                                                               std::vector<std::size_t> members,
-                                                               std::chrono::milliseconds limit) {
-  const auto answers = std::make_shared<Answers>(members_.size());
-  for (const std::size_t at : members) {
-    wire::GatherRank order;
-    order.job = members_[at].job;
-    order.incarnation = members_[at].incarnation;
-    order.set = wish_.set;
-    order.act = act;
-    order.barrier = barrier;
-    control::spawn(parts_.executor, "an order to a rank", ask_one(answers, at, std::move(order), limit));
-  }
-  while (true) {
-    bool are_all_here = true;
-    for (const std::size_t at : members) {
-      const auto& answer = (*answers)[at];
-      are_all_here = are_all_here && answer.has_value();
-      if (answer && !*answer) {
-        // The image's own failure has more of the reason than the answer that there is no such image.
-        if (members_[at].taken && !*members_[at].taken)
-          co_return failure_of(at, members_[at].taken->assume_error());
-        co_return failure_of(at, answer->assume_error());
-      }
-    }
-    if (are_all_here) co_return *answers;
-    if (auto failed = first_failure()) co_return *std::move(failed);
-    co_await changed_.wait_until(steady_clock::now() + limit);
-  }
-}
-
-control::Task<> GangSnapshot::ask_one(std::shared_ptr<Answers> answers, std::size_t at,
-                                      wire::GatherRank order, std::chrono::milliseconds limit) {
-  const auto self = shared_from_this();
-  auto answer = co_await parts_.calls.gather(members_[at].node, std::move(order), limit);
-  (*answers)[at].emplace(std::move(answer));
-  changed_.notify();
-}
-
-std::vector<std::size_t> GangSnapshot::everyone() const {
-  std::vector<std::size_t> all(members_.size());
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
 std::optional<Error> GangSnapshot::first_failure() const {
-  for (std::size_t at = 0; at < members_.size(); ++at) {
-    const auto& taken = members_[at].taken;
-    if (taken && !*taken) return failure_of(at, taken->assume_error());
-  }
+  for (std::size_t at = 0; at < members_.size(); ++at)
+    if (auto failure = failure_of_image(at)) return failure;
   return std::nullopt;
 }
 
-Error GangSnapshot::failure_of(std::size_t at, const Error& error) const {
-  return Error(error.code(),
-               fmt::format("Rank {} on {}: {}", members_[at].rank, members_[at].node, error.message()));
+std::optional<Error> GangSnapshot::failure_of_image(std::size_t at) const {
+  const auto& taken = members_[at].taken;
+  if (!taken || *taken) return std::nullopt;
+  return ranks_->failure_of(at, taken->assume_error());
 }
 
 bool GangSnapshot::are_all_over() const {
@@ -217,16 +176,7 @@ control::Task<> GangSnapshot::keep_waiting() {
     co_await changed_.wait_until(next);
     if (is_over_ || steady_clock::now() < next) continue;
     next = steady_clock::now() + kRepeated;
-    const auto ignored = std::make_shared<Answers>(members_.size());
-    for (const std::size_t at : everyone()) {
-      wire::GatherRank order;
-      order.job = members_[at].job;
-      order.incarnation = members_[at].incarnation;
-      order.set = wish_.set;
-      order.act = wire::GatherAct::kReady;
-      control::spawn(parts_.executor, "an order to a rank",
-                     ask_one(ignored, at, std::move(order), kLongestCopy));
-    }
+    ranks_->tell_all(wire::GatherAct::kReady, kLongestCopy);
   }
 }
 

@@ -20,6 +20,7 @@
 
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/gangs/gang_sets.h"
+#include "coordinator/gangs/rank_orders.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/images/snapshot_orders.h"
 
@@ -77,15 +78,9 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   [[nodiscard]] bool is_busy(std::size_t at, const Error& error) const;
   control::Task<Result<void>> wait_for_begin();
   control::Task<Result<void>> agree();
-  using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;
-  // All of `members` at once; returns with the first failure.
-  control::Task<Result<Answers>> ask(wire::GatherAct act, std::uint64_t barrier,
-                                     std::vector<std::size_t> members, std::chrono::milliseconds limit);
-  control::Task<> ask_one(std::shared_ptr<Answers> answers, std::size_t at, wire::GatherRank order,
-                          std::chrono::milliseconds limit);
-  [[nodiscard]] std::vector<std::size_t> everyone() const;
+  void prepare_orders();
   [[nodiscard]] std::optional<Error> first_failure() const;
-  [[nodiscard]] Error failure_of(std::size_t at, const Error& error) const;
+  [[nodiscard]] std::optional<Error> failure_of_image(std::size_t at) const;
   void give_up();
   // Until run() is over.
   control::Task<> keep_waiting();
@@ -94,6 +89,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   Parts parts_;
   Wish wish_;
   std::vector<Member> members_;
+  std::shared_ptr<RankOrders> ranks_;  // in the order of members_
   std::optional<ErrorCode> failed_with_;
   bool is_over_ = false;
   Signal changed_;

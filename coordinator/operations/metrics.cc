@@ -101,6 +101,17 @@ Metrics::Metrics(Tables tables)
           "The downtime split along its critical path (docs/architecture.md).", {"piece"}, pause_bounds())),
       rounds(registry_.histogram(
           "gpumigrate_rounds", "Whole passes of scan and copy, the final one included.", {}, round_bounds())),
+      rank_skew_seconds(registry_.histogram(
+          "gpumigrate_rank_skew_seconds",
+          "Of a move of ranks: between the first rank at the common barrier and the last.", {},
+          pause_bounds())),
+      rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
+                                             "How long a rank stood still that stayed while others moved.",
+                                             {}, pause_bounds())),
+      communicators_seconds(
+          registry_.histogram("gpumigrate_communicators_seconds",
+                              "Making a rank's new communicators for a move of ranks, before the pause.",
+                              {"rank"}, duration_bounds())),
       tables_(tables) {
   metrics::add_process_metrics(registry_, "coordinator");
   observe_nodes();
@@ -129,6 +140,9 @@ void Metrics::prepare_series() {
        {"node-ready", "node-lost", "job-started", "job-ended", "job-failed", "job-lost", "job-parked",
         "snapshot-taken", "snapshot-failed", "image-damaged", "restore-failed"})
     events.add({kind}, 0);
+  rank_skew_seconds.prepare({});
+  rank_pause_seconds.prepare({});
+  for (const char* rank : {"moved", "stayed"}) communicators_seconds.prepare({rank});
   final_bytes.add({}, 0);
   wire_bytes.add({}, 0);
   dirty_bytes.add({}, 0);
@@ -306,6 +320,7 @@ void Metrics::take(const Event& event) {
       m->phase == MigrationPhase::kPrecopy)
     setup_seconds.add({way_of(m->job)}, seconds(wall_clock_ms() - m->started_ms));
   if (event.kind == "migration-ended") ended(*m);
+  if (event.kind == "ranks-measured") ranks_measured(*m);
 }
 
 void Metrics::ended(const Migration& m) {
@@ -317,8 +332,18 @@ void Metrics::ended(const Migration& m) {
   if (!m.source_report || !m.target_report) return;
   const auto downtime = compute_downtime(*m.source_report, *m.target_report);
   if (!downtime) return;
+  if (m.gang_move != 0 && m.target_report->groups_ns > 0)
+    communicators_seconds.add({"moved"}, seconds(m.target_report->groups_ns / kNanosPerMs));
   downtime_seconds.add(labels, downtime->total() / kMsPerSecond);
   for (const auto& [piece, field] : kPieces) downtime_pieces.add({piece}, (*downtime).*field / kMsPerSecond);
+}
+
+void Metrics::ranks_measured(const Migration& lead) {
+  rank_skew_seconds.add({}, lead.skew_ms.value_or(0) / kMsPerSecond);
+  for (const StayingRankTimes& rank : lead.staying) {
+    rank_pause_seconds.add({}, rank.pause_ms / kMsPerSecond);
+    communicators_seconds.add({"stayed"}, rank.groups_ms / kMsPerSecond);
+  }
 }
 
 void Metrics::count(const wire::SourceReport& report) {

@@ -61,6 +61,9 @@ class Metrics {
   metrics::Histograms downtime_seconds;   // mode, way
   metrics::Histograms downtime_pieces;    // piece
   metrics::Histograms rounds;
+  metrics::Histograms rank_skew_seconds;
+  metrics::Histograms rank_pause_seconds;     // of ranks that stay
+  metrics::Histograms communicators_seconds;  // of ranks that stay, too
 
  private:
   // The measurements of a migration are counted when it has ended.
@@ -73,6 +76,7 @@ class Metrics {
   void observe_transfer(const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field);
   void prepare_series();
   void ended(const Migration& migration);
+  void ranks_measured(const Migration& lead);
   void count(const wire::SourceReport& report);
   [[nodiscard]] std::string way_of(JobId id) const;
 

@@ -83,6 +83,7 @@ std::string job_document(const Job& job) {
             {"placed", job.placed},
             {"stop_requested", job.stop_requested},
             {"exit_code", job.exit_code},
+            {"ended_as_told", job.ended_as_told},
             {"started_ms", job.started_ms},
             {"ended_ms", job.ended_ms}};
   if (job.last_downtime_ms) j["last_downtime_ms"] = *job.last_downtime_ms;
@@ -132,6 +133,7 @@ Job job_from_document(const std::string& text) {
   job.placed = j.at("placed").get<std::string>();
   job.stop_requested = j.at("stop_requested").get<bool>();
   job.exit_code = j.at("exit_code").get<std::int32_t>();
+  job.ended_as_told = j.value("ended_as_told", false);
   job.started_ms = j.at("started_ms").get<std::int64_t>();
   job.ended_ms = j.at("ended_ms").get<std::int64_t>();
   if (j.contains("last_downtime_ms")) job.last_downtime_ms = j.at("last_downtime_ms").get<double>();
@@ -158,39 +160,43 @@ Job job_from_document(const std::string& text) {
 std::string migration_document(const Migration& m) {
   json staying = json::array();
   for (const StayingRankTimes& times : m.staying)
-    staying.push_back({{"rank", times.rank}, {"pause_ms", times.pause_ms}, {"groups_ms", times.groups_ms}});
-  const json j = {{"job", m.job},
-                  {"job_name", m.job_name},
-                  {"from", place_document(m.from)},
-                  {"to", place_document(m.to)},
-                  {"mode", number(m.options.mode)},
-                  {"if_not_converged", number(m.options.if_not_converged)},
-                  {"max_downtime_ns", m.options.max_downtime_ns},
-                  {"bandwidth", m.options.bandwidth_bytes_per_second},
-                  {"max_rounds", m.options.max_rounds},
-                  {"codec", number(m.options.codec)},
-                  {"shadow_memory_bytes", m.options.shadow_memory_bytes},
-                  {"slowdown_permille", m.options.slowdown_permille},
-                  {"new_argv", m.options.new_argv},
-                  {"allowed_differences", m.options.allowed_differences},
-                  {"timeout_ms", m.timeout_ms},
-                  {"why", m.why},
-                  {"network", m.network},
-                  {"transport", m.transport},
-                  {"phase", number(m.phase)},
-                  {"result", number(m.result)},
-                  {"error", m.error},
-                  {"abort_cause", number(m.abort_cause)},
-                  {"base", m.base},
-                  {"incarnation", m.incarnation},
-                  {"runs_at", number(m.runs_at)},
-                  {"ran_at_target", m.ran_at_target},
-                  {"started_ms", m.started_ms},
-                  {"ended_ms", m.ended_ms},
-                  {"revision", m.revision},
-                  {"settled", m.settled},
-                  {"gang_move", m.gang_move},
-                  {"staying", staying}};
+    staying.push_back({{"rank", times.rank},
+                       {"pause_ms", times.pause_ms},
+                       {"groups_ms", times.groups_ms},
+                       {"to_barrier_ms", times.to_barrier_ms}});
+  json j = {{"job", m.job},
+            {"job_name", m.job_name},
+            {"from", place_document(m.from)},
+            {"to", place_document(m.to)},
+            {"mode", number(m.options.mode)},
+            {"if_not_converged", number(m.options.if_not_converged)},
+            {"max_downtime_ns", m.options.max_downtime_ns},
+            {"bandwidth", m.options.bandwidth_bytes_per_second},
+            {"max_rounds", m.options.max_rounds},
+            {"codec", number(m.options.codec)},
+            {"shadow_memory_bytes", m.options.shadow_memory_bytes},
+            {"slowdown_permille", m.options.slowdown_permille},
+            {"new_argv", m.options.new_argv},
+            {"allowed_differences", m.options.allowed_differences},
+            {"timeout_ms", m.timeout_ms},
+            {"why", m.why},
+            {"network", m.network},
+            {"transport", m.transport},
+            {"phase", number(m.phase)},
+            {"result", number(m.result)},
+            {"error", m.error},
+            {"abort_cause", number(m.abort_cause)},
+            {"base", m.base},
+            {"incarnation", m.incarnation},
+            {"runs_at", number(m.runs_at)},
+            {"ran_at_target", m.ran_at_target},
+            {"started_ms", m.started_ms},
+            {"ended_ms", m.ended_ms},
+            {"revision", m.revision},
+            {"settled", m.settled},
+            {"gang_move", m.gang_move},
+            {"staying", staying}};
+  if (m.skew_ms) j["skew_ms"] = *m.skew_ms;
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -234,7 +240,9 @@ Migration migration_from_document(const std::string& text) {
     times.rank = known.at("rank").get<std::uint32_t>();
     times.pause_ms = known.at("pause_ms").get<double>();
     times.groups_ms = known.at("groups_ms").get<double>();
+    times.to_barrier_ms = known.value("to_barrier_ms", 0.0);
   }
+  if (j.contains("skew_ms")) m.skew_ms = j.at("skew_ms").get<double>();
   return m;
 }
 

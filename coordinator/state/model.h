@@ -91,6 +91,7 @@ struct Job {
   // or was starting it. Nothing is started elsewhere before each has answered (instance_ends.h).
   std::set<std::string> may_live_on;
   std::int32_t exit_code = -1;
+  bool ended_as_told = false;  // by its node, and not by itself
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
@@ -140,13 +141,14 @@ enum class MigrationResult : std::uint8_t {
 
 enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout };
 
-// Of a rank that stayed while others moved, in milliseconds: how long it stood still, and how long its new communicators
-// took while it computed.
+// Of a rank that stayed while others moved, in milliseconds: how long it stood still, how long its new communicators took
+// while it computed, and how long it took to the barrier once it was told where to stop.
 struct StayingRankTimes {
   StayingRankTimes() = default;
   std::uint32_t rank = 0;
   double pause_ms = 0;
   double groups_ms = 0;
+  double to_barrier_ms = 0;
 };
 
 struct Migration {
@@ -177,6 +179,7 @@ struct Migration {
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
   std::vector<StayingRankTimes> staying;  // of the first rank's migration of a move
+  std::optional<double> skew_ms;  // likewise: between the first rank at the common barrier and the last
   std::uint64_t revision = 1;
   bool settled = false;    // both sides know how it ended: neither will ask
   bool forgotten = false;  // no record speaks of it: its sides are asked what they know, and decide it

@@ -56,6 +56,13 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   return downtime;
 }
 
+std::optional<double> to_barrier_ms(const Migration& rank) {
+  if (!rank.source_report) return std::nullopt;
+  const wire::SourceReport& report = *rank.source_report;
+  if (report.stop_ordered_ns == 0 || report.barrier_entered_ns == 0) return std::nullopt;
+  return std::max(0.0, span_ms(report.stop_ordered_ns, report.barrier_entered_ns));
+}
+
 std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source, const Downtime& downtime) {
   using wire::PauseTerm;
   if (!source.estimate) return std::nullopt;

@@ -43,6 +43,10 @@ struct Downtime {
 // The estimate's terms under the names of the breakdown.
 [[nodiscard]] Downtime breakdown_of(const wire::PauseFacts& pause);
 
+// Of a rank that moved with others: from the order to stop at a barrier until it stood there. nullopt: it did not, or its
+// node is older.
+[[nodiscard]] std::optional<double> to_barrier_ms(const Migration& rank);
+
 struct Bound {
   Bound() = default;
   double ms = 0;

@@ -130,7 +130,7 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
     if (running) {
       job_->runs_as(rank_.incarnation);
       const Nanos since = std::exchange(stood_since_, 0);
-      if (epoch != 0 && since != 0) measured_(running.assume_value().resumed_ns - since, groups_took_);
+      if (epoch != 0 && since != 0) measured_(since, running.assume_value().resumed_ns, groups_took_);
       co_return;
     }
     spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),

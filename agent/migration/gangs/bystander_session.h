@@ -17,8 +17,9 @@ namespace ckpt::agent {
 class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
  public:
   using Emit = std::function<void(gang::BystanderEvent)>;
-  // It goes on with its new communicators: how long it stood still, and how long they had taken.
-  using Measured = std::function<void(Nanos pause, Nanos groups)>;
+  // It goes on with its new communicators: when it came to its barrier and when it went on, by this node's clock, and how
+  // long they had taken.
+  using Measured = std::function<void(Nanos stood_since, Nanos went_on, Nanos groups)>;
   BystanderSession(MigrationContext& context, gang::StayingRank rank, std::uint64_t epoch, Emit emit,
                    Measured measured);
   ~BystanderSession();

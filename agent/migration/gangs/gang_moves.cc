@@ -90,23 +90,32 @@ void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) 
   if (known == nullptr) return;
   const bool is_source_outcome =
       std::holds_alternative<gang::Released>(body) || std::holds_alternative<gang::Resumed>(body);
-  if (known->source && is_source_outcome) {
-    if (const auto& report = known->source->report()) reports_.send(*report);
-  }
+  if (known->source && is_source_outcome) send_source_report(*known);
   if (known->target && std::holds_alternative<gang::Ran>(body)) {
-    if (const auto& report = known->target->report()) reports_.send(*report);
+    if (known->target->report()) send_target_report(*known);
   }
+}
+
+void GangMoves::send_source_report(const Member& member) {
+  if (!member.source->report()) return;
+  wire::SourceReport report = *member.source->report();
+  report.stop_ordered_ns = member.stop->told_at();
+  reports_.send(report);
+}
+
+void GangMoves::send_target_report(const Member& member) {
+  wire::TargetReport report = *member.target->report();
+  report.groups_ns = member.groups_took;
+  reports_.send(report);
 }
 
 void GangMoves::restate() {
   for (const auto& [key, known] : members_) {
-    if (known.source) {
-      if (const auto& report = known.source->report(); report && report->last_ack_ns != 0)
-        reports_.send(*report);
-    }
+    if (known.source && known.source->report() && known.source->report()->last_ack_ns != 0)
+      send_source_report(known);
     if (known.target) {
       if (const auto& report = known.target->report(); report && report->resumed_ns != 0)
-        reports_.send(*report);
+        send_target_report(known);
     }
   }
 }
@@ -180,11 +189,14 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
           }
           emit(key, std::move(event));
         },
-        [this, key, gang = member.gang](Nanos pause, Nanos groups) {
+        [this, key, gang = member.gang](Nanos stood_since, Nanos went_on, Nanos groups) {
           gang::GangMessage message(key.migration, gang, key.party, Party(), gang::Query{});
           message.times.emplace();
-          message.times->pause_ns = pause;
+          message.times->pause_ns = went_on - stood_since;
           message.times->groups_ns = groups;
+          const Member* known = find(key);
+          const Nanos told = known == nullptr ? 0 : known->stop->told_at();
+          if (told != 0) message.times->to_barrier_ns = std::max<Nanos>(0, stood_since - told);
           link_.tell(message);
         });
     stop.job = [session] { return session->job(); };
@@ -289,8 +301,10 @@ Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> sess
   } else if (!keeper) {
     joined = Error(ErrorCode::kUnavailable, "The standby has ended");
   } else if (!order.assume_value().records.empty()) {
+    const Nanos begin = now_ns();
     auto answer = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
     joined = std::move(answer);
+    if (Member* still = find(key)) still->groups_took = now_ns() - begin;
   }
   if (joined) {
     emit(key, gang::TargetEvent(gang::StandbyReady(std::move(payload))));

@@ -69,7 +69,7 @@ class GangMoves : public GangEffects, public RankParties {
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
     std::shared_ptr<RankStop> stop;
-    std::optional<wire::Bytes> standby;  // its payload, until its communicators are made
+    Nanos groups_took = 0;  // making the communicators of a standby
   };
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
   Member* find(const gang::PartyKey& key);
@@ -86,6 +86,8 @@ class GangMoves : public GangEffects, public RankParties {
   Task<> open_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order);
   Task<> end_rank(std::shared_ptr<Job> job);
   void send_report_before(const gang::PartyKey& key, const gang::Body& body);
+  void send_source_report(const Member& member);
+  void send_target_report(const Member& member);
   [[nodiscard]] std::string node_of(const gang::GangPlan& plan, const gang::Party& party) const;
   Task<Result<gang::RankGroups>> groups_of(const gang::AskGroups& request);
 

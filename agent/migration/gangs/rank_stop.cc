@@ -69,6 +69,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
   const auto job = parts_.job();
   const auto keeper = job ? job->keeper() : nullptr;
   if (is_over_ || !is_wanted_ || barrier_ != 0 || !keeper) co_return is_over();
+  if (std::exchange(attempt_, attempt) != attempt) told_at_ = now_ns();
   if (!std::exchange(is_watching_, true))
     control::spawn(parts_.executor, "rank that waits for others", watch_orders());
   CKPT_CO_TRY(counted, co_await keeper->stop_at(attempt, barrier));

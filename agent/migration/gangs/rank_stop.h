@@ -34,6 +34,8 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   void is_held();
   // The rank goes on, or its party has left: all who wait are answered.
   void end();
+  // When it was last told to stop at a barrier, by this node's clock; 0: it was not.
+  [[nodiscard]] Nanos told_at() const noexcept { return told_at_; }
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
 
  private:
@@ -46,6 +48,8 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   bool is_over_ = false;
   bool is_watching_ = false;
   std::uint64_t barrier_ = 0;  // that it is paused at
+  std::uint64_t attempt_ = 0;  // to agree on a barrier
+  Nanos told_at_ = 0;          // first, in this attempt
   std::chrono::steady_clock::time_point ordered_;
   std::list<Signal*> watchers_;
 };

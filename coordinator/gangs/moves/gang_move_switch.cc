@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of GangMoves between the machines and the nodes: messages, the gathering of ranks, and what the table shows.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "coordinator/gangs/moves/gang_gather.h"
 #include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/state/report.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -157,8 +159,39 @@ void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
     times.rank = number;
     times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
     times.groups_ms = static_cast<double>(message.times->groups_ns) / 1e6;
+    times.to_barrier_ms = static_cast<double>(message.times->to_barrier_ns) / 1e6;
     parts_.table.save(*lead);
+    measure_skew(lead->id);
   }
+}
+
+// Once every rank has reported: each by its own clock, from the order to stop, which all receive at about the same time.
+void GangMoves::measure_skew(MigrationId move) {
+  Migration* lead = parts_.table.find(move);
+  const Job* rank = lead == nullptr ? nullptr : parts_.jobs.find(lead->job);
+  const auto gang = rank == nullptr ? std::nullopt : find_gang(parts_.jobs, rank->spec.gang.id);
+  if (!gang || lead->result != MigrationResult::kDone || lead->skew_ms) return;
+  std::vector<double> times;
+  double longest_pause = 0;
+  for (const StayingRankTimes& staying : lead->staying) {
+    times.push_back(staying.to_barrier_ms);
+    longest_pause = std::max(longest_pause, staying.pause_ms);
+  }
+  const auto& all = parts_.table.all();
+  for (auto row = all.lower_bound(lead->id); row != all.end(); ++row) {
+    const auto own = row->second.gang_move == lead->id ? to_barrier_ms(row->second) : std::nullopt;
+    if (own) times.push_back(*own);
+  }
+  if (times.size() != gang->size) return;
+  const auto [shortest, longest] = std::minmax_element(times.begin(), times.end());
+  lead->skew_ms = *longest - *shortest;
+  parts_.table.save(*lead);
+  parts_.events.add(
+      "ranks-measured",
+      fmt::format("move of ranks of {}: {:.1f} ms between the first rank at the barrier and the last; ranks "
+                  "that stayed stood still for {:.1f} ms at most",
+                  gang->name, *lead->skew_ms, longest_pause),
+      "", lead->job, lead->id);
 }
 
 // A node speaks for its own parties.
@@ -204,9 +237,9 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   const gang::GangPlan* plan = plan_of(info);
   const auto attempt = parts_.numbers.next();
   if (plan == nullptr || !attempt) co_return;
-  std::vector<GangGather::Member> members;
+  std::vector<RankOrders::Member> members;
   for (const Migration* row : rows_of(info)) {
-    GangGather::Member& member = members.emplace_back();
+    RankOrders::Member& member = members.emplace_back();
     member.job = row->job;
     member.incarnation = row->base;
     member.node = row->from.node;
@@ -214,15 +247,17 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
     member.rank = job == nullptr ? 0 : job->ranks.front().rank;
   }
   for (const gang::StayingRank& staying : plan->staying) {
-    GangGather::Member& member = members.emplace_back();
+    RankOrders::Member& member = members.emplace_back();
     member.job = staying.job;
     member.rank = staying.rank;
     member.incarnation = staying.incarnation;
     member.node = staying.node;
   }
-  const auto gathering = std::make_shared<GangGather>(parts_.calls, parts_.executor, info.migration,
-                                                      attempt.assume_value(), std::move(members));
-  const auto held = co_await gathering->run(kLongestCopy);
+  RankOrders::Purpose purpose;
+  purpose.set = attempt.assume_value();
+  purpose.migration = info.migration;
+  const auto held = co_await hold_at_one_step(
+      std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(members)), kLongestCopy);
   const gang::CoordinatorState* state = driver_.find(info.migration);
   const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
   if (held || !is_open) co_return;
@@ -285,6 +320,7 @@ void GangMoves::handled(MigrationId id) {
   if (state == nullptr) return;
   show(*state);
   if (gang::is_closed(*state) && !std::exchange(shown_[id].is_decided, true)) decide(*state);
+  measure_skew(id);
   if (!gang::is_settled(*state) || std::exchange(shown_[id].is_settled, true)) return;
   for (Migration* row : rows_of(state->info)) parts_.table.mark_settled(row->id);
   // Whatever waited for the end of the move, such as a stop of all ranks.

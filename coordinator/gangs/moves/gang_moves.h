@@ -109,6 +109,7 @@ class GangMoves : private GangSwitchEffects {
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);
   void on_times(const Node& node, const gang::GangMessage& message);
+  void measure_skew(MigrationId move);
   Result<void> on_message(const Node& node, const gang::GangMessage& message, std::size_t bytes);
   [[nodiscard]] const gang::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);

@@ -38,15 +38,17 @@ struct FlatBody {
   std::uint32_t term_ms = 0;
 };
 
-// Of a rank that stays, once it goes on: how long it stood still, and how long its new communicators took beside it.
+// Of a rank that stays, once it goes on: how long it stood still, how long its new communicators took beside it, and how
+// long it took to the barrier once it was told where to stop (0: from an older agent).
 struct StayingTimes {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   StayingTimes() = default;
   std::int64_t pause_ns = 0;
   std::int64_t groups_ns = 0;
+  std::int64_t to_barrier_ns = 0;
   template <class A>
   void fields(A& a) {
-    a(pause_ns, groups_ns);
+    a(pause_ns, groups_ns, to_barrier_ns);
   }
 };
 

@@ -206,7 +206,7 @@ struct NodeReached {
 
 // What the source measured. Points in time are 0 when they were not reached.
 struct SourceReport {
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   SourceReport() = default;
   MigrationId migration = 0;
@@ -236,18 +236,19 @@ struct SourceReport {
   std::uint64_t host_read_bytes_per_second =
       0;  // of host memory, measured beside moves, or a faster dump; 0: not known
   std::uint64_t host_ahead_bytes = 0;  // of the host state, sent before the pause
+  std::int64_t stop_ordered_ns = 0;    // of a rank that moves with others: when it was told where to stop
   template <class A>
   void fields(A& a) {
     a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
       wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
       scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
-      estimate, host_read_bytes_per_second, host_ahead_bytes);
+      estimate, host_read_bytes_per_second, host_ahead_bytes, stop_ordered_ns);
   }
 };
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -263,10 +264,12 @@ struct TargetReport {
   std::int64_t context_restored_ns = 0;  // its context is on this GPU
   std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
   std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
+  std::int64_t groups_ns = 0;  // making its communicators, before the pause; 0: it had none to make
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second);
+      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second,
+      groups_ns);
   }
 };
 

@@ -115,7 +115,7 @@ struct RankState {
 
 // One running (or ended, until ForgetJob) instance of a job on one node.
 struct JobInstance {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   JobInstance() = default;
   JobId job = 0;
   std::string name;
@@ -135,10 +135,11 @@ struct JobInstance {
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   std::int32_t obstacles = -1;  // things of the program that keep it from another node; negative: not known
+  bool ended_as_told = false;   // with kExited: its node ended it
   template <class A>
   void fields(A& a) {
     a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks,
-      unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles);
+      unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles, ended_as_told);
   }
 };
 

@@ -310,6 +310,9 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "incarnation",
                                           "max_downtime_ms",
                                           "limit_kept",
+                                          "to_barrier_ms",
+                                          "communicators_ms",
+                                          "skew_ms",
                                           "staying"};
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(report["max_downtime_ms"], 200.0);

@@ -56,6 +56,18 @@ TEST_F(GangTest, RanksAreFoundAfterARestart) {
   EXPECT_EQ(gang->ranks.size(), 3U);
 }
 
+TEST_F(GangTest, RankThatItsNodeEndedIsNotTheOneThatFailed) {
+  const Gang gang = create("train", 3);
+  gang.ranks[2]->ended_as_told = true;
+  end(*gang.ranks[2], JobState::kExited, 137, 1000);
+  EXPECT_THAT(reason_of(gang), HasSubstr("rank 2 "));
+  end(*gang.ranks[0], JobState::kExited, 134, 1040);
+  EXPECT_THAT(reason_of(gang), HasSubstr("rank 0 "));
+  EXPECT_EQ(exit_code_of(gang), 134);
+  reopen();
+  EXPECT_THAT(reason_of(find_gang(*jobs_, "train").value()), HasSubstr("rank 0 "));
+}
+
 TEST_F(GangTest, NameOfALiveGangIsTakenForJobsAndGangs) {
   const Gang gang = create("train", 2);
   wire::JobSpec one = spec("train");

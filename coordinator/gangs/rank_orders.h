@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Orders to all ranks of a gang (wire::GatherRank), and how they agree on the barrier where they stop (gather.h).
+// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows `calls`. Errors: those of the first
+// rank that failed, with its name; kTimedOut for one that did not answer; kProtocol where the ranks do not agree.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/node_calls.h"
+#include "coordinator/state/signal.h"
+
+namespace ckpt::coordinator {
+
+class RankOrders : public std::enable_shared_from_this<RankOrders> {
+ public:
+  struct Member {
+    Member() = default;
+    JobId job = 0;
+    std::uint32_t rank = 0;
+    Incarnation incarnation = 0;
+    std::string node;
+  };
+  // Of which set of images, or of which attempt of which move.
+  struct Purpose {
+    std::uint64_t set = 0;
+    MigrationId migration = 0;
+  };
+  // An error that is known beside the answers, if there is one: of that member, or of any. Called while ask() runs.
+  using Failure = std::function<std::optional<Error>(std::optional<std::size_t> member)>;
+  using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;
+
+  RankOrders(NodeCalls& calls, control::asio::any_io_executor executor, Purpose purpose,
+             std::vector<Member> members, Failure failure = {})
+      : calls_(calls),
+        executor_(executor),
+        purpose_(purpose),
+        members_(std::move(members)),
+        failure_(std::move(failure)),
+        changed_(std::move(executor)) {}
+
+  // To all of `members` (numbers of the list) at once. Returns when all have answered, or with the first failure.
+  control::Task<Result<Answers>> ask(wire::GatherAct act, std::uint64_t barrier,
+                                     std::vector<std::size_t> members, std::chrono::milliseconds limit);
+  // The barrier that all have promised.
+  control::Task<Result<std::uint64_t>> agree();
+  // Whatever they answer.
+  void tell_all(wire::GatherAct act, std::chrono::milliseconds limit);
+  // What `failure` returns may have changed.
+  void look() { changed_.notify(); }
+  [[nodiscard]] std::vector<std::size_t> everyone() const;
+  [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }
+  // With the rank's name.
+  [[nodiscard]] Error failure_of(std::size_t member, const Error& error) const;
+
+ private:
+  control::Task<> ask_one(std::shared_ptr<Answers> answers, std::size_t at, wire::GatherRank order,
+                          std::chrono::milliseconds limit);
+  [[nodiscard]] wire::GatherRank order_for(std::size_t at, wire::GatherAct act, std::uint64_t barrier) const;
+  [[nodiscard]] std::optional<Error> known_failure(std::optional<std::size_t> member) const {
+    return failure_ ? failure_(member) : std::nullopt;
+  }
+
+  NodeCalls& calls_;
+  control::asio::any_io_executor executor_;
+  const Purpose purpose_;
+  const std::vector<Member> members_;
+  const Failure failure_;
+  Signal changed_;
+};
+
+}  // namespace ckpt::coordinator
