@@ -36,7 +36,7 @@ class GangCuts(HostsTest, GangMovesTest, CrashingTest):
         return {node["name"]: node["state"] for node in self.cluster.json("nodes")}
 
     def cut_while(self, role, point, host):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=1500)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         held = self.daemons_of(role)
         self.cluster.arm(role, point, "stop")
         with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "120s") as moving:

@@ -13,6 +13,7 @@ from ranks_by_hand import run_by_hand
 from waiting import eventually
 
 STEPS = ("--params", "20000", "--print-every", "1")
+FOREVER = 1_000_000
 
 
 def steps_of(log):
@@ -22,11 +23,13 @@ def steps_of(log):
 class GangMovesTest(CrashingTest):
     nodes, gpus = 3, 4
 
-    def start(self, ranks=4, steps=500, options=None, more=(), pace="--step-ms 15"):
-        self.training = (*STEPS, "--steps", str(steps), *more)
-        self.ranks = ranks
+    def start(self, ranks=4, options=None, more=(), pace="--step-ms 15", program="charlm-dp"):
+        """They run until check_end()."""
+        self.program, self.training, self.ranks = program, (*STEPS, *more), ranks
+        self.end_of_job = self.cluster.home / "end-of-job"
         self.cluster.call("run", "--detach", "--name", "train", *(options or ("--ranks", str(ranks))), "--cooperative", "--",
-                          "/bin/sh", "-c", f'exec "$0" {pace} "$@"', EXAMPLES / "charlm-dp", *self.training)
+                          "/bin/sh", "-c", f'exec "$0" {pace} "$@"', EXAMPLES / program, *self.training,
+                          "--steps", str(FOREVER), "--until", self.end_of_job)
         self.cluster.wait_for_line("train", r"^step 5\b")
 
     def logs(self):
@@ -42,12 +45,20 @@ class GangMovesTest(CrashingTest):
         """Also the other ranks' migrations are over."""
         eventually(lambda: not any(m["open"] for m in self.cluster.json("migrations")), "all migrations have ended")
 
-    def check_end(self):
+    def end(self):
+        self.end_of_job.write_text("")
         self.assertEqual(self.cluster.run("wait", "train").returncode, 0, self.cluster.run("describe", "train").stdout)
+
+    def check_digests(self, logs):
+        got = [final_object(log) for log in logs]
+        expected = run_by_hand(self.ranks, *self.training, "--steps", str(got[0]["steps"]), program=self.program)
+        self.assertEqual([result["digest"] for result in got], [result["digest"] for result in expected],
+                         "\n".join(log[-400:] for log in logs))
+
+    def check_end(self):
+        self.end()
         logs = self.logs()
-        got = {final_object(log)["digest"] for log in logs}
-        expected = {result["digest"] for result in run_by_hand(self.ranks, *self.training)}
-        self.assertEqual(got, expected, "\n".join(log[-400:] for log in logs))
+        self.check_digests(logs)
         for log in logs:
             self.assertEqual(steps_of(log), list(range(1, steps_of(log)[-1] + 1)), "each step was computed once")
 
@@ -76,6 +87,30 @@ class GangMoves(GangMovesTest):
         self.assertEqual({gpu.split(":")[0] for gpu in self.gpus_of_job()}, {"node-c"})
         self.check_end()
 
+    def test_stages_of_a_pipeline_move_one_two_and_all(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), program="pipeline")
+        self.migrate("--rank", "0", "--to", "node-c")
+        self.settled()
+        self.migrate("--rank", "1,2", "--to", "node-b,node-c")
+        self.settled()
+        self.migrate("--to", "node-a")
+        self.settled()
+        self.assertEqual({gpu.split(":")[0] for gpu in self.gpus_of_job()}, {"node-a"})
+        self.check_end()
+
+    def test_report_has_the_skew_and_the_pauses_of_all_ranks(self):
+        self.start(3, options=("--ranks", "3", "--nodes", "node-a,node-b,node-c"), program="pipeline")
+        self.migrate("--rank", "1", "--to", "node-a")
+        self.settled()
+        eventually(lambda: self.cluster.json("migrations")[0]["report"]["skew_ms"] is not None, "all ranks have reported")
+        report = self.cluster.json("migrations")[0]["report"]
+        times = [report["to_barrier_ms"], *(rank["to_barrier_ms"] for rank in report["staying"])]
+        self.assertEqual([rank["rank"] for rank in sorted(report["staying"], key=lambda rank: rank["rank"])], [0, 2])
+        self.assertAlmostEqual(report["skew_ms"], max(times) - min(times), places=3)
+        self.assertGreater(report["communicators_ms"], 0)
+        self.assertIn("first rank at the barrier", self.cluster.call("events").stdout)
+        self.check_end()
+
     def test_all_ranks_of_one_node_move_to_another(self):
         self.start(2, options=("--gpus", "2"))
         self.migrate("--to", "node-b")
@@ -89,7 +124,7 @@ class GangMoves(GangMovesTest):
         self.check_end()
 
     def test_drain_of_a_node_moves_its_ranks_and_leaves_the_others(self):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=600)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
         self.cluster.call("drain", "node-b")
         self.settled()
@@ -139,7 +174,7 @@ class GangMovesWithSlowCommunicators(GangMovesTest):
         self.check_end()
 
     def test_communicators_that_are_never_made_cost_nothing_but_the_move(self):
-        self.start(steps=600)
+        self.start()
         self.faults_of_nccl.write_text("init-endless\n")
         failed = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
         self.assertIn(failed.returncode, (1, 2), failed)
@@ -158,7 +193,7 @@ class GangMovesWithSlowCommunicators(GangMovesTest):
         return moving
 
     def test_move_that_is_aborted_leaves_all_ranks_where_they_are(self):
-        self.start(steps=600)
+        self.start()
         before = self.gpus_of_job()
         with self.begin_slow_move() as moving:
             self.cluster.call("abort", "train")
@@ -231,7 +266,7 @@ class GangMovesThroughCrashes(GangMovesTest):
     nodes = 4
 
     def crash(self, role, point):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=600)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         victims = self.daemons_of(role)
         self.cluster.arm(role, point)
         with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
@@ -272,7 +307,7 @@ class GangMovesThroughLostHelpers(GangMovesTest):
     """A mover, a standby or its keeper dies: the ranks run on as a whole, and move at the next attempt."""
 
     def lose(self, role, point):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=600)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"))
         rank = self.cluster.json("describe", "train")["ranks"][3]
         role = role.format(rank["gpu"], rank["job"].split("-")[0])
         self.cluster.arm(role, point)
@@ -296,7 +331,7 @@ for name, role, point in HELPERS:
 class GangMovesThatLoseARank(GangMovesTest):
     def lose_the_target(self, point):
         """Its agent dies at that point, and everything else of its node with it."""
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=1200)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         victims = self.daemons_of("agent.node-c")
         self.cluster.arm("agent.node-c", point)
         moving = self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c")
@@ -319,7 +354,7 @@ class GangMovesThatLoseARank(GangMovesTest):
         self.check_end()
 
     def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"), steps=600)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"))
         self.cluster.call("snapshot", "train")
         rank = self.cluster.json("describe", "train")["ranks"][3]
         role = f"rank.{rank['job'].split('-')[0]}.standby"
@@ -333,9 +368,8 @@ class GangMovesThatLoseARank(GangMovesTest):
         eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
         restored = self.cluster.run("restore", "train", "--accept-loss")
         self.assertEqual(restored.returncode, 3, restored)
-        self.assertEqual(self.cluster.run("wait", "train").returncode, 0, self.cluster.run("describe", "train").stdout)
-        expected = {result["digest"] for result in run_by_hand(self.ranks, *self.training)}
-        self.assertEqual({final_object(log)["digest"] for log in self.logs()}, expected)
+        self.end()
+        self.check_digests(self.logs())
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
@@ -343,8 +377,8 @@ class GangMovesAgainAndAgain(GangMovesTest):
     """Twenty moves of a job (GANG_MOVES), there and back: of one rank, two and all, to one node and to two."""
     rounds = int(os.environ.get("GANG_MOVES", "20"))
 
-    def again_and_again(self, ranks, there, back, more=()):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), steps=200 + 60 * self.rounds, more=more)
+    def again_and_again(self, ranks, there, back, more=(), program="charlm-dp"):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b") + 60 * self.rounds, more=more)
         chosen = ("--rank", ranks) if ranks else ()
         for number in range(self.rounds):
             self.migrate(*chosen, "--to", back if number % 2 else there)
@@ -364,6 +398,15 @@ class GangMovesAgainAndAgain(GangMovesTest):
 
     def test_all_ranks_with_shards(self):
         self.again_and_again("", "node-c", "node-a,node-b", more=("--shards",))
+
+    def test_one_stage_of_a_pipeline(self):
+        self.again_and_again("1", "node-c", "node-a", program="pipeline")
+
+    def test_two_stages_of_a_pipeline_to_two_nodes(self):
+        self.again_and_again("0,2", "node-c,node-a", "node-a,node-b", program="pipeline")
+
+    def test_all_stages_of_a_pipeline(self):
+        self.again_and_again("", "node-c", "node-a,node-b", program="pipeline")
 
 
 if __name__ == "__main__":
