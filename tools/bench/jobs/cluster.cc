@@ -318,6 +318,7 @@ Result<std::map<std::string, Phases>> Cluster::phases() {
     const std::string text = text_of(event, "text");
     Phases& phases = all[text_of(event, "migration")];
     const double time = seconds_of(text_of(event, "time"));
+    if (text_of(event, "kind") == "migration-begun") phases.begun = time;
     if (text_of(event, "kind") == "migration-ended") phases.ended = time;
     if (text_of(event, "kind") != "migration-phase") continue;
     if (text.ends_with(" is precopy")) phases.precopy = time;

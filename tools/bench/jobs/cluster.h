@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,10 +63,20 @@ Result<Move> parse_move(const Json& report);
 
 // When a migration reached a phase: wall clock, seconds.
 struct Phases {
+  double begun = 0;
   double precopy = 0;
   double granted = 0;
   double committed = 0;
   double ended = 0;
+};
+
+// One move of ranks of a job, with the longest time of each kind.
+struct RanksMove {
+  std::string id;          // of the first rank's migration
+  double downtime_ms = 0;  // of the ranks that moved
+  double waited_ms = 0;    // how long ranks that stayed stood still; 0: none stayed
+  double skew_ms = 0;      // between the first rank at the common barrier and the last
+  double communicators_ms = 0;
 };
 
 // One image, by the report of its snapshot.
@@ -105,6 +116,13 @@ class Cluster {
   // first.
   [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
+  // Starts that many ranks of the example `program`, all on the node where jobs start. `environment`: NAME=VALUE.
+  Result<std::string> run_ranks(const std::string& program, int ranks, const Arguments& environment,
+                                const Arguments& arguments);
+  // Those ranks ("2,3"; empty: all) to that node. Anything but "done" is an error.
+  Result<RanksMove> move_ranks(const std::string& job, const std::string& ranks, const std::string& node);
+  // Of this cluster's.
+  [[nodiscard]] std::string home() const { return home_; }
   // Into a folder of this cluster's; anything but "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
   // Into the same folder, `every` as the command takes it, until unprotect().
@@ -134,6 +152,7 @@ class Cluster {
   [[nodiscard]] Command command(const Arguments& arguments) const;
   Result<CommandOutput> run(const Arguments& arguments, bool must_succeed);
   Result<Json> ask(Arguments arguments);
+  Result<std::optional<RanksMove>> measured_move(const std::string& id);
 
   std::string program_folder_;
   std::string home_;
