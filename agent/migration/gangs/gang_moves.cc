@@ -15,7 +15,7 @@ using gang::Party;
 using gang::PartyKey;
 using gang::Role;
 
-constexpr Milliseconds kTickets{30'000};
+constexpr std::uint32_t kTicketsMs = 30'000;
 constexpr std::size_t kKeptMembers = 64;
 
 const gang::MovedRank* moved_rank(const gang::GangPlan& plan, std::uint32_t rank) {
@@ -423,7 +423,12 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
     if (rank >= local::kMaxRanks) co_return Error(ErrorCode::kInvalidArgument, "There is no such rank");
     order.moved[rank / 64] |= std::uint64_t{1} << (rank % 64);
   }
-  CKPT_CO_TRY(groups, co_await keeper->ask_groups(order, kTickets));
+  const std::uint32_t limit = request.timeout_ms == 0 ? kTicketsMs : std::min(request.timeout_ms, kTicketsMs);
+  auto asked = co_await keeper->ask_groups(order, Milliseconds(limit));
+  if (!asked && asked.assume_error().code() == ErrorCode::kTimedOut)
+    co_return Error(ErrorCode::kTimedOut, "Its process has not answered within " + std::to_string(limit) +
+                                              " ms: it stands still, or a callback of its groups does");
+  CKPT_CO_TRY(groups, std::move(asked));
   gang::RankGroups answer;
   answer.knows_gang = groups.knows_gang;
   for (const local::GroupRecord& record : groups.records) {

@@ -16,6 +16,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::seconds kGroupsAnswer{40};
+constexpr std::int64_t kGroupsAnswerMs = 30'000;  // of a program
 constexpr std::int64_t kGroupsTimeoutMs = 120'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
 constexpr std::chrono::milliseconds kLookAgain{200};
@@ -194,7 +195,8 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
 }
 
 // Which groups get other communicators, and what the ranks find each other with.
-control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved) {
+control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
+                                                               std::int64_t timeout_ms) {
   Groups groups;
   CKPT_CO_TRY(epoch, parts_.numbers.next());
   groups.epoch = epoch;
@@ -215,6 +217,8 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
     request.incarnation = rank.incarnation;
     request.epoch = groups.epoch;
     request.moved = moved;
+    request.timeout_ms =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout_ms / 2, 1, kGroupsAnswerMs));
     auto answer = co_await parts_.calls.ask_groups(rank.node, std::move(request), kGroupsAnswer);
     if (!answer)
       co_return Error(answer.assume_error().code(), fmt::format("Rank {} on {}: {}", rank.rank, rank.node,
@@ -267,7 +271,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   CKPT_CO_TRY(plan, plan_for(gang, request, closed));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
-  CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved));
+  CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
   // The tables may have changed meanwhile.
   CKPT_CO_TRY(now, find_movable(id, request));

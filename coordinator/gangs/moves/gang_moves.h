@@ -101,7 +101,8 @@ class GangMoves : private GangSwitchEffects {
                                               const Closed& closed) const;
   control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                  std::function<void(const Error&)> failed);
-  control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved);
+  control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
+                                           std::int64_t timeout_ms);
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);

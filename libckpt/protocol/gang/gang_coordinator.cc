@@ -2,11 +2,25 @@
 #include "libckpt/protocol/gang/gang_coordinator.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "libckpt/protocol/gang/gang_stepper.h"
 
 namespace ckpt::gang {
 namespace {
+
+// "rank 3", "ranks 0, 1 and 3".
+std::string text_of(const std::vector<std::uint32_t>& ranks) {
+  constexpr std::size_t kMaxNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxNamed); ++i) {
+    if (i != 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kMaxNamed) text += " and " + std::to_string(ranks.size() - kMaxNamed) + " more";
+  return text;
+}
 
 // What follows from the facts, whatever the phase.
 class Judgement {
@@ -25,6 +39,31 @@ class Judgement {
   template <class Phase>
   [[nodiscard]] bool in() const {
     return std::holds_alternative<Phase>(s_.phase);
+  }
+
+  // For a move that takes too long: what the ranks had not done, the earliest of it.
+  [[nodiscard]] std::string waited_for() const {
+    const auto no_part = [](const Party& party, const Facts& f) {
+      return party.role != Role::kBystander && !f.payload;
+    };
+    const auto no_groups = [](const Party& party, const Facts& f) {
+      return party.role == Role::kBystander && !f.payload;
+    };
+    const auto copies = [](const Party& party, const Facts& f) {
+      return party.role == Role::kSource && !f.precopied;
+    };
+    const auto runs = [](const Party& party, const Facts& f) {
+      return party.role == Role::kSource ? !f.waits : party.role == Role::kBystander && !f.held;
+    };
+    if (const auto ranks = ranks_with(no_part); !ranks.empty())
+      return "the standby of " + text_of(ranks) + " was not ready";
+    if (const auto ranks = ranks_with(no_groups); !ranks.empty())
+      return text_of(ranks) + " had no new communicators";
+    if (const auto ranks = ranks_with(copies); !ranks.empty())
+      return "the copy of " + text_of(ranks) + " had not converged";
+    if (const auto ranks = ranks_with(runs); !ranks.empty())
+      return text_of(ranks) + " had not come to the common barrier";
+    return "the switch had not ended";
   }
 
   // No GO can follow, or a source knew that already.
@@ -77,6 +116,16 @@ class Judgement {
   [[nodiscard]] Role withdrawer() const { return s_.info.staying.empty() ? Role::kSource : Role::kBystander; }
 
  private:
+  template <class Test>
+  [[nodiscard]] std::vector<std::uint32_t> ranks_with(Test test) const {
+    std::vector<std::uint32_t> ranks;
+    for (const auto& [party, facts] : s_.facts) {
+      const bool is_named = std::find(ranks.begin(), ranks.end(), party.rank) != ranks.end();
+      if (!is_named && test(party, facts)) ranks.push_back(party.rank);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
   static bool gone_for_good(const Facts& f) { return f.lost || f.dead; }
   static bool refuses_for_now(const Facts& f) { return f.still && !f.lifted; }
 
@@ -285,7 +334,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration)
-      return on(AbortRequested(Reason(ErrorCode::kTimedOut, "The migration took too long")));
+      return on(AbortRequested(Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for())));
     if (e.timer != Timer::kPoll) return false;
     if (s_.settled) return true;
     if (in<coordinator::Granted>())

@@ -85,7 +85,7 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
 // To the node of a rank: which of its groups get other communicators if those ranks move? Answered with RankGroups, which has the
 // tickets that this rank makes; or with a Reply that gives the reason.
 struct AskGroups {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAskGroups;
   AskGroups() = default;
   std::uint64_t request_id = 0;
@@ -93,9 +93,10 @@ struct AskGroups {
   Incarnation incarnation = 0;
   std::uint64_t epoch = 0;
   std::vector<std::uint32_t> moved;
+  std::uint32_t timeout_ms = 0;  // for the program to answer; 0: the node's own
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, epoch, moved);
+    a(request_id, job, incarnation, epoch, moved, timeout_ms);
   }
 };
 struct RankGroups {

@@ -4,9 +4,10 @@ ranks that nobody touched, and each step is computed once."""
 import os
 import re
 import signal
+import subprocess
 import unittest
 
-from cluster import EXAMPLES, final_object
+from cluster import BIN, EXAMPLES, final_object
 from crashing import CrashingTest
 from fault_points import Point
 from ranks_by_hand import run_by_hand
@@ -26,7 +27,8 @@ class GangMovesTest(CrashingTest):
     def start(self, ranks=4, options=None, more=(), pace="--step-ms 15", program="charlm-dp"):
         """They run until check_end()."""
         self.program, self.training, self.ranks = program, (*STEPS, *more), ranks
-        self.end_of_job = self.cluster.home / "end-of-job"
+        self.end_of_job = self.cluster.home / "shared/end-of-job"
+        self.end_of_job.parent.mkdir(exist_ok=True)
         self.cluster.call("run", "--detach", "--name", "train", *(options or ("--ranks", str(ranks))), "--cooperative", "--",
                           "/bin/sh", "-c", f'exec "$0" {pace} "$@"', EXAMPLES / program, *self.training,
                           "--steps", str(FOREVER), "--until", self.end_of_job)
@@ -123,6 +125,14 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
+    def test_graphs_are_captured_again_for_new_communicators(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=("--graphs",))
+        self.migrate("--rank", "1", "--to", "node-c")
+        self.settled()
+        self.migrate("--to", "node-b")
+        self.settled()
+        self.check_end()
+
     def test_drain_of_a_node_moves_its_ranks_and_leaves_the_others(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
@@ -144,6 +154,61 @@ class GangMoves(GangMovesTest):
         self.migrate("--rank", "1", "--to", "auto")
         self.settled()
         self.check_end()
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesOffTroubledGpus(GangMovesTest):
+    agent_settings = "health_window_ms = 200\n"
+
+    def test_only_the_rank_of_that_gpu_moves(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
+        before = self.gpus_of_job()
+        node, device = before[2].split(":")
+        subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes" / node / "gpu", "--device", device, "xid", "64"],
+                       check=True, capture_output=True)
+        eventually(lambda: self.gpus_of_job()[2] != before[2], "the rank has left its GPU")
+        self.settled()
+        after = self.gpus_of_job()
+        self.assertEqual([after[0], after[1], after[3]], [before[0], before[1], before[3]])
+        evacuation = self.cluster.json("health")["evacuations"][-1]
+        self.assertEqual(evacuation["state"], "moved", evacuation)
+        self.check_end()
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesOfRanksThatHang(GangMovesTest):
+    """A rank stands still: the move ends in time with its name, and everybody goes on once it does."""
+
+    def setUp(self):
+        super().setUp()
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
+        self.pid = self.cluster.json("describe", "train")["ranks"][1]["pid"]
+
+    def moves_once_it_goes_on(self):
+        os.kill(self.pid, signal.SIGCONT)
+        self.settled()
+        self.migrate("--rank", "3", "--to", "node-c")
+        self.settled()
+        self.check_end()
+
+    def test_before_the_move(self):
+        os.kill(self.pid, signal.SIGSTOP)
+        refused = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
+        self.assertEqual(refused.returncode, 5, refused)
+        self.assertIn("Rank 1 on node-a: Its process has not answered", refused.stderr)
+        self.assertEqual(self.cluster.json("migrations"), [], "nothing was touched")
+        self.moves_once_it_goes_on()
+
+    def test_before_the_common_step(self):
+        with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "5s", "--bandwidth",
+                                "50KiB/s") as moving:
+            eventually(lambda: any(m["state"] == "precopy" for m in self.cluster.json("migrations")), "it is copied")
+            os.kill(self.pid, signal.SIGSTOP)
+            self.cluster.call("set", self.cluster.json("migrations")[0]["id"], "bandwidth", "1GiB/s")
+            output, errors = moving.communicate(timeout=120)
+        self.assertEqual(moving.returncode, 2, output + errors)
+        self.assertRegex(output + errors, r"ranks? .*1.* had not come to the common barrier")
+        self.moves_once_it_goes_on()
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
@@ -378,7 +443,7 @@ class GangMovesAgainAndAgain(GangMovesTest):
     rounds = int(os.environ.get("GANG_MOVES", "20"))
 
     def again_and_again(self, ranks, there, back, more=(), program="charlm-dp"):
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b") + 60 * self.rounds, more=more)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=more, program=program)
         chosen = ("--rank", ranks) if ranks else ()
         for number in range(self.rounds):
             self.migrate(*chosen, "--to", back if number % 2 else there)
@@ -395,6 +460,15 @@ class GangMovesAgainAndAgain(GangMovesTest):
 
     def test_all_ranks(self):
         self.again_and_again("", "node-c", "node-a,node-b")
+
+    def test_one_rank_with_shards(self):
+        self.again_and_again("2", "node-c", "node-b", more=("--shards",))
+
+    def test_two_ranks_with_shards_to_two_nodes(self):
+        self.again_and_again("0,3", "node-b,node-c", "node-a,node-b", more=("--shards",))
+
+    def test_all_ranks_with_graphs(self):
+        self.again_and_again("", "node-c", "node-a,node-b", more=("--graphs",))
 
     def test_all_ranks_with_shards(self):
         self.again_and_again("", "node-c", "node-a,node-b", more=("--shards",))

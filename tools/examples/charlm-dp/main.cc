@@ -4,6 +4,7 @@
 // NCCL adds in one order.
 #include <cstdio>
 
+#include "tools/examples/charlm-dp/step_graph.h"
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/charlm/training.h"
@@ -17,6 +18,7 @@ constexpr std::uint32_t kMaxRanks = 16;  // a share is a multiple of 4 places
 struct Options {
   TrainingOptions training;
   bool shards = false;
+  bool graphs = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -26,6 +28,8 @@ Options parse_options(int argc, char** argv) {
   app.add_flag(
       "--shards", options.shards,
       "Each rank updates its share of the weights: gradients are reduced and scattered, weights gathered");
+  app.add_flag("--graphs", options.graphs,
+               "Gradients and their sum are a graph, which is captured again after a move");
   parse_or_exit(app, argc, argv);
   check_training_options(options.training);
   return options;
@@ -73,7 +77,11 @@ class Trainer {
     const std::vector<std::uint64_t> batch = progress_.batches.next(text_.tokens.size());
     const auto places = static_cast<std::ptrdiff_t>(batch.size() / ranks_.count);
     const auto begin = batch.begin() + static_cast<std::ptrdiff_t>(ranks_.rank) * places;
-    model_.compute({begin, begin + places});
+    model_.take({begin, begin + places});
+    if (options_.graphs)
+      graph_.run(communicator_.epoch(), [this] { compute(); });
+    else
+      compute();
     Shared shared;
     shared.loss = model_.loss_sum() / kBatch;
     shared.ends = ranks_.rank == 0 && Progress::is_told_to_end(options_.training) ? 1 : 0;
@@ -87,17 +95,21 @@ class Trainer {
   }
 
   // The number of weights is a multiple of 64.
+  [[nodiscard]] std::size_t share() const { return model_.gradient_count() / ranks_.count; }
+
+  void compute() {
+    model_.compute();
+    if (options_.shards)
+      communicator_.sum_shares(model_.gradients(), share());
+    else
+      communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
+  }
+
   void update() {
     const std::uint64_t step = progress_.step + 1;
-    if (!options_.shards) {
-      communicator_.sum(model_.gradients(), model_.gradient_count(), ncclFloat32);
-      model_.update(step);
-      return;
-    }
-    const std::size_t share = model_.gradient_count() / ranks_.count;
-    communicator_.sum_shares(model_.gradients(), share);
-    model_.update(step, ranks_.rank * share, share);
-    communicator_.gather_shares(model_.weights(), share);
+    if (!options_.shards) return model_.update(step);
+    model_.update(step, ranks_.rank * share(), share());
+    communicator_.gather_shares(model_.weights(), share());
   }
 
   const Options& options_;
@@ -108,6 +120,7 @@ class Trainer {
   Session session_;
   Model model_;
   Communicator communicator_;
+  StepGraph graph_;  // before the communicator ends
   LocalMemory shared_;
   Progress progress_;
 };

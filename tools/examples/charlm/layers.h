@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of charlm's kernels that its model and the stages of `pipeline` share. Matrices of floats, row by row; their widths
-// are multiples of kTile, their heights of kRows. Everything is enqueued on the legacy stream, and every sum is taken in a
+// are multiples of kTile, their heights of kRows. Everything is enqueued on the current stream, and every sum is taken in a
 // fixed order. Threads: one. Errors: the program ends.
 #pragma once
 

@@ -138,8 +138,11 @@ void Model::update(std::uint64_t step, std::uint64_t begin, std::uint64_t count)
   update_by_adam(kernels_, weights_ + at, gradients_ + at, first_ + at, second_ + at, count, step);
 }
 
-void Model::compute(const std::vector<std::uint64_t>& share) {
+void Model::take(const std::vector<std::uint64_t>& share) {
   upload(positions_.get(), share.data(), share.size() * sizeof(std::uint64_t));
+}
+
+void Model::compute() {
   forward();
   backward();
 }
@@ -153,7 +156,8 @@ double Model::loss_sum() const {
 }
 
 double Model::train(const std::vector<std::uint64_t>& positions, std::uint64_t step) {
-  compute(positions);
+  take(positions);
+  compute();
   update(step);
   return loss_sum() / kBatch;
 }

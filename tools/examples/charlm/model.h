@@ -38,8 +38,10 @@ class Model {
   double train(const std::vector<std::uint64_t>& positions, std::uint64_t step);
 
   // The parts of a step, for several models that share a batch. The gradients are of the mean loss over kBatch places:
-  // their sum over all shares is the gradient of the step. Enqueued on the legacy stream.
-  void compute(const std::vector<std::uint64_t>& share);
+  // their sum over all shares is the gradient of the step. Enqueued on the current stream.
+  // With the places that take() was given last; this part can be captured.
+  void take(const std::vector<std::uint64_t>& share);
+  void compute();
   [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
   [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // floats
   [[nodiscard]] CUdeviceptr weights() const { return weights_; }

@@ -5,8 +5,22 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace ckpt::examples {
+namespace {
+
+thread_local CUstream stream_of_thread = nullptr;
+
+}  // namespace
+
+CUstream current_stream() noexcept {
+  return stream_of_thread;
+}
+OnStream::OnStream(CUstream stream) noexcept : before_(std::exchange(stream_of_thread, stream)) {}
+OnStream::~OnStream() {
+  stream_of_thread = before_;
+}
 
 void fail(const std::string& message, int code) {
   std::fflush(stdout);

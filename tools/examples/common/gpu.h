@@ -50,12 +50,27 @@ class Kernels {
   CUmodule module_ = nullptr;
 };
 
+// Where kernels of this thread are enqueued; null, to begin with: the legacy stream.
+[[nodiscard]] CUstream current_stream() noexcept;
+
+// While it lives, another stream is the current one.
+class OnStream {
+ public:
+  explicit OnStream(CUstream stream) noexcept;
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  const CUstream before_;
+};
+
 // Arguments must have exactly the types of the kernel's parameters; a device pointer is a CUdeviceptr.
 template <typename... Args>
 void launch(CUfunction kernel, std::uint64_t blocks, std::uint32_t threads, Args... args) {
   void* pointers[] = {static_cast<void*>(&args)...};
-  check(cuLaunchKernel(kernel, static_cast<unsigned>(blocks), 1, 1, threads, 1, 1, 0, nullptr, pointers,
-                       nullptr),
+  check(cuLaunchKernel(kernel, static_cast<unsigned>(blocks), 1, 1, threads, 1, 1, 0, current_stream(),
+                       pointers, nullptr),
         "cuLaunchKernel");
 }
 

@@ -159,7 +159,7 @@ void Communicator::check(ncclResult_t result, const char* what) const {
 
 void Communicator::sum(CUdeviceptr values, std::size_t count, ncclDataType_t type) {
   auto* at = reinterpret_cast<void*>(values);
-  check(ncclAllReduce(at, at, count, type, ncclSum, get(), nullptr), "ncclAllReduce");
+  check(ncclAllReduce(at, at, count, type, ncclSum, get(), current_stream()), "ncclAllReduce");
 }
 
 void* Communicator::own_share(CUdeviceptr values, std::size_t share) const {
@@ -168,23 +168,24 @@ void* Communicator::own_share(CUdeviceptr values, std::size_t share) const {
 
 void Communicator::sum_shares(CUdeviceptr values, std::size_t share) {
   check(ncclReduceScatter(reinterpret_cast<void*>(values), own_share(values, share), share, ncclFloat32,
-                          ncclSum, get(), nullptr),
+                          ncclSum, get(), current_stream()),
         "ncclReduceScatter");
 }
 
 void Communicator::send(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t to) {
-  check(ncclSend(reinterpret_cast<void*>(values), count, type, static_cast<int>(to), get(), nullptr),
+  check(ncclSend(reinterpret_cast<void*>(values), count, type, static_cast<int>(to), get(), current_stream()),
         "ncclSend");
 }
 
 void Communicator::receive(CUdeviceptr values, std::size_t count, ncclDataType_t type, std::uint32_t from) {
-  check(ncclRecv(reinterpret_cast<void*>(values), count, type, static_cast<int>(from), get(), nullptr),
-        "ncclRecv");
+  check(
+      ncclRecv(reinterpret_cast<void*>(values), count, type, static_cast<int>(from), get(), current_stream()),
+      "ncclRecv");
 }
 
 void Communicator::gather_shares(CUdeviceptr values, std::size_t share) {
   check(ncclAllGather(own_share(values, share), reinterpret_cast<void*>(values), share, ncclFloat32, get(),
-                      nullptr),
+                      current_stream()),
         "ncclAllGather");
 }
 

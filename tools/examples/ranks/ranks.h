@@ -34,7 +34,10 @@ class Communicator {
   // move there is nothing to do.
   void meet();
 
-  // Sums in place, on the legacy stream.
+  // Another number: it is another communicator. Graphs with calls on the one before are void.
+  [[nodiscard]] std::uint64_t epoch() const { return group_ != nullptr ? ckpt_nccl_epoch(group_) : 0; }
+
+  // On the current stream, as all that follow. Sums in place.
   void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
   // Each rank has `share` floats of `values`, by its number. Sums: of its own share only. Gathers: those of all.
   void sum_shares(CUdeviceptr values, std::size_t share);
