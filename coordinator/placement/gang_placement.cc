@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 
 namespace ckpt::coordinator {
 namespace {
@@ -33,21 +34,57 @@ struct Group {
   double worth = 0;
 };
 
+// The ranks that stay.
+class Neighbours {
+ public:
+  Neighbours(const std::vector<Place>& places, const std::vector<GpuView>& gpus) {
+    for (const GpuView& gpu : gpus) {
+      if (std::find(places.begin(), places.end(), gpu.place) == places.end()) continue;
+      views_.push_back(&gpu);
+    }
+  }
+  // How many are on the same node, in the same NVLink domain, in the same rack.
+  using Closeness = std::tuple<std::size_t, std::size_t, std::size_t>;
+  [[nodiscard]] Closeness closeness(const GpuView& gpu) const {
+    const auto count = [this](auto test) {
+      return static_cast<std::size_t>(
+          std::count_if(views_.begin(), views_.end(), [&test](const GpuView* view) { return test(*view); }));
+    };
+    return {count([&gpu](const GpuView& other) { return other.place.node == gpu.place.node; }),
+            count([&gpu](const GpuView& other) { return !gpu.fabric.empty() && other.fabric == gpu.fabric; }),
+            count([&gpu](const GpuView& other) { return !gpu.rack.empty() && other.rack == gpu.rack; })};
+  }
+  // To those on its node.
+  [[nodiscard]] double nearness_of(const GpuView& gpu) const {
+    double sum = 0;
+    for (const GpuView* view : views_)
+      if (view->place.node == gpu.place.node) sum += nearness(gpu, *view);
+    return sum;
+  }
+
+ private:
+  std::vector<const GpuView*> views_;
+};
+
 // Grown from one of them by whichever adds the most.
-Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks) {
+Group grow(const std::vector<Member>& node, std::size_t first, std::size_t ranks,
+           const Neighbours& neighbours) {
   Group group;
   std::vector<Member> left = node;
+  const auto worth_alone = [&neighbours](const Member& member) {
+    return member.candidate->score * kOfScore + neighbours.nearness_of(*member.view);
+  };
   const auto take = [&](std::size_t at, double worth) {
     group.worth += worth;
     group.members.push_back(left[at]);
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(at));
   };
-  take(first, node[first].candidate->score * kOfScore);
+  take(first, worth_alone(node[first]));
   while (group.members.size() < ranks) {
     std::size_t best = 0;
     double best_worth = -1;
     for (std::size_t i = 0; i < left.size(); ++i) {
-      double worth = left[i].candidate->score * kOfScore;
+      double worth = worth_alone(left[i]);
       for (const Member& member : group.members) worth += nearness(*left[i].view, *member.view);
       if (worth <= best_worth) continue;
       best = i;
@@ -78,24 +115,26 @@ Nodes members_of(const std::vector<Candidate>& candidates, const std::vector<Gpu
   return nodes;
 }
 
-Group best_group(const std::vector<Member>& node, std::size_t ranks) {
+Group best_group(const std::vector<Member>& node, std::size_t ranks, const Neighbours& neighbours) {
   Group best;
   for (std::size_t first = 0; node.size() >= ranks && first < node.size(); ++first) {
-    Group group = grow(node, first, ranks);
+    Group group = grow(node, first, ranks, neighbours);
     if (best.members.empty() || group.worth > best.worth) best = std::move(group);
   }
   return best;
 }
 
-// On the node with the best group; empty: none has enough.
-std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks) {
+// On the node that is nearest to the ranks that stay, then on that with the best group; empty: none has enough.
+std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks, const Neighbours& neighbours) {
   std::vector<Share> shares;
-  double worth = 0;
+  std::pair<Neighbours::Closeness, double> best;
   for (const auto& [name, members] : nodes) {
-    const Group group = best_group(members, ranks);
-    if (group.members.empty() || (!shares.empty() && group.worth <= worth)) continue;
+    const Group group = best_group(members, ranks, neighbours);
+    if (group.members.empty()) continue;
+    const std::pair found(neighbours.closeness(*members.front().view), group.worth);
+    if (!shares.empty() && found <= best) continue;
     shares = {{name, ranks}};
-    worth = group.worth;
+    best = found;
   }
   return shares;
 }
@@ -125,19 +164,30 @@ std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
   return shares;
 }
 
-std::vector<Share> on_few_nodes(const Nodes& nodes, std::size_t ranks) {
-  if (auto one = on_one_node(nodes, ranks); !one.empty()) return one;
+std::vector<Share> on_few_nodes(const Nodes& nodes, std::size_t ranks, const Neighbours& neighbours) {
+  if (auto one = on_one_node(nodes, ranks, neighbours); !one.empty()) return one;
+  struct Rack {
+    std::vector<Share> nodes;
+    std::size_t neighbours = 0;
+  };
   std::vector<Share> all;
-  std::map<std::string, std::vector<Share>> racks;
+  std::map<std::string, Rack> racks;
   for (const auto& [name, members] : nodes) {
+    const GpuView& view = *members.front().view;
     all.push_back({name, members.size()});
-    if (const std::string& rack = members.front().view->rack; !rack.empty())
-      racks[rack].push_back(all.back());
+    if (view.rack.empty()) continue;
+    racks[view.rack].nodes.push_back(all.back());
+    racks[view.rack].neighbours = std::get<2>(neighbours.closeness(view));
   }
   std::vector<Share> best;
-  for (const auto& [rack, members] : racks) {
-    auto shares = on_fewest(members, ranks);
-    if (!shares.empty() && (best.empty() || shares.size() < best.size())) best = std::move(shares);
+  std::size_t best_neighbours = 0;
+  for (const auto& [name, rack] : racks) {
+    auto shares = on_fewest(rack.nodes, ranks);
+    const bool is_better = best.empty() || rack.neighbours > best_neighbours ||
+                           (rack.neighbours == best_neighbours && shares.size() < best.size());
+    if (shares.empty() || !is_better) continue;
+    best = std::move(shares);
+    best_neighbours = rack.neighbours;
   }
   return best.empty() ? on_fewest(std::move(all), ranks) : best;
 }
@@ -166,9 +216,10 @@ std::size_t room_of(const Nodes& nodes, const std::string& node) {
   return at == nodes.end() ? 0 : at->second.size();
 }
 
-void place_on(const std::vector<Member>& node, std::size_t ranks, std::vector<Place>& places) {
+void place_on(const std::vector<Member>& node, std::size_t ranks, const Neighbours& neighbours,
+              std::vector<Place>& places) {
   const auto first = static_cast<std::ptrdiff_t>(places.size());
-  const Group group = best_group(node, ranks);
+  const Group group = best_group(node, ranks, neighbours);
   for (const Member& member : group.members) places.push_back(member.candidate->place);
   std::sort(places.begin() + first, places.end(),
             [](const Place& a, const Place& b) { return a.gpu < b.gpu; });
@@ -179,9 +230,10 @@ void place_on(const std::vector<Member>& node, std::size_t ranks, std::vector<Pl
 GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
                     const GangShape& shape) {
   const Nodes nodes = members_of(candidates, gpus);
+  const Neighbours neighbours(shape.beside, gpus);
   GangPlan plan;
-  const std::vector<Share> shares = shape.one_node        ? on_one_node(nodes, shape.ranks)
-                                    : shape.nodes.empty() ? on_few_nodes(nodes, shape.ranks)
+  const std::vector<Share> shares = shape.one_node        ? on_one_node(nodes, shape.ranks, neighbours)
+                                    : shape.nodes.empty() ? on_few_nodes(nodes, shape.ranks, neighbours)
                                                           : spread_evenly(shape.nodes, shape.ranks);
   if (shares.empty()) plan.reason = why_not(nodes, candidates, shape);
   for (const Share& share : shares) {
@@ -190,7 +242,7 @@ GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView
                                  plan.reason.empty() ? "" : "; ", share.node, share.ranks, room);
   }
   if (plan.reason.empty()) {
-    for (const Share& share : shares) place_on(nodes.at(share.node), share.ranks, plan.places);
+    for (const Share& share : shares) place_on(nodes.at(share.node), share.ranks, neighbours, plan.places);
   } else if (!shares.empty()) {
     plan.reason += others_text(candidates);
   }

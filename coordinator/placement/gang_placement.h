@@ -18,6 +18,9 @@ struct GangShape {
   // Not of one node: spread evenly over these, in this order, the first ones with one more. Empty: over as few nodes as
   // can take them, of one rack if one has enough.
   std::vector<std::string> nodes;
+  // GPUs of ranks that stay where they are. Near to them is chosen first: a node of theirs, then their NVLink domain, then
+  // their rack.
+  std::vector<Place> beside;
 };
 
 struct GangPlan {

@@ -167,6 +167,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
     const Place at = rank->ranks.front().place;
     hints.closed.emplace_back(Scope(at.node, at.gpu),
                               fmt::format("rank {} of it is there", number_of(*rank)));
+    if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
   PlacementRequest wanted = parts_.planner.request_for(*first, parts_.planner.gpu_views(hints));

@@ -34,6 +34,19 @@ GangPlan spread_plan(const std::vector<GpuView>& gpus, std::size_t ranks,
   return place_gang(rank_candidates(gpus, PlacementRequest()), gpus, shape);
 }
 
+GangPlan plan_beside(const std::vector<GpuView>& gpus, std::size_t ranks, std::vector<Place> beside) {
+  GangShape shape;
+  shape.ranks = ranks;
+  shape.one_node = false;
+  shape.beside = std::move(beside);
+  PlacementRequest request;
+  std::vector<GpuView> views = gpus;
+  for (GpuView& view : views)
+    if (std::find(shape.beside.begin(), shape.beside.end(), view.place) != shape.beside.end())
+      view.closed = "a rank is there";
+  return place_gang(rank_candidates(views, request), views, shape);
+}
+
 // Each letter is a node with so many GPUs.
 std::vector<GpuView> gpus_of(const std::vector<std::pair<std::string, std::uint32_t>>& nodes) {
   std::vector<GpuView> gpus;
@@ -65,6 +78,34 @@ TEST(GangPlacement, NodesThatAreTooSmallAreNamedAndNothingIsPlaced) {
   EXPECT_THAT(plan.places, IsEmpty());
   EXPECT_THAT(plan.reason, HasSubstr("No node has 2 GPUs"));
   EXPECT_THAT(plan.reason, HasSubstr("a has 1, b has 1; of the others 1 "));
+}
+
+TEST(GangPlacement, RankThatMovesGoesToANodeOfThoseThatStay) {
+  const auto gpus = gpus_of({{"a", 4}, {"b", 2}, {"c", 4}});
+  EXPECT_THAT(plan_beside(gpus, 1, {Place("b", 0)}).places, ElementsAre(Place("b", 1)));
+  EXPECT_THAT(plan_beside(gpus, 1, {Place("b", 0), Place("c", 0), Place("c", 1)}).places,
+              ElementsAre(Place("c", 2)));
+}
+
+TEST(GangPlacement, RankThatMovesGoesToTheGpuThatIsLinkedWithThoseThatStay) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 4}});
+  link(gpus, 0, 3, 4, 30);
+  EXPECT_THAT(plan_beside(gpus, 1, {Place("a", 0)}).places, ElementsAre(Place("a", 3)));
+}
+
+TEST(GangPlacement, NvlinkDomainOfThoseThatStayComesBeforeTheirRack) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
+  gpus[0].rack = gpus[1].rack = "r1";
+  gpus[0].fabric = gpus[3].fabric = "cluster/1";
+  EXPECT_THAT(plan_beside(gpus, 1, {Place("a", 0)}).places, ElementsAre(Place("d", 0)));
+  gpus[3].fabric.clear();
+  EXPECT_THAT(plan_beside(gpus, 1, {Place("a", 0)}).places, ElementsAre(Place("b", 0)));
+}
+
+TEST(GangPlacement, SeveralRanksGoToTheRackOfThoseThatStay) {
+  std::vector<GpuView> gpus = gpus_of({{"a", 2}, {"b", 2}, {"c", 2}, {"d", 1}, {"e", 1}});
+  for (GpuView& gpu : gpus) gpu.rack = gpu.place.node == "a" || gpu.place.node == "b" ? "r1" : "r2";
+  EXPECT_THAT(shares_text(plan_beside(gpus, 3, {Place("e", 0)}).places), "c 2 ranks, d 1 rank");
 }
 
 TEST(GangPlacement, NodeWithoutUnsuitableGpusHasNoOthers) {
