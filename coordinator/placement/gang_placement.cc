@@ -141,8 +141,15 @@ std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks, const Neig
 
 std::vector<Share> spread_evenly(const std::vector<std::string>& nodes, std::size_t ranks) {
   std::vector<Share> shares;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    shares.push_back({nodes[i], ranks / nodes.size() + (i < ranks % nodes.size() ? 1 : 0)});
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::size_t share = ranks / nodes.size() + (i < ranks % nodes.size() ? 1 : 0);
+    const auto known = std::find_if(shares.begin(), shares.end(),
+                                    [&](const Share& other) { return other.node == nodes[i]; });
+    if (known == shares.end())
+      shares.push_back({nodes[i], share});
+    else
+      known->ranks += share;
+  }
   return shares;
 }
 

@@ -15,7 +15,8 @@ struct GangShape {
   GangShape() = default;
   std::size_t ranks = 1;
   bool one_node = true;
-  // Not of one node: spread evenly over these, in this order, the first ones with one more. Empty: over as few nodes as
+  // Not of one node: spread evenly over these, in this order, the first ones with one more; a node that is named
+  // twice takes two shares. Empty: over as few nodes as
   // can take them, of one rack if one has enough.
   std::vector<std::string> nodes;
   // GPUs of ranks that stay where they are. Near to them is chosen first: a node of theirs, then their NVLink domain, then

@@ -14,6 +14,7 @@ void make(Corpus& corpus) {
   add_mover_packets(corpus);
   add_job_packets(corpus);
   add_journals(corpus);
+  add_gang_bodies(corpus);
   add_images(corpus);
   add_lane_headers(corpus);
   add_chunk_messages(corpus);

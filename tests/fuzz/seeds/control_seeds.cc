@@ -180,6 +180,50 @@ void add_journals(Corpus& corpus) {
   corpus.add("journal_files", "zeroes", std::string(3, '\0') + std::string({0, 1, 4, 100, 3, 2, 'x', 'y'}));
 }
 
+template <std::size_t I = 0>
+void add_gang_messages(Corpus& corpus, const gang::GangInfo& info) {
+  if constexpr (I < std::variant_size_v<gang::Body>) {
+    gang::Body body(std::in_place_index<I>);
+    std::visit(
+        [](auto& what) {
+          if constexpr (requires { what.side; }) what.side = gang::Side::kTarget;
+        },
+        body);
+    gang::GangMessage message(9, 4, gang::Party(gang::Role::kSource, 2), gang::Party(), body);
+    if (std::holds_alternative<gang::Prepare>(body)) message.info = info;
+    corpus.add_numbered("gang_bodies", std::string(1, '\0') + bytes_text(wire::encode(message)));
+    add_gang_messages<I + 1>(corpus, info);
+  }
+}
+
+// {which u8, body}: gang_bodies.cc
+void add_gang_bodies(Corpus& corpus) {
+  gang::GangPlan plan = filled<gang::GangPlan>();
+  gang::GangInfo info;
+  info.migration = 9;
+  info.gang = 4;
+  info.base = 3;
+  info.moved = {2};
+  info.staying = {0, 1};
+  info.plan = wire::encode(plan);
+  add_gang_messages(corpus, info);
+  const std::pair<gang::Role, gang::RecordKind> kinds[] = {
+      {gang::Role::kCoordinator, gang::RecordKind::kBegun},
+      {gang::Role::kCoordinator, gang::RecordKind::kClosed},
+      {gang::Role::kSource, gang::RecordKind::kBarrier},
+      {gang::Role::kTarget, gang::RecordKind::kCommitted},
+      {gang::Role::kBystander, gang::RecordKind::kHeld}};
+  for (const auto& [role, kind] : kinds) {
+    gang::Record record;
+    record.info = info;
+    record.party = gang::Party(role, 2);
+    record.kind = kind;
+    if (kind == gang::RecordKind::kClosed) record.side = gang::Side::kTarget;
+    corpus.add_numbered("gang_bodies", std::string(1, '\1') + bytes_text(gang::GangRecords::encode(record)));
+  }
+  corpus.add_numbered("gang_bodies", std::string(1, '\2') + bytes_text(wire::encode(plan)));
+}
+
 // The header alone with its checksum to be made, and all of a file whose parts are empty.
 void add_backup_files(Corpus& corpus) {
   backup::Contents contents;

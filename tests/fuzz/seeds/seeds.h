@@ -12,6 +12,7 @@ void add_control_frames(Corpus& corpus);
 void add_mover_packets(Corpus& corpus);
 void add_job_packets(Corpus& corpus);
 void add_journals(Corpus& corpus);
+void add_gang_bodies(Corpus& corpus);
 
 // engine_seeds.cc: what a move sends.
 void add_lane_headers(Corpus& corpus);

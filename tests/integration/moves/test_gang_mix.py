@@ -4,6 +4,7 @@ are killed. Each command ends, the ranks run on as a whole after each, and the d
 nobody touched.
 
 GANG_MIX_SECONDS: how long (25). GANG_MIX_SEED: the seed to repeat; else one is drawn and printed."""
+import contextlib
 import os
 import random
 import signal
@@ -49,7 +50,10 @@ class GangMix(GangMovesTest):
         if not pids:
             return
         self.history.append(f"{time.monotonic() - self.begun:7.2f} kill {wanted}")
-        os.kill(self.random.choice(pids), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            victim = os.pidfd_open(self.random.choice(pids))
+            signal.pidfd_send_signal(victim, signal.SIGKILL)
+            self.wait_until_dead([victim])
         self.cluster.up()
 
     def abort(self):

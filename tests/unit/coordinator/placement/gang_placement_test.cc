@@ -80,6 +80,11 @@ TEST(GangPlacement, NodesThatAreTooSmallAreNamedAndNothingIsPlaced) {
   EXPECT_THAT(plan.reason, HasSubstr("a has 1, b has 1; of the others 1 "));
 }
 
+TEST(GangPlacement, NodeThatIsNamedTwiceTakesTwoSharesOnGpusOfTheirOwn) {
+  const auto plan = spread_plan(gpus_of({{"a", 2}, {"b", 3}}), 4, {"b", "a", "b", "b"});
+  EXPECT_THAT(plan.places, ElementsAre(Place("b", 0), Place("b", 1), Place("b", 2), Place("a", 0)));
+}
+
 TEST(GangPlacement, RankThatMovesGoesToANodeOfThoseThatStay) {
   const auto gpus = gpus_of({{"a", 4}, {"b", 2}, {"c", 4}});
   EXPECT_THAT(plan_beside(gpus, 1, {Place("b", 0)}).places, ElementsAre(Place("b", 1)));
