@@ -11,6 +11,10 @@
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
+const char* text_of_mode(wire::MigrateMode mode) {
+  return mode == wire::MigrateMode::kStopCopy ? "stop-copy" : "live";
+}
+
 namespace {
 
 json time_or_null(std::int64_t unix_ms) {
@@ -27,9 +31,6 @@ json number_or_null(std::optional<double> value) {
 }
 json rate_or_null(std::uint64_t rate) {
   return rate == 0 ? json() : json(rate);
-}
-const char* mode_text(wire::MigrateMode mode) {
-  return mode == wire::MigrateMode::kStopCopy ? "stop-copy" : "live";
 }
 
 json progress_json(const wire::MigrationProgress& p) {
@@ -302,7 +303,7 @@ json job_detail_json(const Job& job, const JobStates& states, const NodeTable& n
               {"state", state_text(migration)},
               {"from", to_text(migration.from)},
               {"to", to_text(migration.to)},
-              {"mode", mode_text(migration.options.mode)},
+              {"mode", text_of_mode(migration.options.mode)},
               {"options", options_json(migration.options)}};
   }
   out["migrations"] = std::move(ids);
@@ -336,7 +337,7 @@ json report_json(const Migration& m) {
       {"result", to_string(m.result)},
       {"from", to_text(m.from)},
       {"to", to_text(m.to)},
-      {"mode", mode_text(m.options.mode)},
+      {"mode", text_of_mode(m.options.mode)},
       {"codec", codec_text(m.options.codec)},
       {"network", text_or_null(m.network)},
       {"transport", text_or_null(m.transport)},
@@ -385,7 +386,7 @@ json migration_json(const Migration& m) {
           {"open", open},
           {"from", to_text(m.from)},
           {"to", to_text(m.to)},
-          {"mode", mode_text(m.options.mode)},
+          {"mode", text_of_mode(m.options.mode)},
           {"options", options_json(m.options)},
           {"reason", text_or_null(m.why)},
           {"started", time_or_null(m.started_ms)},
@@ -462,7 +463,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"from", to_text(job.ranks.front().place)},
           {"to", plan.to ? json(to_text(*plan.to)) : json()},
           // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
-          {"mode", job.spec.way == MigrationMode::kAdopted ? "stop-copy" : mode_text(options.mode)},
+          {"mode", job.spec.way == MigrationMode::kAdopted ? "stop-copy" : text_of_mode(options.mode)},
           {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
           {"expected_pause_ms", pause_ms_json(pause)},

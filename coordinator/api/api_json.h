@@ -26,6 +26,8 @@ namespace ckpt::coordinator {
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations, bool with_command);
+// "live", "stop-copy".
+[[nodiscard]] const char* text_of_mode(wire::MigrateMode mode);
 [[nodiscard]] json migration_json(const Migration& migration);
 [[nodiscard]] json report_json(const Migration& migration);
 [[nodiscard]] json memory_json(const MemoryHistory& memory);

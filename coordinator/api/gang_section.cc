@@ -263,17 +263,21 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
   const auto gang = find_gang(parts_.jobs, id);
   json from = json::array();
   json to = json::array();
+  std::uint64_t state_bytes = 0;
   for (const Place& place : plan.places) to.push_back(to_text(place));
   for (const Job* known : gang->ranks) {
     const JobRank& at = known->ranks.front();
-    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) != plan.moved.end())
-      from.push_back(to_text(at.place));
+    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) == plan.moved.end()) continue;
+    from.push_back(to_text(at.place));
+    state_bytes += known->state_bytes();
   }
   co_return to_response(
       200, {{"dry_run", true},
             {"job", job_text(id)},
             {"job_name", gang->name},
             {"ranks", plan.moved},
+            {"mode", text_of_mode(wanted.options.mode)},
+            {"state_bytes", state_bytes},
             {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
             {"to", plan.places.empty()
                        ? json()

@@ -53,7 +53,20 @@ MigrationSection::Answer MigrationSection::list(const HttpRequest& request) cons
 MigrationSection::Answer MigrationSection::show(MigrationId id, unsigned status) const {
   const Migration* migration = table_.find(id);
   if (migration == nullptr) return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
-  return to_response(status, migration_json(*migration));
+  json out = migration_json(*migration);
+  out["moved_with"] = moved_with(*migration);
+  return to_response(status, std::move(out));
+}
+
+// Of a rank: the migrations of the others that move, in the order of their ids. They begin one after another.
+json MigrationSection::moved_with(const Migration& rank) const {
+  json ids = json::array();
+  if (rank.gang_move == 0) return ids;
+  const auto& all = table_.all();
+  for (auto at = all.lower_bound(rank.gang_move); at != all.end(); ++at)
+    if (at->second.gang_move == rank.gang_move && at->first != rank.id)
+      ids.push_back(migration_text(at->first));
+  return ids;
 }
 
 control::Task<MigrationSection::Answer> MigrationSection::watch(HttpRequest request, MigrationId id) {

@@ -14,7 +14,7 @@
  *
  * Threads: ckpt_nccl_get, ckpt_nccl_epoch and ckpt_nccl_use on the thread that calls ckpt_barrier. Ownership: the group
  * has its communicator from ckpt_nccl_use on; ckpt_nccl_end ends both, after ckpt_shutdown. Errors: those of ckpt.h and
- * NCCL.
+ * NCCL. Why NCCL made no communicator for a move is printed to stderr.
  */
 #ifndef CKPT_CKPT_NCCL_H
 #define CKPT_CKPT_NCCL_H
@@ -23,6 +23,7 @@
 #include <nccl.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +46,9 @@ typedef struct ckpt_nccl {
 
 static inline ckpt_status ckpt_nccl_status(ncclResult_t result) {
   if (result == ncclSuccess) return CKPT_OK;
-  return result == ncclInProgress ? CKPT_BUSY : CKPT_ERROR_CUDA;
+  if (result == ncclInProgress) return CKPT_BUSY;
+  fprintf(stderr, "ckpt_nccl: %s: %s\n", ncclGetErrorString(result), ncclGetLastError(NULL));
+  return CKPT_ERROR_CUDA;
 }
 
 static inline ckpt_status ckpt_nccl_ticket(void* user, uint64_t epoch, void* ticket, size_t* bytes) {

@@ -20,9 +20,29 @@ std::uint32_t number_of(const char* variable, std::uint32_t otherwise) {
   return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
 }
 
+const char* name_of(ckpt_status status) {
+  switch (status) {
+    case CKPT_ERROR_INVALID:
+      return "CKPT_ERROR_INVALID";
+    case CKPT_ERROR_CUDA:
+      return "CKPT_ERROR_CUDA";
+    case CKPT_ERROR_MEMORY:
+      return "CKPT_ERROR_MEMORY";
+    case CKPT_ERROR_CONNECTION:
+      return "CKPT_ERROR_CONNECTION";
+    case CKPT_ERROR_MISMATCH:
+      return "CKPT_ERROR_MISMATCH";
+    case CKPT_ERROR_LIMIT:
+      return "CKPT_ERROR_LIMIT";
+    default:
+      return "a status that is no error of ckpt.h";
+  }
+}
+
 Error failure(const char* call, const std::string& group, ckpt_status status) {
   return Error(ErrorCode::kAborted, "Group '" + group + "': its callback " + call + " returned " +
-                                        std::to_string(static_cast<int>(status)));
+                                        name_of(status) + " (" + std::to_string(static_cast<int>(status)) +
+                                        "); the log of the rank may have more");
 }
 
 std::span<const local::GroupRecord> records_of(const local::JoinGroups& order) {

@@ -100,7 +100,7 @@ class GangMix(GangMovesTest):
         self.begun = time.monotonic()
         program, more = self.random.choice(JOBS)
         print(f"GANG_MIX_SEED={SEED} GANG_MIX_SECONDS={SECONDS} {program} {' '.join(more)} {self.cluster.home}", flush=True)
-        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=more, program=program)
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=more, program=program, pace="--step-ms 40")
         actions = (self.migrate_some,) * 5 + (self.migrate_all, self.snapshot, self.rest_and_go_on, self.drain)
         try:
             while time.monotonic() < self.begun + SECONDS:

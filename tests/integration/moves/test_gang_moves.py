@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from cluster import BIN, EXAMPLES, final_object
+from cluster import BIN, COMMAND_LIMIT_S, EXAMPLES, final_object
 from crashing import CrashingTest
 from fault_points import Point
 from ranks_by_hand import run_by_hand
@@ -53,7 +53,9 @@ class GangMovesTest(CrashingTest):
 
     def check_digests(self, logs):
         got = [final_object(log) for log in logs]
-        expected = run_by_hand(self.ranks, *self.training, "--steps", str(got[0]["steps"]), program=self.program)
+        steps = got[0]["steps"]
+        expected = run_by_hand(self.ranks, *self.training, "--steps", str(steps), program=self.program,
+                               limit_s=COMMAND_LIMIT_S + steps / 20)
         self.assertEqual([result["digest"] for result in got], [result["digest"] for result in expected],
                          "\n".join(log[-400:] for log in logs))
 
@@ -70,6 +72,8 @@ class GangMoves(GangMovesTest):
     def test_one_rank_moves_and_comes_back(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
+        planned = self.migrate("--rank", "3", "--to", "node-c", "--dry-run").stdout
+        self.assertRegex(planned, r"^dry run: rank 3 of train at node-b:\d would move to node-c:\d \(live, state [\d.]+ [KM]iB")
         self.migrate("--rank", "3", "--to", "node-c")
         self.settled()
         after = self.gpus_of_job()
@@ -81,7 +85,8 @@ class GangMoves(GangMovesTest):
 
     def test_two_ranks_move_to_two_nodes_and_all_come_together(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=("--shards",), pace="--step-ms $((5 + RANK * 6))")
-        self.migrate("--rank", "1,2", "--to", "node-b,node-c")
+        shown = self.migrate("--rank", "1,2", "--to", "node-b,node-c").stdout
+        self.assertRegex(shown, r"^moved train.1 .*\n(.*\n)*moved train.2 ")
         self.settled()
         self.assertEqual([gpu.split(":")[0] for gpu in self.gpus_of_job()], ["node-a", "node-b", "node-c", "node-b"])
         self.migrate("--to", "node-c")

@@ -8,7 +8,7 @@ import tempfile
 from cluster import BUILD, COMMAND_LIMIT_S, EXAMPLES, final_object
 
 
-def run_by_hand(ranks, *arguments, program="charlm-dp"):
+def run_by_hand(ranks, *arguments, program="charlm-dp", limit_s=COMMAND_LIMIT_S):
     """It runs without gpumigrate, as many ranks of one machine: the last object of each."""
     # Bound all the time, and never listening: rank 0 may listen there, and nobody else is given the port.
     with socket.socket() as held, tempfile.TemporaryDirectory() as folder:
@@ -21,4 +21,4 @@ def run_by_hand(ranks, *arguments, program="charlm-dp"):
         processes = [subprocess.Popen([EXAMPLES / program, "--without-ckpt", *arguments], stdout=subprocess.PIPE, text=True,
                                       env=dict(common, RANK=str(rank), CUDA_VISIBLE_DEVICES=str(rank)))
                      for rank in range(ranks)]
-        return [final_object(process.communicate(timeout=COMMAND_LIMIT_S)[0]) for process in processes]
+        return [final_object(process.communicate(timeout=limit_s)[0]) for process in processes]

@@ -115,8 +115,23 @@ std::string options_text(const Json& options) {
   return out;
 }
 
+namespace {
+
+// "job j3", or of a job of several ranks "ranks 1, 2 of train".
+std::string what_moves(const Json& plan) {
+  const Json& ranks = member(plan, "ranks");
+  if (!ranks.is_array() || ranks.empty()) return "job " + text_of(plan, "job");
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    out += (i == 0 ? "" : ", ") +
+           std::to_string(ranks[i].is_number_unsigned() ? ranks[i].get<std::uint64_t>() : 0);
+  return out + " of " + text_of(plan, "job_name");
+}
+
+}  // namespace
+
 std::string view_plan(const Json& plan, bool each, const Layout& layout) {
-  std::string out = "dry run: job " + text_of(plan, "job") + " at " + text_of(plan, "from");
+  std::string out = "dry run: " + what_moves(plan) + " at " + text_of(plan, "from");
   if (has_value(plan, "to")) {
     const std::string options = options_text(member(plan, "options"));
     out += " would move to " + text_of(plan, "to") + " (" + text_of(plan, "mode") + ", state " +

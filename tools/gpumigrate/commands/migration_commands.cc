@@ -180,10 +180,26 @@ int report_end_of_following(Context& context, Wait& wait, const Error& error) {
   return wait.is_limit(error) ? report_wait(context, wait, error) : report_unfollowed(context, error);
 }
 
+// Of ranks that moved with it: they end as it does, a moment later.
+void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
+  if (!has_value(migration, "gang_move") || text_of(migration, "gang_move") != text_of(migration, "id"))
+    return;
+  const Json& others = member(migration, "moved_with");
+  if (!others.is_array()) return;
+  for (const Json& id : others) {
+    if (!id.is_string()) continue;
+    auto other = follow_migration(context, id.get<std::string>(), OnInterrupt::kLeave, wait);
+    if (!other) return;
+    context.out << view_outcome(other.assume_value(), context.layout()) << std::flush;
+  }
+}
+
 int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt, Wait& wait) {
   auto migration = follow_migration(context, id, on_interrupt, wait);
-  if (migration) return print_outcome(context, migration.assume_value());
-  return report_end_of_following(context, wait, migration.assume_error());
+  if (!migration) return report_end_of_following(context, wait, migration.assume_error());
+  const int outcome = print_outcome(context, migration.assume_value());
+  if (!context.json) print_other_ranks(context, migration.assume_value(), wait);
+  return outcome;
 }
 
 }  // namespace
