@@ -42,14 +42,7 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Parts parts, const Gang& gang
 
 // An image's own failure has more of the reason than the answer that there is no such image.
 void GangSnapshot::prepare_orders() {
-  std::vector<RankOrders::Member> ranks;
-  for (const Member& member : members_) {
-    RankOrders::Member& rank = ranks.emplace_back();
-    rank.job = member.job;
-    rank.rank = member.rank;
-    rank.incarnation = member.incarnation;
-    rank.node = member.node;
-  }
+  std::vector<RankOrders::Member> ranks(members_.begin(), members_.end());
   RankOrders::Purpose purpose;
   purpose.set = wish_.set;
   ranks_ = std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(ranks),

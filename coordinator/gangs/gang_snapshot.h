@@ -56,12 +56,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
     return !wish_.full && (failed_with_ == ErrorCode::kCorrupt || failed_with_ == ErrorCode::kAborted);
   }
   // Where the ranks' images are.
-  struct Member {
-    Member() = default;
-    JobId job = 0;
-    std::uint32_t rank = 0;
-    Incarnation incarnation = 0;
-    std::string node;
+  struct Member : RankOrders::Member {
     std::string owner;       // of the vault
     bool has_begun = false;  // its node has reported on its image
     std::optional<Result<void>> taken;

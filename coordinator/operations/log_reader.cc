@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/operations/log_reader.h"
 
+#include <algorithm>
+
 #include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kUntilFreed{2};
+constexpr std::chrono::milliseconds kLookAgain{50};
 
 // The length of an instance's log once nothing is written to it any more.
 std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment& segment, JobId job) {
@@ -41,6 +46,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
   chunk.next_offset = offset;
   std::uint64_t begin = 0;  // where the segment starts in the whole log
   std::size_t index = 0;
+  const auto freed_until = std::max(deadline, steady_clock::now() + kUntilFreed);
   while (const Job* job = jobs_.find(id)) {
     if (job->state == JobState::kFailed) {
       chunk.ended = true;
@@ -79,9 +85,14 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       ++index;
       continue;
     }
-    if (steady_clock::now() >= deadline) break;
+    // Its successor runs, so its node frees it. Until then it is not known where its log ends.
+    const bool is_being_freed = !last && !data.ended;
+    const auto until = is_being_freed ? freed_until : deadline;
+    const auto now = steady_clock::now();
+    if (now >= until) break;
     // The instance has ended, and its successor is not known yet.
-    if (data.ended) co_await jobs_.changed().wait_until(deadline);
+    if (data.ended) co_await jobs_.changed().wait_until(until);
+    if (is_being_freed) co_await jobs_.changed().wait_until(std::min(until, now + kLookAgain));
   }
   co_return chunk;
 }

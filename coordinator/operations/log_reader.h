@@ -34,7 +34,8 @@ class LogReader {
   LogReader(const NodeTable& nodes, NodeCalls& calls, JobTable& jobs)
       : nodes_(nodes), calls_(calls), jobs_(jobs) {}
 
-  // Waits for more until the deadline where there is nothing yet.
+  // Waits for more until the deadline where there is nothing yet; in any case a moment for an instance that has moved and is
+  // not freed yet, since what follows it comes after its last byte.
   control::Task<Result<LogChunk>> read(JobId id, std::uint64_t offset, LogView view, Deadline deadline);
 
  private:

@@ -42,6 +42,18 @@ TEST_F(ApiTest, MovesAJob) {
   expect_error(cluster_.post("/v1/migrations/" + m["id"].get<std::string>() + "/abort"), 409, "refused", 5);
 }
 
+TEST_F(ApiTest, LogGoesOnBehindAnInstanceThatIsNotFreedYet) {
+  two_nodes();
+  a_->log = "before\n";
+  a_->reads_until_freed = 3;
+  b_->log = "after\n";
+  start_nodes();
+  run_job();
+  const json m = finished(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"]);
+  EXPECT_EQ(m["result"], "done") << m;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
+}
+
 TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
   two_nodes();
   a_->pauses = true;

@@ -190,6 +190,8 @@ void FakeAgent::read_log(const wire::ReadLog& message) {
   }
   data.ended = data.ended && message.offset + data.bytes.size() >= log.size();
   (void)dialer_->send(data);
+  if (data.bytes.empty() && reads_until_freed != 0 && --reads_until_freed == 0)
+    change(message.job, message.incarnation, wire::JobPhase::kMoved);
 }
 
 void FakeAgent::change(std::uint64_t job, std::uint64_t incarnation, wire::JobPhase phase,
@@ -256,7 +258,7 @@ void FakeAgent::as_source(const wire::SwitchMessage& m) {
   }
   if (closed != nullptr && closed->side == wire::Side::kTarget) answer(wire::Released());
   if (std::holds_alternative<wire::Runs>(m.body)) {
-    change(m.job, m.base, wire::JobPhase::kMoved);
+    if (reads_until_freed == 0) change(m.job, m.base, wire::JobPhase::kMoved);
     wire::SourceReport report;
     report.migration = m.migration;
     report.barrier_entered_ns = 1'000'000'000;

@@ -43,8 +43,9 @@ class FakeAgent {
   bool refuse_prepare = false;              // as a target
   bool silent_prepare = false;              // never answers Prepare, at either side
   bool pauses = false;  // as a source: it stands at its barrier from the start of the copy until run_jobs()
-  wire::Reason leaves;  // as a source: why it leaves instead of copying; only in Resumed
-  wire::Reason relinquishes;  // as a target: instead of committing
+  unsigned reads_until_freed = 0;  // as a source: its instance ends after so many reads at its log's end
+  wire::Reason leaves;             // as a source: why it leaves instead of copying; only in Resumed
+  wire::Reason relinquishes;       // as a target: instead of committing
   std::string log = "one\ntwo\n";
   // Of the instances that change from now on.
   std::int64_t pause_within_node_ns = 0;
