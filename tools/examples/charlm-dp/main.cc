@@ -2,13 +2,12 @@
 // charlm-dp: charlm on several ranks, data-parallel over NCCL (--help). Each rank computes its share of the same batch,
 // and gradients are summed over all ranks. Equal seeds and numbers of ranks give equal weights, bit for bit, as far as
 // NCCL adds in one order.
-#include <cstdio>
-
 #include "tools/examples/charlm-dp/step_graph.h"
 #include "tools/examples/charlm/model.h"
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/charlm/training.h"
 #include "tools/examples/ranks/ranks.h"
+#include "tools/examples/ranks/training_of_ranks.h"
 
 namespace ckpt::examples {
 namespace {
@@ -47,31 +46,10 @@ class Trainer {
         communicator_(session_, ranks),
         shared_(sizeof(Shared)) {}
 
-  void run() {
-    session_.host_state("charlm-dp", &progress_, sizeof progress_);
-    if (session_.ready()) {
-      progress_.moves++;
-    } else {
-      model_.initialise(options_.training.seed, text_.tokens);
-      progress_.batches.random = Random(options_.training.seed + 1);
-      progress_.pace.forget_gap();
-    }
-    communicator_.meet();  // a standby joins no rendezvous, and ranks that went on from images meet again
-    while (!progress_.is_over(options_.training)) step();
-    auto result = progress_.result(model_.digest(), shape_.parameters());
-    result["rank"] = ranks_.rank;
-    result["ranks"] = ranks_.count;
-    std::printf("%s\n", result.dump().c_str());
-    session_.shutdown();
-  }
-
- private:
-  // Summed over all ranks in each step.
-  struct Shared {
-    double loss = 0;
-    double ends = 0;  // rank 0: it is told to end
-  };
-
+  void run() { train("charlm-dp", *this, session_, communicator_, progress_, ranks_, options_.training); }
+  void initialise() { model_.initialise(options_.training.seed, text_.tokens); }
+  [[nodiscard]] std::string digest() const { return model_.digest(); }
+  [[nodiscard]] std::uint64_t parameters() const { return shape_.parameters(); }
   void step() {
     progress_.pace.begin_step();
     const std::vector<std::uint64_t> batch = progress_.batches.next(text_.tokens.size());
@@ -93,6 +71,13 @@ class Trainer {
     progress_.was_told_to_end = shared.ends > 0;
     session_.barrier();
   }
+
+ private:
+  // Summed over all ranks in each step.
+  struct Shared {
+    double loss = 0;
+    double ends = 0;  // rank 0: it is told to end
+  };
 
   // The number of weights is a multiple of 64.
   [[nodiscard]] std::size_t share() const { return model_.gradient_count() / ranks_.count; }

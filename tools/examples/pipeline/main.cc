@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // pipeline: a deeper charlm whose stages are ranks (--help). Each stage sends its activations to the next one, in
 // micro-batches, and receives their gradients back. Equal seeds and numbers of ranks give equal weights, bit for bit.
-#include <cstdio>
-
 #include "tools/examples/charlm/text.h"
 #include "tools/examples/charlm/training.h"
 #include "tools/examples/pipeline/stage.h"
 #include "tools/examples/ranks/ranks.h"
+#include "tools/examples/ranks/training_of_ranks.h"
 
 namespace ckpt::examples {
 namespace {
@@ -42,42 +41,10 @@ class Trainer {
         communicator_(session_, ranks),
         passed_(sizeof(Passed)) {}
 
-  void run() {
-    session_.host_state("pipeline", &progress_, sizeof progress_);
-    if (session_.ready()) {
-      progress_.moves++;
-    } else {
-      stage_.initialise(options_.training.seed + ranks_.rank, text_.tokens);
-      progress_.batches.random = Random(options_.training.seed + 1);
-      progress_.pace.forget_gap();
-    }
-    communicator_.meet();
-    while (!progress_.is_over(options_.training)) step();
-    auto result = progress_.result(stage_.digest(), stage_.parameters());
-    result["rank"] = ranks_.rank;
-    result["ranks"] = ranks_.count;
-    std::printf("%s\n", result.dump().c_str());
-    session_.shutdown();
-  }
-
- private:
-  // From the last rank to the first.
-  struct Passed {
-    double loss = 0;
-    double ends = 0;  // the last rank is told to end
-  };
-
-  [[nodiscard]] bool is_first() const { return ranks_.rank == 0; }
-  [[nodiscard]] bool is_last() const { return ranks_.rank + 1 == ranks_.count; }
-  [[nodiscard]] StageShape shape() const {
-    StageShape shape;
-    shape.model = Shape::choose(options_.training.parameters, text_.alphabet.size());
-    shape.is_first = is_first();
-    shape.is_last = is_last();
-    shape.rows = kBatch / options_.micro_batches;
-    return shape;
-  }
-
+  void run() { train("pipeline", *this, session_, communicator_, progress_, ranks_, options_.training); }
+  void initialise() { stage_.initialise(options_.training.seed + ranks_.rank, text_.tokens); }
+  [[nodiscard]] std::string digest() const { return stage_.digest(); }
+  [[nodiscard]] std::uint64_t parameters() const { return stage_.parameters(); }
   void step() {
     progress_.pace.begin_step();
     stage_.begin_step(progress_.batches.next(text_.tokens.size()));
@@ -100,6 +67,24 @@ class Trainer {
     progress_.end_step(passed.loss, options_.training);
     progress_.was_told_to_end = passed.ends > 0;
     session_.barrier();
+  }
+
+ private:
+  // From the last rank to the first.
+  struct Passed {
+    double loss = 0;
+    double ends = 0;  // the last rank is told to end
+  };
+
+  [[nodiscard]] bool is_first() const { return ranks_.rank == 0; }
+  [[nodiscard]] bool is_last() const { return ranks_.rank + 1 == ranks_.count; }
+  [[nodiscard]] StageShape shape() const {
+    StageShape shape;
+    shape.model = Shape::choose(options_.training.parameters, text_.alphabet.size());
+    shape.is_first = is_first();
+    shape.is_last = is_last();
+    shape.rows = kBatch / options_.micro_batches;
+    return shape;
   }
 
   Passed pass_back() {

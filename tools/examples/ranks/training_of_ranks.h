@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the trainings of several ranks begin, go on after a move, and end.
+// Threads: one. Ownership: borrows everything for the call. Errors: the program ends.
+#pragma once
+
+#include <cstdio>
+
+#include "tools/examples/charlm/training.h"
+#include "tools/examples/common/gpu.h"
+#include "tools/examples/ranks/ranks.h"
+
+namespace ckpt::examples {
+
+// `trainer` has initialise(), step(), digest() and parameters(). Prints the rank's last line.
+template <class Trainer>
+void train(const char* name, Trainer& trainer, Session& session, Communicator& communicator,
+           Progress& progress, const Ranks& ranks, const TrainingOptions& options) {
+  session.host_state(name, &progress, sizeof progress);
+  if (session.ready()) {
+    progress.moves++;
+  } else {
+    trainer.initialise();
+    progress.batches.random = Random(options.seed + 1);
+    progress.pace.forget_gap();
+  }
+  communicator.meet();  // a standby joins no rendezvous, and ranks that went on from images meet again
+  while (!progress.is_over(options)) trainer.step();
+  auto result = progress.result(trainer.digest(), trainer.parameters());
+  result["rank"] = ranks.rank;
+  result["ranks"] = ranks.count;
+  std::printf("%s\n", result.dump().c_str());
+  session.shutdown();
+}
+
+}  // namespace ckpt::examples
