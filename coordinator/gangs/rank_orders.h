@@ -53,7 +53,6 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
   // What `failure` returns may have changed.
   void look() { changed_.notify(); }
   [[nodiscard]] std::vector<std::size_t> everyone() const;
-  [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }
   // With the rank's name.
   [[nodiscard]] Error failure_of(std::size_t member, const Error& error) const;
 

@@ -19,6 +19,11 @@ using gang::Role;
 
 constexpr std::chrono::minutes kLongestCopy{50};  // of what leaves ahead of the pause
 
+// As another process gave it.
+double milliseconds_of(std::int64_t nanoseconds) {
+  return static_cast<double>(std::max<std::int64_t>(0, nanoseconds)) / static_cast<double>(kNanosPerMs);
+}
+
 bool is_bystander(const Party& party) {
   return party.role == Role::kBystander;
 }
@@ -157,9 +162,9 @@ void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
     if (number != message.from.rank || rank->node() != node.row.name || is_known) continue;
     StayingRankTimes& times = lead->staying.emplace_back();
     times.rank = number;
-    times.pause_ms = static_cast<double>(message.times->pause_ns) / 1e6;
-    times.groups_ms = static_cast<double>(message.times->groups_ns) / 1e6;
-    times.to_barrier_ms = static_cast<double>(message.times->to_barrier_ns) / 1e6;
+    times.pause_ms = milliseconds_of(message.times->pause_ns);
+    times.groups_ms = milliseconds_of(message.times->groups_ns);
+    times.to_barrier_ms = milliseconds_of(message.times->to_barrier_ns);
     parts_.table.save(*lead);
     measure_skew(lead->id);
   }
@@ -174,7 +179,8 @@ void GangMoves::measure_skew(MigrationId move) {
   std::vector<double> times;
   double longest_pause = 0;
   for (const StayingRankTimes& staying : lead->staying) {
-    times.push_back(staying.to_barrier_ms);
+    if (staying.to_barrier_ms > 0)
+      times.push_back(staying.to_barrier_ms);  // an older agent does not report it
     longest_pause = std::max(longest_pause, staying.pause_ms);
   }
   const auto& all = parts_.table.all();
