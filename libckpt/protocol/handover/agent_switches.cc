@@ -229,10 +229,10 @@ Result<Batches> AgentSwitches::record_failed(SwitchKey key, const Reason& reason
   return out;
 }
 
-bool AgentSwitches::may_run_freely(JobId job) const {
+bool AgentSwitches::may_run_freely(JobId job, Incarnation incarnation) const {
   const MigrationId newest = newest_of(job);
   for (const auto& [id, held] : sources_) {
-    if (held.state.info.job != job) continue;
+    if (held.state.info.job != job || held.state.info.base < incarnation) continue;
     if (holds_job(held.state)) return false;
     if (id != newest || !std::holds_alternative<source::Released>(held.state.phase)) continue;
     // Within one node it was released to this very agent.

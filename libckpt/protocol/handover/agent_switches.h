@@ -46,8 +46,8 @@ class AgentSwitches {
 
   // False while some machine is between BARRIER (or COMMITTED) and its end: then only a RunInstance action
   // may let the job run. After restore(), every paused job of this node for which this is true must be let go
-  // on at once (SW-4).
-  [[nodiscard]] bool may_run_freely(JobId job) const;
+  // on at once (SW-4). A source holds no later instance than its own: that one has come back from an image since.
+  [[nodiscard]] bool may_run_freely(JobId job, Incarnation incarnation) const;
   [[nodiscard]] const SourceState* source(MigrationId migration) const;
   [[nodiscard]] const TargetState* target(MigrationId migration) const;
   [[nodiscard]] bool idle() const;  // every machine is closed

@@ -83,6 +83,26 @@ class CoordinatorDies(CrashingTest):
         self.assertEqual(len(self.started_instances()), 1, self.started_instances())
 
 
+class AgentDiesInAPause(CrashingTest):
+    def test_of_a_job_that_left_by_a_move_and_came_back_from_its_image(self):
+        arguments = [*TRAINING, "--steps", "800"]
+        expected = run_unmoved("charlm", *arguments)["digest"]
+        self.cluster.start("job", "charlm", *arguments, "--step-ms", str(STEP_MS), node="node-a")
+        self.cluster.wait_for_line("job", r"^step 20\b")
+        self.cluster.call("migrate", "job", "--to", "node-b")
+        self.cluster.call("suspend", "job")
+        self.cluster.call("resume", "job", "--to", "node-a")
+        eventually(lambda: self.cluster.job("job")["state"] == "running", "it runs")
+        victims = self.daemons_of("agent.node-a")
+        self.cluster.arm("agent.node-a", Point.SNAPSHOT_SAVED)
+        with self.cluster.popen("snapshot", "job") as ordering:
+            self.wait_until_fired("agent.node-a", Point.SNAPSHOT_SAVED, ordering)
+            self.wait_until_dead(victims)
+            ordering.send_signal(signal.SIGTERM)
+        self.cluster.up()
+        self.assertEqual(self.cluster.finish("job")["digest"], expected)
+
+
 class StoppedThenRestored(CrashingTest):
     """A job that was stopped is restored elsewhere only when nothing of it can run any more."""
 

@@ -166,7 +166,7 @@ TEST_F(HandoverDriverTest, ASourceRestartedBeforeItsBarrierHoldsNothing) {
     agent.until("do prepare-source");
   }
   Life agent(folder_ / "journal");
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
   EXPECT_EQ(agent.driver->switches().source(kMigration), nullptr);
 }
 
@@ -176,13 +176,13 @@ TEST_F(HandoverDriverTest, ASourceRestartedAtItsBarrierAsksBothSidesAndDoesNotRu
     go_to_barrier(agent);
   }
   Life agent(folder_ / "journal");
-  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob, kBase));
   EXPECT_TRUE(agent.notes.has("send Query to coordinator"));
   EXPECT_FALSE(agent.notes.has("do run-instance"));
   agent.hear(Party::kSource, wire::SwitchBody(wire::Relinquished(wire::Reason(ErrorCode::kAborted, "gone"))),
              Party::kTarget);
   agent.until("do run-instance");
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
 }
 
 TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
@@ -195,6 +195,8 @@ TEST_F(HandoverDriverTest, ASourceRestartedAfterReleasedFreesAgain) {
   Life agent(folder_ / "journal");
   EXPECT_TRUE(agent.notes.has("do free-source"));
   EXPECT_FALSE(agent.notes.has("do run-instance"));
+  EXPECT_FALSE(agent.driver->switches().may_run_freely(kJob, kBase));
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase + 2)) << "it came back from an image";
 }
 
 TEST_F(HandoverDriverTest, ATargetRestartedBeforeCommittedRefusesForEver) {
@@ -277,7 +279,7 @@ TEST_F(HandoverDriverTest, AFullDiskRefusesAMigrationBeforeAnythingIsTouched) {
   agent.until("send Refused to coordinator");
   EXPECT_FALSE(agent.notes.has("do prepare-source"));
   EXPECT_TRUE(agent.fatal.empty());
-  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob));
+  EXPECT_TRUE(agent.driver->switches().may_run_freely(kJob, kBase));
 }
 
 // A node sends as much as it can about migrations in which it takes part.

@@ -203,7 +203,7 @@ void World::restart(int node) {
   if (!up(node)) return;
   for (auto& [where, instance] : instances_)
     if (where.first == node && !instance.open && instance.image && !instance.deadline &&
-        agents_[node]->may_run_freely(kJob))
+        agents_[node]->may_run_freely(kJob, instance.k))
       instance.open = true;
   for (const auto& [id, place] : places_) {
     const auto* target = place.target == node ? agents_[node]->target(id) : nullptr;
