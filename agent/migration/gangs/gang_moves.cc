@@ -127,6 +127,11 @@ GangMoves::Member* GangMoves::find(const PartyKey& key) {
   return at == members_.end() ? nullptr : &at->second;
 }
 
+const GangMoves::Member* GangMoves::find(const PartyKey& key) const {
+  const auto at = members_.find(key);
+  return at == members_.end() ? nullptr : &at->second;
+}
+
 GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& info) {
   if (Member* known = find(key)) return known;
   auto made = make(key, info);
@@ -217,6 +222,14 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
 
 wire::Incarnation GangMoves::own(const Member& member, wire::Incarnation k) const {
   return member.info.base + (k - member.gang_base);
+}
+
+wire::Incarnation GangMoves::last_incarnation(const Member& member, Role role) const {
+  if (role == Role::kBystander) {
+    const gang::StayingRank* staying = staying_rank(*member.plan, member.rank);
+    return staying == nullptr ? 0 : staying->incarnation;
+  }
+  return role == Role::kTarget ? member.info.base + 1 : member.info.base;
 }
 
 // ---- actions ----
@@ -462,8 +475,12 @@ bool GangMoves::sends(wire::MigrationId migration) const {
 bool GangMoves::may_run_freely(const Job& job) const {
   const wire::JobSpec& spec = job.record().spec;
   if (spec.gang.id == 0) return true;
+  const auto is_of = [&](const PartyKey& key) {
+    const Member* known = find(key);
+    return known == nullptr || job.incarnation() <= last_incarnation(*known, key.party.role);
+  };
   for (const auto& [key, known] : members_)
-    if (known.job == job.id()) return driver_.parties().may_run_freely(spec.gang.id, known.rank);
+    if (known.job == job.id()) return driver_.parties().may_run_freely(spec.gang.id, known.rank, is_of);
   return true;
 }
 

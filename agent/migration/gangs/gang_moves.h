@@ -73,10 +73,13 @@ class GangMoves : public GangEffects, public RankParties {
   };
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
   Member* find(const gang::PartyKey& key);
+  [[nodiscard]] const Member* find(const gang::PartyKey& key) const;
   Result<Member> make(const gang::PartyKey& key, const gang::GangInfo& info);
   void add_sessions(const gang::PartyKey& key, Member& member);
   void emit(const gang::PartyKey& key, gang::PartyEvent event) { driver_.on_event(key, std::move(event)); }
   [[nodiscard]] wire::Incarnation own(const Member& member, wire::Incarnation k) const;
+  // Of the instance that a party decides about. A later one has come back from its images since.
+  [[nodiscard]] wire::Incarnation last_incarnation(const Member& member, gang::Role role) const;
 
   void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);
   void perform_target(const gang::PartyKey& key, Member& member, const gang::Action& action);

@@ -185,10 +185,11 @@ const PartyState* GangParties::newest_of(JobId gang, std::uint32_t rank) const {
   return newest;
 }
 
-bool GangParties::may_run_freely(JobId gang, std::uint32_t rank) const {
+bool GangParties::may_run_freely(JobId gang, std::uint32_t rank,
+                                 const std::function<bool(const PartyKey&)>& is_of) const {
   const PartyState* newest = newest_of(gang, rank);
   for (const auto& [key, state] : parties_) {
-    if (info_of(state).gang != gang || key.party.rank != rank) continue;
+    if (info_of(state).gang != gang || key.party.rank != rank || !is_of(key)) continue;
     const bool counts = !is_closed(state) || &state == newest;
     if (counts && std::visit([](const auto& known) { return holds(known); }, state)) return false;
   }

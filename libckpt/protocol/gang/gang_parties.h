@@ -55,8 +55,10 @@ class GangParties {
 
   [[nodiscard]] const PartyState* find(const PartyKey& key) const;
   [[nodiscard]] const std::map<PartyKey, PartyState>& all() const noexcept { return parties_; }
-  // No party of that rank forbids it: a rank that stands paused may go on by itself.
-  [[nodiscard]] bool may_run_freely(JobId gang, std::uint32_t rank) const;
+  // No party of that rank forbids it: a rank that stands paused may go on by itself. Only those count of which is_of holds:
+  // a rank that has come back from its images since is another instance, of which an earlier move knows nothing.
+  [[nodiscard]] bool may_run_freely(JobId gang, std::uint32_t rank,
+                                    const std::function<bool(const PartyKey&)>& is_of) const;
   [[nodiscard]] bool is_open(JobId gang, std::uint32_t rank) const;
   // Drops the machines of these moves; the driver drops the records, too.
   void forget(const std::function<bool(const GangInfo&)>& which);

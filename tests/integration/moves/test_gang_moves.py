@@ -160,6 +160,26 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
+    def test_agent_that_dies_in_a_pause_knows_an_earlier_move_and_images_since(self):
+        self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
+        for node in ("node-b", "node-c"):
+            self.cluster.call("cordon", node)
+        self.migrate("--rank", "1", "--to", "node-a")  # rank 0 stays
+        self.settled()
+        self.cluster.call("suspend", "train")
+        self.cluster.call("resume", "train")
+        eventually(lambda: self.cluster.json("describe", "train")["state"] == "running", "it runs")
+        self.assertEqual([gpu.split(":")[0] for gpu in self.gpus_of_job()], ["node-a", "node-a"])
+        victims = self.daemons_of("agent.node-a")
+        self.cluster.arm("agent.node-a", Point.SNAPSHOT_SAVED)
+        with self.cluster.popen("suspend", "train") as resting:
+            self.wait_until_fired("agent.node-a", Point.SNAPSHOT_SAVED, resting)
+            self.wait_until_dead(victims)
+            self.cluster.up()
+            resting.communicate(timeout=COMMAND_LIMIT_S)
+        eventually(lambda: {rank["state"] for rank in self.cluster.json("describe", "train")["ranks"]} == {"running"}, "it runs on")
+        self.check_end()
+
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangMovesOffTroubledGpus(GangMovesTest):

@@ -134,6 +134,9 @@ class GangPartiesTest : public testing::Test {
         if (const auto* write = std::get_if<WriteRecord>(&action)) return write->record;
     return std::nullopt;
   }
+  bool may_run_freely() const {
+    return parties_.may_run_freely(4, 2, [](const PartyKey&) { return true; });
+  }
   GangParties parties_{Timing()};
 };
 
@@ -142,7 +145,7 @@ TEST_F(GangPartiesTest, PrepareMakesAParty) {
   ASSERT_TRUE(made.has_value());
   EXPECT_TRUE(has<PrepareSource>(*made));
   EXPECT_TRUE(parties_.is_open(4, 2));
-  EXPECT_TRUE(parties_.may_run_freely(4, 2)) << "nothing is recorded";
+  EXPECT_TRUE(may_run_freely()) << "nothing is recorded";
 }
 
 TEST_F(GangPartiesTest, MessageOfUnknownMoveIsNotHandled) {
@@ -172,9 +175,20 @@ TEST_F(GangPartiesTest, OnlyTheNewestMoveOfARankDecidesAfterARestart) {
       Record(later, Party(Role::kBystander, 2), RecordKind::kHeld)};
   const auto woken = parties_.restore(records, 1).assume_value();
   EXPECT_FALSE(has<ResumeRank>(woken)) << "the rank stands for the later move";
-  EXPECT_FALSE(parties_.may_run_freely(4, 2));
+  EXPECT_FALSE(may_run_freely());
   parties_.forget([](const GangInfo& info) { return info.migration == 12; });
-  EXPECT_TRUE(parties_.may_run_freely(4, 2));
+  EXPECT_TRUE(may_run_freely());
+}
+
+TEST_F(GangPartiesTest, MoveBeforeARankCameBackFromItsImagesDoesNotHoldIt) {
+  const std::vector<Record> records = {
+      Record(info_of_two(), Party(Role::kBystander, 0), RecordKind::kGone, 4)};
+  ASSERT_TRUE(parties_.restore(records, 1).has_value());
+  const auto may_run = [this](bool is_of) {
+    return parties_.may_run_freely(4, 0, [is_of](const PartyKey&) { return is_of; });
+  };
+  EXPECT_FALSE(may_run(true)) << "it goes on with its new communicators, by that party";
+  EXPECT_TRUE(may_run(false));
 }
 
 TEST_F(GangPartiesTest, RecordThatFailedIsTakenBack) {
