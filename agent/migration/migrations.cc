@@ -191,7 +191,8 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     co_return;
   }
   const Turn::Held turn = co_await job->resume_turn().take();
-  if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id(), job->incarnation())) co_return;
+  if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id(), job->incarnation()))
+    co_return;
   if (ranks_ != nullptr && !ranks_->may_run_freely(*job)) co_return;
   if (record.spec.way == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
