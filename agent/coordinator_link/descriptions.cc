@@ -7,8 +7,9 @@
 
 namespace ckpt::agent {
 
-Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver)
-    : link_(link), jobs_(jobs), driver_(driver) {
+Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver,
+                           const GangMoves& gang_moves)
+    : link_(link), jobs_(jobs), driver_(driver), gang_moves_(gang_moves) {
   link.take(wire::FrameType::kDescribeJob,
             [this](std::span<const std::byte> body) { return describe_job(body); });
   link.take(wire::FrameType::kDescribeSwitch,
@@ -18,10 +19,11 @@ Descriptions::Descriptions(CoordinatorLink& link, const JobTable& jobs, const Ha
 void Descriptions::introduce(wire::AgentHello& hello) const {
   hello.describes = true;
   const migration::AgentSwitches& switches = driver_.switches();
-  hello.newest_migration = switches.newest();
+  hello.newest_migration = std::max(switches.newest(), gang_moves_.newest());
   for (const auto& [key, job] : switches.open())
     hello.switches.emplace_back(key.migration, job,
                                 key.role == wire::Party::kSource ? wire::Side::kSource : wire::Side::kTarget);
+  for (const wire::OpenSwitch& open : gang_moves_.open_switches()) hello.switches.push_back(open);
   for (const auto& job : jobs_.all()) hello.newest_job = std::max(hello.newest_job, job->id());
 }
 
@@ -50,22 +52,34 @@ const migration::SwitchInfo* Descriptions::find_switch(const wire::DescribeSwitc
   return state == nullptr ? nullptr : &state->info;
 }
 
-Result<void> Descriptions::describe_switch(std::span<const std::byte> body) {
-  CKPT_TRY(request, wire::decode<wire::DescribeSwitch>(body));
-  const migration::SwitchInfo* info = find_switch(request);
-  if (info == nullptr || info->plan.empty()) {
-    link_.reply(request.request_id, Error(ErrorCode::kNotFound, "This node has no plan of migration " +
-                                                                    wire::migration_text(request.migration)));
-    return ok();
-  }
+Result<wire::SwitchFacts> Descriptions::facts_of(const wire::DescribeSwitch& request) const {
+  const Error unknown(ErrorCode::kNotFound,
+                      "This node has no plan of migration " + wire::migration_text(request.migration));
   wire::SwitchFacts facts;
   facts.request_id = request.request_id;
-  facts.migration = info->migration;
+  facts.migration = request.migration;
+  if (request.of_ranks) {
+    const gang::GangInfo* move = gang_moves_.description_of(request.migration);
+    if (move == nullptr) return unknown;
+    facts.move = wire::encode(*move);
+    return facts;
+  }
+  const migration::SwitchInfo* info = find_switch(request);
+  if (info == nullptr || info->plan.empty()) return unknown;
   facts.job = info->job;
   facts.base = info->base;
   facts.ranks = info->ranks;
   facts.plan = info->plan;
-  link_.tell(facts);
+  return facts;
+}
+
+Result<void> Descriptions::describe_switch(std::span<const std::byte> body) {
+  CKPT_TRY(request, wire::decode<wire::DescribeSwitch>(body));
+  auto facts = facts_of(request);
+  if (facts)
+    link_.tell(facts.assume_value());
+  else
+    link_.reply(request.request_id, std::move(facts).assume_error());
   return ok();
 }
 

@@ -9,6 +9,7 @@
 
 #include "agent/coordinator_link/coordinator_link.h"
 #include "agent/jobs/job_table.h"
+#include "agent/migration/gangs/gang_moves.h"
 #include "agent/migration/handover_driver.h"
 
 namespace ckpt::agent {
@@ -16,7 +17,8 @@ namespace ckpt::agent {
 class Descriptions {
  public:
   // Takes its frames from `link`, which must not have been started.
-  Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver);
+  Descriptions(CoordinatorLink& link, const JobTable& jobs, const HandoverDriver& driver,
+               const GangMoves& gang_moves);
   Descriptions(const Descriptions&) = delete;
   Descriptions& operator=(const Descriptions&) = delete;
 
@@ -26,11 +28,13 @@ class Descriptions {
  private:
   Result<void> describe_job(std::span<const std::byte> body);
   Result<void> describe_switch(std::span<const std::byte> body);
+  [[nodiscard]] Result<wire::SwitchFacts> facts_of(const wire::DescribeSwitch& request) const;
   [[nodiscard]] const migration::SwitchInfo* find_switch(const wire::DescribeSwitch& request) const;
 
   CoordinatorLink& link_;
   const JobTable& jobs_;
   const HandoverDriver& driver_;
+  const GangMoves& gang_moves_;
 };
 
 }  // namespace ckpt::agent

@@ -144,7 +144,7 @@ Result<void> Agent::open() {
       *context_, *metrics_, *peers_,
       Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal}, gang_moves_.get());
   create_snapshot_service();
-  descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver());
+  descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver(), *gang_moves_);
   move_checks_.emplace(*coordinator_, *context_);
   network_checks_.emplace(*coordinator_, *context_);
   if (identity_) {

@@ -36,6 +36,7 @@ void Recovery::on_ready(const Node& node) {
     spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
                   counted.assume_error().to_string());
   std::erase_if(not_described_, [&](const Instance& known) { return std::get<0>(known) == node.row.name; });
+  parts_.gang_moves.on_ready(node);
   begin_to_look(node);
 }
 
@@ -66,17 +67,20 @@ bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) 
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
 }
 
+bool Recovery::is_known(const wire::OpenSwitch& open) const {
+  if (open.of_ranks && parts_.gang_moves.lacks_record(open.migration)) return false;
+  return parts_.migrations.knows(open.migration);
+}
+
 bool Recovery::has_unknown_switch(const Node& node, JobId job) const {
-  return std::any_of(node.switches.begin(), node.switches.end(), [&](const wire::OpenSwitch& open) {
-    return open.job == job && !parts_.migrations.knows(open.migration);
-  });
+  return std::any_of(node.switches.begin(), node.switches.end(),
+                     [&](const wire::OpenSwitch& open) { return open.job == job && !is_known(open); });
 }
 
 void Recovery::begin_to_look(const Node& node) {
   if (!node.describes || looking_.contains(node.row.name)) return;
-  const bool switches =
-      std::any_of(node.switches.begin(), node.switches.end(),
-                  [&](const wire::OpenSwitch& open) { return !parts_.migrations.knows(open.migration); });
+  const bool switches = std::any_of(node.switches.begin(), node.switches.end(),
+                                    [&](const wire::OpenSwitch& open) { return !is_known(open); });
   const bool strangers =
       std::any_of(node.instances.begin(), node.instances.end(),
                   [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
@@ -97,10 +101,11 @@ control::Task<> Recovery::recover_switches(std::string name) {
   const std::vector<wire::OpenSwitch> open =
       node == nullptr ? std::vector<wire::OpenSwitch>() : node->switches;
   for (const wire::OpenSwitch& one : open) {
-    if (parts_.migrations.knows(one.migration)) continue;
+    if (is_known(one)) continue;
     wire::DescribeSwitch request;
     request.migration = one.migration;
     request.side = one.side;
+    request.of_ranks = one.of_ranks;
     auto facts = co_await parts_.calls.describe(name, std::move(request));
     Result<void> outcome = facts ? recover(name, std::move(facts).assume_value()) : facts.assume_error();
     if (!outcome)
@@ -111,15 +116,23 @@ control::Task<> Recovery::recover_switches(std::string name) {
 
 Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts) {
   const MigrationId id = facts.migration;
-  const JobId job = facts.job;
-  CKPT_TRYV(parts_.migration_runner.recover(
-      node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
+  JobId job = facts.job;
+  if (facts.move.empty()) {
+    CKPT_TRYV(parts_.migration_runner.recover(
+        node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
+  } else {
+    CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
+    if (move.migration != id)
+      return Error(ErrorCode::kProtocol, "Another move of ranks was described than asked for");
+    job = move.gang;
+    CKPT_TRYV(parts_.gang_moves.recover(node, std::move(move)));
+  }
   Found found;
   found.kind = "switch";
   found.node = node;
   found.job = job;
   found.migration = id;
-  found.text = fmt::format("migration {} is open on {}: both its nodes are asked what they recorded",
+  found.text = fmt::format("migration {} is open on {}: all its nodes are asked what they recorded",
                            migration_text(id), node);
   note(std::move(found));
   return ok();

@@ -22,6 +22,7 @@
 #include "coordinator/api/api_json.h"
 #include "coordinator/fleet/job_admission.h"
 #include "coordinator/fleet/node_calls.h"
+#include "coordinator/gangs/moves/gang_moves.h"
 #include "coordinator/images/image_finder.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
@@ -40,6 +41,7 @@ class Recovery : public ApiSection {
     JobLifecycle& lifecycle;
     const MigrationTable& migrations;
     MigrationRunner& migration_runner;
+    GangMoves& gang_moves;
     ImageCatalog& catalog;
     const ImageFinder& images;
     control::asio::any_io_executor executor;
@@ -79,6 +81,7 @@ class Recovery : public ApiSection {
   void find_later(const Node& node, const wire::JobInstance& instance);
   void find_left(const Node& node);
   [[nodiscard]] bool is_stranger(const Node& node, const wire::JobInstance& instance) const;
+  [[nodiscard]] bool is_known(const wire::OpenSwitch& open) const;
   [[nodiscard]] bool has_unknown_switch(const Node& node, JobId job) const;
   void note(Found found);
   [[nodiscard]] json answer() const;

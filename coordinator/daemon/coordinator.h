@@ -109,7 +109,6 @@ class Coordinator {
   GangRendezvous rendezvous_;
   ImageBooks image_books_;
   ImageActs images_;
-  Recovery recovery_;
   ImageApi image_api_;
   Moves moves_;
   Overcommit overcommit_;
@@ -121,6 +120,7 @@ class Coordinator {
   GangRestores gang_restores_;
   GangProtections gang_protections_;
   GangMoves gang_moves_;
+  Recovery recovery_;
   GangSection gang_section_;
   GangWatch gang_watch_;
   MigrationSection migration_section_;

@@ -2,7 +2,8 @@
 // The coordinator's own count of images. Each order of a snapshot has a higher number than all before it, so
 // that the newest image is known without a clock. Durable in blocks, soon after they are begun. A restart
 // skips more than can have been given of those that were not durable yet. A coordinator that lost its store
-// continues from the highest number in the vaults.
+// continues from the highest number in the vaults, or from the time of day. That is in microseconds. Keepers
+// remember numbers, too, which no image has.
 // Threads: one. Ownership: the coordinator's. Errors: the store's.
 #pragma once
 

@@ -146,6 +146,10 @@ Task<> GangDriver::take_message(gang::GangMessage message) {
       return info.gang == gang && info.migration < now;
     });
   co_await execute(std::move(*found));
+  const gang::PartyKey key(message.migration, message.to);
+  const gang::PartyState* state = parties_.find(key);
+  if (message.asks_for_info && message.from == gang::Party() && state != nullptr)
+    effects_.has_stated_all(key, gang::info_of(*state));
 }
 
 void GangDriver::refuse(const Error& error) {

@@ -28,6 +28,8 @@ class GangEffects {
   virtual void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) = 0;
   // A message for a party that is not known here: its sender, the coordinator, is to describe the move.
   virtual void ask_for_info(const gang::GangMessage& message) = 0;
+  // The party has sent all that it has recorded to a coordinator that lost its own record of the move.
+  virtual void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) = 0;
   // All other actions but WriteRecord, ArmTimer, DisarmTimer.
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };

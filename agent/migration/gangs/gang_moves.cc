@@ -84,6 +84,40 @@ void GangMoves::ask_for_info(const gang::GangMessage& message) {
   link_.tell(question);
 }
 
+void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
+  gang::GangMessage answer(info.migration, info.gang, key.party, Party(), gang::Query{});
+  answer.info = info;
+  link_.tell(answer);
+}
+
+std::vector<wire::OpenSwitch> GangMoves::open_switches() const {
+  std::vector<wire::OpenSwitch> open;
+  for (const auto& [key, state] : driver_.parties().all()) {
+    const Member* known = find(key);
+    if (known == nullptr || gang::is_closed(state)) continue;
+    const auto side = key.party.role == Role::kTarget ? wire::Side::kTarget : wire::Side::kSource;
+    open.emplace_back(key.migration, known->job, side);
+    open.back().of_ranks = true;
+  }
+  return open;
+}
+
+wire::MigrationId GangMoves::newest() const {
+  wire::MigrationId newest = 0;
+  for (const auto& [id, plan] : plans_) {
+    if (!plan) continue;
+    for (const gang::MovedRank& moved : plan->moved) newest = std::max(newest, moved.migration);
+  }
+  for (const auto& [key, state] : driver_.parties().all()) newest = std::max(newest, key.migration);
+  return newest;
+}
+
+const gang::GangInfo* GangMoves::description_of(wire::MigrationId move) const {
+  for (const auto& [key, state] : driver_.parties().all())
+    if (key.migration == move && !gang::info_of(state).plan.empty()) return &gang::info_of(state);
+  return nullptr;
+}
+
 // The coordinator makes its report when it receives the outcome: the measurements go ahead of it.
 void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) {
   const Member* known = find(key);

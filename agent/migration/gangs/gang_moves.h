@@ -40,6 +40,12 @@ class GangMoves : public GangEffects, public RankParties {
   // The coordinator is back.
   void restate();
   void forget(wire::JobId job);
+
+  // For a coordinator that may have lost its record of them: moves that are not over here, the newest id of all that
+  // are known, and what such a move is (null: not known).
+  [[nodiscard]] std::vector<wire::OpenSwitch> open_switches() const;
+  [[nodiscard]] wire::MigrationId newest() const;
+  [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
   // Releases what moves that are over still hold here.
   void tidy();
   // Of an open move, this node is the source.
@@ -48,6 +54,7 @@ class GangMoves : public GangEffects, public RankParties {
   // GangEffects.
   void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
   void ask_for_info(const gang::GangMessage& message) override;
+  void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) override;
   void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
 
   // RankParties.

@@ -49,29 +49,10 @@ GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing
     for (const auto& [row_id, m] : parts_.table.all())
       if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
         parts_.table.find(row_id)->abort_cause = AbortCause::kUser;
+    fail_without_record(id);
     driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, why)));
   });
   parts_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });
-}
-
-Result<void> GangMoves::restore() {
-  CKPT_TRYV(driver_.restore());
-  for (const auto& [id, state] : driver_.all()) {
-    CKPT_TRYV(adopt_rows(state.info));
-    for (Migration* row : rows_of(state.info)) parts_.table.mark_unsettled(row->id);
-  }
-  const std::set<MigrationId> open = parts_.table.open_ids();
-  for (const MigrationId id : open) {
-    Migration& m = *parts_.table.find(id);
-    if (m.gang_move == 0) continue;
-    if (driver_.find(m.gang_move) != nullptr) continue;
-    if (m.phase == MigrationPhase::kClosing)
-      parts_.outcomes.close_when_measured(m);
-    else
-      parts_.outcomes.decide(m, MigrationResult::kFailed,
-                             "The coordinator was restarted before the migration began", 0);
-  }
-  return ok();
 }
 
 const gang::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
@@ -110,40 +91,14 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
   return rows;
 }
 
-Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
-  const gang::GangPlan* plan = plan_of(info);
-  if (plan == nullptr)
-    return Error(ErrorCode::kCorrupt,
-                 "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
-  for (const gang::MovedRank& moved : plan->moved) {
-    CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
-    CKPT_TRY(own, wire::decode_plan(moved.plan));
-    Migration* row = parts_.table.find(moved.migration);
-    if (row == nullptr && !parts_.table.was_removed(moved.migration)) {
-      Migration m;
-      m.id = moved.migration;
-      m.job = own.spec.job;
-      m.gang_move = info.migration;
-      m.job_name = own.spec.name;
-      m.options = own.options;
-      m.network = own.network;
-      m.from = Place(own.source_node, own.spec.ranks.front().gpu_index);
-      m.to = Place(own.target_node, own.target_ranks.front().gpu_index);
-      m.base = moved.base;
-      m.incarnation = moved.base;
-      m.started_ms = wall_clock_ms();
-      row = &parts_.table.insert(std::move(m));
-    }
-    if (row != nullptr && row->open()) parts_.table.keep_plan(row->id, std::move(own));
-  }
-  return ok();
-}
-
 // ---- messages ----
 
 void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
   gang::GangMessage message(info.migration, info.gang, Party(), sent.to, sent.body);
   if (std::holds_alternative<gang::Prepare>(sent.body)) message.info = info;
+  const gang::CoordinatorState* state = driver_.find(info.migration);
+  message.asks_for_info =
+      state != nullptr && gang::is_asking(*state) && std::holds_alternative<gang::Query>(sent.body);
   const std::string node = node_of(info, sent.to);
   const bool left = parts_.calls.tell(node, message);
   spdlog::debug("move of ranks {}: {} to {} ({}){}", migration_text(info.migration), gang::name_of(sent.body),
@@ -223,7 +178,12 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
   if (message.asks_for_info) {
     gang::GangMessage answer(info.migration, info.gang, Party(), message.from, gang::Query{});
     answer.info = info;
+    answer.asks_for_info = gang::is_asking(*state);
     parts_.calls.tell(node.row.name, answer);
+    return ok();
+  }
+  if (message.info) {
+    driver_.on_event(message.migration, gang::PartyAnswered(message.from));
     return ok();
   }
   CKPT_TRY(body, message.body.to_body());

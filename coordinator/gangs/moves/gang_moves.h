@@ -59,6 +59,12 @@ class GangMoves : private GangSwitchEffects {
   Result<void> restore();
   // Places that shall take no rank, with the reason.
   using Closed = std::vector<std::pair<Scope, std::string>>;
+  // `node` describes a move that this coordinator has no record of. kInvalidArgument: it cannot be one of its own.
+  Result<void> recover(const std::string& node, gang::GangInfo info);
+  // Its rows are in the store, and whether it began is not known before all its nodes have connected.
+  [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
+  // Before the node's jobs are taken in.
+  void on_ready(const Node& node);
   // Changes nothing.
   Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
   // The migration of the first rank that moves; all have begun, and go on by themselves.
@@ -117,6 +123,8 @@ class GangMoves : private GangSwitchEffects {
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
   // The journal is durable before the store is: rows that the store does not know are made of the record.
   Result<void> adopt_rows(const gang::GangInfo& info);
+  void find_rows_without_record();
+  void fail_without_record(MigrationId move);
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);
@@ -127,7 +135,8 @@ class GangMoves : private GangSwitchEffects {
   Parts parts_;
   std::map<MigrationId, gang::GangPlan> plans_;
   std::map<MigrationId, Shown> shown_;
-  std::set<JobId> beginning_;  // gangs whose move is being prepared
+  std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that are still to connect
+  std::set<JobId> beginning_;                                    // gangs whose move is being prepared
   Rarely dropped_;
   GangSwitchDriver driver_;
 };

@@ -60,6 +60,12 @@ void GangSwitchDriver::begin(gang::GangInfo info) {
   put(id, gang::MigrateRequested{});
 }
 
+void GangSwitchDriver::recover(gang::GangInfo info) {
+  const MigrationId id = info.migration;
+  machines_.insert_or_assign(id, gang::recover_coordinator(std::move(info), now_ns()));
+  put(id, gang::Restarted{});
+}
+
 void GangSwitchDriver::on_message(MigrationId id, gang::Party from, gang::Body body) {
   if (messages_ >= kMaxMessages) {
     if (const auto left_out = dropped_.turn(now_ns()))
@@ -158,7 +164,7 @@ control::Task<> GangSwitchDriver::execute(MigrationId id, gang::CoordinatorState
 
 control::Task<Result<void>> GangSwitchDriver::write(const gang::Record& record) {
   const auto append = [this, &record]() -> Result<void> {
-    if (record.kind == gang::RecordKind::kBegun) {
+    if (record.kind == gang::RecordKind::kBegun || record.kind == gang::RecordKind::kGranted) {
       CKPT_TRYV(journal_.reserve(gang::GangJournal::reserve_for(record.info.plan.size())));
     }
     return journal_.append(record);

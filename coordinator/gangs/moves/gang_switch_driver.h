@@ -52,6 +52,8 @@ class GangSwitchDriver {
   // Once, before agents may connect.
   Result<void> restore();
   void begin(gang::GangInfo info);
+  // A move of which no record is left: its ranks are asked.
+  void recover(gang::GangInfo info);
   void on_message(MigrationId id, gang::Party from, gang::Body body);
   void on_event(MigrationId id, gang::CoordinatorEvent event);
   // Returns when all requests and messages up to now are handled.

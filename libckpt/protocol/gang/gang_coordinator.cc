@@ -160,7 +160,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   // ---- decisions: true if the phase has changed ----
   bool decide() {
     if (in<coordinator::Begun>()) return decide_begun();
-    if (in<coordinator::Granted>()) return decide_granted();
+    if (in<coordinator::Asking>()) return decide_asking();
+    if (in<coordinator::Granted>()) return follow_lost_record() || decide_granted();
     if (auto* restored = in<coordinator::Restored>()) {
       if (restored->ordered || !judge().is_fenced()) return false;
       restored->ordered = true;
@@ -187,6 +188,26 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool joined =
         !s_.info.overlaps || now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
     return copied && joined && enter(RecordKind::kGranted, coordinator::Granted{}, k());
+  }
+  // What ranks have done by a decision whose record is lost is decided again.
+  bool decide_asking() {
+    const bool all = std::all_of(s_.facts.begin(), s_.facts.end(), [](const auto& entry) {
+      return entry.second.answered || entry.second.lost;
+    });
+    if (!all) return false;
+    if (!s_.abort) s_.abort = Reason(ErrorCode::kAborted, "The coordinator lost its record of the move");
+    return enter(RecordKind::kGranted, coordinator::Granted{}, k());
+  }
+  bool follow_lost_record() {
+    const Judgement now = judge();
+    const auto any = [&now](auto test) {
+      return now.any(Role::kSource, test) || now.any(Role::kTarget, test) || now.any(Role::kBystander, test);
+    };
+    if (any([](const Facts& f) { return f.fenced; }))
+      return enter(RecordKind::kRestored, coordinator::Restored{});
+    if (any([](const Facts& f) { return f.returned; }))
+      return enter(RecordKind::kReturned, coordinator::Returned{}, s_.info.base + 2);
+    return any([](const Facts& f) { return f.lifted; }) && enter(RecordKind::kKept, coordinator::Kept{});
   }
   bool decide_granted() {
     const Judgement now = judge();
@@ -253,6 +274,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   void announce() {
     if (in<coordinator::Begun>()) return announce_begun();
+    if (in<coordinator::Asking>()) return ask_all();
     if (in<coordinator::Granted>()) return announce_granted();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost || knows(party, facts)) continue;
@@ -270,6 +292,10 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
       }
     }
   }
+  void ask_all() {
+    for (const auto& [party, facts] : s_.facts)
+      if (!facts.answered && !facts.lost) tell(party, Query{});
+  }
   void announce_begun() {
     for (const auto& [party, facts] : s_.facts) {
       if (!facts.payload) tell(party, Prepare{});
@@ -277,14 +303,14 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     }
   }
   void announce_granted() {
-    act(GatherRanks{});
+    if (!s_.abort) act(GatherRanks{});
     nag_granted();
   }
   void nag_granted() {
     const bool back = withdraws();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
-      tell(party, Granted(k()));
+      if (!s_.abort) tell(party, Granted(k()));
       if (back && party.role == judge().withdrawer()) tell(party, Withdraw{});
       if (s_.abort) tell(party, GiveUp(*s_.abort));
     }
@@ -352,11 +378,17 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     s_.lease_until = longest_lease();
     for (auto& [party, facts] : s_.facts) {
       facts.last_message = now_;
-      tell(party, Query{});
+      if (!in<coordinator::Asking>()) tell(party, Query{});
     }
     announce();
     poll_again();
     arm(Timer::kMigration, timing_.migration_timeout_ms);
+    return true;
+  }
+  bool on(const PartyAnswered& e) {
+    const auto at = s_.facts.find(e.party);
+    if (at == s_.facts.end()) return false;
+    at->second.answered = true;
     return true;
   }
   bool on(const Message& m) {
@@ -381,7 +413,10 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     f.never = true;
     if (!s_.abort) s_.abort = body.reason;
   }
-  void note(const Party&, Facts& f, const Resumed&) { f.resumed = true; }
+  void note(const Party&, Facts& f, const Resumed& body) {
+    f.resumed = true;
+    f.returned = f.returned || body.k == s_.info.base + 2;
+  }
   void note(const Party&, Facts& f, const Released&) { f.released = true; }
   void note(const Party&, Facts& f, const Committed&) { f.committed = true; }
   void note(const Party&, Facts& f, const Ran&) { f.ran = true; }
@@ -395,7 +430,10 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   void note(const Party&, Facts& f, const HeldStill&) { f.still = true; }
   void note(const Party&, Facts& f, const Lifted&) { f.lifted = true; }
   void note(const Party&, Facts& f, const Gone&) { f.gone = true; }
-  void note(const Party&, Facts& f, const Old&) { f.old = true; }
+  void note(const Party&, Facts& f, const Old& body) {
+    f.old = true;
+    f.returned = f.returned || body.k == s_.info.base + 2;
+  }
   void note(const Party&, Facts& f, const Dead&) { f.dead = true; }
   void note(const Party&, Facts& f, const Fenced&) { f.fenced = true; }
   void note(const Party& from, Facts&, const LeaseRequest& body) {
@@ -404,7 +442,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     tell(from, Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
   }
   void note(const Party& from, Facts& f, const Query&) {
-    if (in<coordinator::Begun>() || in<coordinator::Granted>() || knows(from, f)) return;
+    const bool is_undecided =
+        in<coordinator::Begun>() || in<coordinator::Asking>() || in<coordinator::Granted>();
+    if (is_undecided || knows(from, f)) return;
     announce();
   }
   template <class Other>
@@ -423,6 +463,12 @@ CoordinatorState fresh(GangInfo info) {
 CoordinatorState begin(GangInfo info, Nanos now) {
   CoordinatorState state = fresh(std::move(info));
   for (auto& [party, facts] : state.facts) facts.last_message = now;
+  return state;
+}
+
+CoordinatorState recover_coordinator(GangInfo info, Nanos now) {
+  CoordinatorState state = begin(std::move(info), now);
+  state.phase = coordinator::Asking{};
   return state;
 }
 
@@ -467,8 +513,8 @@ bool is_closed(const CoordinatorState& state) noexcept {
 }
 
 std::string_view phase_name(const CoordinatorState& state) noexcept {
-  static constexpr std::string_view kNames[] = {"BEGUN",  "GRANTED", "KEPT",    "RETURNED",
-                                                "CLOSED", "ABORTED", "RESTORED"};
+  static constexpr std::string_view kNames[] = {"BEGUN",  "GRANTED", "KEPT",     "RETURNED",
+                                                "CLOSED", "ABORTED", "RESTORED", "ASKING"};
   return kNames[state.phase.index()];
 }
 

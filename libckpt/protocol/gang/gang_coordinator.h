@@ -6,6 +6,10 @@
 //   Granted -> Kept(n+1) -> Closed(target)
 //   Granted -> Returned(n+2) -> Closed(source)
 //   each but Begun -> Restored
+//   Asking -> Granted(n+1)
+//
+// Asking: the record was lost with the coordinator's disk. Each rank is asked for all that it has stated. From that follows
+// more than Granted where a decision had reached a rank: a return, Kept, or Restored.
 //
 // It keeps nothing but its record and its leases. What the ranks have stated decides each step, and is asked for again
 // after a restart. A veto closes for the sources. A bystander that has swapped excludes the return for good. Restored is
@@ -39,6 +43,9 @@ struct Closed {
 struct Aborted {
   friend bool operator==(const Aborted&, const Aborted&) = default;
 };
+struct Asking {
+  friend bool operator==(const Asking&, const Asking&) = default;
+};
 struct Restored {
   bool ordered = false;  // all are fenced, and the image was ordered to run
   friend bool operator==(const Restored&, const Restored&) = default;
@@ -53,6 +60,7 @@ struct Facts {
   bool waits = false;  // a source: with BARRIER
   bool never = false;
   bool resumed = false;
+  bool returned = false;  // it goes on in the old epoch as n+2
   bool released = false;
   bool committed = false;
   bool ran = false;
@@ -65,8 +73,9 @@ struct Facts {
   bool gone = false;
   bool old = false;
   bool fenced = false;
-  bool dead = false;  // its process is gone
-  bool lost = false;  // its node is proven dead
+  bool dead = false;      // its process is gone
+  bool lost = false;      // its node is proven dead
+  bool answered = false;  // while Asking: it has stated all it has recorded
   Nanos last_message = 0;
   friend bool operator==(const Facts&, const Facts&) = default;
 };
@@ -74,7 +83,7 @@ struct Facts {
 struct CoordinatorState {
   GangInfo info;
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Kept, coordinator::Returned,
-               coordinator::Closed, coordinator::Aborted, coordinator::Restored>
+               coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
   std::map<Party, Facts> facts;  // of all ranks
   Nanos lease_until = 0;         // the last lease that may have been given, as the grantor sees it
@@ -94,18 +103,31 @@ struct PartyLost {
   Party party;
 };
 
-using CoordinatorEvent =
-    std::variant<MigrateRequested, AbortRequested, PartyLost, Message, TimerFired, RecordFailed, Restarted>;
+// While Asking: what this rank stated before this, on the same connection, is all that it has recorded. Nothing of a
+// coordinator before this one is on its way to it any more.
+struct PartyAnswered {
+  explicit PartyAnswered(Party which) : party(which) {}
+  Party party;
+};
+
+using CoordinatorEvent = std::variant<MigrateRequested, AbortRequested, PartyLost, Message, TimerFired,
+                                      RecordFailed, Restarted, PartyAnswered>;
 
 [[nodiscard]] CoordinatorState begin(GangInfo info, Nanos now);
 Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const CoordinatorEvent& event,
                                             Nanos now, const Timing& timing);
 // Restarted is fed first.
 Result<CoordinatorState> restore_coordinator(const Record& newest);
+// A rank describes the move, and no record is left of it. Restarted is fed first.
+[[nodiscard]] CoordinatorState recover_coordinator(GangInfo info, Nanos now);
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
 // Closed, and every rank knows it, or its image was ordered to run.
 [[nodiscard]] inline bool is_settled(const CoordinatorState& state) noexcept {
   return state.settled;
+}
+// No record is left: ranks are asked what they have stated, and answer that they have stated all (PartyAnswered).
+[[nodiscard]] inline bool is_asking(const CoordinatorState& state) noexcept {
+  return std::holds_alternative<coordinator::Asking>(state.phase);
 }
 [[nodiscard]] std::string_view phase_name(const CoordinatorState& state) noexcept;
 

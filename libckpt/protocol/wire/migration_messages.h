@@ -276,20 +276,21 @@ struct TargetReport {
 // What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply
 // that has the reason.
 struct DescribeSwitch {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
   DescribeSwitch() = default;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   Side side = Side::kSource;  // as which the node takes part
+  bool of_ranks = false;      // a move of ranks; `side` means nothing then
   template <class A>
   void fields(A& a) {
-    a(request_id, migration, side);
+    a(request_id, migration, side, of_ranks);
   }
 };
 
 struct SwitchFacts {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSwitchFacts;
   SwitchFacts() = default;
   std::uint64_t request_id = 0;
@@ -298,9 +299,10 @@ struct SwitchFacts {
   Incarnation base = 0;
   std::vector<RankPlace> ranks;
   Bytes plan;  // an encoded MigrationPlan
+  Bytes move;  // of a move of ranks instead of job, base, ranks and plan: an encoded gang::GangInfo
   template <class A>
   void fields(A& a) {
-    a(request_id, migration, job, base, ranks, plan);
+    a(request_id, migration, job, base, ranks, plan, move);
   }
 };
 

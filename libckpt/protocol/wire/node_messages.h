@@ -198,15 +198,16 @@ struct NodeInventory {
 
 // A switch that is not over at this node.
 struct OpenSwitch {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   OpenSwitch() = default;
   OpenSwitch(MigrationId m, JobId j, Side which) : migration(m), job(j), side(which) {}
   MigrationId migration = 0;
   JobId job = 0;
-  Side side = Side::kSource;
+  Side side = Side::kSource;  // of a rank that stays the source
+  bool of_ranks = false;      // a move of ranks: `migration` is that of the first one that moves
   template <class A>
   void fields(A& a) {
-    a(migration, job, side);
+    a(migration, job, side, of_ranks);
   }
 };
 

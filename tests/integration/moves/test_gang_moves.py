@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a job move while all of them run: one, several, or all, on one node or over several. The digests are those of
 ranks that nobody touched, and each step is computed once."""
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import unittest
 from cluster import BIN, COMMAND_LIMIT_S, EXAMPLES, final_object
 from crashing import CrashingTest
 from fault_points import Point
+from losing_store import StoreLosingTest
 from ranks_by_hand import run_by_hand
 from waiting import eventually
 
@@ -379,6 +381,50 @@ def make_test(role, point):
 
 for name, role, point in POINTS:
     setattr(GangMovesThroughCrashes, f"test_{name}", make_test(role, point))
+
+
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesWhoseCoordinatorIsLost(GangMovesTest, StoreLosingTest):
+    """The coordinator's store and journals are lost, or an older copy of them comes back, at any point of a move, together
+    with the daemon that stood there: the ranks run on as a whole, no step is computed twice, and the next move is done."""
+    nodes = 4
+
+    def lose_at(self, role, point, how):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
+        if how == "older":
+            self.copy_store()
+        victims = self.daemons_of(role)
+        self.cluster.arm(role, point)
+        with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
+            self.wait_until_fired(role, point, moving)
+            self.wait_until_dead(victims)
+            self.stop_coordinator()
+            self.bring_copy_back() if how == "older" else self.remove_store()
+            self.cluster.up()
+            moving.kill()
+        eventually(lambda: len(self.gpus_known()) == 4, "its ranks are known again")
+        self.settled()
+        eventually(lambda: self.cluster.json("describe", "train")["state"] == "running", "it runs")
+        nodes = [gpu.split(":")[0] for gpu in self.gpus_of_job()]
+        self.assertIn(nodes[2:], (["node-b", "node-b"], ["node-c", "node-d"]), "both or none")
+        self.migrate("--rank", "2,3", "--to", "node-b" if nodes[2] == "node-c" else "node-c,node-d")
+        self.settled()
+        self.end()
+        logs = self.logs()
+        self.check_digests(logs)
+        for log in logs:
+            steps = steps_of(log)  # where a rank ran before is not known any more, once its move is over
+            self.assertEqual(steps, list(range(steps[0], steps[-1] + 1)), "each step was computed once")
+
+    def gpus_known(self):
+        described = self.cluster.run("describe", "train", "-o", "json")
+        return json.loads(described.stdout)["gpus"] if described.returncode == 0 else []
+
+
+for name, role, point in POINTS:
+    for how in ("removed", "older"):
+        setattr(GangMovesWhoseCoordinatorIsLost, f"test_{name}_{how}",
+                lambda self, role=role, point=point, how=how: self.lose_at(role, point, how))
 
 
 # Of rank 3, which moves from node-b to node-c: {0} its GPU there, {1} its job.

@@ -10,7 +10,7 @@ from crash_points import POINTS
 class StoreLosingTest(CrashingTest):
     def store(self):
         folder = self.cluster.home / "coordinator"
-        return [*folder.glob("state.db*"), *folder.glob("journal*")]
+        return [*folder.glob("state.db*"), *folder.glob("journal*"), *folder.glob("gang-journal*")]
 
     def stop_coordinator(self):
         self.cluster.kill("gpumigrate-coordinator")

@@ -67,6 +67,7 @@ void one_fault(World& world, int& losses) {
     default:
       if (world.random()() % 12 == 0) world.abort_migration();
       if (world.random()() % 12 == 0) world.fail_next_resume();
+      if (world.random()() % 8 == 0) world.lose_records();
   }
 }
 
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(All, GangMistakes,
                                            Mistake{Mutant::kReleaseAtGo, "ReleaseAtGo"},
                                            Mistake{Mutant::kRelinquishedIsVeto, "RelinquishedIsVeto"},
                                            Mistake{Mutant::kRestoreUnfenced, "RestoreUnfenced"},
-                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"}),
+                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"},
+                                           Mistake{Mutant::kAnswersNotAwaited, "AnswersNotAwaited"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

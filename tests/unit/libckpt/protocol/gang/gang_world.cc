@@ -97,6 +97,14 @@ void World::crash(const Party& party) {
   if (party.role == Role::kSource || party.role == Role::kTarget) break_session(party.rank);
 }
 
+void World::lose_records() {
+  if (journals_.at(kCoordinator).empty()) return;
+  crash(kCoordinator);
+  note(kCoordinator, "its journal is lost");
+  journals_.at(kCoordinator).clear();
+  ++lost_records_;
+}
+
 void World::restart(const Party& party) {
   Host& host = hosts_.at(party);
   if (host.up || host.lost) return;
@@ -109,12 +117,43 @@ void World::revive(const Party& party) {
   auto& journal = journals_.at(party);
   while (!journal.empty() && is_forgotten(journal.back())) journal.pop_back();
   if (!journal.empty()) return create(party, false);
-  if (party == kCoordinator) return;
+  if (party == kCoordinator) return lost_records_ > 0 ? recover_coordinator_by_ranks() : void();
   // A rank that no record holds goes on, and a standby of which none speaks is ended.
   if (party.role == Role::kTarget)
     end_instance(party, false);
   else
     resume_rank(party);
+}
+
+// A rank whose agent knows the move tells of it; where none does there is none.
+void World::recover_coordinator_by_ranks() {
+  const auto knows = [this](const Party& party) {
+    return party != kCoordinator && (!journals_.at(party).empty() ||
+                                     !std::holds_alternative<std::monostate>(hosts_.at(party).machine));
+  };
+  const std::vector<Party> all = everyone();
+  if (std::none_of(all.begin(), all.end(), knows)) {
+    hosts_.at(kCoordinator).machine = begin(info_, now_);
+    return feed(kCoordinator, CoordinatorEvent(MigrateRequested{}));
+  }
+  hosts_.at(kCoordinator).machine = recover_coordinator(info_, now_);
+  feed(kCoordinator, CoordinatorEvent(Restarted{}));
+  if (options_.mutant != Mutant::kAnswersNotAwaited) return;
+  for (const Party& party : info_.ranks()) feed(kCoordinator, CoordinatorEvent(PartyAnswered(party)));
+}
+
+// Its statements and the end of them come one after the other, or the connection is broken.
+void World::answer_in_one_piece(const Party& party) {
+  std::vector<Body> stated;
+  to_coordinator_ = &stated;
+  deliver(kCoordinator, party, Query{});
+  to_coordinator_ = nullptr;
+  if (!is_up(party) || chance(0.05)) return;
+  after_ms(delay_ms(1), [this, party, stated, life = hosts_.at(kCoordinator).life] {
+    if (hosts_.at(kCoordinator).life != life || !reaches(party, kCoordinator)) return;
+    for (const Body& body : stated) deliver(party, kCoordinator, body);
+    feed(kCoordinator, CoordinatorEvent(PartyAnswered(party)));
+  });
 }
 
 // The driver's mistake, if there is one: what was written was not durable.
@@ -445,12 +484,24 @@ bool World::reaches(const Party& from, const Party& to) const {
          !cuts_.contains({from, kCoordinator}) && !cuts_.contains({kCoordinator, to});
 }
 
+// What a coordinator has sent does not come after the questions of the next one, if that knows nothing of it.
+std::uint64_t World::memory_of(const Party& from) const {
+  return from == kCoordinator ? lost_records_ : 0;
+}
+
 void World::transmit(const Party& from, const Party& to, const Body& body) {
+  if (to == kCoordinator && to_coordinator_ != nullptr) return to_coordinator_->push_back(body);
   if (!reaches(from, to) || chance(0.05) || held_names_.contains(name_of(body))) return;
   const int copies = chance(0.03) ? 2 : 1;
+  const auto* asking =
+      from == kCoordinator ? std::get_if<CoordinatorState>(&hosts_.at(from).machine) : nullptr;
+  const bool asks = asking != nullptr && phase_name(*asking) == "ASKING";
+  const std::uint64_t sender = memory_of(from);
   for (int i = 0; i < copies; ++i)
-    after_ms(delay_ms(1), [this, from, to, body] {
-      if (reaches(from, to)) deliver(from, to, body);
+    after_ms(delay_ms(1), [this, from, to, body, asks, sender] {
+      if (!reaches(from, to) || memory_of(from) != sender) return;
+      if (asks && std::holds_alternative<Query>(body)) return answer_in_one_piece(to);
+      deliver(from, to, body);
     });
 }
 

@@ -37,6 +37,7 @@ enum class Mutant {
   kRestoreUnfenced,     // the image runs before the bystanders have answered
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
+  kAnswersNotAwaited,   // a coordinator that lost its journal decides before all ranks have answered
 };
 
 class World {
@@ -57,6 +58,7 @@ class World {
   void abort_migration();
   void crash(const Party& party);  // its agent, or the coordinator, ends
   void restart(const Party& party);
+  void lose_records();                     // the coordinator ends, and its journal with it
   void lose(const Party& party);           // its node, with its journal and its instance, for good
   void prove_lost(const Party& party);     // the coordinator is told
   void kill_instance(const Party& party);  // of a target
@@ -125,12 +127,15 @@ class World {
   bool write(const Party& party, const Record& record);
   bool is_forgotten(const Record& record) const;
   void check_restore(const Record& record);
+  [[nodiscard]] std::uint64_t memory_of(const Party& from) const;
   void transmit(const Party& from, const Party& to, const Body& body);
   void deliver(const Party& from, const Party& to, const Body& body);
   [[nodiscard]] bool reaches(const Party& from, const Party& to) const;
   void arm(const Party& party, Timer timer, std::uint32_t ms);
   void create(const Party& party, bool is_new);
   void revive(const Party& party);
+  void recover_coordinator_by_ranks();
+  void answer_in_one_piece(const Party& party);
   void resume_rank(const Party& party);
   void end_instance(const Party& party, bool by_fault);
   void enter_gate(const Party& party, Incarnation k);
@@ -165,7 +170,9 @@ class World {
   std::set<std::uint32_t> ran_;  // ranks whose targets have passed their gates
   std::set<Party> failing_;
   bool fails_resume_ = false;
-  bool old_passed_ = false;  // a rank has passed n in the old epoch
+  std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
+  std::vector<Body>* to_coordinator_ = nullptr;  // what is sent to it is gathered here
+  bool old_passed_ = false;                      // a rank has passed n in the old epoch
   bool restored_ = false;
   int faults_ = 0;          // nodes lost, instances that died
   int failed_resumes_ = 0;  // into a gate: no fault, and must never cost work

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of GangMoves for a coordinator that starts: what its journal, its store and the nodes know of moves that are
+// not over (docs/protocol.md, "A coordinator that has lost its store").
+#include <algorithm>
+
+#include "coordinator/gangs/moves/gang_moves.h"
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+// A node describes a move of which it is part itself, and whose plan is of the same ranks.
+Result<void> check_described(const std::string& node, const gang::GangInfo& info,
+                             const gang::GangPlan& plan) {
+  const Error wrong(ErrorCode::kInvalidArgument, "Node " + node + " describes no move of ranks of its own");
+  bool takes_part = false;
+  std::vector<std::uint32_t> moved;
+  std::vector<std::uint32_t> staying;
+  for (const gang::MovedRank& rank : plan.moved) {
+    CKPT_TRY(own, wire::decode_plan(rank.plan));
+    const bool is_whole = rank.migration >= info.migration && rank.base != 0 && own.spec.job != 0 &&
+                          own.spec.gang.id == info.gang && !own.spec.ranks.empty() &&
+                          !own.target_ranks.empty();
+    if (!is_whole) return wrong;
+    takes_part = takes_part || own.source_node == node || own.target_node == node;
+    moved.push_back(rank.rank);
+  }
+  for (const gang::StayingRank& rank : plan.staying) {
+    takes_part = takes_part || rank.node == node;
+    staying.push_back(rank.rank);
+  }
+  if (!takes_part || moved != info.moved || staying != info.staying ||
+      plan.moved.front().migration != info.migration)
+    return wrong;
+  return ok();
+}
+
+}  // namespace
+
+Result<void> GangMoves::restore() {
+  CKPT_TRYV(driver_.restore());
+  for (const auto& [id, state] : driver_.all()) {
+    CKPT_TRYV(adopt_rows(state.info));
+    for (Migration* row : rows_of(state.info)) parts_.table.mark_unsettled(row->id);
+  }
+  find_rows_without_record();
+  return ok();
+}
+
+Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
+  const gang::GangPlan* plan = plan_of(info);
+  if (plan == nullptr)
+    return Error(ErrorCode::kCorrupt,
+                 "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
+  for (const gang::MovedRank& moved : plan->moved) {
+    CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
+    CKPT_TRY(own, wire::decode_plan(moved.plan));
+    Migration* row = parts_.table.find(moved.migration);
+    if (row == nullptr && !parts_.table.was_removed(moved.migration)) {
+      Migration m;
+      m.id = moved.migration;
+      m.job = own.spec.job;
+      m.gang_move = info.migration;
+      m.job_name = own.spec.name;
+      m.options = own.options;
+      m.network = own.network;
+      m.from = Place(own.source_node, own.spec.ranks.front().gpu_index);
+      m.to = Place(own.target_node, own.target_ranks.front().gpu_index);
+      m.base = moved.base;
+      m.incarnation = moved.base;
+      m.started_ms = wall_clock_ms();
+      row = &parts_.table.insert(std::move(m));
+    }
+    if (row != nullptr && row->open()) parts_.table.keep_plan(row->id, std::move(own));
+  }
+  return ok();
+}
+
+// The coordinator ended before it recorded BEGUN, or its journal was lost, or the store is an older copy.
+void GangMoves::find_rows_without_record() {
+  const std::set<MigrationId> open = parts_.table.open_ids();
+  for (const MigrationId id : open) {
+    Migration& m = *parts_.table.find(id);
+    if (m.gang_move == 0 || driver_.find(m.gang_move) != nullptr) continue;
+    if (m.phase == MigrationPhase::kClosing) {
+      parts_.outcomes.close_when_measured(m);
+      continue;
+    }
+    std::set<std::string>& away = without_record_[m.gang_move];
+    away.insert({m.from.node, m.to.node});
+    const Job* job = parts_.jobs.find(m.job);
+    if (job == nullptr) continue;
+    for (const Job* rank : parts_.jobs.ranks_of(job->spec.gang.id)) away.insert(rank->node());
+  }
+}
+
+void GangMoves::on_ready(const Node& node) {
+  std::vector<MigrationId> unknown_to_all;
+  for (auto& [move, away] : without_record_) {
+    const bool is_open_there = std::any_of(
+        node.switches.begin(), node.switches.end(),
+        [id = move](const wire::OpenSwitch& open) { return open.of_ranks && open.migration == id; });
+    if (!is_open_there) away.erase(node.row.name);
+    std::erase_if(away, [this](const std::string& name) { return parts_.nodes.find(name) == nullptr; });
+    if (away.empty()) unknown_to_all.push_back(move);
+  }
+  for (const MigrationId move : unknown_to_all) fail_without_record(move);
+}
+
+void GangMoves::fail_without_record(MigrationId move) {
+  if (without_record_.erase(move) == 0) return;
+  const std::set<MigrationId> open = parts_.table.open_ids();
+  for (const MigrationId id : open) {
+    Migration& m = *parts_.table.find(id);
+    if (m.gang_move == move)
+      parts_.outcomes.decide(m, MigrationResult::kFailed,
+                             "The coordinator was restarted before the migration began", 0);
+  }
+}
+
+// Parties that know nothing of the move leave it.
+Result<void> GangMoves::recover(const std::string& node, gang::GangInfo info) {
+  const MigrationId move = info.migration;
+  if (driver_.find(move) != nullptr || (parts_.table.knows(move) && !lacks_record(move))) return ok();
+  CKPT_TRYV(gang::check(info));
+  CKPT_TRY(plan, gang::decode_gang_plan(info.plan));
+  CKPT_TRYV(check_described(node, info, plan));
+  CKPT_TRYV(adopt_rows(info));
+  for (Migration* row : rows_of(info)) {
+    parts_.outcomes.on_report(*row, migration::Report(migration::ReportKind::kForgotten), 0);
+    parts_.table.mark_unsettled(row->id);
+  }
+  without_record_.erase(move);
+  driver_.recover(std::move(info));
+  return ok();
+}
+
+}  // namespace ckpt::coordinator
