@@ -137,7 +137,7 @@ Result<void> Agent::open() {
   CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
   gang_link_.emplace(*coordinator_);
   gang_moves_ = std::make_unique<GangMoves>(
-      *context_, *gang_link_, *metrics_,
+      *context_, *gang_link_, *metrics_, *peers_,
       GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal});
   gang_orders_.emplace(*coordinator_, *gang_moves_, io_.get_executor());
   migrations_ = std::make_unique<Migrations>(
@@ -208,6 +208,9 @@ Result<void> Agent::open_peers() {
   peer.identity = identity_;
   peer.denied = denied_;
   peer.other_side = [this](wire::MigrationId id) { return migrations_->other_side(id); };
+  peer.take_of_ranks = [this](const std::string& node, const gang::GangMessage& message) {
+    return gang_moves_ && gang_moves_->take_of_peer(node, message);
+  };
   CKPT_TRY(peers, PeerLinks::create(io_.get_executor(), std::move(peer), [this](wire::SwitchMessage message) {
              switch_message(std::move(message));
            }));

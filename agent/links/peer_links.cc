@@ -35,6 +35,17 @@ Result<wire::SwitchMessage> switch_message_of(const wire::FrameHeader& header,
   return wire::decode_switch(body);
 }
 
+Result<gang::GangMessage> rank_message_of(std::span<const std::byte> body) {
+  if (body.size() > gang::kMaxBetweenAgentsBytes)
+    return Error(ErrorCode::kProtocol,
+                 "A message of " + std::to_string(body.size()) + " bytes does not belong on a peer link");
+  CKPT_TRY(message, gang::decode_message(body));
+  const bool is_of_coordinator = message.from == gang::Party() || message.to == gang::Party();
+  if (is_of_coordinator || message.info || message.asks_for_info || message.times)
+    return Error(ErrorCode::kProtocol, "A message that is the coordinator's does not belong on a peer link");
+  return message;
+}
+
 bool speaks_for_itself(const PeerLinks::OtherSide& side, const std::string& node,
                        const wire::SwitchMessage& message) {
   const bool between_agents = message.to == wire::Party::kSource || message.to == wire::Party::kTarget;
@@ -52,7 +63,7 @@ PeerLinks::PeerLinks(asio::any_io_executor executor, Settings settings, Receive 
 PeerLinks::~PeerLinks() {
   *receive_ = nullptr;
   if (listener_) listener_->close();
-  for (auto& [migration, wanted] : wanted_) wanted.dialer->stop();
+  for (auto& [key, dialer] : wanted_) dialer->stop();
   for (auto& [node, weak] : incoming_) {
     if (auto connection = weak.lock()) connection->close(Error(ErrorCode::kAborted, "This agent ends"));
   }
@@ -77,8 +88,17 @@ control::TlsSettings PeerLinks::tls_to(control::Admit admit) const {
 std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> PeerLinks::taker(
     const std::string& node) const {
   const auto other_side = settings_.identity ? settings_.other_side : nullptr;
-  return [receive = receive_, dropped = dropped_, other_side, node](
+  return [receive = receive_, dropped = dropped_, other_side, of_ranks = settings_.take_of_ranks, node](
              const wire::FrameHeader& header, std::span<const std::byte> body) -> Result<void> {
+    if (header.type == wire::FrameType::kGangSwitch) {
+      CKPT_TRY(message, rank_message_of(body));
+      const bool is_taken = !*receive || (of_ranks && of_ranks(node, message));
+      if (is_taken) return ok();
+      if (const auto left_out = dropped->turn(now_ns()))
+        spdlog::warn("message of a peer dropped: node {} id {} from rank {} left out {}", node,
+                     message.migration, message.from.rank, *left_out);
+      return ok();
+    }
     CKPT_TRY(message, switch_message_of(header, body));
     if (!*receive) return ok();
     if (other_side) {
@@ -140,9 +160,8 @@ void PeerLinks::accepted(std::shared_ptr<control::Connection> connection, std::s
 
 void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string address, std::string token) {
   on_token(token);
-  if (wanted_.contains(migration)) return;
-  Wanted wanted;
-  wanted.node = node;
+  const auto key = std::pair(migration, node);
+  if (wanted_.contains(key)) return;
   control::Dialer::Settings settings;
   settings.name = settings_.node;
   settings.label = "agent " + node;
@@ -153,16 +172,17 @@ void PeerLinks::keep(wire::MigrationId migration, std::string node, std::string 
   handlers.on_connected = [](control::Connection&) {};
   handlers.on_frame = taker(node);
   handlers.on_lost = [](const Error&) {};
-  wanted.dialer = control::Dialer::create(executor_, std::move(settings), std::move(handlers));
-  wanted.dialer->start();
-  wanted_.emplace(migration, std::move(wanted));
+  auto dialer = control::Dialer::create(executor_, std::move(settings), std::move(handlers));
+  dialer->start();
+  wanted_.emplace(key, std::move(dialer));
 }
 
 void PeerLinks::drop(wire::MigrationId migration) {
-  auto it = wanted_.find(migration);
-  if (it == wanted_.end()) return;
-  it->second.dialer->stop();
-  wanted_.erase(it);
+  std::erase_if(wanted_, [migration](const auto& entry) {
+    const bool is_of_it = entry.first.first == migration;
+    if (is_of_it) entry.second->stop();
+    return is_of_it;
+  });
 }
 
 void PeerLinks::close_denied() {
@@ -172,13 +192,14 @@ void PeerLinks::close_denied() {
       connection->close(
           Error(ErrorCode::kRefused, "The certificate of " + connection->peer() + " is denied"));
   };
-  for (const auto& [migration, wanted] : wanted_) close(wanted.dialer->connection());
+  for (const auto& [key, dialer] : wanted_) close(dialer->connection());
   for (const auto& [node, weak] : incoming_) close(weak.lock());
 }
 
-bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {
-  for (auto& [migration, wanted] : wanted_) {
-    if (wanted.node == node && wanted.dialer->connected() && wanted.dialer->send(message)) return true;
+template <class Message>
+bool PeerLinks::send_to(const std::string& node, const Message& message) {
+  for (auto& [key, dialer] : wanted_) {
+    if (key.second == node && dialer->connected() && dialer->send(message)) return true;
   }
   const auto [begin, end] = incoming_.equal_range(node);
   for (auto it = begin; it != end; ++it) {
@@ -186,6 +207,14 @@ bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message
     if (connection && connection->is_open() && connection->send(message)) return true;
   }
   return false;
+}
+
+bool PeerLinks::send(const std::string& node, const wire::SwitchMessage& message) {
+  return send_to(node, message);
+}
+
+bool PeerLinks::send(const std::string& node, const gang::GangMessage& message) {
+  return send_to(node, message);
 }
 
 }  // namespace ckpt::agent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent to agent: switch messages only, so that a committed switch is finished while the coordinator is
-// away. Each side of an open migration dials the other with the token of that migration's plan; connections
-// in both directions are used alike. With an identity a peer is the node that its certificate names. It may
+// Agent to agent: messages of switches and of moves of ranks only, so that what is committed is finished while the
+// coordinator is away. Each side of an open migration dials the other with the token of that migration's plan;
+// connections in both directions are used alike. With an identity a peer is the node that its certificate names. It may
 // then speak as the other side of a migration that is known here, and as nobody else. The port is kept
 // across restarts (file "peer.port"), so that the address in the other side's plan stays true.
 // Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
@@ -13,11 +13,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/io/async.h"
 #include "libckpt/base/rarely.h"
 #include "libckpt/net/control/dialer.h"
 #include "libckpt/net/control/listener.h"
+#include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/wire/switch_messages.h"
 
 namespace ckpt::agent {
@@ -37,6 +39,8 @@ class PeerLinks {
     // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
     // with an identity only.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
+    // A message of a move of ranks that this node sent. False: it may not speak as that rank. None: all are dropped.
+    std::function<bool(const std::string& node, const gang::GangMessage&)> take_of_ranks;
   };
   using Receive = std::function<void(wire::SwitchMessage)>;
   static Result<std::unique_ptr<PeerLinks>> create(asio::any_io_executor executor, Settings settings,
@@ -49,19 +53,19 @@ class PeerLinks {
   // The coordinator has sent the nodes' token: dialers must show it from now on. Until a token is known no
   // peer is accepted.
   void on_token(std::string token);
-  // Keeps a connection to that node for this migration, until drop(). The plan's token is the nodes' as well.
+  // Keeps a connection to that node for this migration, until drop() of the migration. The plan's token is the nodes' as
+  // well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
   // More certificates are denied: ends the connections that showed them.
   void close_denied();
   // False if there is no connection with that node.
   bool send(const std::string& node, const wire::SwitchMessage& message);
+  bool send(const std::string& node, const gang::GangMessage& message);
 
  private:
-  struct Wanted {
-    std::string node;
-    std::shared_ptr<control::Dialer> dialer;
-  };
+  template <class Message>
+  bool send_to(const std::string& node, const Message& message);
   PeerLinks(asio::any_io_executor executor, Settings settings, Receive receive);
   Result<void> listen();
   void accepted(std::shared_ptr<control::Connection> connection, std::string node);
@@ -78,7 +82,7 @@ class PeerLinks {
   std::shared_ptr<control::Listener> listener_;
   std::shared_ptr<std::string>
       token_;  // shared with the listener's handshakes, which may outlive this object
-  std::map<wire::MigrationId, Wanted> wanted_;
+  std::map<std::pair<wire::MigrationId, std::string>, std::shared_ptr<control::Dialer>> wanted_;
   std::multimap<std::string, std::weak_ptr<control::Connection>> incoming_;
 };
 

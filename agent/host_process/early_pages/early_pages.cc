@@ -178,6 +178,12 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
   return round;
 }
 
+std::uint64_t EarlyPages::held_bytes() const noexcept {
+  const bool is_known = std::none_of(processes_.begin(), processes_.end(),
+                                     [](const auto& process) { return process->is_distrusted; });
+  return is_known ? std::min(log_->filled(), followed_bytes_) : 0;
+}
+
 void EarlyPages::distrust(pid_t pid) {
   for (const auto& process : processes_)
     if (process->watch.pid() == pid) process->is_distrusted = true;

@@ -63,6 +63,8 @@ class EarlyPages {
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
   // Of the processes that are followed, when it began.
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
+  // What the dump needs no memory for, as the last round left it: 0 if all of a process is to be read again.
+  [[nodiscard]] std::uint64_t held_bytes() const noexcept;
   // For the dump (DumpOptions::preload; left_out_pages.h); empty: CRIU reads all pages.
   [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }
 

@@ -47,9 +47,9 @@ gang::Reason reason_of(const Error& error) {
 
 }  // namespace
 
-GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports,
+GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
                      GangDriver::Machines machines)
-    : context_(context), link_(link), reports_(reports), driver_(std::move(machines), *this) {}
+    : context_(context), link_(link), reports_(reports), peers_(peers), driver_(std::move(machines), *this) {}
 
 // ---- messages ----
 
@@ -73,9 +73,34 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
     return;
   }
   const Member* sender = member(key, info);
-  if (sender != nullptr && node_of(*sender->plan, what.to) == context_.config.node)
-    return driver_.on_own_message(std::move(message));
+  const std::string node = sender == nullptr ? "" : node_of(*sender->plan, what.to);
+  if (node == context_.config.node) return driver_.on_own_message(std::move(message));
+  // Both ways: one of them may be cut.
+  if (!node.empty()) peers_.send(node, message);
   link_.tell(message);
+}
+
+bool GangMoves::take_of_peer(const std::string& node, const gang::GangMessage& message) {
+  const auto plan = plans_.find(message.migration);
+  if (plan == plans_.end() || !plan->second || node_of(*plan->second, message.from) != node) return false;
+  driver_.on_message(message);
+  return true;
+}
+
+// With whom a party decides: all with the lead, a source with its target. A source frees once a bystander is gone.
+void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
+  for (const gang::MovedRank& moved : plan.moved) {
+    const auto own = wire::decode_plan(moved.plan);
+    if (!own) continue;
+    const wire::MigrationPlan& rank = own.assume_value();
+    const auto keep = [&](const std::string& node, const std::string& address) {
+      if (node != context_.config.node) peers_.keep(key.migration, node, address, rank.peer_token);
+    };
+    const bool is_lead = moved.rank == plan.moved.front().rank;
+    const bool is_its_source = key.party == Party(Role::kSource, moved.rank);
+    if (is_lead || is_its_source) keep(rank.target_node, rank.target_peer_address);
+    if (key.party.role == Role::kBystander) keep(rank.source_node, rank.source_peer_address);
+  }
 }
 
 void GangMoves::ask_for_info(const gang::GangMessage& message) {
@@ -176,6 +201,9 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
   }
   Member& kept = members_.emplace(key, std::move(made).assume_value()).first->second;
   add_sessions(key, kept);
+  if (const gang::PartyState* state = driver_.parties().find(key);
+      state != nullptr && !gang::is_closed(*state))
+    keep_peers(key, *kept.plan);
   return &kept;
 }
 
@@ -535,6 +563,13 @@ bool GangMoves::has_promised(wire::MigrationId migration) const {
 
 // The sessions of some closed ones stay: their measurements are sent again when the coordinator was away.
 void GangMoves::tidy() {
+  for (const auto& [id, plan] : plans_) {
+    const auto is_open_party = [this, move = id](const auto& at) {
+      const gang::PartyState* state = driver_.parties().find(at.first);
+      return at.first.migration == move && state != nullptr && !gang::is_closed(*state);
+    };
+    if (std::none_of(members_.begin(), members_.end(), is_open_party)) peers_.drop(id);
+  }
   std::erase_if(members_, [this](const auto& at) { return driver_.parties().find(at.first) == nullptr; });
   for (auto at = members_.begin(); members_.size() > kKeptMembers && at != members_.end();) {
     const bool is_closed = gang::is_closed(*driver_.parties().find(at->first));

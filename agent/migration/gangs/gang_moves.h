@@ -26,10 +26,12 @@ namespace ckpt::agent {
 class GangMoves : public GangEffects, public RankParties {
  public:
   // `reports`: what the sessions measure.
-  GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports,
+  GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
             GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
+  // From another agent. False: that node has no such rank in this move.
+  bool take_of_peer(const std::string& node, const gang::GangMessage& message);
   // An event of a session; false: of no moved rank.
   bool take(const migration::SwitchKey& key, migration::SourceEvent& event);
   bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
@@ -99,11 +101,13 @@ class GangMoves : public GangEffects, public RankParties {
   void send_source_report(const Member& member);
   void send_target_report(const Member& member);
   [[nodiscard]] std::string node_of(const gang::GangPlan& plan, const gang::Party& party) const;
+  void keep_peers(const gang::PartyKey& key, const gang::GangPlan& plan);
   Task<Result<gang::RankGroups>> groups_of(const gang::AskGroups& request);
 
   MigrationContext& context_;
   GangPort& link_;
   CoordinatorPort& reports_;
+  PeerLinks& peers_;
   std::map<gang::PartyKey, Member> members_;
   std::map<wire::MigrationId, std::shared_ptr<const gang::GangPlan>> plans_;  // by the move's id
   GangDriver driver_;

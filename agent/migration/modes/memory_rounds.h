@@ -30,6 +30,8 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   [[nodiscard]] HostProgress progress() const;
   // What the pause is to read, as the rounds have it: what the last one found written.
   [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
+  // What is in the log already and need not be in the image, once the rounds have settled.
+  [[nodiscard]] std::uint64_t held_bytes() const noexcept { return has_settled() ? pages_->held_bytes() : 0; }
   // Until few pages have been written since they were read, or more rounds do not help.
   Task<> settle();
   // No round is under way after it, and none begins.

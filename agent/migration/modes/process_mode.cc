@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/file_list.h"
@@ -246,7 +248,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
   CKPT_CO_TRY(estimate, host::estimate_dump(root));
-  CKPT_CO_TRYV(host::check_memory_left(estimate.bytes + named_bytes_));
+  const std::uint64_t held = rounds_ ? rounds_->held_bytes() : 0;
+  const std::uint64_t again = rounds_ ? rounds_->rest_bytes() : 0;
+  CKPT_CO_TRYV(
+      host::check_memory_left(estimate.bytes - std::min(held, estimate.bytes) + again + named_bytes_));
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, operation_, "source"),
                                                  estimate.bytes - estimate.largest_bytes + named_bytes_));

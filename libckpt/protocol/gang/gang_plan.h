@@ -54,15 +54,16 @@ struct MovedRank {
 };
 
 struct StayingRank {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   StayingRank() = default;
   std::uint32_t rank = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::string node;
+  std::string peer_address;  // where other agents reach that node; empty: of an older coordinator
   template <class A>
   void fields(A& a) {
-    a(rank, job, incarnation, node);
+    a(rank, job, incarnation, node, peer_address);
   }
 };
 

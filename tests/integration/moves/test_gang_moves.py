@@ -375,6 +375,30 @@ class GangMovesThroughCrashes(GangMovesTest):
         self.check_end()
 
 
+@unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
+class GangMovesWithoutTheirCoordinator(GangMovesTest):
+    """The coordinator is gone from the moment on at which the lead has committed. The agents end the move among themselves."""
+    nodes = 4
+
+    def test_all_ranks_go_on(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
+        lead = ("agent.node-c", Point.TARGET_COMMITTED_DURABLE)
+        self.cluster.arm(*lead, "stop")
+        with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
+            self.wait_until_fired(*lead, moving)
+            self.cluster.wait_until_it_stands(*lead)
+            self.cluster.kill("gpumigrate-coordinator")
+            self.cluster.kill("nodes/node-c/agent.toml", signal.SIGCONT)
+            moving.kill()
+        targets = [self.cluster.home / "nodes" / node / "jobs" for node in ("node-c", "node-d")]
+        eventually(lambda: all(any(steps_of(log.read_text()) for log in jobs.glob("*/out.log")) for jobs in targets),
+                   "ranks compute at their targets")
+        self.cluster.up()
+        self.settled()
+        self.assertEqual([gpu.split(":")[0] for gpu in self.gpus_of_job()], ["node-a", "node-a", "node-c", "node-d"])
+        self.check_end()
+
+
 def make_test(role, point):
     return lambda self: self.crash(role, point)
 

@@ -223,6 +223,11 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
       if (node == "b") return PeerLinks::OtherSide{"a", wire::Party::kSource};
       return PeerLinks::OtherSide{"b", wire::Party::kTarget};
     };
+    settings.take_of_ranks = [this, node](const std::string& from, const gang::GangMessage& message) {
+      const bool is_its_rank = from == "a" && message.from.rank == 0;
+      if (node == "b" && is_its_rank) of_ranks_.push_back(message);
+      return is_its_rank;
+    };
     auto links = PeerLinks::create(io_.get_executor(), settings, std::move(receive));
     EXPECT_TRUE(links);
     links.assume_value()->on_token("secret");
@@ -235,7 +240,43 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
   tls::Certificates certificates_;
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::map<std::string, std::string> serials_;  // by node
+  std::vector<gang::GangMessage> of_ranks_;     // that b took
 };
+
+gang::GangMessage of_rank(std::uint32_t rank, const gang::Body& body) {
+  return {9, 4, gang::Party(gang::Role::kBystander, rank), gang::Party(gang::Role::kTarget, 1), body};
+}
+
+TEST_F(CertifiedPeerLinksTest, ANodeSpeaksForItsOwnRanksOnly) {
+  auto a = make("a", "a", heard_a_);
+  auto b = make("b", "b", heard_b_);
+  auto c = make("c", "c", heard_a_);
+  a->keep(9, "b", b->address(), "secret");
+  a->keep(9, "c", c->address(), "secret");
+  c->keep(9, "b", b->address(), "secret");
+  run_until(io_, [&] { return c->send("b", of_rank(0, gang::Held(2))); });
+  run_until(io_, [&] { return a->send("b", of_rank(2, gang::Held(2))); });
+  EXPECT_TRUE(a->send("b", of_rank(0, gang::Gone(2))));
+  run_until(io_, [&] { return !of_ranks_.empty(); });
+  ASSERT_EQ(of_ranks_.size(), 1u);
+  EXPECT_EQ(gang::name_of(of_ranks_[0].body.to_body().assume_value()), "Gone");
+  a->drop(9);
+  EXPECT_FALSE(a->send("c", of_rank(0, gang::Gone(2))));
+}
+
+TEST_F(CertifiedPeerLinksTest, WhatIsTheCoordinatorsEndsTheConnection) {
+  const gang::Party rank(gang::Role::kTarget, 1);
+  gang::GangMessage with_info = of_rank(0, gang::Query{});
+  with_info.asks_for_info = true;
+  for (const auto& sent : {gang::GangMessage(9, 4, gang::Party(), rank, gang::Withdraw{}), with_info}) {
+    auto a = make("a", "a", heard_a_);
+    auto b = make("b", "b", heard_b_);
+    a->keep(9, "b", b->address(), "secret");
+    run_until(io_, [&] { return a->send("b", sent); });
+    run_until(io_, [&] { return !a->send("b", of_rank(0, gang::Held(2))); });
+  }
+  EXPECT_TRUE(of_ranks_.empty());
+}
 
 template <std::size_t... I>
 std::vector<wire::SwitchBody> bodies_of(std::index_sequence<I...>) {
