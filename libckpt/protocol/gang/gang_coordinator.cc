@@ -191,8 +191,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   // What ranks have done by a decision whose record is lost is decided again.
   bool decide_asking() {
+    // What a target knows of a decision, sources and bystanders know, too. One whose node is away is waited for as ever.
     const bool all = std::all_of(s_.facts.begin(), s_.facts.end(), [](const auto& entry) {
-      return entry.second.answered || entry.second.lost;
+      return entry.first.role == Role::kTarget || entry.second.answered || entry.second.lost;
     });
     if (!all) return false;
     if (!s_.abort) s_.abort = Reason(ErrorCode::kAborted, "The coordinator lost its record of the move");
@@ -277,7 +278,12 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     if (in<coordinator::Asking>()) return ask_all();
     if (in<coordinator::Granted>()) return announce_granted();
     for (const auto& [party, facts] : s_.facts) {
-      if (facts.lost || knows(party, facts)) continue;
+      if (facts.lost) continue;
+      if (knows(party, facts)) {
+        // An owner may have died since, and its word of that may be lost.
+        if (facts.owns && in<coordinator::Closed>()) tell(party, Query{});
+        continue;
+      }
       if (in<coordinator::Aborted>()) {
         tell(party, Aborted(s_.abort.value_or(Reason(ErrorCode::kAborted, "The migration was aborted"))));
       } else if (const auto* closed = in<coordinator::Closed>()) {
@@ -308,9 +314,11 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   void nag_granted() {
     const bool back = withdraws();
+    // Who was never granted anything leaves, unless the others are beyond that.
+    const bool goes_on = !s_.abort || judge().is_committed();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
-      if (!s_.abort) tell(party, Granted(k()));
+      if (goes_on) tell(party, Granted(k()));
       if (back && party.role == judge().withdrawer()) tell(party, Withdraw{});
       if (s_.abort) tell(party, GiveUp(*s_.abort));
     }

@@ -488,7 +488,7 @@ for name, role, point in HELPERS:
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
-class GangMovesThatLoseARank(GangMovesTest):
+class GangMovesThatLoseARank(GangMovesTest, StoreLosingTest):
     def lose_the_target(self, point):
         """Its agent dies at that point, and everything else of its node with it."""
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
@@ -512,6 +512,30 @@ class GangMovesThatLoseARank(GangMovesTest):
         self.migrate("--rank", "3", "--to", "node-a")
         self.settled()
         self.check_end()
+
+    def test_target_whose_node_is_lost_with_the_store_costs_nothing(self):
+        with self.lose_the_target(Point.TARGET_COMMITTED_DURABLE) as moving:
+            self.stop_coordinator()
+            self.remove_store()
+            moving.kill()
+        config = self.cluster.home / "coordinator/coordinator.toml"
+        alone = subprocess.Popen([BIN / "gpumigrate-coordinator", "--config", config], env=self.cluster.environment,
+                                 stderr=subprocess.DEVNULL)
+        self.addCleanup(alone.wait)
+        self.addCleanup(alone.kill)
+        eventually(lambda: self.states_known() == {"running"}, "the ranks go back once the lease is over")
+        alone.kill()
+        alone.wait()
+        self.cluster.up()
+        self.settled()
+        self.migrate("--rank", "3", "--to", "node-a")
+        self.settled()
+        self.check_end()
+
+    def states_known(self):
+        described = self.cluster.run("describe", "train", "-o", "json")
+        ranks = json.loads(described.stdout)["ranks"] if described.returncode == 0 else []
+        return {rank["state"] for rank in ranks} if len(ranks) == 4 else set()
 
     def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"))

@@ -77,7 +77,8 @@ void World::check() {
   const bool open = decision == "GRANTED(n+1)" || decision == "KEPT(n+1)";
   const bool undecided =
       open && last_record(info_.lead()) == "COMMITTED" && waits && !(info_.staying.empty() && ran);
-  const int broken = faults_ + failed_resumes_;
+  // A return whose record is lost is decided again: its targets have left by then.
+  const int broken = faults_ + failed_resumes_ + static_cast<int>(lost_records_);
   if (!undecided || broken > 1) return;
   const bool old_whole = decision == "GRANTED(n+1)" && old_set();
   if (broken == 0 && !(old_whole && new_set())) violate("undecided, and one set of ranks is not whole");
