@@ -34,7 +34,13 @@ def run_by_hand(ranks, *arguments, program="charlm-dp", limit_s=COMMAND_LIMIT_S)
         common = dict(os.environ, LD_LIBRARY_PATH=f"{BUILD}/lib/cudasim:{BUILD}/lib/ncclsim", CUDASIM_DIR=folder,
                       CUDASIM_DEVICES=str(ranks), CUDASIM_MEMORY="1GiB", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo")
-        processes = [subprocess.Popen([EXAMPLES / program, "--without-ckpt", *arguments], stdout=subprocess.PIPE, text=True,
-                                      env=dict(common, RANK=str(rank), CUDA_VISIBLE_DEVICES=str(rank)))
-                     for rank in range(ranks)]
-        return [final_object(process.communicate(timeout=limit_s)[0]) for process in processes]
+        # Into files: a rank that waits for its pipe to be read would keep all others.
+        logs = [pathlib.Path(folder, f"rank-{rank}.log") for rank in range(ranks)]
+        processes = []
+        for rank, log in enumerate(logs):
+            with log.open("w") as output:
+                processes.append(subprocess.Popen([EXAMPLES / program, "--without-ckpt", *arguments], stdout=output,
+                                                  env=dict(common, RANK=str(rank), CUDA_VISIBLE_DEVICES=str(rank))))
+        for process in processes:
+            process.wait(timeout=limit_s)
+        return [final_object(log.read_text()) for log in logs]
