@@ -18,17 +18,6 @@ using gang::Role;
 constexpr std::uint32_t kTicketsMs = 30'000;
 constexpr std::size_t kKeptMembers = 64;
 
-const gang::MovedRank* moved_rank(const gang::GangPlan& plan, std::uint32_t rank) {
-  const auto at = std::find_if(plan.moved.begin(), plan.moved.end(),
-                               [rank](const gang::MovedRank& known) { return known.rank == rank; });
-  return at == plan.moved.end() ? nullptr : &*at;
-}
-const gang::StayingRank* staying_rank(const gang::GangPlan& plan, std::uint32_t rank) {
-  const auto at = std::find_if(plan.staying.begin(), plan.staying.end(),
-                               [rank](const gang::StayingRank& known) { return known.rank == rank; });
-  return at == plan.staying.end() ? nullptr : &*at;
-}
-
 // Those that the machines of one rank have, too.
 std::optional<migration::Action> to_session(const gang::Action& action) {
   return std::visit(
@@ -50,134 +39,6 @@ gang::Reason reason_of(const Error& error) {
 GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
                      GangDriver::Machines machines)
     : context_(context), link_(link), reports_(reports), peers_(peers), driver_(std::move(machines), *this) {}
-
-// ---- messages ----
-
-std::string GangMoves::node_of(const gang::GangPlan& plan, const Party& party) const {
-  if (party.role == Role::kBystander) {
-    const gang::StayingRank* staying = staying_rank(plan, party.rank);
-    return staying == nullptr ? "" : staying->node;
-  }
-  const gang::MovedRank* moved = moved_rank(plan, party.rank);
-  if (moved == nullptr) return "";
-  const auto own = wire::decode_plan(moved->plan);
-  if (!own) return "";
-  return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
-}
-
-void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang::Send& what) {
-  gang::GangMessage message(info.migration, info.gang, key.party, what.to, what.body);
-  if (what.to == Party()) {
-    send_report_before(key, what.body);
-    link_.tell(message);
-    return;
-  }
-  const Member* sender = member(key, info);
-  const std::string node = sender == nullptr ? "" : node_of(*sender->plan, what.to);
-  if (node == context_.config.node) return driver_.on_own_message(std::move(message));
-  // Both ways: one of them may be cut.
-  if (!node.empty()) peers_.send(node, message);
-  link_.tell(message);
-}
-
-bool GangMoves::take_of_peer(const std::string& node, const gang::GangMessage& message) {
-  const auto plan = plans_.find(message.migration);
-  if (plan == plans_.end() || !plan->second || node_of(*plan->second, message.from) != node) return false;
-  driver_.on_message(message);
-  return true;
-}
-
-// With whom a party decides: all with the lead, a source with its target. A source frees once a bystander is gone.
-void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
-  for (const gang::MovedRank& moved : plan.moved) {
-    const auto own = wire::decode_plan(moved.plan);
-    if (!own) continue;
-    const wire::MigrationPlan& rank = own.assume_value();
-    const auto keep = [&](const std::string& node, const std::string& address) {
-      if (node != context_.config.node) peers_.keep(key.migration, node, address, rank.peer_token);
-    };
-    const bool is_lead = moved.rank == plan.moved.front().rank;
-    const bool is_its_source = key.party == Party(Role::kSource, moved.rank);
-    if (is_lead || is_its_source) keep(rank.target_node, rank.target_peer_address);
-    if (key.party.role == Role::kBystander) keep(rank.source_node, rank.source_peer_address);
-  }
-}
-
-void GangMoves::ask_for_info(const gang::GangMessage& message) {
-  gang::GangMessage question(message.migration, message.gang, message.to, Party(), gang::Query{});
-  question.asks_for_info = true;
-  link_.tell(question);
-}
-
-void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
-  gang::GangMessage answer(info.migration, info.gang, key.party, Party(), gang::Query{});
-  answer.info = info;
-  link_.tell(answer);
-}
-
-std::vector<wire::OpenSwitch> GangMoves::open_switches() const {
-  std::vector<wire::OpenSwitch> open;
-  for (const auto& [key, state] : driver_.parties().all()) {
-    const Member* known = find(key);
-    if (known == nullptr || gang::is_closed(state)) continue;
-    const auto side = key.party.role == Role::kTarget ? wire::Side::kTarget : wire::Side::kSource;
-    open.emplace_back(key.migration, known->job, side);
-    open.back().of_ranks = true;
-  }
-  return open;
-}
-
-wire::MigrationId GangMoves::newest() const {
-  wire::MigrationId newest = 0;
-  for (const auto& [id, plan] : plans_) {
-    if (!plan) continue;
-    for (const gang::MovedRank& moved : plan->moved) newest = std::max(newest, moved.migration);
-  }
-  for (const auto& [key, state] : driver_.parties().all()) newest = std::max(newest, key.migration);
-  return newest;
-}
-
-const gang::GangInfo* GangMoves::description_of(wire::MigrationId move) const {
-  for (const auto& [key, state] : driver_.parties().all())
-    if (key.migration == move && !gang::info_of(state).plan.empty()) return &gang::info_of(state);
-  return nullptr;
-}
-
-// The coordinator makes its report when it receives the outcome: the measurements go ahead of it.
-void GangMoves::send_report_before(const PartyKey& key, const gang::Body& body) {
-  const Member* known = find(key);
-  if (known == nullptr) return;
-  const bool is_source_outcome =
-      std::holds_alternative<gang::Released>(body) || std::holds_alternative<gang::Resumed>(body);
-  if (known->source && is_source_outcome) send_source_report(*known);
-  if (known->target && std::holds_alternative<gang::Ran>(body)) {
-    if (known->target->report()) send_target_report(*known);
-  }
-}
-
-void GangMoves::send_source_report(const Member& member) {
-  if (!member.source->report()) return;
-  wire::SourceReport report = *member.source->report();
-  report.stop_ordered_ns = member.stop->told_at();
-  reports_.send(report);
-}
-
-void GangMoves::send_target_report(const Member& member) {
-  wire::TargetReport report = *member.target->report();
-  report.groups_ns = member.groups_took;
-  reports_.send(report);
-}
-
-void GangMoves::restate() {
-  for (const auto& [key, known] : members_) {
-    if (known.source && known.source->report() && known.source->report()->last_ack_ns != 0)
-      send_source_report(known);
-    if (known.target) {
-      if (const auto& report = known.target->report(); report && report->resumed_ns != 0)
-        send_target_report(known);
-    }
-  }
-}
 
 // ---- members ----
 
@@ -220,12 +81,12 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
   made.gang = info.gang;
   made.rank = key.party.rank;
   if (key.party.role == Role::kBystander) {
-    const gang::StayingRank* staying = staying_rank(*plan, key.party.rank);
+    const gang::StayingRank* staying = gang::find_staying(*plan, key.party.rank);
     if (staying == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
     made.job = staying->job;
     return made;
   }
-  const gang::MovedRank* moved = moved_rank(*plan, key.party.rank);
+  const gang::MovedRank* moved = gang::find_moved(*plan, key.party.rank);
   if (moved == nullptr) return Error(ErrorCode::kProtocol, "The plan does not name the rank");
   CKPT_TRY(own, wire::decode_plan(moved->plan));
   made.job = own.spec.job;
@@ -249,7 +110,7 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
     member.source = std::move(session);
   } else {
     auto session = std::make_shared<BystanderSession>(
-        context_, *staying_rank(*member.plan, member.rank), member.epoch,
+        context_, *gang::find_staying(*member.plan, member.rank), member.epoch,
         [this, key](gang::BystanderEvent event) {
           if (std::holds_alternative<gang::RankHeld>(event)) {
             if (Member* held = find(key)) held->stop->is_held();
@@ -288,7 +149,7 @@ wire::Incarnation GangMoves::own(const Member& member, wire::Incarnation k) cons
 
 wire::Incarnation GangMoves::last_incarnation(const Member& member, Role role) const {
   if (role == Role::kBystander) {
-    const gang::StayingRank* staying = staying_rank(*member.plan, member.rank);
+    const gang::StayingRank* staying = gang::find_staying(*member.plan, member.rank);
     return staying == nullptr ? 0 : staying->incarnation;
   }
   return role == Role::kTarget ? member.info.base + 1 : member.info.base;

@@ -335,7 +335,6 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
       staying.job = rank->id;
       staying.incarnation = rank->incarnation;
       staying.node = rank->node();
-      if (const Node* node = parts_.nodes.find(staying.node)) staying.peer_address = node->row.peer_address;
       continue;
     }
     const Place to = plan.places[next++];

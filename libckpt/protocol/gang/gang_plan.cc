@@ -16,4 +16,16 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes) {
   return std::move(plan);
 }
 
+const MovedRank* find_moved(const GangPlan& plan, std::uint32_t rank) {
+  const auto at = std::find_if(plan.moved.begin(), plan.moved.end(),
+                               [rank](const MovedRank& known) { return known.rank == rank; });
+  return at == plan.moved.end() ? nullptr : &*at;
+}
+
+const StayingRank* find_staying(const GangPlan& plan, std::uint32_t rank) {
+  const auto at = std::find_if(plan.staying.begin(), plan.staying.end(),
+                               [rank](const StayingRank& known) { return known.rank == rank; });
+  return at == plan.staying.end() ? nullptr : &*at;
+}
+
 }  // namespace ckpt::gang

@@ -54,16 +54,15 @@ struct MovedRank {
 };
 
 struct StayingRank {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   StayingRank() = default;
   std::uint32_t rank = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::string node;
-  std::string peer_address;  // where other agents reach that node; empty: of an older coordinator
   template <class A>
   void fields(A& a) {
-    a(rank, job, incarnation, node, peer_address);
+    a(rank, job, incarnation, node);
   }
 };
 
@@ -82,6 +81,9 @@ struct GangPlan {
 };
 // Also refuses numbers beyond the limits above.
 Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
+// Null: that rank does not move, or does not stay.
+[[nodiscard]] const MovedRank* find_moved(const GangPlan& plan, std::uint32_t rank);
+[[nodiscard]] const StayingRank* find_staying(const GangPlan& plan, std::uint32_t rank);
 
 // To the node of a rank: which of its groups get other communicators if those ranks move? Answered with RankGroups, which has the
 // tickets that this rank makes; or with a Reply that gives the reason.
