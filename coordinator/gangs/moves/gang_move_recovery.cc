@@ -95,12 +95,19 @@ void GangMoves::find_rows_without_record() {
 }
 
 void GangMoves::on_ready(const Node& node) {
-  std::vector<MigrationId> unknown_to_all;
   for (auto& [move, away] : without_record_) {
     const bool is_open_there = std::any_of(
         node.switches.begin(), node.switches.end(),
         [id = move](const wire::OpenSwitch& open) { return open.of_ranks && open.migration == id; });
     if (!is_open_there) away.erase(node.row.name);
+  }
+  fail_those_without_record();
+}
+
+// All nodes have connected or were removed, and none has it.
+void GangMoves::fail_those_without_record() {
+  std::vector<MigrationId> unknown_to_all;
+  for (auto& [move, away] : without_record_) {
     std::erase_if(away, [this](const std::string& name) { return parts_.nodes.find(name) == nullptr; });
     if (away.empty()) unknown_to_all.push_back(move);
   }

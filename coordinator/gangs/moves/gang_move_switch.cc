@@ -49,7 +49,6 @@ GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing
     for (const auto& [row_id, m] : parts_.table.all())
       if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
         parts_.table.find(row_id)->abort_cause = AbortCause::kUser;
-    fail_without_record(id);
     driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, why)));
   });
   parts_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });
@@ -270,6 +269,7 @@ void GangMoves::resolve(MigrationId id) {
 }
 
 void GangMoves::give_up_removed_nodes(JobId gang) {
+  fail_those_without_record();
   std::vector<std::pair<MigrationId, Party>> lost;
   for (const auto& [id, state] : driver_.all()) {
     if (state.info.gang != gang || !gang::is_closed(state) || gang::is_settled(state)) continue;

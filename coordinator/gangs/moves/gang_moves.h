@@ -124,6 +124,7 @@ class GangMoves : private GangSwitchEffects {
   // The journal is durable before the store is: rows that the store does not know are made of the record.
   Result<void> adopt_rows(const gang::GangInfo& info);
   void find_rows_without_record();
+  void fail_those_without_record();
   void fail_without_record(MigrationId move);
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
