@@ -95,7 +95,10 @@ Result<void> Groups::add(std::string name, std::vector<std::uint32_t> members, c
   return ok();
 }
 
+// A move begins once the one before it is over everywhere. Where an agent ended while groups were made for that, nobody
+// has said so to this process.
 void Groups::ask(std::uint64_t request, const local::AskGroups& order) {
+  discard_those([now = order.epoch](std::uint64_t epoch) { return epoch != 0 && epoch < now; });
   Ask ask{request, order.epoch, {}};
   for (std::size_t rank = 0; rank < local::kMaxRanks; ++rank)
     ask.moved[rank] = (order.moved[rank / 64] >> (rank % 64) & 1) != 0;
@@ -107,13 +110,18 @@ void Groups::join(std::uint64_t request, local::JoinGroups order) {
 }
 
 void Groups::discard(std::uint64_t epoch) {
+  discard_those([epoch](std::uint64_t known) { return known == epoch; });
+}
+
+void Groups::discard_those(const std::function<bool(std::uint64_t)>& which) {
   std::unique_lock lock(mutex_);
-  if (joining_ == epoch) is_given_up_ = true;
-  std::erase_if(orders_, [epoch](const Order& order) {
+  if (which(joining_)) is_given_up_ = true;
+  std::erase_if(orders_, [&which](const Order& order) {
     const auto* join = std::get_if<Join>(&order);
-    return join != nullptr && join->order.sequence == epoch;
+    return join != nullptr && which(join->order.sequence);
   });
-  const bool is_made = joined_ == epoch;
+  const std::uint64_t epoch = joined_;
+  const bool is_made = which(epoch);
   std::vector<const Group*> made;
   if (is_made) {
     joined_ = 0;

@@ -2,7 +2,8 @@
 // The groups that a rank communicates in, behind ckpt_group_callbacks. New communicators are made on a thread of its own,
 // while the program computes. swap() puts them into use, on the program's thread.
 //
-//   ask() -> the groups that a moved rank belongs to, with the tickets that this rank makes
+//   ask() -> the groups that a moved rank belongs to, with the tickets that this rank makes; what is made for epochs before
+//            is given up
 //   join() -> begin, poll until done, rehearse, poll until done -> GroupsJoined; then swap() or discard()
 //
 // Threads: add() and swap() on the program's, the others on the session's service thread; one mutex. Callbacks run
@@ -72,6 +73,8 @@ class Groups {
   };
   using Order = std::variant<Ask, Join, Discard>;
 
+  // What is being made, or made and not in use, for such an epoch.
+  void discard_those(const std::function<bool(std::uint64_t epoch)>& which);
   void give(Order order);
   void serve();
   void carry_out(const Ask& ask);

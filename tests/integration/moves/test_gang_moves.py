@@ -284,6 +284,30 @@ class GangMovesWithSlowCommunicators(GangMovesTest):
         eventually(lambda: len(self.cluster.pids("charlm-dp")) == 5, "the standby is there")
         return moving
 
+    def lose_the_journal(self, *more):
+        """While the store knows the move. `more`: processes that end with the coordinator."""
+        self.start()
+        before = self.gpus_of_job()
+        with self.begin_slow_move() as moving:
+            for word in ("gpumigrate-coordinator", *more):
+                self.cluster.kill(word)
+            for journal in (self.cluster.home / "coordinator").glob("gang-journal*"):
+                journal.unlink()
+            self.cluster.up()
+            moving.kill()
+        self.settled()
+        self.assertEqual(self.gpus_of_job(), before)
+        eventually(lambda: len(self.cluster.pids("charlm-dp")) == 4, "the standby has ended")
+        self.faults_of_nccl.write_text("")
+        self.migrate("--rank", "3", "--to", "node-c")
+        self.check_end()
+
+    def test_journal_that_is_lost_is_made_of_what_agents_know(self):
+        self.lose_the_journal()
+
+    def test_journal_that_is_lost_with_all_agents_leaves_all_ranks_where_they_are(self):
+        self.lose_the_journal("agent.toml")
+
     def test_move_that_is_aborted_leaves_all_ranks_where_they_are(self):
         self.start()
         before = self.gpus_of_job()

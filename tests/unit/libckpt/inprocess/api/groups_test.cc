@@ -158,6 +158,19 @@ TEST_F(GroupsTest, NewOnesThatAreGivenUpAreEnded) {
   EXPECT_EQ(fake_.swapped, 0) << "there is nothing to put into use";
 }
 
+TEST_F(GroupsTest, QuestionOfALaterMoveGivesUpWhatIsMadeForOneBefore) {
+  add("all", {0, 1, 2, 3});
+  fake_.is_busy = true;
+  groups_->join(1, join_of(7, "all"));
+  wait_until([&] { return fake_.begun == 1; }, "it has begun");
+  local::AskGroups later;
+  later.epoch = 8;
+  groups_->ask(2, later);
+  EXPECT_EQ(next<local::Failed>().refused_type, static_cast<std::uint32_t>(local::MessageType::kJoinGroups));
+  EXPECT_EQ(next<local::GroupsEnd>().knows_gang, 1u);
+  EXPECT_EQ(fake_.discarded, 1);
+}
+
 TEST_F(GroupsTest, FailureOfOneNamesGroupAndCallback) {
   add("all", {0, 1, 2, 3});
   fake_.fails = true;
