@@ -53,7 +53,11 @@ void BystanderSession::attach() {
   job_ = context_.jobs.running_as(rank_.job, rank_.incarnation);
   if (!job_) return;
   listener_ = job_->listen([this](const local::Body& body) {
-    if (std::holds_alternative<local::RankExited>(body)) emit_(gang::InstanceDied(wire::Reason(has_ended())));
+    const auto* exited = std::get_if<local::RankExited>(&body);
+    if (exited == nullptr) return;
+    // A program that has ended by itself once it went on needs nothing more of the move.
+    const bool has_finished = orders_ > 0 && (exited->wait_status == 0 || exited->ended_by_keeper != 0);
+    if (!has_finished) emit_(gang::InstanceDied(wire::Reason(has_ended())));
   });
 }
 

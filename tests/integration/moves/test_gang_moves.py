@@ -423,6 +423,23 @@ class GangMovesWithoutTheirCoordinator(GangMovesTest):
         self.check_end()
 
 
+    def test_job_that_ends_meanwhile_has_ended(self):
+        self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
+        victims = self.daemons_of("coordinator")
+        self.cluster.arm("coordinator", Point.COORDINATOR_CLOSED_DURABLE)
+        with self.cluster.popen("migrate", "train", "--rank", "2,3", "--to", "node-c,node-d") as moving:
+            self.wait_until_fired("coordinator", Point.COORDINATOR_CLOSED_DURABLE, moving)
+            self.wait_until_dead(victims)
+            moving.kill()
+        self.end_of_job.write_text("")
+        eventually(lambda: self.cluster.pids("charlm-dp") == [], "all ranks have ended")
+        self.cluster.up()
+        self.settled()
+        self.check_end()
+        self.assertEqual({m["result"] for m in self.cluster.json("migrations")}, {"done"})
+        self.assertNotIn("gang-lost", self.cluster.call("events").stdout)
+
+
 def make_test(role, point):
     return lambda self: self.crash(role, point)
 
