@@ -151,8 +151,7 @@ INSTANTIATE_TEST_SUITE_P(All, GangMistakes,
                                            Mistake{Mutant::kReleaseAtGo, "ReleaseAtGo"},
                                            Mistake{Mutant::kRelinquishedIsVeto, "RelinquishedIsVeto"},
                                            Mistake{Mutant::kRestoreUnfenced, "RestoreUnfenced"},
-                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"},
-                                           Mistake{Mutant::kAnswersNotAwaited, "AnswersNotAwaited"}),
+                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

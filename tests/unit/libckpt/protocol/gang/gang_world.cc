@@ -138,8 +138,6 @@ void World::recover_coordinator_by_ranks() {
   }
   hosts_.at(kCoordinator).machine = recover_coordinator(info_, now_);
   feed(kCoordinator, CoordinatorEvent(Restarted{}));
-  if (options_.mutant != Mutant::kAnswersNotAwaited) return;
-  for (const Party& party : info_.ranks()) feed(kCoordinator, CoordinatorEvent(PartyAnswered(party)));
 }
 
 // Its statements and the end of them come one after the other, or the connection is broken.

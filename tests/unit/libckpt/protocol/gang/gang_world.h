@@ -37,7 +37,6 @@ enum class Mutant {
   kRestoreUnfenced,     // the image runs before the bystanders have answered
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
-  kAnswersNotAwaited,   // a coordinator that lost its journal decides before all ranks have answered
 };
 
 class World {
