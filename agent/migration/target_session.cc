@@ -2,8 +2,8 @@
 #include "agent/migration/target_session.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/wait.h>
 
+#include "agent/migration/instance_end.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -51,9 +51,7 @@ void TargetSession::on_local(const local::Body& body) {
     if (is_over() || stage_ == Stage::kPreparing || job_->leaving()) return;
     // An instance that was stopped has ended as ordered: going back would run it again until the source
     // receives the order to stop, too.
-    const bool finished = exited->ended_by_keeper != 0 ||
-                          (WIFEXITED(exited->wait_status) && WEXITSTATUS(exited->wait_status) == 0);
-    end_ = finished ? InstanceEnd::kFinished : InstanceEnd::kDied;
+    end_ = is_clean_end(*exited) ? InstanceEnd::kFinished : InstanceEnd::kDied;
     if (!running_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     emit(migration::InstanceStopped(job_->incarnation()));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/migration/instance_end.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -55,9 +56,9 @@ void BystanderSession::attach() {
   listener_ = job_->listen([this](const local::Body& body) {
     const auto* exited = std::get_if<local::RankExited>(&body);
     if (exited == nullptr) return;
-    // A program that has ended by itself once it went on needs nothing more of the move.
-    const bool has_finished = orders_ > 0 && (exited->wait_status == 0 || exited->ended_by_keeper != 0);
-    if (!has_finished) emit_(gang::InstanceDied(wire::Reason(has_ended())));
+    // Once it went on it needs nothing more of the move.
+    if (orders_ > 0 && is_clean_end(*exited)) return;
+    emit_(gang::InstanceDied(wire::Reason(has_ended())));
   });
 }
 

@@ -66,19 +66,16 @@ std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
   const gang::GangPlan* plan = plan_of(info);
   if (plan == nullptr) return {};
   if (is_bystander(party)) {
-    for (const gang::StayingRank& staying : plan->staying)
-      if (staying.rank == party.rank) return staying.node;
-    return {};
+    const gang::StayingRank* staying = gang::find_staying(*plan, party.rank);
+    return staying == nullptr ? "" : staying->node;
   }
-  for (const gang::MovedRank& moved : plan->moved) {
-    if (moved.rank != party.rank) continue;
-    const Migration* row = parts_.table.find(moved.migration);
-    if (row != nullptr) return party.role == Role::kSource ? row->from.node : row->to.node;
-    const auto own = wire::decode_plan(moved.plan);
-    if (!own) return {};
-    return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
-  }
-  return {};
+  const gang::MovedRank* moved = gang::find_moved(*plan, party.rank);
+  if (moved == nullptr) return {};
+  if (const Migration* row = parts_.table.find(moved->migration))
+    return party.role == Role::kSource ? row->from.node : row->to.node;
+  const auto own = wire::decode_plan(moved->plan);
+  if (!own) return {};
+  return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
 }
 
 std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {

@@ -2,7 +2,8 @@
 // The messages of the gang commit as they travel, and its records as they are kept.
 //
 // Every frame goes over the coordinator, or from agent to agent. An agent that does not know the move asks for `info`: it
-// was restarted before it had recorded anything. Prepare brings it of itself.
+// was restarted before it had recorded anything. Prepare brings it of itself. A coordinator without a record asks for it
+// with a Query: `info` follows the answers to that, without its plan, and ends them.
 // Threads: values. Errors: kProtocol for bytes that no correct sender sends, kCorrupt for records that contradict
 // themselves.
 #pragma once
@@ -69,8 +70,8 @@ struct GangMessage {
   Party to;
   FlatBody body;
   std::optional<GangInfo> info;
-  bool asks_for_info = false;         // the body counts for nothing
-  std::optional<StayingTimes> times;  // likewise
+  bool asks_for_info = false;         // by an agent, the body counts for nothing
+  std::optional<StayingTimes> times;  // the body counts for nothing
 };
 // The body is known, sender and receiver are different, and `info` is of this move.
 Result<GangMessage> decode_message(std::span<const std::byte> bytes);

@@ -7,7 +7,7 @@ service manager does."""
 import unittest
 
 from cluster import run_unmoved
-import test_gang_moves
+import test_gang_losses
 import test_image_crashes
 import test_peer_vault_crashes
 import test_peer_vault_losses
@@ -79,6 +79,6 @@ class EveryPointIsTested(unittest.TestCase):
                    Point.SNAPSHOT_MOVER_WRITTEN,
                    Point.SNAPSHOT_MOVER_COMMITTED, Point.RESTORE_MOVER_FILLED}
         tested.add(Point.MEMORY_FOLLOWS)  # test_process_memory.py
-        tested |= {number for _, _, number in test_gang_moves.POINTS}
+        tested |= {number for _, _, number in test_gang_losses.POINTS}
         tested.add(Point.COORDINATOR_GANG_STORED)  # test_gang_images.py
         self.assertEqual(set(Point) - never, tested)

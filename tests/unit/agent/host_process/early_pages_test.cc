@@ -69,6 +69,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   const auto second = pages.run_round(grew);
   ASSERT_TRUE(second.has_value());
   EXPECT_LT(second.assume_value().read_bytes, 1u << 20);  // its threads' stacks and counters
+  EXPECT_GE(pages.held_bytes(), 8u << 20) << "the dump needs no memory for that";
 
   const MemoryFolder images = make_memory_folder("e");
   ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
@@ -78,6 +79,8 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   EXPECT_EQ(found_by_criu(images.path()) < 4u << 20, GetParam()) << found_by_criu(images.path());
   const std::uint64_t before = pages.log().filled();
   auto placed = pages.finish(images.path(), grew);
+  pages.distrust(source);
+  EXPECT_EQ(pages.held_bytes(), 0u) << "all of it is to be read again";
   ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
   EXPECT_LT(pages.log().filled() - before, 4u << 20) << "what was held is read again";
   EXPECT_EQ(reported, pages.log().filled());

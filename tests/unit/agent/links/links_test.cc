@@ -247,7 +247,7 @@ gang::GangMessage of_rank(std::uint32_t rank, const gang::Body& body) {
   return {9, 4, gang::Party(gang::Role::kBystander, rank), gang::Party(gang::Role::kTarget, 1), body};
 }
 
-TEST_F(CertifiedPeerLinksTest, ANodeSpeaksForItsOwnRanksOnly) {
+TEST_F(CertifiedPeerLinksTest, MessageForAnotherNodesRankIsDropped) {
   auto a = make("a", "a", heard_a_);
   auto b = make("b", "b", heard_b_);
   auto c = make("c", "c", heard_a_);
@@ -264,7 +264,7 @@ TEST_F(CertifiedPeerLinksTest, ANodeSpeaksForItsOwnRanksOnly) {
   EXPECT_FALSE(a->send("c", of_rank(0, gang::Gone(2))));
 }
 
-TEST_F(CertifiedPeerLinksTest, WhatIsTheCoordinatorsEndsTheConnection) {
+TEST_F(CertifiedPeerLinksTest, CoordinatorMessageFromAPeerEndsTheConnection) {
   const gang::Party rank(gang::Role::kTarget, 1);
   gang::GangMessage with_info = of_rank(0, gang::Query{});
   with_info.asks_for_info = true;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an instance ended, for the moves that it takes part in. Threads: any. Errors: none.
+#pragma once
+
+#include <sys/wait.h>
+
+#include "libckpt/inprocess/local/messages.h"
+
+namespace ckpt::agent {
+
+// By itself with exit code 0, or as it was ordered to: nothing of it is to be run again.
+[[nodiscard]] inline bool is_clean_end(const local::RankExited& end) noexcept {
+  return end.ended_by_keeper != 0 || (WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == 0);
+}
+
+}  // namespace ckpt::agent
