@@ -101,6 +101,36 @@ TEST(GangScenario, ReturnIsFollowedByACoordinatorThatLostItsJournal) {
   EXPECT_FALSE(world.is_restored());
 }
 
+// One bystander alone has received the return, and cannot be reached. A source's node is lost, so that the others would
+// go forward.
+TEST(GangScenario, CoordinatorThatLostItsJournalWaitsForARankThatHasReturned) {
+  World::Options options = with();
+  options.staying = 2;
+  World world(options);
+  const Party other(Role::kBystander, 3);
+  world.hold("Go");
+  world.migrate();
+  run_until(world, kLead, "COMMITTED");
+  world.run_for(500);
+  world.cut_off(kLead, true);  // it is silent: the coordinator takes the return
+  for (const Party& party : world.everyone())
+    if (party != other) world.hold("Returned", party);
+  run_until(world, other, "OLD");
+  world.lose_records();
+  world.let_go();
+  world.cut_off(other, true);
+  world.cut_off(kLead, false);
+  world.lose(kSources[1]);
+  world.restart(kCoordinator);
+  world.prove_lost(kSources[1]);
+  world.run_for(20'000);
+  EXPECT_NE(world.last_record(kBystander), "GONE") << world.summary();
+  world.cut_off(other, false);
+  world.run_for(20'000);
+  EXPECT_EQ(world.first_violation(), "");
+  EXPECT_TRUE(world.is_settled()) << world.summary();
+}
+
 TEST(GangScenario, TargetThatCannotResumeCostsNoWork) {
   World world(with());
   world.fail_next_resume();

@@ -489,7 +489,9 @@ std::uint64_t World::memory_of(const Party& from) const {
 
 void World::transmit(const Party& from, const Party& to, const Body& body) {
   if (to == kCoordinator && to_coordinator_ != nullptr) return to_coordinator_->push_back(body);
-  if (!reaches(from, to) || chance(0.05) || held_names_.contains(name_of(body))) return;
+  const bool is_held =
+      held_names_.contains(name_of(body)) || held_names_.contains(name_to(name_of(body), to));
+  if (!reaches(from, to) || chance(0.05) || is_held) return;
   const int copies = chance(0.03) ? 2 : 1;
   const auto* asking =
       from == kCoordinator ? std::get_if<CoordinatorState>(&hosts_.at(from).machine) : nullptr;

@@ -66,6 +66,7 @@ class World {
   void fail_record(const Party& party) { failing_.insert(party); }
   void fail_next_resume() { fails_resume_ = true; }
   void hold(std::string_view body_name) { held_names_.emplace(body_name); }  // messages of that name are lost
+  void hold(std::string_view body_name, const Party& to) { held_names_.emplace(name_to(body_name, to)); }
   void let_go() { held_names_.clear(); }
   bool step();  // one event; false when none is left
   void run_for(std::int64_t ms);
@@ -111,6 +112,9 @@ class World {
     std::optional<Nanos> deadline;
   };
 
+  static std::string name_to(std::string_view body_name, const Party& to) {
+    return std::string(body_name) + " to " + to_text(to);
+  }
   void at(Nanos when, std::function<void()> what);
   void after_ms(std::int64_t ms, std::function<void()> what) { at(now_ + ms * kNanosPerMs, std::move(what)); }
   [[nodiscard]] std::int64_t delay_ms(std::int64_t plain);
