@@ -79,7 +79,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   EXPECT_EQ(found_by_criu(images.path()) < 4u << 20, GetParam()) << found_by_criu(images.path());
   const std::uint64_t before = pages.log().filled();
   auto placed = pages.finish(images.path(), grew);
-  pages.distrust(source);
+  pages.distrust(keeper::program_of(source));
   EXPECT_EQ(pages.held_bytes(), 0u) << "all of it is to be read again";
   ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
   EXPECT_LT(pages.log().filled() - before, 4u << 20) << "what was held is read again";
