@@ -367,6 +367,7 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   if (report_ && report_->resume_sent_ns == 0) {
     report_->resume_sent_ns = sent_ns;
     report_->resumed_ns = running.resumed_ns;
+    report_->groups_made_ns = communicators_made_at_;
   }
   job_->runs_as(k);
   ran_as_ = k;
@@ -387,6 +388,7 @@ void TargetSession::learn() {
     took[term] = std::max<Nanos>(0, at - before);
     before = std::max(before, at);
   };
+  reach(PauseTerm::kCommunicators, r.groups_made_ns);
   reach(PauseTerm::kCommit, r.committed_ns);
   reach(PauseTerm::kHostRestore, r.host_restored_ns);
   reach(PauseTerm::kContextRestore, r.context_restored_ns);

@@ -49,6 +49,8 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
   // It passes its gate and runs as k until `deadline`. Again: a renewal.
   Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
+  // In the pause, for the report.
+  void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
   // The measurements; complete once the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
   [[nodiscard]] const migration::SwitchInfo& info() const noexcept { return info_; }
@@ -104,6 +106,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::shared_ptr<MemoryExport> export_;
   std::deque<mover::Packet> arrived_;  // memory that the mover made, then its message that all is verified
   std::uint64_t let_go_ = 0;           // regions that the source's job has freed since
+  Nanos communicators_made_at_ = 0;    // in the pause; 0: ahead of it
   std::optional<wire::TargetReport> report_;
   std::optional<RunOrder> order_;    // the newest one not yet begun
   std::optional<RunOrder> running_;  // the one that is under way

@@ -80,6 +80,8 @@ wire::CostLine prior(PauseKind kind, PauseTerm term) {
       return {70 * kMs, kMs};
     case PauseTerm::kFill:
       return {2 * kMs, kMs / 4};
+    case PauseTerm::kCommunicators:
+      return {0, 0};
     case PauseTerm::kMap:
     case PauseTerm::kResume:
       break;

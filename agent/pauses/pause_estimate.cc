@@ -34,6 +34,8 @@ Advice advice_of(PauseTerm term) {
       return {"fill", "a driver that imports memory after a restore (gpumigrate doctor)"};
     case PauseTerm::kMap:
       return {"restore", "fewer, larger allocations"};
+    case PauseTerm::kCommunicators:
+      return {"communicators", "make them ahead of the pause (--communicators overlap)"};
     case PauseTerm::kResume:
       break;
   }
@@ -46,6 +48,7 @@ std::string ms_text(Nanos span) {
 
 Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
                     const std::optional<wire::PauseFacts>& last, PauseTerm term) {
+  if (term == PauseTerm::kCommunicators) return part.known;  // of these ranks: no node learns it
   const auto bytes = static_cast<std::int64_t>(part.bytes);
   if (!last) return std::max<Nanos>(0, line.at(bytes) + part.known);
   const Nanos took = last->ns[term];
@@ -108,7 +111,7 @@ void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumb
   for (std::size_t i = 0; i < wire::kPauseTerms; ++i) {
     const auto term = static_cast<PauseTerm>(i);
     const PauseWork::Part& part = work[term];
-    if (!part.on || is_done_at_target(term) != at_target) continue;
+    if (!part.on || is_done_at_target(term) != at_target || term == PauseTerm::kCommunicators) continue;
     costs.learn(work.kind(), term, part.bytes, std::max<Nanos>(0, took[term] - part.known));
   }
 }

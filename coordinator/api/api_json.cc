@@ -67,13 +67,16 @@ json options_json(const wire::MigrateOptions& options) {
           {"shadow_memory_bytes", options.shadow_memory_bytes},
           {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10},
           {"exec", options.new_argv.empty() ? json() : json(options.new_argv)},
-          {"allow", allowed_json(options.allowed_differences)}};
+          {"allow", allowed_json(options.allowed_differences)},
+          {"communicators", communicators_text(options.communicators)}};
 }
 
 json breakdown_json(const Downtime& d) {
-  return {{"quiesce", d.quiesce}, {"final", d.final_copy}, {"verify", d.verify},
-          {"commit", d.commit},   {"context", d.context},  {"host", d.host},
-          {"fill", d.fill},       {"restore", d.restore},  {"resume", d.resume}};
+  return {{"quiesce", d.quiesce}, {"final", d.final_copy},
+          {"verify", d.verify},   {"commit", d.commit},
+          {"context", d.context}, {"host", d.host},
+          {"fill", d.fill},       {"restore", d.restore},
+          {"resume", d.resume},   {"communicators", d.communicators}};
 }
 
 json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
@@ -88,6 +91,10 @@ json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
 
 json text_or_null(const std::string& text) {
   return text.empty() ? json() : json(text);
+}
+
+const char* communicators_text(wire::Communicators when) {
+  return when == wire::Communicators::kInPause ? "in-pause" : "overlap";
 }
 
 const char* codec_text(wire::CodecMode mode) {
@@ -371,6 +378,7 @@ json report_json(const Migration& m) {
       {"limit_kept",
        downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()},
       {"to_barrier_ms", number_or_null(to_barrier_ms(m))},
+      {"communicators", m.gang_move == 0 ? json() : json(communicators_text(m.options.communicators))},
       {"communicators_ms", t == nullptr || m.gang_move == 0 ? json() : ms(t->groups_ns)},
       {"skew_ms", number_or_null(m.skew_ms)},
       {"staying", staying_json(m)}};

@@ -16,6 +16,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
 
 [[nodiscard]] json text_or_null(const std::string& text);
+[[nodiscard]] const char* communicators_text(wire::Communicators when);
 [[nodiscard]] const char* codec_text(wire::CodecMode mode);
 
 [[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,

@@ -86,6 +86,7 @@ json gang_json(const Gang& gang, const JobStates& states) {
   out["gpu"] = json();
   out["gpus"] = std::move(gpus);
   out["size"] = gang.size;
+  out["communicators"] = communicators_text(first.spec.gang.communicators);
   out["ranks"] = std::move(ranks);
   std::string reason = reason_of(gang);
   const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {

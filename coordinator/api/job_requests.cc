@@ -59,6 +59,12 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
+std::optional<wire::Communicators> read_communicators(BodyReader& body) {
+  const auto chosen = body.choice("communicators", {"overlap", "in-pause"});
+  if (!chosen) return std::nullopt;
+  return *chosen == 0 ? wire::Communicators::kOverlap : wire::Communicators::kInPause;
+}
+
 // How many ranks, and where.
 Result<GangShape> read_gang(BodyReader& body) {
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
@@ -91,6 +97,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.options.if_not_converged = body.choice("if_not_converged", {"switch", "abort"}).value_or(0) == 0
                                          ? wire::NotConverged::kSwitch
                                          : wire::NotConverged::kAbort;
+  migrate.communicators = read_communicators(body);
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
   migrate.options.max_downtime_ns =
       downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;
@@ -118,6 +125,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.node = body.text("node");
   if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
   const auto gang = read_gang(body);
+  const auto communicators = read_communicators(body);
+  submit.spec.gang.communicators = communicators.value_or(wire::Communicators::kOverlap);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
   submit.spec.priority =
@@ -141,6 +150,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
                  "beginning with a letter or digit, and not of the form of an id");
   if (submit.gpu && !submit.node) return usage("Field gpu needs the field node");
   if (submit.node && !submit.gang.one_node) return usage("Field ranks takes the field nodes, not node");
+  if (communicators && submit.gang.ranks == 1)
+    return usage("Field communicators is for jobs of several ranks");
   if (submit.gang.ranks == 1 && !submit.gang.nodes.empty()) submit.node = submit.gang.nodes.front();
   return submit;
 }

@@ -171,6 +171,9 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (!wanted.ranks.empty())
     co_return Error(ErrorCode::kInvalidArgument, "It is a job of one rank: --rank is for jobs of several");
+  if (wanted.communicators)
+    co_return Error(ErrorCode::kInvalidArgument,
+                    "It is a job of one rank: --communicators is for jobs of several");
   if (dry_run) {
     CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted));
     const Job* job = parts_.jobs.find(id);

@@ -23,7 +23,7 @@ constexpr std::array kPieces = {
     std::pair{"verify", &Downtime::verify},   std::pair{"commit", &Downtime::commit},
     std::pair{"context", &Downtime::context}, std::pair{"host", &Downtime::host},
     std::pair{"fill", &Downtime::fill},       std::pair{"restore", &Downtime::restore},
-    std::pair{"resume", &Downtime::resume}};
+    std::pair{"resume", &Downtime::resume},   std::pair{"communicators", &Downtime::communicators}};
 constexpr std::array kJobStates = {"starting",   "running",     "migrating", "paused", "stopping",
                                    "suspending", "parked",      "restoring", "exited", "failed",
                                    "lost",       "unreachable", "unknown"};
@@ -108,10 +108,9 @@ Metrics::Metrics(Tables tables)
       rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
                                              "How long a rank stood still that stayed while others moved.",
                                              {}, pause_bounds())),
-      communicators_seconds(
-          registry_.histogram("gpumigrate_communicators_seconds",
-                              "Making a rank's new communicators for a move of ranks, before the pause.",
-                              {"rank"}, duration_bounds())),
+      communicators_seconds(registry_.histogram("gpumigrate_communicators_seconds",
+                                                "Making a rank's new communicators for a move of ranks.",
+                                                {"rank"}, duration_bounds())),
       tables_(tables) {
   metrics::add_process_metrics(registry_, "coordinator");
   observe_nodes();

@@ -26,7 +26,8 @@ struct MigrateRequest {
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   std::string why;
-  std::vector<std::uint32_t> ranks;  // of a job of several: those that move; none: all
+  std::vector<std::uint32_t> ranks;                  // of a job of several: those that move; none: all
+  std::optional<wire::Communicators> communicators;  // likewise; nullopt: as the job was started with
 };
 
 // Why a job cannot be moved within its node, and to another one; empty: nothing of it stands in the way.

@@ -178,6 +178,7 @@ std::string migration_document(const Migration& m) {
             {"slowdown_permille", m.options.slowdown_permille},
             {"new_argv", m.options.new_argv},
             {"allowed_differences", m.options.allowed_differences},
+            {"communicators", number(m.options.communicators)},
             {"timeout_ms", m.timeout_ms},
             {"why", m.why},
             {"network", m.network},
@@ -218,6 +219,8 @@ Migration migration_from_document(const std::string& text) {
   m.options.slowdown_permille = j.value("slowdown_permille", std::uint32_t{0});
   m.options.new_argv = j.value("new_argv", std::vector<std::string>());
   m.options.allowed_differences = j.value("allowed_differences", std::uint8_t{0});
+  if (j.contains("communicators"))
+    m.options.communicators = enum_from<wire::Communicators>(j.at("communicators"));
   m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
   m.why = j.at("why").get<std::string>();
   m.network = j.value("network", "");

@@ -32,13 +32,14 @@ std::optional<Downtime> compute_downtime(const wire::SourceReport& source, const
   };
   // In the order of the critical path. A dump goes with the final round, so the context is saved before it;
   // without one both are done at once, and what saving takes longer than copying counts.
-  const std::array<Point, 12> points{
+  const std::array<Point, 13> points{
       {{source.paused_ns, &Downtime::quiesce},
        {dumped ? source.context_saved_ns : 0, &Downtime::context},
        {source.host_saved_ns, &Downtime::host},
        {source.last_ack_ns, &Downtime::final_copy},
        {dumped ? 0 : source.context_saved_ns, &Downtime::context},
        {target.verified_ns - offset, &Downtime::verify},
+       {target.groups_made_ns == 0 ? 0 : target.groups_made_ns - offset, &Downtime::communicators},
        {target.committed_ns - offset, &Downtime::commit},
        {target.host_restored_ns == 0 ? 0 : target.host_restored_ns - offset, &Downtime::host},
        {target.context_restored_ns == 0 ? 0 : target.context_restored_ns - offset, &Downtime::context},
@@ -101,6 +102,7 @@ Downtime breakdown_of(const wire::PauseFacts& pause) {
   out.quiesce = ms(PauseTerm::kQuiesce);
   out.final_copy = ms(PauseTerm::kFinal);
   out.verify = ms(PauseTerm::kVerify);
+  out.communicators = ms(PauseTerm::kCommunicators);
   out.commit = ms(PauseTerm::kCommit);
   out.context = ms(PauseTerm::kContextSave) + ms(PauseTerm::kContextRestore);
   out.host = ms(PauseTerm::kDump) + ms(PauseTerm::kHostRestore);

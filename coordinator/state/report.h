@@ -18,6 +18,7 @@ struct Downtime {
   double quiesce = 0;  // barrier entry -> paused at the source's mover
   double final_copy = 0;
   double verify = 0;
+  double communicators = 0;  // of ranks that move, where they are made in the pause
   double commit = 0;
   double context = 0;  // the driver's own checkpoint and restore; 0 in cooperative mode
   double host = 0;     // dump and restore of the process; 0 in cooperative mode and in a swap
@@ -26,7 +27,7 @@ struct Downtime {
   double restore = 0;  // of the rest: host state of the program, memory at its addresses
   double resume = 0;
   [[nodiscard]] double total() const {
-    return quiesce + final_copy + verify + commit + context + host + fill + restore + resume;
+    return quiesce + final_copy + verify + communicators + commit + context + host + fill + restore + resume;
   }
 };
 
@@ -36,7 +37,7 @@ struct Downtime {
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
-// The same pause by the estimate's terms, for the job's next one. nullopt where the source did not report
+// The same pause by the estimate's terms, for the job's next one, but for communicators that were made in it. nullopt where the source did not report
 // the sizes behind its terms.
 [[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
                                                        const Downtime& downtime);

@@ -62,17 +62,35 @@ void BystanderSession::attach() {
   });
 }
 
+void BystanderSession::admit() {
+  control::spawn(context_.executor, "a rank that stays", admit_rank());
+}
+
+Task<> BystanderSession::admit_rank() {
+  auto self = shared_from_this();
+  auto admitted = co_await be_admitted();
+  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.assume_error())));
+  emit_(gang::RankReady{});
+}
+
+Task<Result<void>> BystanderSession::be_admitted() {
+  attach();
+  if (context_.acquire_exclusive && !std::exchange(is_admitted_, true))
+    co_await context_.acquire_exclusive(rank_.job);
+  if (!job_ || job_->ended() || !job_->keeper()) co_return has_ended();
+  co_return ok();
+}
+
 void BystanderSession::join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout) {
   control::spawn(context_.executor, "new communicators", join_groups(std::move(tickets), timeout));
 }
 
 Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout) {
   auto self = shared_from_this();
-  attach();
-  if (context_.acquire_exclusive) co_await context_.acquire_exclusive(rank_.job);
-  const auto keeper = job_ && !job_->ended() ? job_->keeper() : nullptr;
-  if (!keeper) co_return emit_(gang::CommunicatorsFailed(wire::Reason(has_ended())));
+  auto admitted = co_await be_admitted();
+  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.assume_error())));
   if (!tickets.empty()) {
+    const auto keeper = job_->keeper();
     auto order = to_order(tickets, epoch_);
     if (!order) co_return emit_(gang::CommunicatorsFailed(wire::Reason(order.assume_error())));
     const Nanos begin = now_ns();

@@ -24,7 +24,9 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
                    Measured measured);
   ~BystanderSession();
 
-  // With these tickets; none: the rank has no group with a moved member.
+  // Nothing else stops the rank from now on: RankReady.
+  void admit();
+  // With these tickets; none: the rank has no group with a moved member. It is admitted before.
   void join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   void discard();
   void pause_at(std::uint64_t barrier);
@@ -35,6 +37,8 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
 
  private:
   void attach();
+  Task<Result<void>> be_admitted();
+  Task<> admit_rank();
   Task<> join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   Task<> pause(std::uint64_t barrier);
   Task<> resume(std::uint64_t order, std::uint64_t epoch);
@@ -44,6 +48,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const std::uint64_t epoch_;
   const Emit emit_;
   const Measured measured_;
+  bool is_admitted_ = false;
   Nanos groups_took_ = 0;
   Nanos stood_since_ = 0;  // 0: it does not stand still, as far as known
   std::shared_ptr<Job> job_;

@@ -38,7 +38,12 @@ gang::Reason reason_of(const Error& error) {
 
 GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
                      GangDriver::Machines machines)
-    : context_(context), link_(link), reports_(reports), peers_(peers), driver_(std::move(machines), *this) {}
+    : context_(context),
+      link_(link),
+      reports_(reports),
+      peers_(peers),
+      hold_timeout_(machines.timing.pause_timeout_ms),
+      driver_(std::move(machines), *this) {}
 
 // ---- members ----
 
@@ -77,6 +82,7 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
   Member made;
   made.plan = plan;
   made.epoch = plan->epoch;
+  made.overlaps = info.overlaps;
   made.gang_base = info.base;
   made.gang = info.gang;
   made.rank = key.party.rank;
@@ -193,6 +199,8 @@ void GangMoves::perform_source(const PartyKey& /*key*/, Member& member, const ga
 void GangMoves::perform_target(const PartyKey& key, Member& member, const gang::Action& action) {
   if (const auto* enter = std::get_if<gang::EnterGate>(&action)) {
     control::spawn(context_.executor, "rank enters its gate", enter_gate(key, member.target, enter->k));
+  } else if (std::holds_alternative<gang::PrepareCommunicators>(action)) {
+    control::spawn(context_.executor, "communicators of a standby", join_in_pause(key, member.target));
   } else if (const auto* open = std::get_if<gang::OpenGate>(&action)) {
     control::spawn(context_.executor, "rank passes its gate", open_gate(key, member.target, *open));
   } else if (const auto order = to_session(action)) {
@@ -202,7 +210,9 @@ void GangMoves::perform_target(const PartyKey& key, Member& member, const gang::
 
 void GangMoves::perform_bystander(Member& member, const gang::Action& action) {
   BystanderSession& session = *member.bystander;
-  if (std::holds_alternative<gang::PrepareCommunicators>(action)) {
+  if (std::holds_alternative<gang::PrepareRank>(action)) {
+    session.admit();
+  } else if (std::holds_alternative<gang::PrepareCommunicators>(action)) {
     session.join(member.plan->tickets, Milliseconds(member.plan->groups_timeout_ms));
   } else if (std::holds_alternative<gang::DiscardCommunicators>(action)) {
     session.discard();
@@ -224,11 +234,12 @@ Task<> GangMoves::end_rank(std::shared_ptr<Job> job) {
   if (job) co_await job->destroy();
 }
 
-// Nothing is copied before the standby's communicators are made: a move that could not be finished costs nothing then.
-Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload) {
+// `beside`: until the others take part, too.
+Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<TargetSession> session,
+                                                 Milliseconds beside) {
   const Member* known = find(key);
-  if (known == nullptr) co_return;
-  const Milliseconds timeout(known->plan->groups_timeout_ms);
+  if (known == nullptr) co_return Error(ErrorCode::kAborted, "The move is over");
+  const Milliseconds timeout = Milliseconds(known->plan->groups_timeout_ms) + beside;
   auto order = to_order(known->plan->tickets, known->epoch);
   const auto keeper = session->job() ? session->job()->keeper() : nullptr;
   Result<void> joined = ok();
@@ -237,19 +248,34 @@ Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> sess
   } else if (!keeper) {
     joined = Error(ErrorCode::kUnavailable, "The standby has ended");
   } else if (!order.assume_value().records.empty()) {
-    const Nanos begin = now_ns();
     auto answer = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
     joined = std::move(answer);
-    if (Member* still = find(key)) still->groups_took = now_ns() - begin;
   }
-  if (joined) {
+  if (joined) co_return ok();
+  co_return Error(ErrorCode::kAborted,
+                  "The standby of rank " + std::to_string(key.party.rank) + " has no new communicators")
+      .caused_by(std::move(joined).assume_error());
+}
+
+// Nothing is copied before they are made: a move that could not be finished costs nothing then.
+Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload) {
+  const Nanos begin = now_ns();
+  auto made = co_await make_communicators(key, std::move(session), Milliseconds(0));
+  if (Member* known = find(key); known != nullptr && !known->plan->tickets.empty())
+    known->groups_took = now_ns() - begin;
+  if (made)
     emit(key, gang::TargetEvent(gang::StandbyReady(std::move(payload))));
-  } else {
-    const Error why = Error(ErrorCode::kAborted, "The standby of rank " + std::to_string(key.party.rank) +
-                                                     " has no new communicators")
-                          .caused_by(std::move(joined).assume_error());
-    emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(why))));
-  }
+  else
+    emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(made.assume_error()))));
+}
+
+// The standby waits for the ranks that stay, which take part once they are held.
+Task<> GangMoves::join_in_pause(PartyKey key, std::shared_ptr<TargetSession> session) {
+  auto made = co_await make_communicators(key, session, hold_timeout_);
+  if (!made)
+    co_return emit(key, gang::TargetEvent(gang::CommunicatorsFailed(reason_of(made.assume_error()))));
+  session->communicators_are_made(now_ns());
+  emit(key, gang::TargetEvent(gang::CommunicatorsReady{}));
 }
 
 Task<> GangMoves::enter_gate(PartyKey key, std::shared_ptr<TargetSession> session, wire::Incarnation k) {
@@ -301,7 +327,7 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& ev
 bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& event) {
   for (auto& [of, known] : members_) {
     if (!known.target || known.info.migration != key.migration) continue;
-    if (auto* ready = std::get_if<migration::StandbyReady>(&event)) {
+    if (auto* ready = std::get_if<migration::StandbyReady>(&event); ready != nullptr && known.overlaps) {
       control::spawn(context_.executor, "communicators of a standby",
                      join_standby(of, known.target, std::move(ready->payload)));
       return true;

@@ -69,6 +69,7 @@ class GangMoves : public GangEffects, public RankParties {
   struct Member {
     std::shared_ptr<const gang::GangPlan> plan;
     std::uint64_t epoch = 0;
+    bool overlaps = true;  // as gang::GangInfo has it
     wire::Incarnation gang_base = 0;
     wire::JobId gang = 0;
     std::uint32_t rank = 0;
@@ -78,7 +79,7 @@ class GangMoves : public GangEffects, public RankParties {
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
     std::shared_ptr<RankStop> stop;
-    Nanos groups_took = 0;  // making the communicators of a standby
+    Nanos groups_took = 0;  // making the communicators of a standby, ahead of the pause
   };
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
   Member* find(const gang::PartyKey& key);
@@ -93,7 +94,10 @@ class GangMoves : public GangEffects, public RankParties {
   void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);
   void perform_target(const gang::PartyKey& key, Member& member, const gang::Action& action);
   void perform_bystander(Member& member, const gang::Action& action);
+  Task<Result<void>> make_communicators(gang::PartyKey key, std::shared_ptr<TargetSession> session,
+                                        Milliseconds beside);
   Task<> join_standby(gang::PartyKey key, std::shared_ptr<TargetSession> session, wire::Bytes payload);
+  Task<> join_in_pause(gang::PartyKey key, std::shared_ptr<TargetSession> session);
   Task<> enter_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, wire::Incarnation k);
   Task<> open_gate(gang::PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order);
   Task<> end_rank(std::shared_ptr<Job> job);
@@ -108,6 +112,7 @@ class GangMoves : public GangEffects, public RankParties {
   GangPort& link_;
   CoordinatorPort& reports_;
   PeerLinks& peers_;
+  const Milliseconds hold_timeout_;
   std::map<gang::PartyKey, Member> members_;
   std::map<wire::MigrationId, std::shared_ptr<const gang::GangPlan>> plans_;  // by the move's id
   GangDriver driver_;

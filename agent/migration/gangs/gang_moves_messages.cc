@@ -123,7 +123,9 @@ void GangMoves::send_source_report(const Member& member) {
 
 void GangMoves::send_target_report(const Member& member) {
   wire::TargetReport report = *member.target->report();
-  report.groups_ns = member.groups_took;
+  report.groups_ns = report.groups_made_ns == 0
+                         ? member.groups_took
+                         : std::max<Nanos>(0, report.groups_made_ns - report.verified_ns);
   reports_.send(report);
 }
 

@@ -6,6 +6,12 @@
 namespace ckpt::agent {
 namespace {
 
+PauseWork work_of(const JobOperation& operation) {
+  PauseWork work = common_work(PauseKind::kCooperative);
+  if (const auto expected = operation.communicators()) work.add(PauseTerm::kCommunicators, 0, *expected);
+  return work;
+}
+
 std::string host_state_path(const Job& job) {
   return job.folder() + "/host_state";
 }
@@ -36,7 +42,7 @@ Result<void> CooperativeSource::check_target(const EndpointPayload& target) {
 }
 
 PauseWork CooperativeSource::pause_work(const Job&, const local::StateSummary&) const {
-  return common_work(PauseKind::kCooperative);
+  return work_of(operation_);
 }
 
 Task<Result<HostState>> CooperativeSource::save(std::shared_ptr<Job>, PausedState paused,
@@ -141,7 +147,7 @@ Task<Result<void>> CooperativeTarget::enter_gate(std::shared_ptr<Job> job, wire:
 }
 
 PauseWork CooperativeTarget::pause_work(const Job&) const {
-  return common_work(PauseKind::kCooperative);
+  return work_of(operation_);
 }
 
 Task<> CooperativeTarget::end(std::shared_ptr<Job> job) {

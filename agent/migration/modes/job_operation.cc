@@ -49,6 +49,8 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   made.target_ranks_ = std::move(known.target_ranks);
   made.new_argv_ = std::move(known.options.new_argv);
   made.allowed_differences_ = known.options.allowed_differences;
+  if (known.options.communicators == wire::Communicators::kInPause)
+    made.communicators_ = known.communicators_ns;
   return made;
 }
 

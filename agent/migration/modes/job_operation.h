@@ -14,6 +14,7 @@
 // Threads: values; restore() on the event loop. Errors: kNotFound for a place that the plan does not name.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ class JobOperation {
   // The standby's command where it is a new program, and how its names may differ (wire::kAllow...).
   [[nodiscard]] const std::vector<std::string>& new_argv() const noexcept { return new_argv_; }
   [[nodiscard]] std::uint8_t allowed_differences() const noexcept { return allowed_differences_; }
+  // What making them in the pause is expected to take, 0 if that is not known; nullopt: they are not made in it.
+  [[nodiscard]] std::optional<Nanos> communicators() const noexcept { return communicators_; }
   [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
   // Indices on their nodes.
   [[nodiscard]] Result<std::uint32_t> source_gpu() const;
@@ -70,6 +73,7 @@ class JobOperation {
   std::vector<wire::RankSpec> target_ranks_;
   std::vector<std::string> new_argv_;
   std::uint8_t allowed_differences_ = 0;
+  std::optional<Nanos> communicators_;
 };
 
 }  // namespace ckpt::agent

@@ -242,6 +242,44 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
   co_return std::move(groups);
 }
 
+std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
+  const auto is_of_it = [&gang](const Migration& m) {
+    return std::any_of(gang.ranks.begin(), gang.ranks.end(),
+                       [&m](const Job* rank) { return rank->id == m.job; });
+  };
+  MigrationId last = 0;
+  double longest = 0;
+  const auto& all = parts_.table.all();
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    const Migration& m = at->second;
+    if (m.gang_move == 0 || m.result != MigrationResult::kDone || !is_of_it(m)) continue;
+    if (last != 0 && m.gang_move != last) break;
+    last = m.gang_move;
+    if (m.target_report)
+      longest = std::max(longest, static_cast<double>(m.target_report->groups_ns) / kNanosPerMs);
+    for (const StayingRankTimes& times : m.staying) longest = std::max(longest, times.groups_ms);
+  }
+  return longest > 0 ? std::optional(longest) : std::nullopt;
+}
+
+// In the pause: within the limit of a user who would rather not move. Where all ranks move none of them computes with
+// theirs, so standbys make them ahead.
+Result<void> GangMoves::fit_communicators(const Gang& gang, const GangMovePlan& plan,
+                                          MigrateRequest& request) const {
+  auto& options = request.options;
+  options.communicators = request.communicators.value_or(gang.ranks.front()->spec.gang.communicators);
+  if (plan.moved.size() == gang.size) options.communicators = wire::Communicators::kOverlap;
+  if (options.communicators == wire::Communicators::kOverlap) return ok();
+  const double limit = static_cast<double>(options.max_downtime_ns) / kNanosPerMs;
+  const double last = last_communicators_ms(gang).value_or(0);
+  if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
+  return Error(
+      ErrorCode::kRefused,
+      fmt::format("In the last move of {} communicators took {:.0f} ms to make: longer than the pause "
+                  "may be ({:.0f} ms). A longer --max-downtime, or --communicators overlap",
+                  gang.name, last, limit));
+}
+
 control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan plan, MigrateRequest request) {
   std::vector<std::pair<Place, SharedNetwork>> checks;
   std::vector<Place> targets = plan.places;
@@ -272,6 +310,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   CKPT_CO_TRY(plan, plan_for(gang, request, closed));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
+  CKPT_CO_TRYV(fit_communicators(gang, plan, request));
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
   // The tables may have changed meanwhile.
@@ -322,8 +361,14 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   full.tickets = std::move(groups.tickets);
   full.epoch = groups.epoch;
   // Before the move's own limit, so that the reason is known.
+  std::int64_t groups_timeout = request.timeout_ms * 3 / 4;
+  info.overlaps = request.options.communicators == wire::Communicators::kOverlap;
+  if (!info.overlaps && request.options.if_not_converged == wire::NotConverged::kAbort)
+    groups_timeout = std::min(groups_timeout, request.options.max_downtime_ns / kNanosPerMs);
   full.groups_timeout_ms =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>(request.timeout_ms * 3 / 4, 1, kGroupsTimeoutMs));
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(groups_timeout, 1, kGroupsTimeoutMs));
+  info.communicators_ms = full.groups_timeout_ms;
+  const double expected_ms = info.overlaps ? 0 : last_communicators_ms(gang).value_or(0);
   Migration* lead = nullptr;
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
@@ -339,6 +384,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
     }
     const Place to = plan.places[next++];
     CKPT_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
+    planned.first.communicators_ns = static_cast<std::int64_t>(expected_ms * kNanosPerMs);
     gang::MovedRank& moved = full.moved.emplace_back();
     moved.rank = number;
     moved.base = rank->incarnation;

@@ -109,6 +109,9 @@ class GangMoves : private GangSwitchEffects {
                                  std::function<void(const Error&)> failed);
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
+  // Of these ranks' last move that made some; nullopt: not known.
+  [[nodiscard]] std::optional<double> last_communicators_ms(const Gang& gang) const;
+  Result<void> fit_communicators(const Gang& gang, const GangMovePlan& plan, MigrateRequest& request) const;
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);

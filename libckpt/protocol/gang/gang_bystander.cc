@@ -65,7 +65,7 @@ class BystanderStepper : private Stepper<BystanderState> {
   void restate(const Party& to) {
     if (s_.dead && to == Party()) tell(to, Dead(*s_.dead));
     if (const auto* joining = in<bystander::Joining>()) {
-      if (to == Party() && joining->has_communicators) tell(to, Prepared());
+      if (to == Party() && joining->is_ready) tell(to, Prepared());
     } else if (in<bystander::Held>()) {
       tell(to, Held(k()));
     } else if (in<bystander::Still>()) {
@@ -98,14 +98,24 @@ class BystanderStepper : private Stepper<BystanderState> {
   // ---- events ----
   bool on(const PrepareReceived&) {
     if (!in<bystander::Joining>()) return false;
-    act(PrepareCommunicators{});
+    if (s_.info.overlaps)
+      act(PrepareCommunicators{});
+    else
+      act(PrepareRank{});
+    return true;
+  }
+  bool on(const RankReady&) {
+    auto* p = in<bystander::Joining>();
+    if (p == nullptr) return true;
+    p->is_ready = true;
+    tell_coordinator(Prepared());
     return true;
   }
   bool on(const CommunicatorsReady&) {
     auto* p = in<bystander::Joining>();
     if (p == nullptr) return true;
     p->has_communicators = true;
-    tell_coordinator(Prepared());
+    if (!std::exchange(p->is_ready, true)) tell_coordinator(Prepared());
     hold_if_due();
     return true;
   }
@@ -122,7 +132,11 @@ class BystanderStepper : private Stepper<BystanderState> {
     }
     auto* p = in<bystander::Joining>();
     if (p == nullptr) return true;
-    p->is_held = true;
+    const bool is_first = !std::exchange(p->is_held, true);
+    if (is_first && !s_.info.overlaps) {
+      act(PrepareCommunicators{});
+      disarm(Timer::kPause);  // they have a deadline of their own
+    }
     hold_if_due();
     return true;
   }

@@ -6,9 +6,9 @@
 //   Joining, Held, HeldStill, Lifted -> Old
 //   each -> Fenced
 //
-// HELD: it stands at n and its new communicators are ready. From then on it leaves n on others' word only. GO: it swaps its
+// HELD: it stands at n and its new communicators are ready: they are made ahead of that, or once it stands at n. From then on it leaves n on others' word only. GO: it swaps its
 // communicators, without a lease, and is GONE. HELD_STILL refuses GO, until the coordinator has recorded KEPT. OLD refuses
-// GO for ever. The records live in the rank's control page, as long as the rank.
+// GO for ever. Its records live as long as the rank.
 #pragma once
 
 #include "libckpt/protocol/gang/gang_types.h"
@@ -17,6 +17,7 @@ namespace ckpt::gang {
 
 namespace bystander {
 struct Joining {
+  bool is_ready = false;  // it may be held
   bool has_communicators = false;
   bool is_held = false;
   friend bool operator==(const Joining&, const Joining&) = default;
@@ -54,8 +55,8 @@ struct BystanderState {
   friend bool operator==(const BystanderState&, const BystanderState&) = default;
 };
 
-using BystanderEvent = std::variant<PrepareReceived, CommunicatorsReady, CommunicatorsFailed, RankHeld,
-                                    InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+using BystanderEvent = std::variant<PrepareReceived, RankReady, CommunicatorsReady, CommunicatorsFailed,
+                                    RankHeld, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<BystanderState, Action>> step(const BystanderState& state, const BystanderEvent& event, Nanos now,
                                           const Timing& timing);

@@ -185,8 +185,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     if (s_.abort) return enter(RecordKind::kAborted, coordinator::Aborted{});
     start_prepared();
     const bool copied = now.all(Role::kSource, [](const Facts& f) { return f.precopied; });
-    const bool joined =
-        !s_.info.overlaps || now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
+    const bool joined = now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
     return copied && joined && enter(RecordKind::kGranted, coordinator::Granted{}, k());
   }
   // What ranks have done by a decision whose record is lost is decided again.

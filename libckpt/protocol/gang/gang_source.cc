@@ -22,6 +22,11 @@ class SourceStepper : private Stepper<SourceState> {
   }
   Party target() const { return {Role::kTarget, s_.rank}; }
 
+  // Communicators that are made in the pause have a deadline of their own.
+  std::uint32_t switch_timeout_ms() const {
+    return timing_.switch_timeout_ms + (s_.info.overlaps ? 0 : s_.info.communicators_ms);
+  }
+
   // ---- ways out ----
   void leave(const Reason& reason) {
     const bool holds = in<source::Holding>() != nullptr;
@@ -178,7 +183,7 @@ class SourceStepper : private Stepper<SourceState> {
     return true;
   }
   bool on(const FinalDataAcknowledged&) {
-    if (in<source::Barrier>()) arm(Timer::kSwitch, timing_.switch_timeout_ms);
+    if (in<source::Barrier>()) arm(Timer::kSwitch, switch_timeout_ms());
     return !before_barrier();
   }
   bool on(const EngineFailed& e) {
@@ -237,7 +242,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (before_barrier()) {
       leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
     } else if (in<source::Barrier>()) {
-      arm(Timer::kSwitch, timing_.switch_timeout_ms);
+      arm(Timer::kSwitch, switch_timeout_ms());
       ask_others();
     } else if (const auto* owner = in<source::Owner>()) {
       act(ResumeRank(owner->k));

@@ -48,6 +48,7 @@ class TargetStepper : private Stepper<TargetState> {
   // ---- towards GO ----
   void promise_if_due() {
     if (!in<target::Verified>() || s_.leaving) return;
+    if (!s_.info.overlaps && !s_.has_communicators) return;
     if (!is_lead()) return promise(RecordKind::kReady);
     const bool all = s_.ready.size() + 1 == s_.info.moved.size() && s_.held.size() == s_.info.staying.size();
     if (!all || !lease_lasts()) return;
@@ -179,7 +180,7 @@ class TargetStepper : private Stepper<TargetState> {
   bool on(const FinalVerified&) {
     if (!in<target::Receiving>()) return !in<target::Preparing>() && !in<target::Standby>();
     s_.phase = target::Verified{};
-    if (is_lead()) poll_again();
+    poll_again();
     promise_if_due();
     if (in<target::Verified>()) ask_for_lease();
     return true;
@@ -187,6 +188,15 @@ class TargetStepper : private Stepper<TargetState> {
   bool on(const EngineFailed& e) {
     // A verified image is whole: what happens to the link does not matter any more.
     if (unpromised() && !in<target::Verified>()) relinquish(e.reason);
+    return true;
+  }
+  bool on(const CommunicatorsReady&) {
+    s_.has_communicators = true;
+    promise_if_due();
+    return true;
+  }
+  bool on(const CommunicatorsFailed& e) {
+    if (unpromised()) relinquish(e.reason);
     return true;
   }
   bool on(const RankInGate& e) {
@@ -281,6 +291,7 @@ class TargetStepper : private Stepper<TargetState> {
     if (in<target::Relinquished>()) {
       restate(from);
     } else if (!std::exchange(s_.granted, true)) {
+      if (!s_.info.overlaps) act(PrepareCommunicators{});
       ask_for_lease();
       arm(Timer::kLease, timing_.lease_renew_ms);
     } else {

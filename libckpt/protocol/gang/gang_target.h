@@ -4,6 +4,7 @@
 //   Preparing -> Standby -> Receiving -> Verified -> Promised(k) -> Promised(k, owner)
 //   each -> Relinquished
 //
+// Verified, and its new communicators are made: it promises. Those are made ahead of the pause, or from Granted on.
 // Promised: READY(k), of the lead COMMITTED(k), which is the only decision. Relinquished before that is a veto: no GO can
 // follow. After it a target gives up only if its instance is gone, or on others' word. It passes its gate on GO, with a
 // lease of its own or as owner.
@@ -49,6 +50,7 @@ struct TargetState {
       phase;
   Bytes payload;  // for the source
   bool granted = false;
+  bool has_communicators = false;  // where they do not overlap: its new ones are made
   HeldLease lease;
   // Received, and asked for again after a restart.
   bool committed = false;         // by the lead
@@ -60,9 +62,9 @@ struct TargetState {
   friend bool operator==(const TargetState&, const TargetState&) = default;
 };
 
-using TargetEvent =
-    std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed, RankInGate,
-                 InstanceRuns, InstanceStopped, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+using TargetEvent = std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
+                                 CommunicatorsReady, CommunicatorsFailed, RankInGate, InstanceRuns,
+                                 InstanceStopped, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<TargetState, Action>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                        const Timing& timing);

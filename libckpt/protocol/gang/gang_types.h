@@ -69,17 +69,19 @@ struct GangInfo {
   friend bool operator==(const GangInfo&, const GangInfo&) = default;
   template <class A>
   void fields(A& a) {
-    a(migration, gang, base, moved, staying, overlaps, plan);
+    a(migration, gang, base, moved, staying, overlaps, plan, communicators_ms);
   }
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
 
   MigrationId migration = 0;
   JobId gang = 0;
   Incarnation base = 0;                // n
   std::vector<std::uint32_t> moved;    // at least one, ascending; the first one's target is the lead
   std::vector<std::uint32_t> staying;  // ascending
-  bool overlaps = true;                // ranks are held only once all new communicators are made
+  // New communicators are made before the ranks are held. Else they are made while all of them are.
+  bool overlaps = true;
   Bytes plan;                          // the control plane's own
+  std::uint32_t communicators_ms = 0;  // how long making the communicators may take
 };
 // It has ids, its ranks stand in order without repetition, and at least one moves.
 [[nodiscard]] Result<void> check(const GangInfo& info);
@@ -131,8 +133,9 @@ struct Closed {
   Incarnation k = 0;  // that side's
 };
 // By sources, targets and bystanders.
-CKPT_GANG_WITH_PAYLOAD(Prepared);  // of a bystander: its new communicators are made
-CKPT_GANG_WITH_REASON(Failed);     // asks for an abort
+CKPT_GANG_WITH_PAYLOAD(
+    Prepared);  // of a bystander: it may be held; where they overlap its new communicators are made
+CKPT_GANG_WITH_REASON(Failed);  // asks for an abort
 CKPT_GANG_PLAIN(Precopied);
 CKPT_GANG_PLAIN(Verified);
 struct Waiting {  // with BARRIER or HELD_STILL
@@ -261,6 +264,8 @@ CKPT_GANG_WITH_K(ResumeRank);  // let it go on in the old epoch; a repetition do
 CKPT_GANG_PLAIN(EndRank);      // for a restore: end the instance that stood here
 CKPT_GANG_WITH_K(
     EnterGate);  // the target's instance resumes behind its closed gate: RankInGate, or InstanceDied
+CKPT_GANG_PLAIN(
+    PrepareRank);  // that stays, nothing else stops it from now on: RankReady, or CommunicatorsFailed
 CKPT_GANG_PLAIN(PrepareCommunicators);  // CommunicatorsReady, or CommunicatorsFailed
 CKPT_GANG_PLAIN(DiscardCommunicators);  // the new ones
 CKPT_GANG_WITH_K(SwapEpoch);            // go on with the new communicators, then abort the old ones
@@ -275,7 +280,7 @@ struct OpenGate {
 };
 using Action = std::variant<Send, WriteRecord, ArmTimer, DisarmTimer, PrepareSource, StartPrecopy, HoldRank,
                             RunFinalRound, ReleaseManifest, StopCopy, ResumeRank, FreeSource, EndRank,
-                            PrepareStandby, StartReceiving, EnterGate, OpenGate, FreeTarget,
+                            PrepareStandby, StartReceiving, EnterGate, OpenGate, FreeTarget, PrepareRank,
                             PrepareCommunicators, DiscardCommunicators, SwapEpoch, GatherRanks, RestoreGang>;
 
 // ---- events ----
@@ -300,6 +305,7 @@ using migration::SourceRefused;
 using migration::StandbyReady;
 using migration::StandbyRefused;
 using migration::TimerFired;
+struct RankReady {};
 struct RankHeld {};  // it stands at the common step, and nothing is in flight
 struct RankInGate {
   explicit RankInGate(Incarnation incarnation) : k(incarnation) {}

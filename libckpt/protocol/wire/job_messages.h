@@ -38,17 +38,28 @@ struct RankSpec {
   }
 };
 
+// --communicators: when the new ones of ranks that move, and of those that stay, are made.
+enum class Communicators : std::uint8_t {
+  kInvalid = 0,
+  kOverlap = 1,  // while the ranks compute, ahead of the pause
+  kInPause = 2,  // while all of them are held: nothing of the program uses the old ones meanwhile
+};
+[[nodiscard]] constexpr bool is_known(Communicators when) {
+  return when == Communicators::kOverlap || when == Communicators::kInPause;
+}
+
 // The gang of a job that is a rank of one. To agents each rank is a job of its own (docs/adr/0039).
 struct GangSpec {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   GangSpec() = default;
   JobId id = 0;  // of the same numbers as jobs; 0: of none
   std::string name;
-  std::uint32_t ranks = 0;  // how many it has
-  bool one_node = false;    // they all stand on one
+  std::uint32_t ranks = 0;                                // how many it has
+  bool one_node = false;                                  // they all stand on one
+  Communicators communicators = Communicators::kOverlap;  // of a move that is not told otherwise
   template <class A>
   void fields(A& a) {
-    a(id, name, ranks, one_node);
+    a(id, name, ranks, one_node, communicators);
   }
 };
 

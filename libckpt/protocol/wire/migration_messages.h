@@ -37,7 +37,7 @@ enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes
 inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
 
 struct MigrateOptions {
-  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   MigrateOptions() = default;
   MigrateMode mode = MigrateMode::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
@@ -49,10 +49,11 @@ struct MigrateOptions {
   std::uint32_t slowdown_permille = 0;    // share of the GPU's time that pre-copy may take; 0 = no limit
   std::vector<std::string> new_argv;      // --exec: the standby is this program; empty: the job's own
   std::uint8_t allowed_differences = 0;   // kAllow...; only with new_argv
+  Communicators communicators = Communicators::kOverlap;
   template <class A>
   void fields(A& a) {
     a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds, codec,
-      shadow_memory_bytes, slowdown_permille, new_argv, allowed_differences);
+      shadow_memory_bytes, slowdown_permille, new_argv, allowed_differences, communicators);
   }
 };
 
@@ -62,7 +63,7 @@ struct MigrateOptions {
 // it was started as (the name of its folder) and its GPU indices. The standby is the same command with the
 // incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
-  static constexpr std::uint8_t kVersion = 4, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   MigrationPlan() = default;
   JobSpec spec;
   std::vector<RankSpec> target_ranks;
@@ -80,10 +81,12 @@ struct MigrationPlan {
   std::optional<PauseFacts> last_pause;  // of the job, as both sides measured it
   std::string network;                   // of both nodes (DataNetwork); empty: each side's first one
   std::uint32_t paths = 1;               // its lanes go over so many of that network's addresses in turn
+  std::int64_t communicators_ns = 0;     // what making them in the pause is expected to take; 0: not known
   template <class A>
   void fields(A& a) {
     a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
-      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network, paths);
+      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network, paths,
+      communicators_ns);
   }
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).
@@ -248,7 +251,7 @@ struct SourceReport {
 
 // What the target measured, on its own clock.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -264,12 +267,13 @@ struct TargetReport {
   std::int64_t context_restored_ns = 0;  // its context is on this GPU
   std::int64_t memory_filled_ns = 0;     // what it made itself has its content; 0: it took what had arrived
   std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
-  std::int64_t groups_ns = 0;  // making its communicators, before the pause; 0: it had none to make
+  std::int64_t groups_ns = 0;                     // making its communicators; 0: it had none to make
+  std::int64_t groups_made_ns = 0;                // in the pause: they are made; 0: they were before it
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
       scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second,
-      groups_ns);
+      groups_ns, groups_made_ns);
   }
 };
 

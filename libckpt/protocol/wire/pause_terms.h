@@ -14,7 +14,7 @@
 
 namespace ckpt::wire {
 
-// In the order of the pause.
+// In the order of the pause, but for the last.
 enum class PauseTerm : std::uint8_t {
   kQuiesce = 0,     // barrier entry until the source's mover knows
   kContextSave,     // the driver's checkpoint
@@ -27,8 +27,9 @@ enum class PauseTerm : std::uint8_t {
   kFill,            // of memory that the process makes itself
   kMap,             // memory at its addresses, host state of the program
   kResume,
+  kCommunicators,  // of ranks that move, where they are made in the pause: between kVerify and kCommit
 };
-inline constexpr std::size_t kPauseTerms = 11;
+inline constexpr std::size_t kPauseTerms = 12;
 
 // A job's last pause predicts nothing of one in another mode.
 enum class PauseKind : std::uint8_t {
@@ -45,7 +46,7 @@ enum class PauseKind : std::uint8_t {
 
 // One number for each term.
 struct PauseNumbers {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   PauseNumbers() = default;
   std::array<std::int64_t, kPauseTerms> all{};
   [[nodiscard]] std::int64_t& operator[](PauseTerm term) { return all[static_cast<std::size_t>(term)]; }

@@ -11,7 +11,8 @@ from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
 from fault_points import Point
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "15"]
-TERMS = {"quiesce", "final", "verify", "commit", "context", "host", "fill", "restore", "resume"}
+TERMS = {"quiesce", "final", "verify", "commit", "context", "host", "fill", "restore", "resume",
+         "communicators"}
 
 
 class Estimates(ClusterTest):

@@ -66,7 +66,8 @@ class GangMix(GangMovesTest):
         ranks = sorted(self.random.sample(range(4), self.random.randint(1, 3)))
         to = self.random.choice(("auto", self.some_nodes(1), self.some_nodes(len(ranks))))
         disturb = self.random.choice((None, None, self.kill_daemon, self.abort))
-        self.order("migrate", "train", "--rank", ",".join(map(str, ranks)), "--to", to, while_it_runs=disturb)
+        when = self.random.choice(((), (), ("--communicators", "in-pause")))
+        self.order("migrate", "train", "--rank", ",".join(map(str, ranks)), "--to", to, *when, while_it_runs=disturb)
 
     def migrate_all(self):
         self.order("migrate", "train", "--to", self.some_nodes(self.random.choice((1, 4))),

@@ -189,9 +189,11 @@ namespace {
 std::string view_breakdown(const Json& pieces) {
   constexpr std::size_t kShown = 3;
   constexpr std::pair<const char*, const char*> kNames[] = {
-      {"quiesce", "quiesce"}, {"final", "last copy"}, {"verify", "verify"},
-      {"commit", "commit"},   {"context", "context"}, {"host", "process"},
-      {"fill", "fill"},       {"restore", "restore"}, {"resume", "resume"}};
+      {"quiesce", "quiesce"}, {"final", "last copy"},
+      {"verify", "verify"},   {"communicators", "communicators"},
+      {"commit", "commit"},   {"context", "context"},
+      {"host", "process"},    {"fill", "fill"},
+      {"restore", "restore"}, {"resume", "resume"}};
   std::vector<double> sizes;
   for (const auto& [field, name] : kNames) sizes.push_back(number_of(pieces, field));
   std::sort(sizes.rbegin(), sizes.rend());

@@ -20,6 +20,7 @@ struct RunOptions {
   int gpus = 1;
   int ranks = 0;  // 0: gpus counts
   std::string nodes;
+  std::string communicators;
   std::string gpu_memory;
   bool cooperative = false;
   std::vector<std::string> env;
@@ -46,6 +47,7 @@ struct MigrateOptions {
   bool stop_copy = false;
   std::string max_downtime;
   std::string if_not_converged;
+  std::string communicators;
   std::string bandwidth;
   std::string network;
   std::uint64_t max_rounds = 0;

@@ -114,6 +114,7 @@ Result<Json> request_of(const RunOptions& options) {
     CKPT_TRYV(take_place(options.node, body));
   }
   CKPT_TRYV(add_ranks(options, body));
+  if (!options.communicators.empty()) body["communicators"] = options.communicators;
   body["way"] = options.cooperative ? "cooperative" : "transparent";
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;

@@ -30,6 +30,10 @@ void add_run(CommandTree& tree) {
       .in_range(1, 1024);
   run.add_option("--nodes", o->nodes, "With --ranks: spread evenly over these nodes, as node-a,node-b")
       .called("NODES");
+  run.add_option("--communicators", o->communicators,
+                 "Of ranks that move: overlap (made while they compute, default) or in-pause")
+      .called("WHEN")
+      .one_of({"overlap", "in-pause"});
   run.add_option("--gpu-memory", o->gpu_memory,
                  "GPU memory to keep free for it, like 12GiB; a transparent job gets no more")
       .called("SIZE");

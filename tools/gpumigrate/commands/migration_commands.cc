@@ -113,6 +113,7 @@ Result<Json> request_of(const MigrateOptions& options) {
     body["max_downtime_ms"] = value;
   }
   if (!options.if_not_converged.empty()) body["if_not_converged"] = options.if_not_converged;
+  if (!options.communicators.empty()) body["communicators"] = options.communicators;
   if (!options.bandwidth.empty()) {
     CKPT_TRY(value, option_value("--bandwidth", tools::parse_rate(options.bandwidth)));
     body["bandwidth"] = value;

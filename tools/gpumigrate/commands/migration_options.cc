@@ -35,6 +35,12 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--if-not-converged", o->if_not_converged, "switch or abort")
       .called("WHAT")
       .one_of({"switch", "abort"});
+  migrate
+      .add_option("--communicators", o->communicators,
+                  "Of ranks: overlap (made while they compute) or in-pause (while all are held); else as the "
+                  "job was started with")
+      .called("WHEN")
+      .one_of({"overlap", "in-pause"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s").called("RATE");
   migrate
       .add_option("--network", o->network,

@@ -163,6 +163,18 @@ TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
             estimate_pause(process(kMiB), lines, lines, std::nullopt).total());
 }
 
+TEST(PauseEstimate, CommunicatorsTakeWhatTheyTookInTheLastMoveOfTheirRanks) {
+  PauseCosts costs;
+  PauseWork work(PauseKind::kCooperative);
+  work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 1500 * kMs);
+  learn_pause(costs, work, all_took(9000 * kMs), true);
+  wire::PauseFacts last;
+  last.ns = all_took(0);  // they were made ahead of the last pause
+  const PauseLines lines = costs.lines(PauseKind::kCooperative);
+  EXPECT_EQ(estimate_pause(work, lines, lines, last).facts.ns[PauseTerm::kCommunicators], 1500 * kMs);
+  EXPECT_EQ(estimate_pause(work, lines, lines, {}).facts.ns[PauseTerm::kCommunicators], 1500 * kMs);
+}
+
 TEST(PauseEstimate, TargetsRatesCountForItsTerms) {
   const PauseLines source = PauseCosts().lines(PauseKind::kProcess);
   PauseLines target = source;
@@ -205,7 +217,7 @@ TEST(PauseEstimate, PauseOverTheLimitNamesTheLongestTermAndARemedy) {
   pause.ns[PauseTerm::kHostRestore] = 80 * kMs;
   pause.ns[PauseTerm::kFinal] = 90 * kMs;
   const std::string text = too_long(pause, 30 * kMs);
-  EXPECT_NE(text.find("about 246 ms, the limit is 30 ms"), std::string::npos) << text;
+  EXPECT_NE(text.find("about 248 ms, the limit is 30 ms"), std::string::npos) << text;
   EXPECT_NE(text.find("longest term is host with 140 ms"), std::string::npos) << text;
   EXPECT_NE(text.find("host memory"), std::string::npos) << text;
 }

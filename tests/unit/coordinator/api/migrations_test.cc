@@ -208,6 +208,8 @@ TEST_F(ApiTest, RefusesImpossibleMoves) {
   expect_error(migrate(R"({"to":"node-b"})"), 409, "refused", 5);
   expect_error(migrate(R"({"to":"node-a"})"), 409, "refused", 5);
   expect_error(migrate(R"({"mode":"magic"})"), 400, "usage", 64);
+  expect_error(migrate(R"({"communicators":"never"})"), 400, "usage", 64);
+  expect_error(migrate(R"({"communicators":"in-pause"})"), 400, "usage", 64);  // a job of one rank
   expect_error(cluster_.post("/v1/jobs/none/migrate"), 404, "not_found", 5);
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");

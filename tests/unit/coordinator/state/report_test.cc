@@ -57,6 +57,18 @@ TEST(Downtime, MemoryThatIsFilledAtTheTargetIsATermOfItsOwn) {
   EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->fill, 0);
 }
 
+TEST(Downtime, CommunicatorsThatAreMadeInThePauseAreATermOfTheirOwn) {
+  wire::TargetReport t = target();
+  t.groups_made_ns = 1515 * kMs;
+  const auto d = compute_downtime(source(), t);
+  ASSERT_TRUE(d);
+  EXPECT_DOUBLE_EQ(d->communicators, 2);
+  EXPECT_DOUBLE_EQ(d->commit, 1);
+  EXPECT_DOUBLE_EQ(d->total(), 19);
+  t.groups_made_ns = 1512 * kMs;  // before the image was verified: nothing waited for them
+  EXPECT_DOUBLE_EQ(compute_downtime(source(), t)->communicators, 0);
+}
+
 TEST(Downtime, NeedsEveryPoint) {
   for (int missing = 0; missing < 7; ++missing) {
     wire::SourceReport s = source();

@@ -138,10 +138,12 @@ TEST(Commands, BadValuesAreRefusedWithoutARequest) {
       {"migrate", "j1", "--slowdown", "101%"},
       {"migrate", "j1", "--live", "--stop-copy"},
       {"migrate", "j1", "--if-not-converged", "perhaps"},
+      {"migrate", "j1", "--communicators", "never"},
       {"jobs", "-o", "yaml"},
       {"jobs", "--", "x"},
       {"run"},
       {"run", "train"},
+      {"run", "--ranks", "2", "--communicators", "never", "--", "x"},
       {"run", "--gpu-memory", "1G", "--", "x"},
       {"run", "--env", "X", "--", "x"},
       {"run", "--node", "a:b", "--", "x"},
@@ -172,12 +174,13 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
           {"migrate",    "train",           "--to",   "node-b:0",           "--stop-copy", "--max-downtime",
            "200ms",      "--bandwidth",     "1GiB/s", "--timeout",          "10m",         "--max-rounds",
            "5",          "--reason",        "r",      "--if-not-converged", "abort",       "--codec",
-           "difference", "--shadow-memory", "4GiB",   "--slowdown",         "2.5%"});
+           "difference", "--shadow-memory", "4GiB",   "--slowdown",         "2.5%",        "--communicators",
+           "in-pause"});
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_EQ(
       Json::parse(coordinator.requests().at(0).body),
       Json::parse(
-          R"({"to":"node-b:0","mode":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","bandwidth":1073741824,
+          R"({"to":"node-b:0","mode":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause","bandwidth":1073741824,
                             "max_rounds":5,"timeout_ms":600000.0,"codec":"difference","shadow_memory_bytes":4294967296,
                             "slowdown_percent":2.5,"reason":"r"})"));
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/train/migrate");

@@ -151,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(All, GangMistakes,
                                            Mistake{Mutant::kReleaseAtGo, "ReleaseAtGo"},
                                            Mistake{Mutant::kRelinquishedIsVeto, "RelinquishedIsVeto"},
                                            Mistake{Mutant::kRestoreUnfenced, "RestoreUnfenced"},
-                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"}),
+                                           Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"},
+                                           Mistake{Mutant::kNotMadeYet, "NotMadeYet"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -51,6 +51,33 @@ TEST(GangScenario, GangWithoutBystandersMovesAsAWhole) {
   EXPECT_EQ(world.first_violation(), "");
 }
 
+TEST(GangScenario, CommunicatorsAreMadeWhileAllRanksAreHeld) {
+  World::Options options = with();
+  options.overlaps = false;
+  World world(options);
+  world.migrate();
+  world.run_for(5'000);
+  EXPECT_TRUE(world.runs_new()) << world.summary();
+  EXPECT_EQ(world.first_violation(), "");
+}
+
+TEST(GangScenario, CommunicatorsThatAreNotMadeInThePauseEndTheMove) {
+  for (const bool overlaps : {true, false}) {
+    World::Options options = with();
+    options.overlaps = overlaps;
+    World world(options);
+    world.make_no_communicators();
+    world.migrate();
+    world.run_for(1'000);
+    EXPECT_EQ(world.last_record(kSources[0]), overlaps ? "-" : "BARRIER") << world.summary();
+    world.run_for(9'000);
+    EXPECT_TRUE(world.runs_old()) << world.summary();
+    EXPECT_TRUE(world.is_settled()) << world.summary();
+    EXPECT_EQ(world.last_record(kLead), "RELINQUISHED");
+    EXPECT_EQ(world.first_violation(), "");
+  }
+}
+
 TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
   World world(with());
   world.hold("Ready");

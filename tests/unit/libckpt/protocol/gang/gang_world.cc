@@ -7,6 +7,7 @@ namespace ckpt::gang::test {
 namespace {
 
 const Party kCoordinator;
+constexpr std::uint32_t kCommunicatorsMs = 1'500;
 
 std::vector<std::uint32_t> numbers(std::uint32_t from, std::uint32_t count) {
   std::vector<std::uint32_t> list;
@@ -30,6 +31,7 @@ World::World(Options options) : options_(options), random_(options.seed), chance
   info_.moved = numbers(0, options_.moved);
   info_.staying = numbers(options_.moved, options_.staying);
   info_.overlaps = options_.overlaps;
+  info_.communicators_ms = kCommunicatorsMs;
   for (const Party& party : everyone()) {
     hosts_[party];
     journals_[party];
@@ -321,23 +323,23 @@ bool World::execute_one(const Party& party, const Action& action) {
                  [&](const PrepareStandby&) {
                    if (chance(0.02)) return feed_later(party, TargetEvent(StandbyRefused(why("refused"))), 1);
                    instances_.at(party).alive = true;
+                   instances_.at(party).has_new_communicators = info_.overlaps;
                    feed_later(party, TargetEvent(StandbyReady(Bytes{})), delay_ms(5));
                  },
                  [&](const EnterGate& enter) { enter_gate(party, enter.k); },
                  [&](const OpenGate& open) { open_gate(party, open); },
                  [&](const FreeTarget&) { end_instance(party, false); },
-                 [&](const PrepareCommunicators&) {
-                   if (chance(0.02))
-                     feed_later(party, BystanderEvent(CommunicatorsFailed(why("refused"))), 1);
-                   else
-                     feed_later(party, BystanderEvent(CommunicatorsReady{}), delay_ms(20));
-                 },
+                 [&](const PrepareRank&) { feed_later(party, BystanderEvent(RankReady{}), delay_ms(5)); },
+                 [&](const PrepareCommunicators&) { join(party); },
+                 [&](const DiscardCommunicators&) { give_up_communicators(party); },
                  [&](const SwapEpoch&) {
                    Instance& instance = instances_.at(party);
                    if (!instance.alive) return;
                    instance.held = instance.hold_wanted = false;
                    instance.running = instance.in_new = true;
                    instance.has_old_communicators = false;
+                   if (!instance.has_new_communicators)
+                     violate(to_text(party) + " swaps to no communicators");
                  },
                  [&](const RestoreGang&) { restored_ = true; },
                  [&](const auto&) {},
@@ -438,6 +440,48 @@ void World::break_session(std::uint32_t rank) {
   feed_later({Role::kTarget, rank}, TargetEvent(EngineFailed(why("the other side is gone"))), delay_ms(5));
 }
 
+template <class Event>
+void World::feed_of_communicators(const Party& party, Event event, std::int64_t ms) {
+  if (party.role == Role::kTarget)
+    feed_later(party, TargetEvent(std::move(event)), ms);
+  else
+    feed_later(party, BystanderEvent(std::move(event)), ms);
+}
+
+void World::join(const Party& party) {
+  if (chance(0.02)) return feed_of_communicators(party, CommunicatorsFailed(why("refused")), 1);
+  Instance& instance = instances_.at(party);
+  if (!instance.alive) return feed_of_communicators(party, CommunicatorsFailed(why("it is gone")), 1);
+  instance.joins = true;
+  if (options_.mutant == Mutant::kNotMadeYet) feed_of_communicators(party, CommunicatorsReady{}, 0);
+  feed_of_communicators(party, CommunicatorsFailed(why("not in time")), kCommunicatorsMs);
+  make_communicators();
+}
+
+// Once all that shall have them take part. Where they overlap, standbys had to before they were ready.
+void World::make_communicators() {
+  std::vector<Party> members;
+  for (const Party& party : info_.ranks())
+    if (party.role == Role::kBystander || (party.role == Role::kTarget && !info_.overlaps))
+      members.push_back(party);
+  const auto joins = [this](const Party& party) {
+    return instances_.at(party).alive && (instances_.at(party).joins || info_.overlaps);
+  };
+  if (!makes_communicators_ || !std::all_of(members.begin(), members.end(), joins)) return;
+  after_ms(delay_ms(20), [this, members] {
+    for (const Party& party : members) {
+      Instance& instance = instances_.at(party);
+      if (!instance.alive || !instance.joins) continue;
+      instance.has_new_communicators = true;
+      feed_of_communicators(party, CommunicatorsReady{}, delay_ms(1));
+    }
+  });
+}
+
+void World::give_up_communicators(const Party& party) {
+  instances_.at(party).joins = instances_.at(party).has_new_communicators = false;
+}
+
 void World::enter_gate(const Party& party, Incarnation k) {
   if (options_.mutant == Mutant::kGoEarly) feed_later(party, TargetEvent(RankInGate(k)), 0);
   after_ms(delay_ms(5), [this, party, k, life = hosts_.at(party).life] {
@@ -459,6 +503,7 @@ void World::open_gate(const Party& party, const OpenGate& action) {
   if (!instance.image || !instance.in_gate) return;
   const bool late = action.deadline && *action.deadline <= now_;
   if (late && options_.mutant != Mutant::kNoFence) return;
+  if (!instance.has_new_communicators) violate(to_text(party) + " runs without communicators");
   const bool began = !instance.running;
   instance.running = instance.in_new = true;
   ran_.insert(party.rank);

@@ -36,6 +36,7 @@ enum class Mutant {
   kRelinquishedIsVeto,  // SW-14 rank by rank: any target that dies lets the sources go on
   kRestoreUnfenced,     // the image runs before the bystanders have answered
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
+  kNotMadeYet,          // communicators are taken to be made as soon as that has begun
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
 };
 
@@ -64,6 +65,7 @@ class World {
   void cut(const Party& a, const Party& b, bool is_cut);
   void cut_off(const Party& party, bool is_cut);  // from all others
   void fail_record(const Party& party) { failing_.insert(party); }
+  void make_no_communicators() { makes_communicators_ = false; }
   void fail_next_resume() { fails_resume_ = true; }
   void hold(std::string_view body_name) { held_names_.emplace(body_name); }  // messages of that name are lost
   void hold(std::string_view body_name, const Party& to) { held_names_.emplace(name_to(body_name, to)); }
@@ -109,6 +111,8 @@ class World {
     bool held = false;
     bool in_gate = false;
     bool has_old_communicators = false;
+    bool joins = false;  // it waits for the others, for new communicators
+    bool has_new_communicators = false;
     std::optional<Nanos> deadline;
   };
 
@@ -141,6 +145,11 @@ class World {
   void answer_in_one_piece(const Party& party);
   void resume_rank(const Party& party);
   void end_instance(const Party& party, bool by_fault);
+  void join(const Party& party);
+  void make_communicators();
+  void give_up_communicators(const Party& party);
+  template <class Event>
+  void feed_of_communicators(const Party& party, Event event, std::int64_t ms);
   void enter_gate(const Party& party, Incarnation k);
   void open_gate(const Party& party, const OpenGate& action);
   void hold_rank(const Party& party);
@@ -173,6 +182,7 @@ class World {
   std::set<std::uint32_t> ran_;  // ranks whose targets have passed their gates
   std::set<Party> failing_;
   bool fails_resume_ = false;
+  bool makes_communicators_ = true;
   std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
   std::vector<Body>* to_coordinator_ = nullptr;  // what is sent to it is gathered here
   bool old_passed_ = false;                      // a rank has passed n in the old epoch
