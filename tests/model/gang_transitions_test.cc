@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "tests/unit/libckpt/protocol/gang/gang_world.h"
@@ -89,9 +90,10 @@ void live(std::uint64_t seed, std::set<std::string>& seen) {
   collect(world, seen);
 }
 
-// A bystander that was lifted learns that the lead has vetoed: too rare for chance. The first target is slow, so the
-// bystander is asked to hold still; then a source is lost, which excludes the return, and the switch takes too long.
-void veto_after_lifting(std::set<std::string>& seen) {
+// Too rare for chance is what befalls a bystander that holds still, or was lifted: it learns that the lead has vetoed, or it
+// is fenced. The first target is slow, so the bystander is asked to hold still; then a source is lost, which excludes the
+// return. The switch takes too long, or the target is lost, too: before the bystander is lifted, or after.
+void ends_after_holding_still(std::optional<int> target_lost_after_ms, std::set<std::string>& seen) {
   World world({.seed = 1, .timing = fast()});
   const Party slow(Role::kTarget, 1);
   const Party lost(Role::kSource, 1);
@@ -101,8 +103,18 @@ void veto_after_lifting(std::set<std::string>& seen) {
   world.cut(slow, Party(), true);
   world.run_for(600);
   world.lose(lost);
+  if (target_lost_after_ms == 0) {
+    world.lose(slow);
+    world.prove_lost(slow);
+  }
   world.prove_lost(lost);
-  world.cut(slow, Party(), false);
+  if (target_lost_after_ms) {
+    world.run_for(*target_lost_after_ms);
+    world.lose(slow);
+    world.prove_lost(slow);
+  } else {
+    world.cut(slow, Party(), false);
+  }
   world.run_for(5'000);
   ASSERT_EQ(world.first_violation(), "");
   collect(world, seen);
@@ -112,7 +124,9 @@ TEST(GangTransitions, AreThoseOfTheTable) {
   const auto table = read_table();
   ASSERT_GT(table.size(), 40U);
   std::set<std::string> seen;
-  veto_after_lifting(seen);
+  ends_after_holding_still({}, seen);
+  ends_after_holding_still(0, seen);
+  ends_after_holding_still(100, seen);
   for (std::uint64_t seed = 1; seed <= 5000 && !HasFatalFailure(); ++seed) live(seed, seen);
   for (const auto& line : seen) EXPECT_TRUE(table.contains(line)) << "not in gang_transitions.txt: " << line;
   for (const auto& line : table) EXPECT_TRUE(seen.contains(line)) << "never happened: " << line;

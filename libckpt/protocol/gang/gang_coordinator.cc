@@ -210,6 +210,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return any([](const Facts& f) { return f.lifted; }) && enter(RecordKind::kKept, coordinator::Kept{});
   }
   bool decide_granted() {
+    give_up_where_one_is_missing();
     const Judgement now = judge();
     if (now.is_vetoed()) return close(Side::kSource, s_.info.base);
     if (now.may_close_for_targets()) return close(Side::kTarget, k());
@@ -218,6 +219,21 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool keeps =
         now.is_held_still() && !now.is_damaged() && (now.excludes_return() || now.lacks_a_source());
     return keeps && enter(RecordKind::kKept, coordinator::Kept{});
+  }
+  // A bystander that goes on in the old epoch was never held. Where communicators are made in the pause all ranks would wait
+  // for a silent one until their deadline.
+  void give_up_where_one_is_missing() {
+    if (s_.abort || judge().is_committed()) return;
+    const auto is_missing = [this](const auto& entry) {
+      const auto& [party, f] = entry;
+      const bool is_waited_for = !s_.info.overlaps && !f.held && !f.still && is_silent(f);
+      return party.role == Role::kBystander && (f.old || is_waited_for);
+    };
+    const auto missing = std::find_if(s_.facts.begin(), s_.facts.end(), is_missing);
+    if (missing == s_.facts.end()) return;
+    s_.abort = Reason(ErrorCode::kAborted, "Rank " + std::to_string(missing->first.rank) +
+                                               ", which stays where it is, takes no part any more");
+    nag_granted();
   }
   // The targets may be unable to go on. Withdrawing does no harm: GO is refused until it is lifted.
   bool withdraws() const {

@@ -385,6 +385,12 @@ class TargetStepper : private Stepper<TargetState> {
   bool receive(const Party& from, const Never& body) {
     return from.role == Role::kSource && ends_here(from, body.reason);
   }
+  // It was never held, or the others decided that: the lead has no HELD of it, and will have none.
+  bool receive(const Party& from, const Old&) {
+    if (from.role != Role::kBystander) return false;
+    if (unpromised()) relinquish(Reason(ErrorCode::kAborted, to_text(from) + " goes on in the old epoch"));
+    return true;
+  }
   bool receive(const Party& from, const Resumed&) {
     return from.role == Role::kSource &&
            ends_here(from, Reason(ErrorCode::kAborted, "The sources went back"));

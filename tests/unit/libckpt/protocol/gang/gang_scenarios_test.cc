@@ -78,6 +78,40 @@ TEST(GangScenario, CommunicatorsThatAreNotMadeInThePauseEndTheMove) {
   }
 }
 
+TEST(GangScenario, BystanderWhoseAgentForgotTheMoveEndsIt) {
+  for (const bool overlaps : {true, false}) {
+    World::Options options = with();
+    options.overlaps = overlaps;
+    options.communicators_ms = 60'000;
+    World world(options);
+    world.migrate();
+    run_until(world, kCoordinator, "GRANTED(n+1)");
+    world.crash(kBystander);
+    world.run_for(100);
+    world.restart(kBystander);
+    world.run_for(3'000);
+    EXPECT_TRUE(world.runs_old()) << world.summary();
+    EXPECT_TRUE(world.is_settled()) << world.summary();
+  }
+}
+
+TEST(GangScenario, RanksThatAreHeldDoNotWaitLongForASilentRank) {
+  World::Options options = with();
+  options.overlaps = false;
+  options.communicators_ms = 60'000;
+  World world(options);
+  world.make_no_communicators();
+  world.migrate();
+  run_until(world, kSources[0], "BARRIER");
+  world.crash(kBystander);
+  world.run_for(5'000);
+  EXPECT_EQ(world.last_record(kSources[0]), "RESUMED") << world.summary();
+  world.restart(kBystander);
+  world.run_for(2'000);
+  EXPECT_TRUE(world.runs_old()) << world.summary();
+  EXPECT_TRUE(world.is_settled()) << world.summary();
+}
+
 TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
   World world(with());
   world.hold("Ready");

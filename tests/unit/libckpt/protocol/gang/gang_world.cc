@@ -7,7 +7,6 @@ namespace ckpt::gang::test {
 namespace {
 
 const Party kCoordinator;
-constexpr std::uint32_t kCommunicatorsMs = 1'500;
 
 std::vector<std::uint32_t> numbers(std::uint32_t from, std::uint32_t count) {
   std::vector<std::uint32_t> list;
@@ -31,7 +30,7 @@ World::World(Options options) : options_(options), random_(options.seed), chance
   info_.moved = numbers(0, options_.moved);
   info_.staying = numbers(options_.moved, options_.staying);
   info_.overlaps = options_.overlaps;
-  info_.communicators_ms = kCommunicatorsMs;
+  info_.communicators_ms = options_.communicators_ms;
   for (const Party& party : everyone()) {
     hosts_[party];
     journals_[party];
@@ -454,7 +453,7 @@ void World::join(const Party& party) {
   if (!instance.alive) return feed_of_communicators(party, CommunicatorsFailed(why("it is gone")), 1);
   instance.joins = true;
   if (options_.mutant == Mutant::kNotMadeYet) feed_of_communicators(party, CommunicatorsReady{}, 0);
-  feed_of_communicators(party, CommunicatorsFailed(why("not in time")), kCommunicatorsMs);
+  feed_of_communicators(party, CommunicatorsFailed(why("not in time")), options_.communicators_ms);
   make_communicators();
 }
 

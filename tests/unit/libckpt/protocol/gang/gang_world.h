@@ -49,6 +49,7 @@ class World {
     std::uint32_t moved = 2;
     std::uint32_t staying = 1;
     bool overlaps = true;
+    std::uint32_t communicators_ms = 1'500;
     Timing timing;
   };
   explicit World(Options options);
