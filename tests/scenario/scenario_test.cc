@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a scenario file and compares the actions of the parties with the file.
-//   scenario_test FILE...            exit 1 at the first difference
-//   scenario_test --update FILE...   writes what happened into the files (then read the difference in git)
-//
-// A file is blocks of commands, "----", what they caused, and an empty line; # starts a comment line before
-// commands. Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance.
+// The switch of a job of one rank, by files (replay.h): what the parties do.
+// Nodes: A and B (agents), C (coordinator). Every step takes 1 ms, nothing happens by chance.
 // Commands:
 //   migrate A B · run MS · until TEXT (a line that contains it, at most 60 s) · state
 //   crash N · crash-after N ACTION · restart N · lose N · lose-store all|RECORDS · kill N (its instance) ·
@@ -13,10 +9,9 @@
 //   say FROM TO MESSAGE [K] [MIGRATION]   a late message: coordinator|source|target, of the newest migration
 //                                         by default
 #include <algorithm>
-#include <fstream>
-#include <iostream>
 #include <sstream>
 
+#include "tests/scenario/replay.h"
 #include "tests/unit/libckpt/protocol/handover/switch_world.h"
 
 namespace ckpt::migration::test {
@@ -169,56 +164,9 @@ class Player {
   bool quiet_ = false;
 };
 
-bool replay(const std::string& path, bool update) {
-  std::ifstream file(path);
-  if (!file) {
-    std::cerr << path << ": cannot be read\n";
-    return false;
-  }
-  Player player;
-  std::string line, result;
-  bool same = true;
-  std::vector<std::string> commands;
-  while (std::getline(file, line)) {
-    if (line.empty() || line[0] == '#') {
-      result += line + "\n";
-      continue;
-    }
-    if (line != "----") {
-      commands.push_back(line);
-      result += line + "\n";
-      continue;
-    }
-    std::string expected;
-    while (std::getline(file, line) && !line.empty()) expected += line + "\n";
-    const std::string actual = player.play(commands);
-    if (actual != expected && !update) {
-      std::cerr << path << ": after '" << commands.back() << "'\n--- expected\n"
-                << expected << "--- happened\n"
-                << actual;
-      return false;
-    }
-    same = same && actual.find("VIOLATION") == std::string::npos &&
-           actual.find("unknown command") == std::string::npos;
-    result += "----\n" + actual + "\n";
-    commands.clear();
-  }
-  if (!commands.empty()) {
-    std::cerr << path << ": commands without ---- at the end\n";
-    return false;
-  }
-  if (update) std::ofstream(path) << result;
-  return same;
-}
-
 }  // namespace
 }  // namespace ckpt::migration::test
 
 int main(int argc, char** argv) {
-  const bool update = argc > 1 && std::string(argv[1]) == "--update";
-  int played = 0;
-  for (int i = update ? 2 : 1; i < argc; ++i, ++played)
-    if (!ckpt::migration::test::replay(argv[i], update)) return 1;
-  std::cout << played << " scenarios\n";
-  return played > 0 ? 0 : 64;
+  return ckpt::scenario::replay_all<ckpt::migration::test::Player>(argc, argv);
 }
