@@ -17,7 +17,7 @@
 namespace ckpt::gang::test {
 namespace {
 
-constexpr std::int64_t kMostMs = 60'000;
+constexpr std::int64_t kMaxUntilMs = 60'000;
 
 Timing plain() {
   Timing t;
@@ -70,7 +70,7 @@ class Player {
     return std::nullopt;
   }
   void until(const Party& party, const std::string& record) {
-    for (std::int64_t ms = 0; ms < kMostMs && world_->last_record(party) != record; ++ms) world_->run_for(1);
+    for (std::int64_t ms = 0; ms < kMaxUntilMs && world_->last_record(party) != record; ++ms) world_->run_for(1);
     collect();
     if (world_->last_record(party) != record)
       out_ += "never happened: " + to_text(party) + " " + record + "\n";
