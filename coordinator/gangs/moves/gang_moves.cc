@@ -41,6 +41,15 @@ std::vector<std::string> places_in(const std::string& to) {
   return places;
 }
 
+// Before the move's own limit, so that the reason is known.
+std::uint32_t communicators_limit_ms(const MigrateRequest& request) {
+  const bool in_pause = request.options.communicators == wire::Communicators::kInPause;
+  std::int64_t limit = in_pause ? request.timeout_ms / 2 : request.timeout_ms * 3 / 4;
+  if (in_pause && request.options.if_not_converged == wire::NotConverged::kAbort)
+    limit = std::min(limit, request.options.max_downtime_ns / kNanosPerMs);
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit, 1, kGroupsTimeoutMs));
+}
+
 // Without numbers all, but for those that are on a node that is named.
 Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateRequest& request) {
   std::vector<std::uint32_t> moved = request.ranks;
@@ -360,13 +369,8 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   gang::GangPlan full;
   full.tickets = std::move(groups.tickets);
   full.epoch = groups.epoch;
-  // Before the move's own limit, so that the reason is known.
-  std::int64_t groups_timeout = request.timeout_ms * 3 / 4;
   info.overlaps = request.options.communicators == wire::Communicators::kOverlap;
-  if (!info.overlaps && request.options.if_not_converged == wire::NotConverged::kAbort)
-    groups_timeout = std::min(groups_timeout, request.options.max_downtime_ns / kNanosPerMs);
-  full.groups_timeout_ms =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>(groups_timeout, 1, kGroupsTimeoutMs));
+  full.groups_timeout_ms = communicators_limit_ms(request);
   info.communicators_ms = full.groups_timeout_ms;
   const double expected_ms = info.overlaps ? 0 : last_communicators_ms(gang).value_or(0);
   Migration* lead = nullptr;

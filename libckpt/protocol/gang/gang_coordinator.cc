@@ -61,8 +61,10 @@ class Judgement {
       return text_of(ranks) + " had no new communicators";
     if (const auto ranks = ranks_with(copies); !ranks.empty())
       return "the copy of " + text_of(ranks) + " had not converged";
+    const bool sources_stand = all(Role::kSource, [](const Facts& f) { return f.waits; });
+    const char* or_groups = sources_stand && !s_.info.overlaps ? ", or had no new communicators" : "";
     if (const auto ranks = ranks_with(runs); !ranks.empty())
-      return text_of(ranks) + " had not come to the common barrier";
+      return text_of(ranks) + " had not come to the common barrier" + or_groups;
     return "the switch had not ended";
   }
 
