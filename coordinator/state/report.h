@@ -37,8 +37,8 @@ struct Downtime {
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
-// The same pause by the estimate's terms, for the job's next one, but for communicators that were made in it. nullopt where the source did not report
-// the sizes behind its terms.
+// The same pause by the estimate's terms, for the job's next one, but for communicators that were made in it.
+// nullopt where the source did not report the sizes behind its terms.
 [[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
                                                        const Downtime& downtime);
 // The estimate's terms under the names of the breakdown.

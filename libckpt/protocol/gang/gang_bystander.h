@@ -6,9 +6,9 @@
 //   Joining, Held, HeldStill, Lifted -> Old
 //   each -> Fenced
 //
-// HELD: it stands at n and its new communicators are ready: they are made ahead of that, or once it stands at n. From then on it leaves n on others' word only. GO: it swaps its
-// communicators, without a lease, and is GONE. HELD_STILL refuses GO, until the coordinator has recorded KEPT. OLD refuses
-// GO for ever. Its records live as long as the rank.
+// HELD: it stands at n and its new communicators are ready: they are made ahead of that, or once it stands at n. From then
+// on it leaves n on others' word only. GO: it swaps its communicators, without a lease, and is GONE. HELD_STILL refuses GO,
+// until the coordinator has recorded KEPT. OLD refuses GO for ever. Its records live as long as the rank.
 #pragma once
 
 #include "libckpt/protocol/gang/gang_types.h"
