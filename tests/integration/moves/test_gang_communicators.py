@@ -140,7 +140,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
 
     def test_pause_has_the_time_that_they_take(self):
         self.start()
-        self.faults_of_nccl.write_text("init-delay 1500\n")
+        self.faults_of_nccl.write_text("init-delay 3000\n")
         self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s")
         self.settled()
         report = self.report()
@@ -159,14 +159,14 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
     def test_limit_of_the_pause_counts_them(self):
         self.start()
         before = self.gpus_of_job()
-        limited = (*self.rank_3, "--max-downtime", "700ms", "--if-not-converged", "abort", "--to")
-        self.faults_of_nccl.write_text("init-delay 4000\n")
+        limited = (*self.rank_3, "--max-downtime", "2s", "--if-not-converged", "abort", "--to")
+        self.faults_of_nccl.write_text("init-delay 8000\n")
         failed = self.cluster.run("migrate", "train", *limited, "node-c")
         self.assertNotEqual(failed.returncode, 0, "nobody knew how long they take, and it was too long")
         self.assertIn("communicators", failed.stderr + failed.stdout)
         self.settled()
         self.assertEqual(self.gpus_of_job(), before)
-        self.faults_of_nccl.write_text("init-delay 1000\n")
+        self.faults_of_nccl.write_text("init-delay 2500\n")
         self.migrate("--rank", "3", "--to", "node-c")
         self.settled()
         known = self.cluster.run("migrate", "train", *limited, "node-a")
@@ -192,7 +192,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
 
     def dies_while_they_are_made(self, kill):
         """All ranks are held, and wait for each other."""
-        self.faults_of_nccl.write_text("init-delay 4000\n")
+        self.faults_of_nccl.write_text("init-delay 8000\n")
         with self.cluster.popen("migrate", "train", *self.rank_3, "--to", "node-c", "--max-downtime", "20s") as moving:
             eventually(lambda: self.cluster.json("describe", "train")["ranks"][0]["state"] == "paused", "rank 0 is held")
             kill()
