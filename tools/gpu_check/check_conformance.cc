@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite, test by test. Its output is read while it runs, not its report at the end: a test
+// The conformance suites of the driver and of NCCL, test by test. Its output is read while it runs, not its report at the end: a test
 // that hangs or takes the suite down is named, and the suite goes on behind it.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -24,9 +26,9 @@ std::string after(const std::string& line, std::string_view prefix) {
 
 class Suite {
  public:
-  // `preload`: a library that is loaded in front of the driver, or nothing.
-  Suite(const Setting& setting, Outcome& outcome, std::string preload)
-      : setting_(setting), outcome_(outcome), preload_(std::move(preload)) {}
+  // `name`: of its program. `preload`: a library that is loaded in front of the driver, or nothing.
+  Suite(const Setting& setting, Outcome& outcome, std::string name, std::string preload)
+      : setting_(setting), outcome_(outcome), name_(std::move(name)), preload_(std::move(preload)) {}
 
   Result<void> list();
   // Runs what has no result yet. False when it has to be started again.
@@ -42,6 +44,7 @@ class Suite {
 
   const Setting& setting_;
   Outcome& outcome_;
+  const std::string name_;
   const std::string preload_;
   std::vector<std::string> tests_;
   std::map<std::string, Part> results_;
@@ -51,8 +54,8 @@ class Suite {
 
 // Beside this program in a bundle, in the folder of tests where it was built.
 std::string Suite::program() const {
-  const std::string beside = setting_.programs + "/conformance_test";
-  return std::filesystem::exists(beside) ? beside : setting_.programs + "/../tests/conformance_test";
+  const std::string beside = setting_.programs + "/" + name_;
+  return std::filesystem::exists(beside) ? beside : setting_.programs + "/../tests/" + name_;
 }
 
 bench::Command Suite::command(const std::vector<std::string>& arguments) const {
@@ -77,8 +80,7 @@ Result<void> Suite::list() {
       group = line;
     }
   }
-  if (tests_.empty())
-    return Error(ErrorCode::kCorrupt, "The conformance suite lists no tests: " + output.err);
+  if (tests_.empty()) return Error(ErrorCode::kCorrupt, name_ + " lists no tests: " + output.err);
   return ok();
 }
 
@@ -140,9 +142,9 @@ void Suite::report() {
       {"tests", tests_.size()}, {"passed", counts[0]}, {"skipped", counts[1]}, {"failed", counts[2]}};
 }
 
-Result<Outcome> run_suite(const Setting& setting, std::string preload) {
+Result<Outcome> run_suite(const Setting& setting, std::string name, std::string preload) {
   Outcome outcome;
-  Suite suite(setting, outcome, std::move(preload));
+  Suite suite(setting, outcome, std::move(name), std::move(preload));
   CKPT_TRYV(suite.list());
   for (int i = 0; i < kMaxRestarts && !suite.done() && seconds_left(setting) > 2; i++) {
     CKPT_TRY(all, suite.run());
@@ -156,14 +158,28 @@ Result<Outcome> run_suite(const Setting& setting, std::string preload) {
 }  // namespace
 
 Result<Outcome> check_conformance(const Setting& setting) {
-  return run_suite(setting, "");
+  return run_suite(setting, "conformance_test", "");
 }
 
 // Behind the library that makes unmodified programs movable the driver must be the same.
 Result<Outcome> check_conformance_shim(const Setting& setting) {
   const std::string shim = setting.programs + "/../lib/libckpt_shim.so";
   if (!std::filesystem::exists(shim)) return Error(ErrorCode::kNotFound, "There is no " + shim);
-  return run_suite(setting, std::filesystem::canonical(shim));
+  return run_suite(setting, "conformance_test", std::filesystem::canonical(shim));
+}
+
+Result<Outcome> check_nccl(const Setting& setting) {
+  Outcome outcome;
+  outcome.status = Status::kImpossible;
+  if (setting.software) {
+    outcome.why = "on the software GPU ctest runs it with the software NCCL";
+    return outcome;
+  }
+  if (::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    outcome.why = "there is no libnccl.so.2 in LD_LIBRARY_PATH";
+    return outcome;
+  }
+  return run_suite(setting, "nccl_test", "");
 }
 
 }  // namespace ckpt::gpu_check

@@ -59,6 +59,7 @@ struct Item {
   const char* question;
   int seconds;  // at most; less if the whole budget ends earlier
   Result<Outcome> (*run)(const Setting& setting);
+  bool by_default = true;  // else only where it is named
 };
 
 #define GPU_CHECK_ITEM(name, seconds, question) Result<Outcome> check_##name(const Setting& setting);

@@ -26,6 +26,7 @@ constexpr const char* kSoftwareMemory = "4GiB";
 
 constexpr Item kItems[] = {
 #define GPU_CHECK_ITEM(name, seconds, question) {#name, question, seconds, &check_##name},
+#define GPU_CHECK_EXTRA(name, seconds, question) {#name, question, seconds, &check_##name, false},
 #include "tools/gpu_check/items.def"
 #undef GPU_CHECK_ITEM
 };
@@ -93,23 +94,23 @@ Result<void> start_again_with(const std::string& library, char** argv) {
   return Error::from_errno("Starting /proc/self/exe again");
 }
 
-bool wanted(const Options& options, const std::string& name) {
-  return options.only.empty() ||
-         std::find(options.only.begin(), options.only.end(), name) != options.only.end();
+bool wanted(const Options& options, const Item& item) {
+  if (options.only.empty()) return item.by_default;
+  return std::find(options.only.begin(), options.only.end(), item.name) != options.only.end();
 }
 
 // The last item asks what may leave the driver in a bad state; its time is kept free until then.
 Nanos time_for(std::size_t index, const Options& options, Nanos deadline) {
   constexpr std::size_t kLast = std::size(kItems) - 1;
   Nanos left = deadline - now_ns();
-  if (index != kLast && wanted(options, kItems[kLast].name)) left -= kItems[kLast].seconds * kSecond;
+  if (index != kLast && wanted(options, kItems[kLast])) left -= kItems[kLast].seconds * kSecond;
   return std::min<Nanos>(kItems[index].seconds * kSecond, left);
 }
 
 void run_items(const Options& options, const Setting& setting, Supervisor& supervisor, Report& report) {
   const Nanos deadline = now_ns() + options.budget * kSecond;
   for (std::size_t i = 0; i < std::size(kItems) && !supervisor.interrupted(); i++) {
-    if (!wanted(options, kItems[i].name)) continue;
+    if (!wanted(options, kItems[i])) continue;
     Line line{&kItems[i], {}};
     const Nanos time = time_for(i, options, deadline);
     if (time < kMinSeconds * kSecond) {
@@ -192,7 +193,10 @@ int run(int argc, char** argv) {
   app.add_flag("--software", options.software, "On the software GPU instead");
   app.add_flag("--quick", options.quick, "Small sizes");
   app.add_flag("--keep", options.keep, "Keep the folder with logs");
-  app.add_option("--only", options.only, "These items alone").separated_by(',').one_of(names);
+  app.add_option("--only", options.only,
+                 "These items alone; nccl and those of pytorch run only where they are named")
+      .separated_by(',')
+      .one_of(names);
   app.add_option("--budget", options.budget, "Seconds for all items").in_range(10, 3600).shows_default();
   app.add_option("--json", options.json, "Write the report as JSON to this file");
   app.add_option("--markdown", options.markdown, "Write a table as Markdown to this file");

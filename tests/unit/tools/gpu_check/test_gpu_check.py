@@ -51,6 +51,16 @@ class GpuCheck(unittest.TestCase):
         self.assertNotEqual("failed", items["probe"]["status"], items["probe"]["why"])
         self.assertIn("software GPU", self.markdown.read_text())
 
+    def test_items_that_need_a_real_gpu_are_not_possible_on_the_software_gpu(self):
+        named = {"nccl", "pytorch_eager", "pytorch_workers"}
+        done = self.check("--software", "--quick", "--only", ",".join(sorted(named)))
+        self.assertEqual(0, done.returncode, done.stdout)
+        items = {item["name"]: item for item in json.loads(self.json.read_text())["items"]}
+        self.assertEqual(named, set(items) - {"gpu"})
+        for name in named:
+            self.assertEqual("not possible here", items[name]["status"], items[name])
+            self.assertIn("software", items[name]["why"])
+
     def test_unknown_items_are_refused(self):
         self.assertEqual(64, self.check("--only", "nothing").returncode)
 
