@@ -70,7 +70,8 @@ class Player {
     return std::nullopt;
   }
   void until(const Party& party, const std::string& record) {
-    for (std::int64_t ms = 0; ms < kMaxUntilMs && world_->last_record(party) != record; ++ms) world_->run_for(1);
+    for (std::int64_t ms = 0; ms < kMaxUntilMs && world_->last_record(party) != record; ++ms)
+      world_->run_for(1);
     collect();
     if (world_->last_record(party) != record)
       out_ += "never happened: " + to_text(party) + " " + record + "\n";
