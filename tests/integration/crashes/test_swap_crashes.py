@@ -53,19 +53,19 @@ class SwapCrashes(TransparentCrashes):
     places = ("node-a:0", "node-a:1")
 
     def test_agent_before_committed(self):
-        self.crash(AGENT_BEFORE + AGENT_SAVING, 3000)
+        self.crash(AGENT_BEFORE + AGENT_SAVING, 5000)
 
     def test_agent_after_committed(self):
-        self.crash(AGENT_AFTER, 5000)
+        self.crash(AGENT_AFTER, 8000)
 
     def test_movers(self):
-        self.crash(MOVERS, 1800)
+        self.crash(MOVERS, 3000)
 
     def test_coordinator(self):
-        self.crash(COORDINATOR, 3000)
+        self.crash(COORDINATOR, 5000)
 
     def test_context_helper(self):
-        self.crash(HELPER, 2500)
+        self.crash(HELPER, 4000)
 
     def test_agent_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()
