@@ -76,7 +76,7 @@ class SwapCrashes(TransparentCrashes):
                                                        Point.TARGET_COMMITTED_DURABLE)])
 
     def test_again_while_going_back(self):
-        self.start_training(1600)
+        self.start_training(2500)
         for role, number in GOING_BACK:
             with self.subTest(role=role, number=number):
                 print(f"  mover.target 404, then {role} {number}:", end="", flush=True)
@@ -92,7 +92,7 @@ class SwapCrashes(TransparentCrashes):
     def test_target_gpu_that_fails(self):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next
         move works."""
-        self.start_training(1800)
+        self.start_training(2800)
         self.cluster.call("policy", "pause", "node-a")  # else the lost GPU is cordoned
         for role, number, order in GPU_FAULTS:
             with self.subTest(held_at=number, order=order):

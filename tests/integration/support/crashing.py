@@ -146,7 +146,7 @@ class TransparentCrashes(CrashingTest):
 
     def agent_dies_while_the_rank_is_busy(self):
         """The agent asks for Release or Map, and its successor finds the rank at it."""
-        self.start_training(1600)
+        self.start_training(2500)
         for side, number, ends_on in (("source", Point.RANK_RELEASED, SOURCE),
                                       ("target", Point.RANK_MAPPED, TARGET)):
             with self.subTest(number=number):
@@ -167,7 +167,7 @@ class TransparentCrashes(CrashingTest):
 
     def abort_at(self, points):
         """An abort that comes while the source's agent is held at the point."""
-        self.start_training(1600)
+        self.start_training(2500)
         for number, ends_on in points:
             with self.subTest(abort_at=number):
                 print(f"  abort at agent {number}:", end="", flush=True)
