@@ -325,6 +325,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "max_downtime_ms",
                                           "limit_kept",
                                           "to_barrier_ms",
+                                          "communicators",
                                           "communicators_ms",
                                           "skew_ms",
                                           "staying"};
