@@ -133,9 +133,8 @@ struct Closed {
   Incarnation k = 0;  // that side's
 };
 // By sources, targets and bystanders.
-CKPT_GANG_WITH_PAYLOAD(
-    Prepared);  // of a bystander: it may be held; where they overlap its new communicators are made
-CKPT_GANG_WITH_REASON(Failed);  // asks for an abort
+CKPT_GANG_WITH_PAYLOAD(Prepared);  // of a bystander: it may be held
+CKPT_GANG_WITH_REASON(Failed);     // asks for an abort
 CKPT_GANG_PLAIN(Precopied);
 CKPT_GANG_PLAIN(Verified);
 struct Waiting {  // with BARRIER or HELD_STILL
@@ -264,8 +263,7 @@ CKPT_GANG_WITH_K(ResumeRank);  // let it go on in the old epoch; a repetition do
 CKPT_GANG_PLAIN(EndRank);      // for a restore: end the instance that stood here
 CKPT_GANG_WITH_K(
     EnterGate);  // the target's instance resumes behind its closed gate: RankInGate, or InstanceDied
-CKPT_GANG_PLAIN(
-    PrepareRank);  // that stays, nothing else stops it from now on: RankReady, or CommunicatorsFailed
+CKPT_GANG_PLAIN(PrepareRank);           // one that stays: RankReady, or CommunicatorsFailed
 CKPT_GANG_PLAIN(PrepareCommunicators);  // CommunicatorsReady, or CommunicatorsFailed
 CKPT_GANG_PLAIN(DiscardCommunicators);  // the new ones
 CKPT_GANG_WITH_K(SwapEpoch);            // go on with the new communicators, then abort the old ones

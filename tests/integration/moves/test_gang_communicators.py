@@ -190,9 +190,9 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.settled()
         self.check_end()
 
-    def dies_while_they_are_made(self, kill):
+    def dies_while_they_are_made(self, kill, fault="init-delay 8000"):
         """All ranks are held, and wait for each other."""
-        self.faults_of_nccl.write_text("init-delay 8000\n")
+        self.faults_of_nccl.write_text(fault + "\n")
         with self.cluster.popen("migrate", "train", *self.rank_3, "--to", "node-c", "--max-downtime", "20s") as moving:
             eventually(lambda: self.cluster.json("describe", "train")["ranks"][0]["state"] == "paused", "rank 0 is held")
             kill()
@@ -223,6 +223,16 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.cluster.call("drain", "node-b")
         self.settled()
         self.assertEqual({self.report(rank)["communicators"] for rank in (2, 3)}, {"in-pause"})
+        self.check_end()
+
+    def test_abort_while_they_are_made_ends_the_pause(self):
+        self.start()
+        before = self.gpus_of_job()
+
+        def abort():
+            self.cluster.call("abort", "train")
+        self.dies_while_they_are_made(abort, "init-endless")
+        self.assertEqual(self.gpus_of_job(), before)
         self.check_end()
 
     def test_where_all_ranks_move_they_are_made_ahead(self):
