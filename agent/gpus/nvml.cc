@@ -108,14 +108,7 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
     return error("nvmlDeviceGetName", rc);
   }
   gpu.name.assign(name.data(), ::strnlen(name.data(), name.size()));
-  // Before the memory: what is counted of a process that grows is not free any more.
-  gpu.processes = read_processes(device);
-  nvml::Memory memory{};
-  if (auto rc = table_->memory(device, &memory); rc != nvml::kSuccess) {
-    return error("nvmlDeviceGetMemoryInfo", rc);
-  }
-  gpu.total_bytes = memory.total;
-  gpu.free_bytes = memory.free;
+  CKPT_TRYV(read_memory(device, gpu));
   if (table_->pci_info) {
     nvml::PciInfo pci{};
     if (table_->pci_info(device, &pci) == nvml::kSuccess) {
@@ -134,6 +127,24 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
     gpu.complaint = "The driver asks for recovery action " + std::to_string(gpu.recovery_action);
   }
   return gpu;
+}
+
+Result<void> Nvml::read_memory(nvml::Device device, GpuFacts& gpu) const {
+  constexpr int kMaxReads = 4;
+  bool of_one_moment = false;
+  for (int i = 0; i < kMaxReads && !of_one_moment; i++) {
+    nvml::Memory before{};
+    nvml::Memory after{};
+    if (auto rc = table_->memory(device, &before); rc != nvml::kSuccess)
+      return error("nvmlDeviceGetMemoryInfo", rc);
+    gpu.processes = read_processes(device);
+    if (auto rc = table_->memory(device, &after); rc != nvml::kSuccess)
+      return error("nvmlDeviceGetMemoryInfo", rc);
+    gpu.total_bytes = after.total;
+    gpu.free_bytes = after.free;
+    of_one_moment = before.free == after.free;
+  }
+  return ok();
 }
 
 std::vector<GpuProcess> Nvml::read_processes(nvml::Device device) const {

@@ -126,6 +126,9 @@ class Nvml {
   void add_topology(std::vector<GpuFacts>& gpus) const;
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
+  // Free memory and processes of one moment, unless they change all the time: placement adds the two up, and what
+  // a process takes between the two answers is in neither.
+  Result<void> read_memory(nvml::Device device, GpuFacts& gpu) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 
   void* library_;

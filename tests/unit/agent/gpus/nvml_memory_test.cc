@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free memory and the processes' bytes while a process takes more.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "agent/gpus/nvml.h"
+
+namespace ckpt::agent {
+namespace {
+
+GpuFacts read_while_it_grows(int times) {
+  void* fake = ::dlopen(FAKE_NVML, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(fake, nullptr) << ::dlerror();
+  *static_cast<int*>(::dlsym(fake, "growths_left")) = times;
+  auto nvml = Nvml::create(FAKE_NVML);
+  EXPECT_TRUE(nvml) << nvml.assume_error().to_string();
+  auto gpus = nvml.assume_value()->read_gpus();
+  EXPECT_TRUE(gpus);
+  return gpus.assume_value().front();
+}
+
+TEST(NvmlMemory, MemoryTakenBetweenTheAnswersIsTheProcesses) {
+  const GpuFacts gpu = read_while_it_grows(2);
+  ASSERT_EQ(gpu.processes.size(), 1U);
+  EXPECT_EQ(gpu.processes.front().bytes, 20U);
+  EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes, gpu.total_bytes);
+}
+
+TEST(NvmlMemory, ProcessThatGrowsAllTheTimeEndsTheReads) {
+  const GpuFacts gpu = read_while_it_grows(1000);
+  ASSERT_EQ(gpu.processes.size(), 1U);
+  EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes + 10, gpu.total_bytes);
+}
+
+}  // namespace
+}  // namespace ckpt::agent
