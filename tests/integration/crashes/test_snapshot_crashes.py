@@ -9,7 +9,7 @@ from crashing import TRAINING, CrashingTest
 from crashing_processes import find_criu
 from fault_points import Point
 
-STEPS, STEP_MS = 300, 20
+STEPS, STEP_MS = 1000, 20
 SOURCE_DUMPED = Point.SOURCE_DUMPED
 
 

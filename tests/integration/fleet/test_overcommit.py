@@ -12,7 +12,7 @@ NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
 # Each parks the one before it; the last waits for no other.
 JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT),
-        ("coop-d", 20, COOPERATIVE)]
+        ("coop-d", 100, COOPERATIVE)]
 NAMES = [name for name, _, _ in JOBS]
 
 
@@ -30,7 +30,7 @@ class Overcommit(cluster.ClusterTest):
     def run_job(self, priority):
         name, _, (way, options) = JOBS[priority]
         self.cluster.call("run", *way, "--detach", "--preempt", "--priority", priority, "--gpu-memory",
-                          NEEDED, "--name", name, "--",
+                          NEEDED, "--name", name, "--env", f"GPUMIGRATE_TEST_HURRY={self.cluster.hurry(name)}", "--",
                           cluster.EXAMPLES / "hotset", *hotset(priority), *options)
 
     def jobs_of_events(self, kind):
@@ -48,6 +48,8 @@ class Overcommit(cluster.ClusterTest):
             self.assertEqual(states, {before: "parked" for before in NAMES[:priority]} | {name: "running"})
         ids = [self.cluster.job(name)["id"] for name in NAMES]
 
+        for name in NAMES:
+            self.cluster.hurry(name).touch()
         ended = [self.cluster.finish(name) for name in NAMES]
         self.assertEqual([end["digest"] for end in ended], expected)
         for name in NAMES:

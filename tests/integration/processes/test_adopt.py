@@ -56,6 +56,7 @@ class BetweenGpus(Adopting):
             job = self.cluster.job("job")
             self.assertEqual((job["gpu"], job["ranks"][0]["pid"], job["way"]),
                              (turn % 2, training.pid, "adopted"))
+        training.let_end()
         self.assertEqual(training.process.wait(), 0, "its own parent sees its end")
         # gpumigrate is not its parent and cannot know how it ended.
         result = self.cluster.run("wait", "job")
@@ -86,6 +87,7 @@ class BetweenGpus(Adopting):
         self.cluster.kill("gpumigrate-agent")
         self.cluster.up()
         self.check_report(self.cluster.migrate("job", "node-a:1"), 0)
+        training.let_end()
         self.assertEqual(training.process.wait(), 0)
         training.check_end(self)
 
@@ -109,6 +111,7 @@ class BetweenNodes(Adopting):
             eventually(lambda: len(self.instances()) == 1, "the job has one process")
             if turn == 0:
                 self.assertEqual(training.process.wait(timeout=60), -9, "the original is gone")
+        training.let_end()
         self.cluster.call("wait", "job")  # its keeper is its parent now: the exit code is its own
         self.assertEqual(self.cluster.job("job")["exit_code"], 0)
         training.check_end(self)
@@ -130,6 +133,7 @@ class BetweenNodes(Adopting):
             self.assertEqual(result.returncode, 5, result)
             self.assertIn(f":{port}", result.stderr + result.stdout)
             self.assertEqual(self.cluster.job("job")["state"], "running")
+        training.let_end()
         self.assertEqual(training.process.wait(), 0)
         training.check_end(self)
 

@@ -37,6 +37,7 @@ class AdoptedCrashes(TransparentCrashes):
         return super().instances()
 
     def finish_training(self):
+        self.training.let_end()
         self.cluster.call("wait", "job", exits=(0, 6))
         self.training.check_end(self)
         self.assertEqual(self.instances(), [], "an instance is left over")

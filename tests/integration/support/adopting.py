@@ -38,6 +38,7 @@ class HandStarted:
         settings = tomllib.loads((cluster.home / "nodes" / node / "agent.toml").read_text())
         environment = dict(cluster.environment, **dict(entry.split("=", 1) for entry in settings["job_environment"]))
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        environment["GPUMIGRATE_TEST_HURRY"] = str(cluster.hurry("by-hand"))
         command = command or [EXAMPLES / "charlm-plain", *TRAINING, "--steps", str(steps), "--step-ms", str(step_ms)]
         self.process, self.name = cluster.start_by_hand(node, list(map(str, command)), self.output,
                                                         env=environment, cwd=cluster.shared, pass_fds=pass_fds)
@@ -65,6 +66,9 @@ class HandStarted:
 
     def expected_digest(self):
         return run_unmoved("charlm-plain", *TRAINING, "--steps", str(self.steps))["digest"]
+
+    def let_end(self):
+        self.cluster.hurry("by-hand").touch()
 
     def check_end(self, test):
         """Each step printed once, in order, to the last, and the result of an unmoved run."""

@@ -38,7 +38,7 @@ def run_unmoved(program, *arguments, memory="4GiB", whole=False):
     folder = tempfile.mkdtemp(prefix="gm-unmoved-")
     environment = dict(os.environ, LD_LIBRARY_PATH=str(BUILD / "lib" / "cudasim"), CUDASIM_DIR=folder,
                        CUDASIM_DEVICES="1",
-                       CUDASIM_MEMORY=memory)
+                       CUDASIM_MEMORY=memory, GPUMIGRATE_TEST_HURRY=folder)
     try:
         result = subprocess.run([EXAMPLES / program, *arguments], env=environment, capture_output=True,
                                 text=True,
@@ -161,7 +161,8 @@ class Cluster:
                   EXAMPLES / program, *arguments)
 
     def hurry(self, name):
-        """The file that lets a job of tests/integration/programs hurry to its end."""
+        """The file that lets a job hurry to its end. Until then the second half of its steps is slow: it lasts for all
+        that a test does to it, on a slow machine, too (examples/common/pace.h, programs/pace.py)."""
         return self.shared / f"hurry-{name}"
 
     def job(self, name):

@@ -33,7 +33,7 @@ def run_by_hand(ranks, *arguments, program="charlm-dp", limit_s=COMMAND_LIMIT_S)
     with held_port() as port, tempfile.TemporaryDirectory() as folder:
         common = dict(os.environ, LD_LIBRARY_PATH=f"{BUILD}/lib/cudasim:{BUILD}/lib/ncclsim", CUDASIM_DIR=folder,
                       CUDASIM_DEVICES=str(ranks), CUDASIM_MEMORY="1GiB", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo")
+                      MASTER_PORT=str(port), NCCL_SOCKET_IFNAME="lo", GPUMIGRATE_TEST_HURRY=folder)
         # Into files: a rank that waits for its pipe to be read would keep all others.
         logs = [pathlib.Path(folder, f"rank-{rank}.log") for rank in range(ranks)]
         processes = []

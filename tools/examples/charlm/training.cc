@@ -35,7 +35,7 @@ bool Progress::is_told_to_end(const TrainingOptions& options) {
 void Progress::end_step(double loss, const TrainingOptions& options) {
   step++;
   mean_loss = step == 1 ? loss : mean_loss + (loss - mean_loss) / 50;
-  pace.end_step(step, static_cast<std::int64_t>(options.step_ms * 1e6));
+  pace.end_step(step, options.steps, static_cast<std::int64_t>(options.step_ms * 1e6));
   if (options.print_every == 0 || step % options.print_every != 0) return;
   std::printf("step %llu loss %.4f%s\n", static_cast<unsigned long long>(step), mean_loss,
               time_note(options.common.print_times).c_str());

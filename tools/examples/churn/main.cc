@@ -70,7 +70,7 @@ int run(const Options& options) {
       fill(block.get(), options.block, ~step);
       gpu.synchronize();
       errors += wrong_words(held.get(), options.held, step - 1);
-      pace.end_step(step, options.hold_ms * kNanosPerMs);
+      pace.end_step(step, options.steps, options.hold_ms * kNanosPerMs);
       errors += wrong_words(block.get(), options.block, ~step);
     }
     fill(held.get(), options.held, step);

@@ -18,8 +18,10 @@ struct Pace {
   std::uint64_t longest_gap_step = 0;    // the number of that step
 
   void begin_step();
-  // Waits until the step has lasted `min_ns`, then takes its end as that of step `step`.
-  void end_step(std::uint64_t step, std::int64_t min_ns);
+  // Waits until the step has lasted `min_ns`, then takes its end as that of step `step` of `steps` (0: endless).
+  // Tests set $GPUMIGRATE_TEST_HURRY to a file: until it exists, the second half of the steps is slow; then no
+  // step waits. So a program lasts until its test is done with it, on a slow machine, too, and ends soon after.
+  void end_step(std::uint64_t step, std::uint64_t steps, std::int64_t min_ns);
   // What happened since the last step's end does not count as a gap.
   void forget_gap();
 };

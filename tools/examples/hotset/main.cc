@@ -146,7 +146,7 @@ void Hotset::step() {
   const std::uint64_t begin = pages() * slice / kSlices;
   const std::uint64_t count = pages() * (slice + 1) / kSlices - begin;
   if (count > 0) check_range(begin, count, "at rest");
-  host_.pace.end_step(number, options_.step_ns);
+  host_.pace.end_step(number, options_.steps, options_.step_ns);
   if (options_.print_every != 0 && number % options_.print_every == 0) {
     std::printf("step %llu%s\n", static_cast<unsigned long long>(number),
                 time_note(options_.common.print_times).c_str());
@@ -184,7 +184,7 @@ void Hotset::run() {
   while (!done()) {
     if (held()) {
       host_.pace.begin_step();
-      host_.pace.end_step(host_.step, std::max(options_.step_ns, kLookAgainNs));
+      host_.pace.end_step(host_.step, options_.steps, std::max(options_.step_ns, kLookAgainNs));
       session_.barrier();
       continue;
     }

@@ -147,7 +147,7 @@ void Server::answer_request() {
   const Answer from_cache = best(cache_, rows, host_.chain_high % rows, query);
   chain(from_weights, from_cache);
   host_.request++;
-  host_.pace.end_step(host_.request, options_.request_ns);
+  host_.pace.end_step(host_.request, options_.requests, options_.request_ns);
   if (options_.print_every != 0 && host_.request % options_.print_every == 0) {
     std::printf("request %llu%s\n", static_cast<unsigned long long>(host_.request),
                 time_note(options_.common.print_times).c_str());

@@ -53,7 +53,7 @@ int run(const Options& options) {
     const std::uint32_t step = ++steps;
     pace.begin_step();
     for (Trainer* trainer : {&cached, &expandable, &pooled}) trainer->step(step);
-    pace.end_step(step, options.step_ms * kNanosPerMs);
+    pace.end_step(step, options.steps, options.step_ms * kNanosPerMs);
     std::printf("step %u\n", step);
     std::fflush(stdout);
   }
