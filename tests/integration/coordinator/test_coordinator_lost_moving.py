@@ -7,7 +7,7 @@ from cluster import run_unmoved
 from losing_store import StoreLosingTest, lose_at_each_point
 
 ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "11", "--pattern", "random",
-             "--steps", "4000",
+             "--steps", "2000",
              "--print-every", "1"]
 
 

@@ -14,7 +14,7 @@ from fault_points import Point
 from waiting import eventually
 
 ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
-             "--steps", "3000",
+             "--steps", "2000",
              "--print-every", "1"]
 
 

@@ -53,19 +53,19 @@ class SwapCrashes(TransparentCrashes):
     places = ("node-a:0", "node-a:1")
 
     def test_agent_before_committed(self):
-        self.crash(AGENT_BEFORE + AGENT_SAVING, 5000)
+        self.crash(AGENT_BEFORE + AGENT_SAVING)
 
     def test_agent_after_committed(self):
-        self.crash(AGENT_AFTER, 8000)
+        self.crash(AGENT_AFTER)
 
     def test_movers(self):
-        self.crash(MOVERS, 3000)
+        self.crash(MOVERS)
 
     def test_coordinator(self):
-        self.crash(COORDINATOR, 5000)
+        self.crash(COORDINATOR)
 
     def test_context_helper(self):
-        self.crash(HELPER, 4000)
+        self.crash(HELPER)
 
     def test_agent_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()

@@ -11,12 +11,12 @@ BYTES = "1228MiB"
 NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
 # Each parks the one before it; the last waits for no other.
-JOBS = [("coop-a", 100, COOPERATIVE), ("plain-b", 100, TRANSPARENT), ("plain-c", 100, TRANSPARENT),
-        ("coop-d", 100, COOPERATIVE)]
+JOBS = [("coop-a", 150, COOPERATIVE), ("plain-b", 150, TRANSPARENT), ("plain-c", 150, TRANSPARENT),
+        ("coop-d", 150, COOPERATIVE)]
 NAMES = [name for name, _, _ in JOBS]
 
 
-def hotset(priority, step_ms=150):
+def hotset(priority, step_ms=800):
     """Writes every page at the start and checks every page at the end; the pace leaves time to be parked
     in."""
     return ["--bytes", BYTES, "--hot", "1%", "--steps", str(JOBS[priority][1]), "--step-ms", str(step_ms),

@@ -11,16 +11,16 @@ MODE = "--live"
 
 class MovesLive(MovingTest):
     def test_hotset_stride(self):
-        self.hotset("stride", 20, MODE, steps=3000)
+        self.hotset("stride", 20, MODE, steps=2000)
 
     def test_hotset_random(self):
-        self.hotset("random", 20, MODE, steps=3000, extra=["--drift", "1%"])
+        self.hotset("random", 20, MODE, steps=2000, extra=["--drift", "1%"])
 
     def test_hotset_flip(self):
-        self.hotset("flip", 20, MODE, steps=3000)
+        self.hotset("flip", 20, MODE, steps=2000)
 
     def test_hotset_append(self):
-        self.hotset("append", 20, MODE, steps=3000)
+        self.hotset("append", 20, MODE, steps=2000)
 
     def test_charlm(self):
         self.move_and_compare("charlm", ["--params", "200000", "--steps", "3000", "--seed", "3"], 20, MODE)

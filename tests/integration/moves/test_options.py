@@ -7,7 +7,7 @@ import unittest
 from cluster import ClusterTest, run_unmoved
 
 ARGUMENTS = ["--bytes", "64MiB", "--hot", "4%", "--step-ms", "5", "--seed", "9", "--pattern", "random",
-             "--steps", "4000",
+             "--steps", "2000",
              "--print-every", "1"]
 
 

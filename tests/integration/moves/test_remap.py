@@ -206,7 +206,7 @@ class Crashes(TransparentCrashes):
         super().setUp()
 
     def test_while_own_memory_is_filled(self):
-        self.crash(WHILE_FILLING, 2500)
+        self.crash(WHILE_FILLING)
 
     def test_agent_dies_between_the_resume_and_the_withdrawal(self):
         """What arrived is withdrawn by the next agent: only the process holds its memory any more."""

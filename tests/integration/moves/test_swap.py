@@ -35,7 +35,7 @@ class Swap(ClusterTest):
         self.assertEqual(pieces["host"], 0, report)
 
     def test_the_process_goes_on_with_another_gpu_twenty_times(self):
-        expected = self.start_training(3000)
+        expected = self.start_training(2000)
         job = self.cluster.job("job")
         self.assertEqual((job["way"], job["movable"], job["gpu"]), ("transparent", True, 0), job)
         process = job["ranks"][0]["pid"]

@@ -47,7 +47,7 @@ class BetweenGpus(Adopting):
     nodes, gpus = 1, 2
 
     def test_between_two_gpus_of_a_node(self):
-        training = self.start(2500, gpu=1)
+        training = self.start(1500, gpu=1)
         job = self.adopt("--name", "job")
         self.assertEqual((job["way"], job["gpu"], job["name"]), ("adopted", 1, "job"), job)
         self.assertEqual(job["ranks"][0]["pid"], training.pid)
@@ -98,7 +98,7 @@ class BetweenNodes(Adopting):
         needs_criu()
 
     def test_there_and_back(self):
-        training = self.start(4000)
+        training = self.start(1500)
         self.adopt("--name", "job")
         for turn in range(6):
             node = "node-b" if turn % 2 == 0 else "node-a"

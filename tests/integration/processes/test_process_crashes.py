@@ -29,16 +29,16 @@ POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER
 
 class AgentCrashes(CrashesWithCriu):
     def test_source_agent_before_committed(self):
-        self.crash(AGENT_BEFORE, 4000)
+        self.crash(AGENT_BEFORE)
 
     def test_source_agent_after_committed(self):
-        self.crash(AGENT_AFTER, 2000)
+        self.crash(AGENT_AFTER)
 
     def test_target_agent_before_the_process_is_there(self):
-        self.crash(TARGET_BEFORE, 2000)
+        self.crash(TARGET_BEFORE)
 
     def test_target_agent_when_the_process_is_there(self):
-        self.crash(TARGET_AFTER, 4000)
+        self.crash(TARGET_AFTER)
 
     def test_agent_dies_again_while_it_goes_back(self):
         self.start_training(2500)

@@ -28,16 +28,16 @@ POINTS = MOVERS + COORDINATOR + HELPER + KEEPER
 
 class DaemonCrashes(CrashesWithCriu):
     def test_movers(self):
-        self.crash(MOVERS, 2500)
+        self.crash(MOVERS)
 
     def test_coordinator(self):
-        self.crash(COORDINATOR, 4000)
+        self.crash(COORDINATOR)
 
     def test_context_helper(self):
-        self.crash(HELPER, 3000)
+        self.crash(HELPER)
 
     def test_keeper_of_the_restored_process(self):
-        self.crash(KEEPER, 1000)
+        self.crash(KEEPER)
 
     def test_agent_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()

@@ -36,7 +36,7 @@ class ProcessMoves(ClusterTest):
         return eventually(lambda: len(pids := found()) == 1 and pids, "the job has one process")[0]
 
     def test_twenty_moves_there_and_back(self):
-        expected = self.start_training(6000)
+        expected = self.start_training(3000)
         for turn in range(20):
             mode = "--live" if turn % 4 != 3 else "--stop-copy"
             report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a", mode)
@@ -51,7 +51,7 @@ class ProcessMoves(ClusterTest):
             self.process_of_the_job()
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         steps = [line for line in self.cluster.log("job").split("\n") if line.startswith("step ")]
-        self.assertEqual([int(line.split()[1]) for line in steps], list(range(1, 6001)))
+        self.assertEqual([int(line.split()[1]) for line in steps], list(range(1, 3001)))
 
     def test_open_connection_is_named_and_nothing_moves(self):
         with socket.create_server(("127.0.0.1", 0)) as server:

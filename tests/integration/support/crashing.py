@@ -16,6 +16,7 @@ from fault_points import Point
 TRAINING = ["--params", "60000", "--seed", "5", "--print-every", "1"]
 STEP_MS = 8  # the least a step takes; changes no digest
 SOURCE, TARGET, EITHER = "source", "target", None
+STEPS_TO_A_POINT = 300  # half of them slow: 15 s
 MOVES_TO_A_POINT = 4
 
 
@@ -114,10 +115,9 @@ class TransparentCrashes(CrashingTest):
         node, _, gpu = (source if side == "source" else target).partition(":")
         return f"agent.{node}" if kind == "agent" else f"mover.{node}.{gpu or 0}"
 
-    def crash(self, points, steps):
-        """One job of so many steps through all of `points`: (role, number, where the job must be
-        afterwards)."""
-        self.start_training(steps)
+    def crash(self, points):
+        """One job through all of `points`: (role, number, where the job must be afterwards)."""
+        self.start_training(STEPS_TO_A_POINT * (len(points) + 2))
         for role, number, ends_on in points:
             with self.subTest(role=role, number=number):
                 print(f"  {role} {number}:", end="", flush=True)
