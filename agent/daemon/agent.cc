@@ -387,22 +387,28 @@ Task<> Agent::ask_driver() {
   asked_with_ = std::move(ranks);
 }
 
+// Just before the driver is asked: where it does not count a process, what the job held then stands for that, and
+// the free memory lacks all that it holds.
+Task<> Agent::describe_jobs() {
+  for (const auto& job : jobs_->all()) {
+    if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
+    if (protection_->is_stored(job->id())) continue;
+    if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
+      job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
+    co_await job->refresh_summary();
+  }
+}
+
 Task<> Agent::refresh_loop() {
   while (!stopping_) {
     refresh_.expires_after(kRefreshInterval);
     boost::system::error_code ignored;
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
+    co_await describe_jobs();
+    co_await forecast_->look(moves_processes_);
     co_await ask_driver();
     health_->on_inventory(inventory_.last());
-    for (const auto& job : jobs_->all()) {
-      if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
-      if (protection_->is_stored(job->id())) continue;
-      if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
-        job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
-      co_await job->refresh_summary();
-    }
-    co_await forecast_->look(moves_processes_);
     migrations_->tidy();
     gang_moves_->tidy();
     protection_->forget_jobs_that_left();

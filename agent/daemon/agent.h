@@ -70,6 +70,7 @@ class Agent : public AgentCommands {
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
+  Task<> describe_jobs();
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
