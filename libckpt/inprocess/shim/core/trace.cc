@@ -22,6 +22,9 @@ namespace {
 constexpr std::size_t kMaxText = 256;
 constexpr std::size_t kMaxLine = 12 * 1024;
 constexpr std::size_t kBufferBytes = 256 * 1024;
+constexpr int kMaxFiles = 1000;
+constexpr int kOpen = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+constexpr mode_t kMode = 0600;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
 
 // So many bytes of this process, or none: the kernel fails where a load would end the program.
@@ -96,12 +99,14 @@ class Line {
 // The file is open while it is written to only: a process that has none open is dumped without one.
 class Trace {
  public:
-  void begin(std::string path, int driver_version) noexcept {
-    path_ = std::move(path);
+  // False if the file cannot be made.
+  [[nodiscard]] bool begin(const std::string& path, int driver_version) noexcept {
+    if (!make_file(path)) return false;
     buffer_.reserve(kBufferBytes);
     Line line;
     line.print("# gpumigrate-trace 1 driver %d\n", driver_version);
     append(line.text());
+    return true;
   }
   void append(std::string_view line) noexcept {
     const std::lock_guard lock(mutex_);
@@ -123,13 +128,23 @@ class Trace {
   [[nodiscard]] bool in_child() const noexcept { return in_child_; }
 
  private:
+  // A new one: jobs' processes often have the same number, each in its own namespace.
+  bool make_file(const std::string& path) noexcept {
+    for (int i = 0; i < kMaxFiles; ++i) {
+      path_ = i == 0 ? path : path + "." + std::to_string(i);
+      const int file = ::open(path_.c_str(), kOpen | O_EXCL, kMode);
+      if (file >= 0) return ::close(file) == 0;
+      if (errno != EEXIST) return false;
+    }
+    return false;
+  }
   void stop() noexcept {
     tracing_ = false;
     g_tracing.store(false, std::memory_order_relaxed);
   }
   void flush() noexcept {
     if (!tracing_ || buffer_.empty()) return;
-    const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int file = ::open(path_.c_str(), kOpen, kMode);
     std::size_t done = 0;
     while (file >= 0 && done < buffer_.size()) {
       const ssize_t count = ::write(file, buffer_.data() + done, buffer_.size() - done);
@@ -169,7 +184,7 @@ const char* trace_file() noexcept {
 void start_trace(const char* file, int driver_version) noexcept {
   g_trace = new Trace;
   at_fork_child([] { g_trace->forget(); });
-  g_trace->begin(std::string(file) + "." + std::to_string(::getpid()), driver_version);
+  if (!g_trace->begin(std::string(file) + "." + std::to_string(::getpid()), driver_version)) return;
   g_tracing.store(true, std::memory_order_release);
 }
 

@@ -78,6 +78,17 @@ class RoundTrip(unittest.TestCase):
         self.assertEqual([(one["function"], one["traced"], one["answered"]) for one in differences],
                          [("cuDeviceGetCount", 801, 0)])
 
+    def test_file_that_is_there_is_left_alone(self):
+        script = 'echo mine > "$GPUMIGRATE_TEST_FILE.$$"; LD_PRELOAD="$GPUMIGRATE_TEST_SHIM" exec "$0" --params 20000 --steps 1'
+        environment = dict(os.environ, GPUMIGRATE_TRACE=str(self.folder / "trace"), GPUMIGRATE_TEST_FILE=str(self.folder / "trace"),
+                           GPUMIGRATE_TEST_SHIM=OPTIONS.shim)
+        subprocess.run(["/bin/sh", "-c", script, pathlib.Path(OPTIONS.examples, "charlm-plain")], env=environment, check=True,
+                       capture_output=True, timeout=LIMIT_S)
+        first, second = sorted(self.folder.glob("trace.*"))
+        self.assertEqual(first.read_text(), "mine\n")
+        self.assertEqual(second.name, first.name + ".1")
+        self.assertEqual(self.replay(second)["differences"], [])
+
     def test_file_that_cannot_be_written_does_not_harm_the_program(self):
         environment = dict(os.environ, LD_PRELOAD=OPTIONS.shim, GPUMIGRATE_TRACE="/no/such/folder/trace")
         subprocess.run([pathlib.Path(OPTIONS.examples, "charlm-plain"), "--params", "20000", "--steps", "1"], env=environment,
