@@ -92,7 +92,7 @@ class Line {
   [[nodiscard]] std::string_view text() const noexcept { return {bytes_.data(), length_}; }
 
  private:
-  std::array<char, kMaxLine> bytes_;
+  std::array<char, kMaxLine> bytes_{};
   std::size_t length_ = 0;
 };
 
@@ -181,7 +181,7 @@ const char* trace_file() noexcept {
   return file == nullptr || *file == '\0' ? nullptr : file;
 }
 
-void start_trace(const char* file, int driver_version) noexcept {
+void start_trace(const char* file, int driver_version) {
   g_trace = new Trace;
   at_fork_child([] { g_trace->forget(); });
   if (!g_trace->begin(std::string(file) + "." + std::to_string(::getpid()), driver_version)) return;

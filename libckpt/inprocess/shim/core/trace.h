@@ -23,7 +23,7 @@ inline constinit std::atomic<bool> g_tracing{false};
 // The file's name without its end, ".PID"; null where the environment asks for no trace.
 [[nodiscard]] const char* trace_file() noexcept;
 // `driver_version`: as cuDriverGetVersion has it; 0: unknown.
-void start_trace(const char* file, int driver_version) noexcept;
+void start_trace(const char* file, int driver_version);
 
 // An argument. Its letter is the one in the file.
 struct TraceValue {
@@ -78,7 +78,9 @@ TraceValue trace_value(const T& argument) noexcept {
     } else if constexpr (!Complete<Pointee>) {
       return value_of(TraceValue::kHandle, 0, value);
     } else {
-      constexpr std::size_t kBytes = sizeof(Pointee) < kMaxTracedData ? sizeof(Pointee) : kMaxTracedData;
+      constexpr std::size_t kSize =
+          sizeof(Pointee);  // NOLINT(bugprone-sizeof-expression): a pointer's is meant
+      constexpr std::size_t kBytes = kSize < kMaxTracedData ? kSize : kMaxTracedData;
       return value_of(TraceValue::kData, kBytes, value);
     }
   } else {
