@@ -117,8 +117,20 @@ class HostCluster(cluster.Cluster):
         process = ShellsProcess([*self.hosts.enter(node), "sh", "-c", shell, str(self.shared), str(output), *command],
                                 **options)
         eventually(lambda: self.is_started(process, command[0]), "the process is started")
-        status = pathlib.Path(f"/proc/{process.there()}/status").read_text()
-        return process, (int(re.search(r"^NSpid:.*\s(\d+)$", status, re.M).group(1)), "--node", node)
+        return process, (self.pid_there(process.there()), "--node", node)
+
+    @staticmethod
+    def pid_there(pid):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"^NSpid:.*\s(\d+)$", status, re.M).group(1))
+
+    def pid_here(self, node, pid):
+        space = os.readlink(f"/proc/{self.hosts.pid(node)}/ns/pid")
+        for own in self.processes():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{own}/ns/pid") == space and self.pid_there(own) == pid:
+                    return own
+        raise AssertionError(f"Process {pid} of {node} is not there")
 
     @staticmethod
     def is_started(process, program):

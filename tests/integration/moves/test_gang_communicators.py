@@ -13,7 +13,8 @@ from waiting import eventually
 class SlowCommunicatorsTest(GangMovesTest):
     def setUp(self):
         super().setUp()
-        self.faults_of_nccl = self.cluster.home / "nccl-faults"
+        self.faults_of_nccl = self.cluster.home / "shared/nccl-faults"  # where ranks of all hosts read it
+        self.faults_of_nccl.parent.mkdir(exist_ok=True)
         self.faults_of_nccl.write_text("")
 
     def start(self, *options):
@@ -109,10 +110,10 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
         self.settled()
 
-    def kill(self, pid):
+    def kill(self, rank):
         self.start()
         with self.begin_slow_move() as moving:
-            os.kill(pid(), signal.SIGKILL)
+            os.kill(self.cluster.rank_pid("train", rank), signal.SIGKILL)
             output, errors = moving.communicate(timeout=120)
         self.assertIn(moving.returncode, (1, 2, 4), output + errors)
         ended = self.cluster.run("wait", "train")
@@ -121,15 +122,12 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         self.settled()
         return self.cluster.json("describe", "train")
 
-    def rank_pid(self, number):
-        return self.cluster.json("describe", "train")["ranks"][number]["pid"]
-
     def test_rank_that_stays_and_is_killed_ends_the_job(self):
-        job = self.kill(lambda: self.rank_pid(0))
+        job = self.kill(0)
         self.assertIn("rank 0", job["reason"])
 
     def test_rank_that_moves_and_is_killed_ends_the_job(self):
-        job = self.kill(lambda: self.rank_pid(3))
+        job = self.kill(3)
         self.assertIn("rank 3", job["reason"])
 
 

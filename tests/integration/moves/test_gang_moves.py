@@ -207,7 +207,7 @@ class GangMovesOfRanksThatHang(GangMovesTest):
     def setUp(self):
         super().setUp()
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
-        self.pid = self.cluster.json("describe", "train")["ranks"][1]["pid"]
+        self.pid = self.cluster.rank_pid("train", 1)
 
     def moves_once_it_goes_on(self):
         os.kill(self.pid, signal.SIGCONT)

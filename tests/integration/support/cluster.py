@@ -231,6 +231,14 @@ class Cluster:
                 found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
+    def rank_pid(self, job, number):
+        """As the process is called here, which on a host has another number."""
+        rank = self.json("describe", job)["ranks"][number]
+        return self.pid_here(rank["node"], rank["pid"])
+
+    def pid_here(self, node, pid):
+        return pid
+
     def pids(self, word):
         return [pid for pid, command in self.processes().items() if word in command]
 
