@@ -23,6 +23,7 @@ constexpr int kDetectSeconds = 60;
 constexpr int kMinSeconds = 3;
 constexpr const char* kSoftwareDevices = "2";
 constexpr const char* kSoftwareMemory = "4GiB";
+constexpr int kSoftwareSlowness = 4;  // it computes on the processors that all else runs on
 
 constexpr Item kItems[] = {
 #define GPU_CHECK_ITEM(name, seconds, question) {#name, question, seconds, &check_##name},
@@ -99,12 +100,16 @@ bool wanted(const Options& options, const Item& item) {
   return std::find(options.only.begin(), options.only.end(), item.name) != options.only.end();
 }
 
+Nanos limit_of(const Item& item, const Options& options) {
+  return item.seconds * kSecond * (options.software ? kSoftwareSlowness : 1);
+}
+
 // The last item asks what may leave the driver in a bad state; its time is kept free until then.
 Nanos time_for(std::size_t index, const Options& options, Nanos deadline) {
   constexpr std::size_t kLast = std::size(kItems) - 1;
   Nanos left = deadline - now_ns();
   if (index != kLast && wanted(options, kItems[kLast])) left -= kItems[kLast].seconds * kSecond;
-  return std::min<Nanos>(kItems[index].seconds * kSecond, left);
+  return std::min(limit_of(kItems[index], options), left);
 }
 
 void run_items(const Options& options, const Setting& setting, Supervisor& supervisor, Report& report) {
