@@ -30,10 +30,10 @@ struct HttpClient::Loop {
   int interrupts = 0;            // not yet taken
   std::function<void()> cancel;  // ends what is waited for
   std::function<void()> on_interrupt;
-  std::optional<asio::steady_timer> deadline;
+  // Compared by its handler: one that was due when its timer was replaced is called all the same.
+  std::shared_ptr<asio::steady_timer> deadline;
   bool is_over_time = false;
-  std::optional<asio::steady_timer> ticker;
-  std::function<void()> on_tick;
+  std::shared_ptr<asio::steady_timer> ticker;
 
   void wait_for_signal() {
     signals->async_wait([this](const boost::system::error_code& error, int) {
@@ -46,19 +46,19 @@ struct HttpClient::Loop {
   }
 
   void wait_for_deadline() {
-    deadline->async_wait([this](const boost::system::error_code& error) {
-      if (error) return;
+    deadline->async_wait([this, own = deadline.get()](const boost::system::error_code& error) {
+      if (error || deadline.get() != own) return;
       is_over_time = true;
       if (cancel) cancel();
     });
   }
 
-  void wait_for_tick(std::chrono::milliseconds every) {
+  void wait_for_tick(std::chrono::milliseconds every, const std::function<void()>& on_tick) {
     ticker->expires_after(every);
-    ticker->async_wait([this, every](const boost::system::error_code& error) {
-      if (error) return;
+    ticker->async_wait([this, every, on_tick, own = ticker.get()](const boost::system::error_code& error) {
+      if (error || ticker.get() != own) return;
       on_tick();
-      wait_for_tick(every);
+      if (ticker.get() == own) wait_for_tick(every, on_tick);
     });
   }
 
@@ -96,7 +96,7 @@ void HttpClient::set_deadline(std::optional<Time> deadline) {
   loop_->deadline.reset();
   loop_->is_over_time = false;
   if (!deadline) return;
-  loop_->deadline.emplace(loop_->io, *deadline);
+  loop_->deadline = std::make_shared<asio::steady_timer>(loop_->io, *deadline);
   loop_->wait_for_deadline();
 }
 
@@ -106,10 +106,9 @@ bool HttpClient::is_over_time() const {
 
 void HttpClient::set_ticker(std::chrono::milliseconds every, std::function<void()> action) {
   loop_->ticker.reset();
-  loop_->on_tick = std::move(action);
-  if (!loop_->on_tick) return;
-  loop_->ticker.emplace(loop_->io);
-  loop_->wait_for_tick(every);
+  if (!action) return;
+  loop_->ticker = std::make_shared<asio::steady_timer>(loop_->io);
+  loop_->wait_for_tick(every, action);
 }
 
 void HttpClient::pause(std::chrono::milliseconds time) {
