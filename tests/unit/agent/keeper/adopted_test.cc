@@ -64,8 +64,8 @@ TEST_F(AdoptedTest, RunsFromTheStartAndAnswersForAProcessWithoutASession) {
 
 TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
   Agent agent(adopt());
-  agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
-  agent.next<local::RankStopped>();
+  agent.send(local::SetDeadline{now_ns() + 1'000'000});
+  agent.next<local::RankStopped>();  // before the answer or after it
   EXPECT_TRUE(is_stopped(process_));
   EXPECT_EQ(state_of(process_), 'T');
   agent.send(local::SetDeadline{local::kNoDeadline});

@@ -61,8 +61,8 @@ TEST_F(KeeperTest, StubbornProgramIsKilledAfterTheGrace) {
 TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   Agent agent(start({"wait"}));
   const pid_t rank = static_cast<pid_t>(agent.status().rank_pid);
-  agent.ask<local::Done>(local::SetDeadline{now_ns() + 1'000'000});
-  agent.next<local::RankStopped>();
+  agent.send(local::SetDeadline{now_ns() + 1'000'000});
+  agent.next<local::RankStopped>();  // before the answer or after it
   EXPECT_EQ(state_of(rank), 'T');
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 1u);
 
