@@ -15,7 +15,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStateBytes = 1024 * kMiB;
 constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // where host memory is all there is
 constexpr std::uint64_t kQuickBytes = 32 * kMiB;
-constexpr std::uint64_t kCharlmBytes = 512 * kMiB;  // more than it has
+constexpr std::uint64_t kCharlmBytes = 512 * kMiB;     // more than it has
+constexpr std::uint64_t kTorchlikeBytes = 512 * kMiB;  // as well
 constexpr std::uint64_t kStepsBefore = 10;
 
 struct Example {
@@ -124,6 +125,31 @@ Result<void> move_plain(bench::Cluster& cluster, const std::string& job, bool sw
   return ok();
 }
 
+Result<Outcome> check_plain(const Setting& setting, const Example& example) {
+  Outcome outcome;
+  if (const std::string missing = missing_network(); !missing.empty()) {
+    outcome.status = Status::kImpossible;
+    outcome.why = missing;
+    return outcome;
+  }
+  CKPT_TRY(unmoved, run_alone(setting, example.program, example.arguments));
+  CKPT_TRY(cluster, bench::Cluster::start(setting.programs, example.bytes, 2));
+  bench::Arguments call = example.arguments;
+  call.insert(call.end(), example.pace.begin(), example.pace.end());
+  CKPT_TRY(job, cluster->run_plain_job(example.program, call));
+  Json moves = Json::array();
+  CKPT_TRYV(move_plain(*cluster, job, true, moves, outcome));
+  CKPT_TRYV(move_plain(*cluster, job, false, moves, outcome));
+  CKPT_TRYV(cluster->wait(job));
+  CKPT_TRY(log, cluster->log(job));
+  CKPT_TRY(moved, digest_of(log));
+  outcome.add("digest behind the shim", moved == unmoved ? Status::kPassed : Status::kFailed,
+              moved == unmoved ? "" : "moved " + moved + ", unmoved " + unmoved);
+  outcome.figures = {{"moves", moves}, {"digest", moved}};
+  outcome.sum_up();
+  return outcome;
+}
+
 std::uint64_t state_bytes(const Setting& setting) {
   if (setting.quick) return kQuickBytes;
   return setting.software ? kSoftwareBytes : kStateBytes;
@@ -177,30 +203,17 @@ Result<Outcome> check_move_charlm(const Setting& setting) {
 }
 
 Result<Outcome> check_move_plain(const Setting& setting) {
-  Outcome outcome;
-  if (const std::string missing = missing_network(); !missing.empty()) {
-    outcome.status = Status::kImpossible;
-    outcome.why = missing;
-    return outcome;
-  }
   CKPT_TRY(steps, charlm_steps(setting, "charlm-plain", 12e9));
-  const bench::Arguments arguments = charlm_arguments(setting, steps);
-  CKPT_TRY(unmoved, run_alone(setting, "charlm-plain", arguments));
-  CKPT_TRY(cluster, bench::Cluster::start(setting.programs, kCharlmBytes, 2));
-  bench::Arguments call = arguments;
-  call.insert(call.end(), {"--print-every", "1"});
-  CKPT_TRY(job, cluster->run_plain_job("charlm-plain", call));
-  Json moves = Json::array();
-  CKPT_TRYV(move_plain(*cluster, job, true, moves, outcome));
-  CKPT_TRYV(move_plain(*cluster, job, false, moves, outcome));
-  CKPT_TRYV(cluster->wait(job));
-  CKPT_TRY(log, cluster->log(job));
-  CKPT_TRY(moved, digest_of(log));
-  outcome.add("digest behind the shim", moved == unmoved ? Status::kPassed : Status::kFailed,
-              moved == unmoved ? "" : "moved " + moved + ", unmoved " + unmoved);
-  outcome.figures = {{"moves", moves}, {"digest", moved}};
-  outcome.sum_up();
-  return outcome;
+  return check_plain(
+      setting, {"charlm-plain", kCharlmBytes, charlm_arguments(setting, steps), {"--print-every", "1"}});
+}
+
+Result<Outcome> check_move_torchlike(const Setting& setting) {
+  // Half a minute: the driver's own checkpoint and restore take seconds in each of four moves.
+  const bool slow = setting.software;
+  return check_plain(
+      setting,
+      {"torchlike", kTorchlikeBytes, {"--steps", slow ? "300" : "1500"}, {"--step-ms", slow ? "100" : "20"}});
 }
 
 }  // namespace ckpt::gpu_check

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bundle where nothing is but the C library: gpu-check reports no GPU, and with the software
-GPU passes what it can."""
+GPU passes what it can. Its scripts for PyTorch, which need a Python."""
+import gzip
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"])
+TORCH = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
 # What the bundle takes from the machine it comes to.
 C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2",
              "libutil.so.1", "libanl.so.1")
@@ -76,6 +79,34 @@ class Bundle(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertEqual([(item["name"], item["status"]) for item in report["items"]],
                          [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)
+
+    def run_script(self, name, *options):
+        """A script of share/torch outside of the bare root, on the software GPU: its report."""
+        bundle, report = self.root / "gpumigrate", self.root / "results" / "script.json"
+        gpu = {"LD_LIBRARY_PATH": str(bundle / "lib/cudasim"), "CUDASIM_DIR": str(self.root / "results/gpu"),
+               "CUDASIM_DEVICES": "1", "CUDASIM_MEMORY": "2GiB", "GPUMIGRATE_SOFTWARE_GPU": "1"}
+        ended = subprocess.run([sys.executable, bundle / "share/torch" / name, "--json", report, *options],
+                               capture_output=True, text=True, env=os.environ | gpu, timeout=280)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        return json.loads(report.read_text())
+
+    def test_traced_calls_are_made_again(self):
+        """With a program of ours where PyTorch is to be."""
+        stand_in, out = self.root / "results" / "python", self.root / "results" / "traces"
+        stand_in.write_text(f"#!/bin/sh\nexec {self.root}/gpumigrate/bin/examples/torchlike --steps 8\n")
+        stand_in.chmod(0o755)
+        report = self.run_script("trace.py", "--python", stand_in, "--out", out, "eager")["eager"]
+        self.assertEqual(report["differences"], [], report)
+        self.assertGreater(report["replayed"], 0.99 * report["traced"], report)
+        with gzip.open(out / report["trace"], "rt") as trace:
+            self.assertRegex(trace.readline(), "^# gpumigrate-trace 1 driver ")
+            self.assertEqual(len(trace.readlines()), report["traced"])
+
+    @unittest.skipIf(TORCH.returncode != 0, TORCH.stderr.strip())
+    def test_training_with_the_package_moves(self):
+        """Without a GPU for torch: all of it is host state."""
+        report = self.run_script("moves.py", "--python", TORCH.stdout.strip(), "--small", "package")["package"]
+        self.assertEqual([move["result"] for move in report["moves"]], ["done", "done"], report)
 
     def test_the_wheel_of_the_python_package_is_there(self):
         self.assertEqual(len(list((self.root / "gpumigrate/python").glob("gpumigrate-*.whl"))), 1)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moves.py [--json FILE] [CASE...]: PyTorch, unmodified, moved live there and back between two nodes on this machine's
-GPU, and compared step by step with an unmoved run. From the bundle, as root. Exit status 1 if anything differs."""
+"""moves.py [--json FILE] [CASE...]: PyTorch moved live there and back between two nodes on this machine's GPU, and compared
+step by step with an unmoved run: unmodified (train.py), and with the package gpumigrate (package.py). From the bundle, as
+root. Exit status 1 if anything differs."""
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,18 +13,40 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE.parents[1] / "bin"
-TRAIN = [sys.executable, "-u", str(HERE / "train.py")]
-CASES = {  # name: (arguments, environment)
-    "eager": ([], {}),
-    "expandable": (["--layers", "4"], {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-    "driver pool": (["--layers", "4"], {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
-    "compile": (["--layers", "4", "--mode", "compile"], {}),
-    "graph": (["--layers", "4", "--mode", "graph"], {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-    "workers": (["--layers", "4", "--workers", "2", "--pin"], {}),
+WHEELS = HERE.parents[1] / "python"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    arguments: tuple = ()
+    allocator: str = ""  # PYTORCH_CUDA_ALLOC_CONF
+    program: str = "train.py"
+    way: tuple = ()  # options of gpumigrate run
+
+
+def four_layers(*more, **fields):
+    return Case(("--layers", "4", *more), **fields)
+
+
+def package(*arguments):
+    return Case(arguments, program="package.py", way=("--cooperative",))
+
+
+CASES = {
+    "eager": Case(),
+    "expandable": four_layers(allocator="expandable_segments:True"),
+    "driver pool": four_layers(allocator="backend:cudaMallocAsync"),
+    "compile": four_layers("--mode", "compile"),
+    "graph": four_layers("--mode", "graph", allocator="expandable_segments:True"),
+    "workers": four_layers("--workers", "2", "--pin"),
+    "package": package(),
+    "package compile": package("--layers", "4", "--mode", "compile", "--optimizer", "fused"),
 }
+SMALL = ("--layers", "1", "--width", "48", "--vocabulary", "500")
 STEPS_BEFORE, LONG, START_SECONDS, MOVE_SECONDS = 20, "1000000", 120, 120
 
 
@@ -61,11 +85,23 @@ def move(job, place):
     return json.loads(result.stdout)
 
 
-def run_case(name, arguments, environment):
+def environment_of(case, packages):
+    """`packages`: folder in which the package's wheel is unpacked."""
+    environment = {"PYTHONUNBUFFERED": "1"}
+    if case.allocator:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = case.allocator
+    if case.program == "package.py":
+        environment["PYTHONPATH"] = packages
+    return environment
+
+
+def run_case(name, case, python, packages, small):
     job = name.replace(" ", "-")
+    environment = environment_of(case, packages)
     variables = [word for pair in environment.items() for word in ("--env", "=".join(pair))]
-    started = gpumigrate("run", "--detach", "--name", job, "--node", "node-a", *variables, "--",
-                         *TRAIN, *arguments, "--steps", LONG)
+    command = [python, str(HERE / case.program), *case.arguments, *small]
+    started = gpumigrate("run", "--detach", "--name", job, "--node", "node-a", *case.way, *variables, "--",
+                         *command, "--steps", LONG)
     if started.returncode != 0:
         raise Failed(started.stderr.strip())
     reports = []
@@ -77,7 +113,7 @@ def run_case(name, arguments, environment):
         moved = steps_of(gpumigrate("logs", job).stdout)
     finally:
         gpumigrate("stop", job)
-    unmoved = subprocess.run([*TRAIN, *arguments, "--steps", str(max(moved))], capture_output=True, text=True,
+    unmoved = subprocess.run([*command, "--steps", str(max(moved))], capture_output=True, text=True,
                              env=dict(os.environ, **environment), timeout=600)
     if unmoved.returncode != 0:
         raise Failed(f"the unmoved run failed: {unmoved.stderr[-600:]}")
@@ -88,29 +124,48 @@ def run_case(name, arguments, environment):
     return {"steps": max(moved), "moves": reports}
 
 
+def pause_of(report):
+    bound = "" if report["bound_ms"] is None else f" (bound {report['bound_ms']:.1f} by {report['bound_by']})"
+    return f"{report['downtime_ms']:.1f}{bound}"
+
+
+def summary_of(name, result):
+    return f"{name}: {result['steps']} steps as unmoved, downtime in ms: {', '.join(map(pause_of, result['moves']))}"
+
+
+def run_cases(options, packages):
+    results = {}
+    for name in options.cases or CASES:
+        try:
+            results[name] = run_case(name, CASES[name], options.python, packages, SMALL if options.small else ())
+            print(summary_of(name, results[name]), flush=True)
+        except (Failed, subprocess.TimeoutExpired) as error:
+            results[name] = {"failed": str(error)}
+            print(f"{name}: failed: {error}", flush=True)
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--python", default=sys.executable, help="the one that has PyTorch")
+    parser.add_argument("--small", action="store_true", help="a small model, for tests on the processor; of package")
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []], help=", ".join(CASES))
     options = parser.parse_args()
-    os.environ["GPUMIGRATE_HOME"] = tempfile.mkdtemp(prefix="gm-torch-")
-    up = gpumigrate("local", "up", "--nodes", "2")
-    if up.returncode != 0:
-        sys.exit(up.stderr)
-    results = {}
-    try:
-        for name in options.cases or CASES:
-            try:
-                results[name] = run_case(name, *CASES[name])
-                pauses = [round(report["downtime_ms"]) for report in results[name]["moves"]]
-                print(f"{name}: {results[name]['steps']} steps as unmoved, downtime {pauses} ms", flush=True)
-            except (Failed, subprocess.TimeoutExpired) as error:
-                results[name] = {"failed": str(error)}
-                print(f"{name}: failed: {error}", flush=True)
-    finally:
-        gpumigrate("local", "down")
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1))
+    with tempfile.TemporaryDirectory(prefix="gm-torch-") as folder:
+        for wheel in WHEELS.glob("gpumigrate-*.whl"):
+            zipfile.ZipFile(wheel).extractall(f"{folder}/packages")
+        os.environ["GPUMIGRATE_HOME"] = f"{folder}/home"
+        os.mkdir(f"{folder}/home", 0o700)
+        up = gpumigrate("local", "up", "--nodes", "2")
+        if up.returncode != 0:
+            sys.exit(up.stderr)
+        try:
+            results = run_cases(options, f"{folder}/packages")
+        finally:
+            gpumigrate("local", "down")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
     return int(any("failed" in result for result in results.values()))
 
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 CONTEXT, BATCH, HEADS, VOCABULARY = 256, 4, 12, 50257
+WIDTH = 64 * HEADS
 
 
 class Block(nn.Module):
@@ -35,25 +36,29 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, layers, width):
+    def __init__(self, layers, width, vocabulary=VOCABULARY):
         super().__init__()
-        self.words, self.places = nn.Embedding(VOCABULARY, width), nn.Embedding(CONTEXT, width)
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(CONTEXT, width)
         self.blocks = nn.ModuleList(Block(width) for _ in range(layers))
-        self.last, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY, bias=False)
+        self.last, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens, wanted):
         x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
-        return F.cross_entropy(self.head(self.last(x)).view(-1, VOCABULARY).float(), wanted.view(-1))
+        guesses = self.head(self.last(x))
+        return F.cross_entropy(guesses.view(-1, guesses.shape[-1]).float(), wanted.view(-1))
 
 
 class Tokens(torch.utils.data.Dataset):
+    def __init__(self, vocabulary=VOCABULARY):
+        self.vocabulary = vocabulary
+
     def __len__(self):
         return 1 << 20
 
     def __getitem__(self, index):
-        tokens = torch.randint(VOCABULARY, (CONTEXT + 1,), generator=torch.Generator().manual_seed(index))
+        tokens = torch.randint(self.vocabulary, (CONTEXT + 1,), generator=torch.Generator().manual_seed(index))
         return tokens[:-1], tokens[1:]
 
 
@@ -69,7 +74,7 @@ def parse():
 
 class Trainer:
     def __init__(self, options):
-        self.model = Model(options.layers, 64 * HEADS).cuda()
+        self.model = Model(options.layers, WIDTH).cuda()
         self.in_graph = options.mode == "graph"
         self.forward = torch.compile(self.model) if options.mode == "compile" else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, fused=True, capturable=self.in_graph)
