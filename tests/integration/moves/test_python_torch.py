@@ -10,23 +10,24 @@ from cluster import BUILD, ClusterTest, run_unmoved
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_torch.py"
+FRAMEWORKS = PROGRAM.with_name("package_frameworks.py")
 FOUND = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
 INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={ROOT / 'libckpt' / 'python'}",
        f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", FOUND.stdout.strip() or "python3", "-B")
 RUN = (*INTERPRETER, str(PROGRAM))
+HAVE_FRAMEWORKS = subprocess.run([*INTERPRETER, "-c", "import accelerate, transformers"], capture_output=True).returncode == 0
 EXAMPLE = (*INTERPRETER, str(ROOT / "tools" / "examples" / "python" / "train.py"), "--epochs", "12")
 
 
 def losses(text):
-    return re.findall(r"^step \d+ loss \S+", text, re.M)
+    return re.findall(r"^step \d+ loss \S+.*", text, re.M)
 
 
-@unittest.skipIf(FOUND.returncode != 0, FOUND.stderr.strip())
-class PythonTorch(ClusterTest):
-    def move_there_and_back(self, *options):
-        expected = run_unmoved(*RUN, *options, whole=True)
+class TrainingTest(ClusterTest):
+    def move_there_and_back(self, *options, run=RUN):
+        expected = run_unmoved(*run, *options, whole=True)
         moved = self.cluster.shared / "moved"
-        self.cluster.start("job", *RUN, *options, "--slow-until", str(moved))
+        self.cluster.start("job", *run, *options, "--slow-until", str(moved))
         for node in ("node-b", "node-a"):
             self.cluster.wait_for_line("job", r"^step \d+")
             report = self.cluster.migrate("job", node, "--live")
@@ -36,10 +37,14 @@ class PythonTorch(ClusterTest):
         log = self.cluster.log("job")
         self.assertEqual(losses(log), losses(expected))
         self.assertEqual(log.splitlines()[-1], expected.splitlines()[-1])
-        self.assertIn("the sampler of DataLoader was moved forward by", log)
+        return log
 
+
+@unittest.skipIf(FOUND.returncode != 0, FOUND.stderr.strip())
+class PythonTorch(TrainingTest):
     def test_adamw_with_workers_of_the_loader(self):
-        self.move_there_and_back()
+        log = self.move_there_and_back()
+        self.assertIn("the sampler of DataLoader was moved forward by", log)
 
     def test_sgd_without_workers(self):
         self.move_there_and_back("--optimizer", "SGD", "--workers", "0")
@@ -54,6 +59,25 @@ class PythonTorch(ClusterTest):
         self.cluster.call("wait", "job")
         epochs = [line for line in self.cluster.log("job").splitlines() if line.startswith("epoch")]
         self.assertEqual(epochs, expected.splitlines())
+
+
+@unittest.skipUnless(HAVE_FRAMEWORKS, "tools/torch install: accelerate and transformers")
+class PythonFrameworks(TrainingTest):
+    """The loops of others: what they count, log and draw is as unmoved."""
+    run_program = (*INTERPRETER, str(FRAMEWORKS))
+
+    def test_trainer_of_transformers(self):
+        self.move_there_and_back("trainer", "--out", str(self.cluster.shared), run=self.run_program)
+
+    def test_trainer_that_accumulates_gradients(self):
+        self.move_there_and_back("trainer", "--out", str(self.cluster.shared), "--accumulate", "3", "--epochs", "6",
+                                 run=self.run_program)
+
+    def test_accelerate(self):
+        self.move_there_and_back("accelerate", run=self.run_program)
+
+    def test_accelerate_with_its_own_sampler(self):
+        self.move_there_and_back("accelerate", "--seedable", "--accumulate", "2", run=self.run_program)
 
 
 if __name__ == "__main__":

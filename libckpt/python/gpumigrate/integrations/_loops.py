@@ -24,6 +24,9 @@ class CountedLoader:
             yield from self._loader
             return
         job.start()
+        yield from self._batches(job)
+
+    def _batches(self, job: Job) -> Iterator[Any]:
         position = job._position
         position.begin_epoch(position.epoch + 1)
         yield from position.batches(self._loader)

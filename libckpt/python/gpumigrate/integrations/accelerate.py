@@ -3,16 +3,18 @@
 `for batch in job.steps(loader, accumulate=accelerator.gradient_accumulation_steps)`."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from .. import attach as attach_parts
 from .._errors import UsageError
 from .._job import Job
+from .._memory import Memory
 
 
-def attach(accelerator: Any, model: Any, optimizer: Any = None, scheduler: Any = None, loader: Any = None) -> Job:
+def attach(accelerator: Any, model: Any, optimizer: Any = None, scheduler: Any = None, loader: Any = None, *,
+           memory: Optional[Memory] = None) -> Job:
     """What Accelerate has wrapped is named by its own names."""
     if accelerator.num_processes != 1:
         raise UsageError(f"the training has {accelerator.num_processes} processes: a job that moves has one")
     return attach_parts(accelerator.unwrap_model(model), getattr(optimizer, "optimizer", optimizer), accelerator.scaler,
-                        getattr(scheduler, "scheduler", scheduler), loader)
+                        getattr(scheduler, "scheduler", scheduler), loader, memory=memory)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of frameworks, over stand-ins that call back in the frameworks' order. The frameworks have not been run."""
+"""Callbacks of frameworks, over stand-ins that call back in the frameworks' order, moved at each step. Trainer and Accelerate
+themselves: tests/integration/moves/test_python_torch.py. Lightning has not been run."""
 import dataclasses
 import random
 import sys
@@ -89,40 +90,77 @@ class FrameworkTest(JobTest):
 
 @dataclasses.dataclass
 class TrainerState:
+    epoch: float = 0
     global_step: int = 0
     max_steps: int = 0
     history: list = dataclasses.field(default_factory=list)
 
 
+class Loss:
+    def __init__(self):
+        self.value = 0.0
+
+    def item(self):
+        return self.value
+
+    def fill_(self, value):
+        self.value = value
+
+
+class Patience:
+    """A callback with a state, as EarlyStoppingCallback is one."""
+    count = 0
+
+    def state(self):
+        return {"attributes": {"count": self.count}}
+
+    def on_train_begin(self, *_, **__):
+        pass
+
+    def on_step_end(self, *_, **__):
+        self.count += 1
+
+
 class HuggingFace(FrameworkTest):
     class Trainer:
         def __init__(self):
-            self.callbacks, self.accelerator = [], types.SimpleNamespace(scaler=Counter())
+            self.patience, self.accelerator = Patience(), types.SimpleNamespace(scaler=Counter())
+            self.callback_handler = types.SimpleNamespace(callbacks=[self.patience])
+            self.args = types.SimpleNamespace(gradient_accumulation_steps=1)
 
         def add_callback(self, callback):
-            self.callbacks.append(callback)
+            self.callback_handler.callbacks.append(callback)
 
         def get_train_dataloader(self):
             return Shuffled()
 
         def train(self, done):
-            loader, state, scheduler = self.get_train_dataloader(), TrainerState(max_steps=10), Counter()
+            self.loader, self.state, self.scheduler, self.done = self.get_train_dataloader(), TrainerState(max_steps=10), Counter(), done
+            self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged, self.current_flos = Loss(), 0.0, 0, 0
             wrapped = types.SimpleNamespace(optimizer="optimizer")
-            for callback in self.callbacks:
-                callback.on_train_begin(None, state, None, model="model", optimizer=wrapped, lr_scheduler=scheduler,
-                                        train_dataloader=loader)
-            for _ in range(3):
-                for batch in loader:
-                    state.global_step += 1
-                    scheduler.number += 2
-                    self.accelerator.scaler.number += 3
-                    state.history.append(batch)
-                    done.append((state.global_step, scheduler.number, self.accelerator.scaler.number, random.random(),
-                                 list(state.history), loader.name, len(loader)))
-                    for callback in self.callbacks:
-                        callback.on_step_end(None, state, None)
-                    if state.global_step >= state.max_steps:
-                        return
+            for callback in self.callback_handler.callbacks:
+                callback.on_train_begin(None, self.state, None, model="model", optimizer=wrapped, lr_scheduler=self.scheduler,
+                                        train_dataloader=self.loader)
+            for epoch in range(3):
+                self._run_epoch(epoch=epoch, steps_in_epoch=4, num_update_steps_per_epoch=4, resume_from_checkpoint=None)
+
+        def _run_epoch(self, epoch, steps_in_epoch, num_update_steps_per_epoch, resume_from_checkpoint):
+            batches, state = iter(self.loader), self.state
+            for step in range(num_update_steps_per_epoch):
+                if state.global_step >= state.max_steps:
+                    return
+                batch = next(batches)
+                self._tr_loss.value += batch
+                self.current_flos += 1
+                self.scheduler.number += 2
+                self.accelerator.scaler.number += 3
+                state.history.append(batch)
+                state.global_step += 1
+                state.epoch = epoch + (step + 1) / steps_in_epoch
+                for callback in self.callback_handler.callbacks:
+                    callback.on_step_end(None, state, None)
+                self.done.append((dataclasses.astuple(state), self.scheduler.number, self.accelerator.scaler.number, random.random(),
+                                  self._tr_loss.value, self.current_flos, self.patience.count, self.loader.name, len(self.loader)))
 
     def train(self, done):
         trainer = self.Trainer()
@@ -134,6 +172,12 @@ class HuggingFace(FrameworkTest):
     def test_trainer(self):
         self.check_each_step(10)
         self.assertEqual(self.parts[:2], ("model", "optimizer"))
+
+    def test_trainer_of_another_version(self):
+        transformers = types.SimpleNamespace(TrainerCallback=object, __version__="4.1")
+        with unittest.mock.patch.dict(sys.modules, transformers=transformers):
+            with self.assertRaisesRegex(gpumigrate.UsageError, "4.1 has no _run_epoch"):
+                huggingface.prepare(types.SimpleNamespace())
 
 
 class Lightning(FrameworkTest):
@@ -184,12 +228,33 @@ class Lightning(FrameworkTest):
             next(iter(loader))
 
 
+class AcceleratedLoader:
+    """As Accelerate wraps one of torch: it has the functions of a position and none. Its order is the pass's."""
+
+    def __init__(self):
+        self.base_dataloader, self.iteration = object(), 0
+
+    def state_dict(self):
+        raise AttributeError("dl_state_dict")
+
+    load_state_dict = state_dict
+
+    def set_epoch(self, epoch):
+        self.iteration = epoch
+
+    def __iter__(self):
+        yield from range(10 * self.iteration, 10 * self.iteration + 4)
+        self.iteration += 1
+
+
 class Accelerate(FrameworkTest):
+    loader = Shuffled
+
     def train(self, done):
         scaler, scheduler = Counter(), Counter()
         accelerator = types.SimpleNamespace(num_processes=1, scaler=scaler, unwrap_model=lambda model: model.strip("()"))
         job = accelerate.attach(accelerator, "(model)", types.SimpleNamespace(optimizer="optimizer"),
-                                types.SimpleNamespace(scheduler=scheduler), Shuffled())
+                                types.SimpleNamespace(scheduler=scheduler), self.loader())
         for epoch in job.epochs(2):
             for batch in job.steps():
                 scaler.number += 1
@@ -199,6 +264,10 @@ class Accelerate(FrameworkTest):
     def test_parts_are_unwrapped(self):
         self.check_each_step(8)
         self.assertEqual(self.parts[:2], ("model", "optimizer"))
+
+    def test_order_is_that_of_the_pass(self):
+        self.loader = AcceleratedLoader
+        self.check_each_step(8)
 
     def test_several_processes(self):
         with self.assertRaisesRegex(gpumigrate.UsageError, "has 2 processes"):
@@ -212,10 +281,10 @@ class Outside(JobTest):
         with unittest.mock.patch.dict(sys.modules, transformers=types.SimpleNamespace(TrainerCallback=object)):
             trainer = HuggingFace.Trainer()
             huggingface.prepare(trainer)
-        with unittest.mock.patch("gpumigrate.integrations.huggingface.attach", side_effect=lambda *_: gpumigrate.Job()):
+        with unittest.mock.patch("gpumigrate.integrations.huggingface.attach", side_effect=lambda *_, **__: gpumigrate.Job()):
             done = []
             trainer.train(done)
-        self.assertEqual([step[0] for step in done], list(range(1, 11)))
+        self.assertEqual([state[1] for state, *_ in done], list(range(1, 11)))
 
 
 if __name__ == "__main__":
