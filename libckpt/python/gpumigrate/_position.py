@@ -46,7 +46,7 @@ class Position:
     @property
     def done_before(self) -> int:
         """Batches that the next pass leaves out, since they were done before the move."""
-        return self._arrived["batch"] if self._arrived is not None and self._arrived["begun"] else 0
+        return int(self._arrived["batch"]) if self._arrived is not None and self._arrived["begun"] else 0
 
     def batches(self, data: Iterable[Any]) -> Iterator[Any]:
         """The batches of a pass that are left, counted. A batch counts as done at the barrier after it."""
