@@ -81,10 +81,15 @@ class Bundle(unittest.TestCase):
                          [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)
 
     def run_script(self, name, *options):
-        """A script of share/torch outside of the bare root, on the software GPU: its report."""
+        """A script of share/torch outside of the bare root, on the software GPU, in a folder as deep as gpu-check's: its
+        report."""
+        work = tempfile.TemporaryDirectory(prefix="gc-", dir="/tmp")
+        self.addCleanup(work.cleanup)
+        item = pathlib.Path(work.name) / "pytorch_package_compile"
+        item.mkdir()
         bundle, report = self.root / "gpumigrate", self.root / "results" / "script.json"
         gpu = {"LD_LIBRARY_PATH": str(bundle / "lib/cudasim"), "CUDASIM_DIR": str(self.root / "results/gpu"),
-               "CUDASIM_DEVICES": "1", "CUDASIM_MEMORY": "2GiB", "GPUMIGRATE_SOFTWARE_GPU": "1"}
+               "CUDASIM_DEVICES": "1", "CUDASIM_MEMORY": "2GiB", "GPUMIGRATE_SOFTWARE_GPU": "1", "TMPDIR": str(item)}
         ended = subprocess.run([sys.executable, bundle / "share/torch" / name, "--json", report, *options],
                                capture_output=True, text=True, env=os.environ | gpu, timeout=280)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)

@@ -29,6 +29,7 @@ TEST(HttpClient, TickThatWasDueWhenTheTickerEndedIsNotCalled) {
 
 TEST(HttpClient, TickOfAnEndedTickerIsNotOneOfTheNext) {
   HttpClient client;
+  // As above.
   client.set_ticker(0ms, [] { std::this_thread::sleep_for(20ms); });
   client.pause(10ms);
   int ticks = 0;
