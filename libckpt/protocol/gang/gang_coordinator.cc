@@ -188,7 +188,12 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     start_prepared();
     const bool copied = now.all(Role::kSource, [](const Facts& f) { return f.precopied; });
     const bool joined = now.all(Role::kBystander, [](const Facts& f) { return f.payload.has_value(); });
-    return copied && joined && enter(RecordKind::kGranted, coordinator::Granted{}, k());
+    return copied && joined && grant();
+  }
+  // Ranks that were prepared had nothing to tell while the others copied: silence counts from here.
+  bool grant() {
+    for (auto& [party, facts] : s_.facts) facts.last_message = now_;
+    return enter(RecordKind::kGranted, coordinator::Granted{}, k());
   }
   // What ranks have done by a decision whose record is lost is decided again.
   bool decide_asking() {

@@ -154,6 +154,14 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.assertGreater(self.report()["estimate_breakdown_ms"]["communicators"], 1000, "known from the move before")
         self.check_end()
 
+    def test_ranks_that_stay_are_not_silent_because_the_copy_takes_long(self):
+        self.start()
+        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", "--bandwidth", "128KiB/s")
+        self.settled()
+        report = self.report()
+        self.assertGreater(report["total_ms"] - report["downtime_ms"], 3500, "the copy ahead took too short for this test")
+        self.check_end()
+
     def test_limit_of_the_pause_counts_them(self):
         self.start()
         before = self.gpus_of_job()

@@ -112,6 +112,24 @@ TEST(GangScenario, RanksThatAreHeldDoNotWaitLongForASilentRank) {
   EXPECT_TRUE(world.is_settled()) << world.summary();
 }
 
+// Ranks that stay had nothing to tell for all that time.
+TEST(GangScenario, LongCopyAheadOfThePauseMakesNoRankSilent) {
+  for (const bool overlaps : {true, false}) {
+    World::Options options = with();
+    options.overlaps = overlaps;
+    options.communicators_ms = 60'000;
+    World world(options);
+    world.hold("Precopied");
+    world.migrate();
+    world.run_for(5 * options.timing.silence_ms);
+    EXPECT_EQ(world.last_record(kCoordinator), "BEGUN") << world.summary();
+    world.let_go();
+    world.run_for(8'000);
+    EXPECT_TRUE(world.runs_new()) << world.summary();
+    EXPECT_EQ(world.first_violation(), "");
+  }
+}
+
 TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
   World world(with());
   world.hold("Ready");
