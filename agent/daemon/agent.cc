@@ -234,7 +234,8 @@ void Agent::create_context() {
       [this](std::shared_ptr<Job> job) { return protection_->resume_in_place(std::move(job)); },
       std::make_shared<PauseMemory>(disk_, config_.home),
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
-      [this](pid_t pid) { return device_bytes_of(inventory_.last(), pid); }});
+      [this](pid_t pid) { return device_bytes_of(inventory_.last(), pid); },
+      [this](const wire::TargetReport& report) { metrics_->send(report); }});
 }
 
 void Agent::create_snapshot_service() {

@@ -373,6 +373,8 @@ json report_json(const Migration& m) {
        s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
       // The driver's own checkpoint and restore of the context: no bound is made of these.
       {"driver_ms", downtime ? json(downtime->context) : json()},
+      {"memory_follows_bytes", t == nullptr ? json() : json(t->memory_follows_bytes)},
+      {"memory_follows_ms", t == nullptr ? json() : ms_or_null(t->memory_follows_ns)},
       {"incarnation", m.incarnation},
       {"max_downtime_ms", ms(m.options.max_downtime_ns)},
       {"limit_kept",

@@ -188,7 +188,11 @@ void MigrationRunner::on_source_report(const Node& node, const wire::SourceRepor
 
 void MigrationRunner::on_target_report(const Node& node, const wire::TargetReport& report) {
   Migration* m = checked(report.migration, node, Side::kTarget);
-  if (m != nullptr && m->open()) outcomes_.on_target_report(*m, report);
+  if (m == nullptr) return;
+  if (report.memory_follows_ns > 0)
+    outcomes_.on_memory_arrived(*m, report);
+  else if (m->open())
+    outcomes_.on_target_report(*m, report);
 }
 
 }  // namespace ckpt::coordinator

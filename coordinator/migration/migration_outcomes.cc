@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "coordinator/placement/placement.h"
 #include "coordinator/state/report.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::coordinator {
 namespace {
+
+constexpr double kMsPerSecond = 1e3;
 
 // What a migration was waiting for when its timeout fired; shown to users.
 std::string_view waited_for(const Migration& m) {
@@ -198,6 +201,18 @@ void MigrationOutcomes::on_target_report(Migration& m, const wire::TargetReport&
   m.target_report = report;
   parts_.table.save(m);
   close_when_measured(m);
+}
+
+void MigrationOutcomes::on_memory_arrived(Migration& m, const wire::TargetReport& report) {
+  if (!m.target_report || m.target_report->memory_follows_ns > 0) return;
+  m.target_report->memory_follows_ns = report.memory_follows_ns;
+  m.target_report->memory_follows_bytes = report.memory_follows_bytes;
+  parts_.table.save(m);
+  parts_.events.add("memory-arrived",
+                    fmt::format("{} of host memory of {} followed it within {:.1f} s",
+                                bytes_text(report.memory_follows_bytes), m.job_name,
+                                static_cast<double>(report.memory_follows_ns / kNanosPerMs) / kMsPerSecond),
+                    m.to.node, m.job, m.id);
 }
 
 void MigrationOutcomes::close_when_measured(Migration& m) {

@@ -38,6 +38,8 @@ class MigrationOutcomes {
   void on_owner(Migration& migration, Incarnation owner);
   void on_source_report(Migration& migration, const wire::SourceReport& report);
   void on_target_report(Migration& migration, const wire::TargetReport& report);
+  // The host memory that followed the process is there; the migration may be over.
+  void on_memory_arrived(Migration& migration, const wire::TargetReport& report);
   // Closes a decided migration, or waits for what its sides owe.
   void close_when_measured(Migration& migration);
 

@@ -52,6 +52,9 @@ std::vector<double> round_bounds() {
 std::string mode_text(wire::MigrateMode mode) {
   return mode == wire::MigrateMode::kStopCopy ? "stop_copy" : "live";
 }
+std::string communicators_label(wire::Communicators when) {
+  return when == wire::Communicators::kInPause ? "in_pause" : "overlap";
+}
 std::string gpu_text(std::uint32_t index) {
   return std::to_string(index);
 }
@@ -101,16 +104,20 @@ Metrics::Metrics(Tables tables)
           "The downtime split along its critical path (docs/architecture.md).", {"piece"}, pause_bounds())),
       rounds(registry_.histogram(
           "gpumigrate_rounds", "Whole passes of scan and copy, the final one included.", {}, round_bounds())),
+      memory_follows_seconds(registry_.histogram(
+          "gpumigrate_memory_follows_seconds",
+          "From a process's going on at the target until the last of its host memory was there.", {},
+          duration_bounds())),
       rank_skew_seconds(registry_.histogram(
           "gpumigrate_rank_skew_seconds",
           "Of a move of ranks: between the first rank at the common barrier and the last.", {},
           pause_bounds())),
       rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
                                              "How long a rank stood still that stayed while others moved.",
-                                             {}, pause_bounds())),
+                                             {"communicators"}, pause_bounds())),
       communicators_seconds(registry_.histogram("gpumigrate_communicators_seconds",
                                                 "Making a rank's new communicators for a move of ranks.",
-                                                {"rank"}, duration_bounds())),
+                                                {"rank", "communicators"}, duration_bounds())),
       tables_(tables) {
   metrics::add_process_metrics(registry_, "coordinator");
   observe_nodes();
@@ -139,9 +146,13 @@ void Metrics::prepare_series() {
        {"node-ready", "node-lost", "job-started", "job-ended", "job-failed", "job-lost", "job-parked",
         "snapshot-taken", "snapshot-failed", "image-damaged", "restore-failed"})
     events.add({kind}, 0);
+  memory_follows_seconds.prepare({});
   rank_skew_seconds.prepare({});
-  rank_pause_seconds.prepare({});
-  for (const char* rank : {"moved", "stayed"}) communicators_seconds.prepare({rank});
+  for (const wire::Communicators when : {wire::Communicators::kOverlap, wire::Communicators::kInPause}) {
+    rank_pause_seconds.prepare({communicators_label(when)});
+    for (const char* rank : {"moved", "stayed"})
+      communicators_seconds.prepare({rank, communicators_label(when)});
+  }
   final_bytes.add({}, 0);
   wire_bytes.add({}, 0);
   dirty_bytes.add({}, 0);
@@ -320,6 +331,8 @@ void Metrics::take(const Event& event) {
     setup_seconds.add({way_of(m->job)}, seconds(wall_clock_ms() - m->started_ms));
   if (event.kind == "migration-ended") ended(*m);
   if (event.kind == "ranks-measured") ranks_measured(*m);
+  if (event.kind == "memory-arrived" && m->target_report)
+    memory_follows_seconds.add({}, seconds(m->target_report->memory_follows_ns / kNanosPerMs));
 }
 
 void Metrics::ended(const Migration& m) {
@@ -332,16 +345,18 @@ void Metrics::ended(const Migration& m) {
   const auto downtime = compute_downtime(*m.source_report, *m.target_report);
   if (!downtime) return;
   if (m.gang_move != 0 && m.target_report->groups_ns > 0)
-    communicators_seconds.add({"moved"}, seconds(m.target_report->groups_ns / kNanosPerMs));
+    communicators_seconds.add({"moved", communicators_label(m.options.communicators)},
+                              seconds(m.target_report->groups_ns / kNanosPerMs));
   downtime_seconds.add(labels, downtime->total() / kMsPerSecond);
   for (const auto& [piece, field] : kPieces) downtime_pieces.add({piece}, (*downtime).*field / kMsPerSecond);
 }
 
 void Metrics::ranks_measured(const Migration& lead) {
   rank_skew_seconds.add({}, lead.skew_ms.value_or(0) / kMsPerSecond);
+  const std::string when = communicators_label(lead.options.communicators);
   for (const StayingRankTimes& rank : lead.staying) {
-    rank_pause_seconds.add({}, rank.pause_ms / kMsPerSecond);
-    communicators_seconds.add({"stayed"}, rank.groups_ms / kMsPerSecond);
+    rank_pause_seconds.add({when}, rank.pause_ms / kMsPerSecond);
+    communicators_seconds.add({"stayed", when}, rank.groups_ms / kMsPerSecond);
   }
 }
 

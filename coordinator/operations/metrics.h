@@ -61,6 +61,7 @@ class Metrics {
   metrics::Histograms downtime_seconds;   // mode, way
   metrics::Histograms downtime_pieces;    // piece
   metrics::Histograms rounds;
+  metrics::Histograms memory_follows_seconds;
   metrics::Histograms rank_skew_seconds;
   metrics::Histograms rank_pause_seconds;     // of ranks that stay
   metrics::Histograms communicators_seconds;  // of ranks that stay, too

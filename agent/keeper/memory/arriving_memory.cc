@@ -7,6 +7,11 @@
 #include <utility>
 
 namespace ckpt::keeper {
+namespace {
+
+constexpr std::size_t kMaxWaiting = 64;
+
+}  // namespace
 
 void ArrivingMemory::begin(std::optional<LazyPages> pages) {
   pages_ = pages;
@@ -16,7 +21,10 @@ void ArrivingMemory::begin(std::optional<LazyPages> pages) {
 }
 
 void ArrivingMemory::await(std::uint64_t request) {
-  waiting_ = request;
+  if (waiting_.size() == kMaxWaiting)
+    return agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kRefused,
+                         "Too many requests wait for the program's memory");
+  waiting_.push_back(request);
   if (is_whole()) end_wait();
 }
 
@@ -47,8 +55,7 @@ void ArrivingMemory::on_rank_exited() {
 }
 
 void ArrivingMemory::end_wait() {
-  if (const std::uint64_t request = std::exchange(waiting_, 0); request != 0)
-    agent_.answer(request, local::Done{});
+  for (const std::uint64_t request : std::exchange(waiting_, {})) agent_.answer(request, local::Done{});
 }
 
 }  // namespace ckpt::keeper

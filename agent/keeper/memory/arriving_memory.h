@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "agent/keeper/init/lazy_pages.h"
 #include "agent/keeper/io/agent_port.h"
@@ -23,12 +24,12 @@ class ArrivingMemory {
   void begin(std::optional<LazyPages> pages);
   [[nodiscard]] bool is_whole() const { return !pages_.has_value(); }
 
-  // Answered with Done once it is whole.
+  // Answered with Done once it is whole, or the program has ended.
   void await(std::uint64_t request);
   void refuse_dump(std::uint64_t request);
 
   void on_child_changed(pid_t child, int status);  // of waitpid
-  void on_agent_gone() { waiting_ = 0; }
+  void on_agent_gone() { waiting_.clear(); }
   void on_rank_exited();
 
  private:
@@ -37,7 +38,7 @@ class ArrivingMemory {
   const RankProcess& process_;
   AgentPort& agent_;
   std::optional<LazyPages> pages_;
-  std::uint64_t waiting_ = 0;  // the request of await()
+  std::vector<std::uint64_t> waiting_;  // the requests of await()
 };
 
 }  // namespace ckpt::keeper

@@ -48,6 +48,8 @@ struct MigrationContext {
   // Memory of GPUs that the driver counted for a process when it was last asked; 0: it names no such process.
   // May be empty.
   std::function<std::uint64_t(pid_t)> device_bytes_of = {};
+  // Best effort, to the coordinator, also once the migration is over. May be empty.
+  std::function<void(const wire::TargetReport&)> late_report = {};
 };
 
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its

@@ -118,6 +118,7 @@ class ProcessTarget final : public TargetMode {
   bool restores_lazily_ = false;
   HostState image_;
   std::uint64_t image_bytes_ = 0;
+  std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
   MadeResources made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's

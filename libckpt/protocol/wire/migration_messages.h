@@ -250,8 +250,9 @@ struct SourceReport {
 };
 
 // What the target measured, on its own clock.
+// Sent before the outcome. Once more, with memory_follows_ns, where host memory followed the running process.
 struct TargetReport {
-  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   TargetReport() = default;
   MigrationId migration = 0;
@@ -269,11 +270,13 @@ struct TargetReport {
   std::uint64_t host_write_bytes_per_second = 0;  // of fresh host memory, likewise
   std::int64_t groups_ns = 0;                     // making its communicators; 0: it had none to make
   std::int64_t groups_made_ns = 0;                // in the pause: they are made; 0: they were before it
+  std::uint64_t memory_follows_bytes = 0;         // of the process, that were not there when it went on
+  std::int64_t memory_follows_ns = 0;             // from then until they were; 0: not yet, or not known
   template <class A>
   void fields(A& a) {
     a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
       scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second,
-      groups_ns, groups_made_ns);
+      groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns);
   }
 };
 

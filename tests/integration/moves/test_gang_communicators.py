@@ -7,6 +7,7 @@ import unittest
 
 from cluster import EXAMPLES
 from test_gang_moves import GangMovesTest, steps_of
+from unix_http import ask
 from waiting import eventually
 
 
@@ -149,10 +150,19 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         for rank in self.report()["staying"]:
             self.assertGreater(rank["pause_ms"], 1500, rank)
             self.assertGreater(rank["communicators_ms"], 1000, rank)
+        self.check_metrics()
         self.migrate(*self.rank_3, "--to", "node-a", "--max-downtime", "10s")
         self.settled()
         self.assertGreater(self.report()["estimate_breakdown_ms"]["communicators"], 1000, "known from the move before")
         self.check_end()
+
+    def check_metrics(self):
+        page = ask(self.cluster.home, "/metrics")[1]
+        for series, count in (('gpumigrate_staying_rank_pause_seconds_count{communicators="in_pause"}', 3),
+                              ('gpumigrate_communicators_seconds_count{communicators="in_pause",rank="stayed"}', 3),
+                              ('gpumigrate_communicators_seconds_count{communicators="in_pause",rank="moved"}', 1),
+                              ('gpumigrate_staying_rank_pause_seconds_count{communicators="overlap"}', 0)):
+            self.assertIn(f"\n{series} {count}\n", page)
 
     def test_ranks_that_stay_are_not_silent_because_the_copy_takes_long(self):
         self.start()

@@ -22,6 +22,7 @@ NODES = ("node-a", "node-b", "node-c")
 DAEMONS = (*(f"nodes/{node}/agent.toml" for node in NODES), "gpumigrate-coordinator", "gpumigrate-mover")
 JOBS = (("charlm-dp", ()), ("charlm-dp", ("--shards",)), ("charlm-dp", ("--graphs",)), ("pipeline", ()))
 SETTLED_WITHIN_S = 90
+SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s")  # the copy ahead of the pause takes some seconds
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
@@ -36,7 +37,7 @@ class GangMix(GangMovesTest):
         begun = time.monotonic()
         with self.cluster.popen(*arguments) as command:
             if while_it_runs:
-                time.sleep(self.random.expovariate(4))
+                time.sleep(self.random.expovariate(0.3 if SLOW[0] in arguments else 4))
                 while_it_runs()
             output, errors = command.communicate(timeout=180)
         self.history.append(f"{begun - self.begun:7.2f} {' '.join(map(str, arguments))}: {command.returncode} {errors.strip()[-200:]}")
@@ -62,15 +63,18 @@ class GangMix(GangMovesTest):
     def some_nodes(self, count):
         return ",".join(self.random.choices(NODES, k=count))
 
+    def pace(self):
+        return self.random.choice(((), (), (), SLOW))
+
     def migrate_some(self):
         ranks = sorted(self.random.sample(range(4), self.random.randint(1, 3)))
         to = self.random.choice(("auto", self.some_nodes(1), self.some_nodes(len(ranks))))
         disturb = self.random.choice((None, None, self.kill_daemon, self.abort))
         when = self.random.choice(((), (), ("--communicators", "in-pause")))
-        self.order("migrate", "train", "--rank", ",".join(map(str, ranks)), "--to", to, *when, while_it_runs=disturb)
+        self.order("migrate", "train", "--rank", ",".join(map(str, ranks)), "--to", to, *when, *self.pace(), while_it_runs=disturb)
 
     def migrate_all(self):
-        self.order("migrate", "train", "--to", self.some_nodes(self.random.choice((1, 4))),
+        self.order("migrate", "train", "--to", self.some_nodes(self.random.choice((1, 4))), *self.pace(),
                    while_it_runs=self.random.choice((None, self.kill_daemon)))
 
     def snapshot(self):
@@ -104,7 +108,7 @@ class GangMix(GangMovesTest):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=more, program=program, pace="--step-ms 40")
         actions = (self.migrate_some,) * 5 + (self.migrate_all, self.snapshot, self.rest_and_go_on, self.drain)
         try:
-            while time.monotonic() < self.begun + SECONDS:
+            while time.monotonic() < self.begun + SECONDS or not self.codes["migrate", 0]:
                 self.random.choice(actions)()
                 self.runs_on()
             self.check_end()

@@ -2,6 +2,7 @@
 """Host memory leaves before the pause, and a program goes on at the target before it is there. It checks each MiB of
 it again and again; the agent compares what left early with what the program has at its barrier. Needs root and a CRIU
 that works."""
+import json
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import unittest
 from adopting import needs_criu
 from cluster import ClusterTest
 from fault_points import Point
+from waiting import eventually
 
 MIB = 256
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "memory_job.py"
@@ -49,6 +51,35 @@ class ProcessMemory(ClusterTest):
             self.assertGreater(int(lazy), MIB * 9 // 10 << 20)
             (beside,) = re.findall(r"process dumped: .* bytes (\d+) packed", self.agent_log(source))
             self.assertLess(int(beside), MIB << 18, "these were written to files and copied")
+            self.assertEqual(report["memory_follows_bytes"], int(lazy))
+        for migration in self.cluster.json("migrations"):
+            self.check_arrival(migration["id"])
+        self.check_steps(2 * MIB)
+
+    def row(self, migration):
+        return next(row for row in self.cluster.json("migrations") if row["id"] == migration)
+
+    def check_arrival(self, migration):
+        """The report has how long memory followed the program, and an event that it is there."""
+        eventually(lambda: self.row(migration)["report"]["memory_follows_ms"], "all memory is at the target")
+        events = [json.loads(line) for line in self.cluster.call("events", "-o", "json").stdout.splitlines()]
+        arrived = [event for event in events if event["kind"] == "memory-arrived" and event["migration"] == migration]
+        self.assertEqual(len(arrived), 1, arrived)
+        self.assertIn("of host memory of job followed it within", arrived[0]["text"])
+
+    def test_progress_counts_memory_that_leaves_before_the_pause(self):
+        self.start()
+        begun = self.cluster.json("migrate", "job", "--to", "node-b", "--bandwidth", "64MiB/s", "--detach")
+
+        def half():
+            row = self.row(begun["id"])
+            self.assertTrue(row["open"], "it ended before its progress was seen")
+            progress = row["progress"]
+            return (progress and progress["total_bytes"] > MIB * 9 // 10 << 20 and progress["remaining_bytes"] > 0
+                    and MIB << 18 < progress["done_bytes"] < progress["total_bytes"])
+        eventually(half, "a quarter of the memory has left")
+        eventually(lambda: not self.row(begun["id"])["open"], "the move has ended")
+        self.assertEqual(self.row(begun["id"])["result"], "done")
         self.check_steps(2 * MIB)
 
     def copied_ahead(self, node):

@@ -46,6 +46,16 @@ TEST_F(ArrivingTest, ProgramIsNotDumpedBeforeItsMemoryIsWhole) {
   EXPECT_EQ(agent.next_failure().text.view().find("still arriving"), std::string_view::npos);
 }
 
+TEST_F(ArrivingTest, EachRequestIsAnsweredOnceMemoryIsWhole) {
+  const std::string folder = start_restored(0);
+  Agent agent(folder);
+  agent.send(local::AwaitMemory{});
+  agent.send(local::AwaitMemory{});
+  end_server();
+  agent.next<local::Done>();
+  agent.next<local::Done>();
+}
+
 TEST_F(ArrivingTest, AgentThatComesLaterMayWaitToo) {
   const std::string folder = start_restored(0);
   { Agent(folder).send(local::AwaitMemory{}); }

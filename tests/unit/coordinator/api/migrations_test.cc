@@ -321,6 +321,8 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
                                           "estimate_ms",
                                           "estimate_breakdown_ms",
                                           "driver_ms",
+                                          "memory_follows_bytes",
+                                          "memory_follows_ms",
                                           "incarnation",
                                           "max_downtime_ms",
                                           "limit_kept",

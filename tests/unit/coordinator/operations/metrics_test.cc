@@ -154,6 +154,31 @@ TEST_F(MetricsTest, AMigrationIsMeasured) {
     EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
 }
 
+TEST_F(MetricsTest, MemoryThatFollowsIsMeasuredAfterTheMigrationOnce) {
+  start_nodes();
+  run_job();
+  migrate();
+  EXPECT_EQ(value("gpumigrate_memory_follows_seconds_count"), 0);
+  b_->post([this] {
+    wire::TargetReport report;
+    report.migration = 1;
+    report.memory_follows_bytes = std::uint64_t{1} << 30;
+    report.memory_follows_ns = 2'500'000'000;
+    b_->send(report);
+    report.memory_follows_ns = 9'000'000'000;
+    b_->send(report);
+    b_->change(1, 2, wire::JobPhase::kExited, 0);
+  });
+  cluster_.wait_for_event("job-ended");
+  EXPECT_EQ(value("gpumigrate_events_total{kind=\"memory-arrived\"}"), 1);
+  EXPECT_EQ(value("gpumigrate_memory_follows_seconds_count"), 1);
+  EXPECT_EQ(value("gpumigrate_memory_follows_seconds_sum"), 2.5);
+  const auto report = cluster_.get("/v1/migrations/m1").json()["report"];
+  EXPECT_EQ(report["memory_follows_ms"], 2500.0);
+  EXPECT_EQ(report["memory_follows_bytes"], std::uint64_t{1} << 30);
+  EXPECT_EQ(report["downtime_ms"], 8.0);
+}
+
 TEST_F(MetricsTest, OpenMigrationIsShownAndFailedMigrationIsCounted) {
   b_->silent_prepare = true;
   start_nodes();

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/spdlog.h>
+
+#include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/file_list.h"
+#include "agent/host_process/image_pack.h"
+#include "agent/host_process/memory_folder.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/process_files.h"
+#include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/process_mode.h"
+#include "agent/migration/modes/restored_process.h"
+#include "agent/migration/modes/thin_rank.h"
+#include "libckpt/base/fault.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::chrono::hours kLongestArrival{1};  // of host memory that follows; later is not reported
+
+Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire::TargetReport report) {
+  const Nanos began = now_ns();
+  const auto keeper = job->keeper();
+  if (!keeper) co_return;
+  const auto arrived = co_await keeper->await_memory(kLongestArrival);
+  if (!arrived || job->ended()) co_return;
+  report.memory_follows_ns = now_ns() - began;
+  context.late_report(report);
+}
+
+}  // namespace
+
+std::shared_ptr<Job> ProcessTarget::find() {
+  return context_.jobs.started_by(operation_.number(), operation_.job(), operation_.next());
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::start() {
+  co_return std::shared_ptr<Job>();
+}
+
+Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
+  CKPT_CO_TRY(facts, co_await context_.contexts.ready());
+  if (!facts.can_checkpoint)
+    co_return Error(ErrorCode::kRefused, "This node's driver cannot restore a context: " + facts.why());
+  CKPT_CO_TRYV(co_await context_.remap.prepare());
+  CKPT_CO_TRY(criu, co_await find_criu(context_));
+  restores_lazily_ = co_await criu.restores_lazily(context_.config.home);
+  criu_ = std::move(criu);
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo> regions,
+                                              std::vector<UniqueFd> descriptors) {
+  if (regions.size() != descriptors.size())
+    co_return Error(ErrorCode::kProtocol, "The mover sent a wrong number of descriptors");
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    local::RegionRecord record;
+    record.id = regions[i].id;
+    record.generation = regions[i].generation;
+    record.bytes = regions[i].bytes;
+    memory_[record.id] = {record, std::move(descriptors[i])};
+  }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::drop_memory(std::shared_ptr<Job>, std::vector<std::uint64_t> regions) {
+  for (const std::uint64_t id : regions) memory_.erase(id);
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
+  auto files = wire::decode<host::FileList>(payload);
+  if (!files) co_return std::move(files).assume_error();
+  const auto check = [&files, this] {
+    return host::check_files(files.assume_value(), context_.config.cache_folders);
+  };
+  auto same = co_await offload(context_.images, check);
+  if (same) co_return ok();
+  co_return Error(ErrorCode::kRefused,
+                  "Node " + context_.config.node + " lacks what the job's process has open")
+      .caused_by(std::move(same).assume_error());
+}
+
+Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
+  image_bytes_ = state.bytes;
+  image_ = std::move(state);
+  return ok();
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
+  auto restored = co_await restore();
+  if (restored) co_return restored;
+  // It never ran here, and the source is stopped at its barrier still.
+  co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
+      .caused_by(std::move(restored).assume_error());
+}
+
+Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
+  if (!image_.file || !criu_)
+    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+  CKPT_CO_TRY(place, host::find_memory_place());
+  CKPT_CO_TRY(folder,
+              host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
+  const int file = image_.file.get();
+  const auto unpack = [this, file, bytes = image_.bytes, &folder,
+                       most_eager = restores_lazily_ ? host::kMaxEagerBytes
+                                                     : host::kAllEager]() -> Result<host::PageCounts> {
+    CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
+    CKPT_TRYV(host::free_driver_names(folder.path()));
+    CKPT_TRYV(made_.make(context_, folder.path()));
+    return host::choose_lazy_pages(folder.path(), most_eager);
+  };
+  const Nanos began = now_ns();
+  CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));
+  const Nanos unpacked = now_ns();
+  CKPT_CO_TRY(notes, read_image_notes(folder.path()));
+  if (notes.log.empty())
+    co_return Error(ErrorCode::kCorrupt, "The image of the process does not say which log is its own");
+  lazy_bytes_ = pages.lazy;
+  host::RestoreOptions options;
+  options.images = options.work = folder.path();
+  options.old_log = notes.log;
+  options.connections = notes.connections;
+  options.lazy = pages.lazy > 0;
+  JobRecord record = standby_record(operation_);
+  record.context_gpu = notes.gpu;
+  HostRestore order = restore_order(*criu_, options, image_.bytes);
+  CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
+  const Nanos restored = now_ns();
+  auto accepted = co_await accept(job);
+  if (!accepted) {
+    co_await context_.jobs.remove(job);
+    co_return std::move(accepted).assume_error();
+  }
+  const auto ms = [](Nanos span) { return static_cast<double>(span) / kNanosPerMs; };
+  spdlog::info(
+      "process restored: id {} unpack_ms {:.1f} keeper_and_criu_ms {:.1f} accept_ms {:.1f} lazy_bytes {}",
+      operation_.name(), ms(unpacked - began), ms(restored - unpacked), ms(now_ns() - restored), pages.lazy);
+  fault_point(FaultPoint::kTargetRestored);
+  co_return job;
+}
+
+// The restored process has its memory with its keeper, and no more rights than the job.
+Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
+  CKPT_CO_TRYV(co_await deposit(job));
+  const auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
+                                    operation_.spec().gid);
+}
+
+// From here on the memory outlives this agent.
+Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
+  while (!memory_.empty()) {
+    std::vector<local::RegionRecord> records;
+    std::vector<UniqueFd> descriptors;
+    while (!memory_.empty() && records.size() < local::kMaxRecords) {
+      auto& [record, descriptor] = memory_.begin()->second;
+      records.push_back(record);
+      descriptors.push_back(std::move(descriptor));
+      memory_.erase(memory_.begin());
+    }
+    const auto keeper = job->keeper();
+    if (!keeper)
+      co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+    CKPT_CO_TRYV(co_await keeper->deposit(operation_.number(), std::move(records), std::move(descriptors)));
+  }
+  co_return ok();
+}
+
+Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
+  const auto keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
+  if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
+  auto resumed = co_await resume(job, order, report);
+  if (resumed) {
+    made_.keep();
+    if (report != nullptr && lazy_bytes_ > 0 && context_.late_report) {
+      report->memory_follows_bytes = lazy_bytes_;
+      control::spawn(context_.executor, "host memory that follows", report_arrival(context_, job, *report));
+    }
+    control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
+    co_return ok();
+  }
+  co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
+      .caused_by(std::move(resumed).assume_error());
+}
+
+// An agent before this one may have come no further than the resume.
+Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  co_return co_await keeper->withdraw(operation_.number());
+}
+
+Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder order,
+                                         wire::TargetReport* report) {
+  auto keeper = job->keeper();
+  if (!keeper)
+    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+  CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  if (status.phase == local::Phase::kDumped) {
+    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+  }
+  remove_image_folder(context_, operation_, "target");
+  if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
+  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
+                                             MemoryChoice(local::MemorySet::kArrived, operation_.number())));
+  const Nanos placed_ns = now_ns();
+  local::Resume resume;
+  resume.incarnation = order.k;
+  resume.deadline_ns = order.deadline;
+  keeper = job->keeper();
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
+  if (report != nullptr && report->resume_sent_ns == 0) {
+    placed.tell(*report);
+    report->resume_sent_ns = placed_ns;
+    report->resumed_ns = running.resumed_ns;
+  }
+  // The process has the memory: a second hold of it would keep what it frees.
+  if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
+                 withdrawn.assume_error().to_string());
+  co_return ok();
+}
+
+PauseWork ProcessTarget::pause_work(const Job& job) const {
+  PauseWork work = common_work(PauseKind::kProcess);
+  const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
+  work.add(PauseTerm::kContextRestore).add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size));
+  if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
+  return work;
+}
+
+Task<> ProcessTarget::end(std::shared_ptr<Job> job) {
+  memory_.clear();
+  control::spawn(context_.executor, "image release", release_image(context_, std::exchange(image_, {})));
+  NamedResources named;
+  if (job && !job->record().ran) named = co_await find_named(context_, job);
+  if (job) co_await job->destroy();
+  co_await made_.remove(context_);
+  co_await remove_named(context_, std::move(named));
+  remove_image_folder(context_, operation_, "target");
+}
+
+Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
+  remove_image_folder(context_, operation_, "target");
+  if (!job) co_return;
+  if (!job->record().ran) co_return co_await context_.jobs.remove(job);
+  // The job has its memory; the keeper's second hold of it goes.
+  if (job->keeper()) (void)co_await job->keeper()->withdraw(operation_.number());
+}
+
+}  // namespace ckpt::agent
