@@ -272,6 +272,7 @@ TEST_F(KeeperTest, StandbyTakesItsStateAndWaitsBehindItsGate) {
   const std::string to = root_ + "/to";
   Agent source(start_with(gang));
   ASSERT_EQ(launch(to, standby), 0);
+  keepers_.push_back(keeper_pid(to));
   source.wait_for_phase(Phase::kRunning);
   const auto first = source.ask<local::Counted>(local::StopAt{7, 1});
   const std::uint64_t agreed = first.barriers + 3;
