@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "agent/daemon/machine_timing.h"
 #include "agent/host_process/criu.h"
 #include "agent/jobs/adoption.h"
 #include "agent/jobs/device_bytes.h"
@@ -34,22 +35,6 @@ Result<void> make_private_folder(const std::string& path) {
   if (error) return Error::from_errno(error.value(), "Cannot make " + path);
   if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Cannot set the mode of " + path);
   return ok();
-}
-
-migration::Timing timing_of(const Config& config) {
-  migration::Timing timing;
-  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term.count());
-  timing.lease_renew_ms = timing.lease_term_ms / 3;
-  timing.pause_timeout_ms = static_cast<std::uint32_t>(config.pause_timeout.count());
-  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout.count());
-  return timing;
-}
-
-// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the whole move.
-migration::Timing gang_timing_of(const Config& config) {
-  migration::Timing timing = timing_of(config);
-  timing.pause_timeout_ms = timing.migration_timeout_ms;
-  return timing;
 }
 
 std::string denied_file(const Config& config) {

@@ -63,8 +63,8 @@ class Metrics {
   metrics::Histograms rounds;
   metrics::Histograms memory_follows_seconds;
   metrics::Histograms rank_skew_seconds;
-  metrics::Histograms rank_pause_seconds;     // of ranks that stay
-  metrics::Histograms communicators_seconds;  // of ranks that stay, too
+  metrics::Histograms rank_pause_seconds;     // communicators; of ranks that stay
+  metrics::Histograms communicators_seconds;  // rank, communicators
 
  private:
   // The measurements of a migration are counted when it has ended.

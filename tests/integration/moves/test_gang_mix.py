@@ -22,6 +22,7 @@ NODES = ("node-a", "node-b", "node-c")
 DAEMONS = (*(f"nodes/{node}/agent.toml" for node in NODES), "gpumigrate-coordinator", "gpumigrate-mover")
 JOBS = (("charlm-dp", ()), ("charlm-dp", ("--shards",)), ("charlm-dp", ("--graphs",)), ("pipeline", ()))
 SETTLED_WITHIN_S = 90
+ONE_MORE_S = 60  # until some move was done
 SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s")  # the copy ahead of the pause takes some seconds
 
 
@@ -108,7 +109,7 @@ class GangMix(GangMovesTest):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=more, program=program, pace="--step-ms 40")
         actions = (self.migrate_some,) * 5 + (self.migrate_all, self.snapshot, self.rest_and_go_on, self.drain)
         try:
-            while time.monotonic() < self.begun + SECONDS or not self.codes["migrate", 0]:
+            while time.monotonic() < self.begun + (SECONDS if self.codes["migrate", 0] else SECONDS + ONE_MORE_S):
                 self.random.choice(actions)()
                 self.runs_on()
             self.check_end()

@@ -71,13 +71,13 @@ class ProcessMemory(ClusterTest):
         self.start()
         begun = self.cluster.json("migrate", "job", "--to", "node-b", "--bandwidth", "64MiB/s", "--detach")
 
-        def half():
+        def quarter():
             row = self.row(begun["id"])
             self.assertTrue(row["open"], "it ended before its progress was seen")
             progress = row["progress"]
             return (progress and progress["total_bytes"] > MIB * 9 // 10 << 20 and progress["remaining_bytes"] > 0
                     and MIB << 18 < progress["done_bytes"] < progress["total_bytes"])
-        eventually(half, "a quarter of the memory has left")
+        eventually(quarter, "a quarter of the memory has left")
         eventually(lambda: not self.row(begun["id"])["open"], "the move has ended")
         self.assertEqual(self.row(begun["id"])["result"], "done")
         self.check_steps(2 * MIB)

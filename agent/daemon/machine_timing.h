@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits of the switch's machines, of the agent's configuration.
+// Threads: any. Errors: none.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/settings/config.h"
+#include "libckpt/protocol/handover/switch_types.h"
+
+namespace ckpt::agent {
+
+inline migration::Timing timing_of(const Config& config) {
+  migration::Timing timing;
+  timing.lease_term_ms = static_cast<std::uint32_t>(config.lease_term.count());
+  timing.lease_renew_ms = timing.lease_term_ms / 3;
+  timing.pause_timeout_ms = static_cast<std::uint32_t>(config.pause_timeout.count());
+  timing.switch_timeout_ms = static_cast<std::uint32_t>(config.switch_timeout.count());
+  return timing;
+}
+
+// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the whole move.
+inline migration::Timing gang_timing_of(const Config& config) {
+  migration::Timing timing = timing_of(config);
+  timing.pause_timeout_ms = timing.migration_timeout_ms;
+  return timing;
+}
+
+}  // namespace ckpt::agent
