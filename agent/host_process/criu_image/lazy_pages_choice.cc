@@ -38,15 +38,6 @@ void add_runs(Pagemap& pagemap, std::vector<Run>& runs) {
   }
 }
 
-// Ends of the mappings of a process, ascending.
-Result<std::vector<std::uint64_t>> mapping_ends(const std::string& text) {
-  CKPT_TRY(mappings, parse_mappings(text));
-  std::vector<std::uint64_t> ends;
-  for (const criu::vma_entry& mapping : mappings) ends.push_back(mapping.end());
-  std::sort(ends.begin(), ends.end());
-  return ends;
-}
-
 // A range of one mapping, as it lies in the process's file of pages, or by the index in the memory log.
 Result<void> add_range(const MissingRange& range, const std::optional<MemoryIndex>& index,
                        std::vector<MissingRange>& plan) {
@@ -60,26 +51,17 @@ Result<void> add_range(const MissingRange& range, const std::optional<MemoryInde
   return ok();
 }
 
-// What is lazy in a pagemap, cut where a mapping ends.
-Result<void> add_missing(const Pagemap& pagemap, const std::string& mappings,
-                         const std::optional<MemoryIndex>& index, std::vector<MissingRange>& plan) {
-  CKPT_TRY(ends, mapping_ends(mappings));
+// What is lazy in a pagemap of which each entry is of one mapping.
+Result<void> add_missing(const Pagemap& pagemap, const std::optional<MemoryIndex>& index,
+                         std::vector<MissingRange>& plan) {
   std::uint64_t offset = 0;
   for (const criu::pagemap_entry& entry : pagemap.entries) {
-    const bool present = is_present(entry);
+    if (!is_present(entry)) continue;
     const std::uint64_t bytes = bytes_of_entry(entry);
-    if (can_be_lazy(entry) && present) {
-      for (std::uint64_t done = 0; done < bytes;) {
-        const std::uint64_t address = entry.vaddr() + done;
-        const auto end = std::upper_bound(ends.begin(), ends.end(), address);
-        if (end == ends.end()) return strange_image("pages behind the last mapping");
-        const std::uint64_t here = std::min(bytes - done, *end - address);
-        CKPT_TRYV(
-            add_range({pagemap.process, pagemap.pages_file, address, here, offset + done}, index, plan));
-        done += here;
-      }
+    if (can_be_lazy(entry)) {
+      CKPT_TRYV(add_range({pagemap.process, pagemap.pages_file, entry.vaddr(), bytes, offset}, index, plan));
     }
-    if (present) offset += bytes;
+    offset += bytes;
   }
   return ok();
 }
@@ -89,7 +71,12 @@ Result<void> add_missing(const Pagemap& pagemap, const std::string& mappings,
 Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager) {
   CKPT_TRY(pagemaps, read_pagemaps(images));
   std::vector<Run> runs;
-  for (Pagemap& pagemap : pagemaps) add_runs(pagemap, runs);
+  for (Pagemap& pagemap : pagemaps) {
+    CKPT_TRY(mm, read_file(images + "/mm-" + std::to_string(pagemap.process) + ".img", kMaxPagemapBytes));
+    CKPT_TRY(mappings, parse_mappings(mm));
+    CKPT_TRYV(mark_lazy_pages(pagemap, mappings));
+    add_runs(pagemap, runs);
+  }
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.bytes < b.bytes; });
   PageCounts counts;
   for (const Run& run : runs) {
@@ -104,24 +91,24 @@ Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t mo
   std::vector<MissingRange> plan;
   for (const Pagemap& pagemap : pagemaps) {
     CKPT_TRYV(write_pagemap(pagemap));
-    CKPT_TRY(mappings,
-             read_file(images + "/mm-" + std::to_string(pagemap.process) + ".img", kMaxPagemapBytes));
     std::optional<MemoryIndex> index;
     if (has_memory_index(images, pagemap.pages_file)) {
       CKPT_TRY(read, MemoryIndex::read(images, pagemap.pages_file));
       CKPT_TRYV(read.write_pages(images, pagemap));
       index = std::move(read);
     }
-    CKPT_TRYV(add_missing(pagemap, mappings, index, plan));
+    CKPT_TRYV(add_missing(pagemap, index, plan));
   }
   CKPT_TRYV(lazy_pages::write_plan(images, plan));
   return counts;
 }
 
-Result<std::vector<MissingRange>> lazy_ranges(const std::string& pagemap, const std::string& mappings) {
+Result<std::vector<MissingRange>> lazy_ranges(const std::string& pagemap, const std::string& mm_image) {
   CKPT_TRY(parsed, parse_pagemap(pagemap, 1));
+  CKPT_TRY(mappings, parse_mappings(mm_image));
+  CKPT_TRYV(mark_lazy_pages(parsed, mappings));
   std::vector<MissingRange> ranges;
-  CKPT_TRYV(add_missing(parsed, mappings, std::nullopt, ranges));
+  CKPT_TRYV(add_missing(parsed, std::nullopt, ranges));
   return ranges;
 }
 

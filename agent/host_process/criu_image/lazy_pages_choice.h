@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages of a dumped tree follow it while it runs already (agent/keeper/lazy_pages). A dump marks all pages that
-// can. A program that goes on touches its small pieces of memory at once, and would wait for each
-// page of them. So the smallest runs of pages, up to a limit, come with the process instead.
+// Which pages of a dumped tree follow it while it runs already (agent/keeper/lazy_pages). All pages of private
+// memory without a file can. A program that goes on touches its small pieces of memory at once, and would wait for
+// each page of them. So the smallest runs of pages, up to a limit, come with the process instead.
 // Threads: any; it reads and writes files (offload). Errors: kCorrupt for an image that is not understood; kIo.
 #pragma once
 
@@ -28,9 +28,9 @@ struct PageCounts {
 inline constexpr std::uint64_t kAllEager = ~std::uint64_t{0};
 Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
 
-// What the bytes of a pagemap and of its process's mm image name as lazy. For tests.
+// What can be lazy of a pagemap's bytes and its process's mm image. For tests.
 Result<std::vector<lazy_pages::MissingRange>> lazy_ranges(const std::string& pagemap,
-                                                          const std::string& mappings);
+                                                          const std::string& mm_image);
 
 // Starts gpumigrate-lazy-pages on a folder of images with such a plan, before CRIU's restore there. The command
 // ends when that waits for CRIU.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/criu_image/left_out.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "agent/host_process/criu_image/criu_records.h"
@@ -14,13 +12,6 @@ namespace ckpt::agent::host {
 namespace {
 
 using lazy_pages::kPageBytes;
-
-// As vma_entry_can_be_lazy() of CRIU's criu/include/vma.h has it.
-bool can_be_lazy(const criu::vma_entry& mapping) {
-  constexpr std::uint32_t kNeeded = MAP_ANONYMOUS | MAP_PRIVATE;
-  constexpr std::uint32_t kUnwanted = MAP_LOCKED | MAP_HUGETLB;
-  return (mapping.flags() & (kNeeded | kUnwanted)) == kNeeded;
-}
 
 criu::pagemap_entry entry_of(std::uint64_t begin, std::uint64_t end, bool lazy) {
   const std::uint64_t pages = (end - begin) / kPageBytes;

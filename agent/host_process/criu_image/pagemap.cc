@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/criu_image/pagemap.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -42,6 +44,13 @@ bool can_be_lazy(const criu::pagemap_entry& entry) {
   return (entry.flags() & kCanBeLazy) != 0;
 }
 
+bool can_be_lazy(const criu::vma_entry& mapping) {
+  constexpr std::uint32_t kNeeded = MAP_ANONYMOUS | MAP_PRIVATE;
+  constexpr std::uint32_t kUnwanted = MAP_LOCKED | MAP_HUGETLB;
+  constexpr std::uint32_t kOfTheKernel = 1u << 2 | 1u << 3 | 1u << 12;  // VMA_AREA_VSYSCALL, _VDSO, _VVAR
+  return (mapping.flags() & (kNeeded | kUnwanted)) == kNeeded && (mapping.status() & kOfTheKernel) == 0;
+}
+
 bool is_present(const criu::pagemap_entry& entry) {
   return entry.has_flags() ? (entry.flags() & kIsPresent) != 0 : !entry.in_parent();
 }
@@ -52,8 +61,17 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
   CKPT_TRY(records, records_of(mm_image, kPagemapMagicBytes));
   CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
   std::vector<criu::vma_entry> mappings(mm.vmas().begin(), mm.vmas().end());
+  constexpr std::uint32_t kGuard = 1u << 16;  // VMA_AREA_GUARD
+  std::erase_if(mappings, [](const criu::vma_entry& item) { return (item.status() & kGuard) != 0; });
   std::sort(mappings.begin(), mappings.end(),
             [](const criu::vma_entry& a, const criu::vma_entry& b) { return a.start() < b.start(); });
+  std::uint64_t after = 0;
+  for (const criu::vma_entry& mapping : mappings) {
+    if ((mapping.start() | mapping.end()) % kPageBytes != 0 || mapping.start() < after ||
+        mapping.end() <= mapping.start())
+      return strange_image("a process has mappings that cannot be");
+    after = mapping.end();
+  }
   return mappings;
 }
 
@@ -101,6 +119,36 @@ Result<std::vector<Pagemap>> read_pagemaps(const std::string& images) {
   CKPT_TRY(pagemaps, read_all_pagemaps(images));
   std::erase_if(pagemaps, [](const Pagemap& pagemap) { return pagemap.process == 0; });
   return pagemaps;
+}
+
+Result<void> mark_lazy_pages(Pagemap& pagemap, const std::vector<criu::vma_entry>& mappings) {
+  std::vector<criu::pagemap_entry> marked;
+  std::uint64_t after = 0;
+  for (const criu::pagemap_entry& entry : pagemap.entries) {
+    if (entry.vaddr() < after) return strange_image("a pagemap has a page twice");
+    after = entry.vaddr() + bytes_of_entry(entry);
+    if (!is_present(entry)) {
+      marked.push_back(entry);
+      continue;
+    }
+    for (std::uint64_t at = entry.vaddr(); at < after;) {
+      const auto mapping = std::upper_bound(
+          mappings.begin(), mappings.end(), at,
+          [](std::uint64_t address, const criu::vma_entry& item) { return address < item.end(); });
+      if (mapping == mappings.end() || mapping->start() > at)
+        return strange_image("a process has pages where it has no mapping");
+      const std::uint64_t here = std::min<std::uint64_t>(after, mapping->end()) - at;
+      criu::pagemap_entry& part = marked.emplace_back(entry);
+      part.set_vaddr(at);
+      part.set_compat_nr_pages(static_cast<std::uint32_t>(here / kPageBytes));
+      if (entry.has_nr_pages()) part.set_nr_pages(here / kPageBytes);
+      const std::uint32_t others = entry.flags() & ~kCanBeLazy;
+      part.set_flags(others | kIsPresent | (can_be_lazy(*mapping) ? kCanBeLazy : 0));
+      at += here;
+    }
+  }
+  pagemap.entries = std::move(marked);
+  return ok();
 }
 
 Result<void> write_pagemap(const Pagemap& pagemap) {

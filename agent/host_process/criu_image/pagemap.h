@@ -27,16 +27,22 @@ struct Pagemap {
 
 [[nodiscard]] std::uint64_t bytes_of_entry(const criu::pagemap_entry& entry);
 [[nodiscard]] bool can_be_lazy(const criu::pagemap_entry& entry);
+// As vma_entry_can_be_lazy() of CRIU's criu/include/vma.h has it.
+[[nodiscard]] bool can_be_lazy(const criu::vma_entry& mapping);
 // Its bytes are in the file of pages.
 [[nodiscard]] bool is_present(const criu::pagemap_entry& entry);
 
-// The mappings of a process, by address.
+// The mappings of a process, by address and apart. Guards, which lie within mappings, are not among them.
 Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image);
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process);
 // Those of processes; memory that processes share has its own, which have no lazy pages.
 Result<std::vector<Pagemap>> read_pagemaps(const std::string& images);
 Result<std::vector<Pagemap>> read_all_pagemaps(const std::string& images);
+// Marks all pages as lazy that can be, by their mappings. A dump of CRIU up to 4.2 marks none of a process of which a
+// thread's stack pointer is at the begin of a page: is_stack() of its criu/mem.c compares offsets within pages.
+// Entries are cut where a mapping ends. kCorrupt: pages without a mapping.
+Result<void> mark_lazy_pages(Pagemap& pagemap, const std::vector<criu::vma_entry>& mappings);
 Result<void> write_pagemap(const Pagemap& pagemap);
 
 }  // namespace ckpt::agent::host

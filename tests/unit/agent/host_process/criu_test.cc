@@ -71,6 +71,22 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   EXPECT_EQ(ask(copy, new_log(), 3), state_line(3, folder_.path(), 3));
 }
 
+TEST_F(CriuTest, PagesAreLazyThoughAStackPointerIsAtThePageBegin) {
+  if (!run_until_done(io_, criu_->restores_lazily(folder_.path()))) GTEST_SKIP() << "no lazy restore here";
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t source = start({"aligned"});
+  const MemoryFolder images = make_memory_folder("u");
+  ASSERT_TRUE(dump(source, images.path()).has_value());
+  const auto pages = choose_lazy_pages(images.path(), 1 << 20);
+  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
+  EXPECT_GE(pages.assume_value().lazy, 8u << 20);
+  const auto restored = restore_lazily(images.path(), "");
+  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
+  ASSERT_TRUE(resume_source(restored.assume_value()).has_value());
+  EXPECT_EQ(ask(restored.assume_value(), new_log(), 1), state_line(1, folder_.path(), 1));
+  EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
+}
+
 TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
   const pid_t source = start({"plain"});
   const MemoryFolder images = make_memory_folder("w");
@@ -79,10 +95,13 @@ TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
   ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
   EXPECT_GE(pages.assume_value().eager, 8u << 20);
   EXPECT_EQ(pages.assume_value().lazy, 0u);
-  const auto again = choose_lazy_pages(images.path());
-  ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again.assume_value().eager, 0u) << "none of them can be lazy any more";
-  ASSERT_TRUE(restore(images.path()).has_value());
+  const auto plan = lazy_pages::read_plan(images.path());
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_TRUE(plan.assume_value().empty());
+  const auto copy = restore(images.path());
+  ASSERT_TRUE(copy.has_value()) << copy.assume_error().to_string();
+  ASSERT_TRUE(resume_source(copy.assume_value()).has_value());
+  EXPECT_EQ(ask(copy.assume_value(), new_log(), 1), state_line(1, folder_.path(), 1));
 }
 
 TEST_F(CriuTest, PagemapThatIsCutIsRefused) {

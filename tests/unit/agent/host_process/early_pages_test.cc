@@ -44,7 +44,7 @@ class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<boo
       return read_file(images + "/" + kind + "-" + process + ".img", 1 << 20).assume_value();
     };
     const auto lazy = lazy_ranges(text("pagemap"), text("mm"));
-    EXPECT_TRUE(lazy.has_value());
+    EXPECT_TRUE(lazy.has_value()) << lazy.assume_error().to_string();
     for (const auto& range : lazy.assume_value()) add(range.address, range.bytes);
     return lists;
   }

@@ -6,7 +6,7 @@
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
 // port of 127.0.0.1, or "untimed": without the timer, or
-// "memories": with mappings of many kinds.
+// "memories": with mappings of many kinds, or "aligned": with a thread whose stack pointer is at the begin of a page.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -47,6 +48,24 @@ void go_on(std::atomic<std::uint64_t>& step) {
     step.fetch_add(1);
     ::usleep(500);
   }
+}
+
+// Waits without an end, with its stack pointer at the begin of a page.
+[[noreturn]] void wait_at_page_begin(std::atomic<bool>& waits) {
+  waits = true;
+  for (;;) {
+    long result = SYS_pause;
+    asm volatile("mov %%rsp, %%rbx\n\tand $-4096, %%rsp\n\tsyscall\n\tmov %%rbx, %%rsp"
+                 : "+a"(result)
+                 :
+                 : "rbx", "rcx", "r11", "memory");
+  }
+}
+
+void start_aligned_thread() {
+  std::atomic<bool> waits{false};
+  std::thread(wait_at_page_begin, std::ref(waits)).detach();
+  while (!waits) ::usleep(100);
 }
 
 // Waits until everything that should run has run since now.
@@ -133,6 +152,7 @@ int main(int argc, char** argv) {
   std::vector<std::uint64_t> memory(kWords);
   for (std::size_t i = 0; i < kWords; ++i) memory[i] = word(i);
   if (argc > 1 && std::strcmp(argv[1], "memories") == 0) map_memories();
+  if (argc > 1 && std::strcmp(argv[1], "aligned") == 0) start_aligned_thread();
   for (auto& step : steps) std::thread(go_on, std::ref(step)).detach();
   std::printf("ready\n");
   for (int number = 1;; ++number) {
