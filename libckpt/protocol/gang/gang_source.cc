@@ -92,6 +92,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (const auto* p = in<source::Barrier>()) {
       tell(to, Waiting(p->dead));
       if (p->still) tell(to, HeldStill{});
+      if (!p->sent && !p->gives_up) tell_source_of_copy(to);
     } else if (auto* owner = in<source::Owner>()) {
       record_if_due(*owner);
       if (owner->never)
@@ -102,12 +103,22 @@ class SourceStepper : private Stepper<SourceState> {
       tell(to, Released{});
     } else if (in<source::Fenced>()) {
       tell(to, Fenced{});
+    } else if (in<source::Holding>() && to != Party()) {
+      tell_source_of_copy(to);
     } else if (to == Party() && !in<source::Preparing>()) {
       tell(to, Prepared(s_.payload));
       if (const auto* precopy = in<source::Precopy>();
           (precopy && precopy->first_round_done) || in<source::Holding>())
         tell(to, Precopied{});
     }
+  }
+  // One that waits for the switch waits for this rank's last copy, too.
+  void tell_source_of_copy(const Party& to) {
+    if (to.role == Role::kSource) tell(to, Prepared());
+  }
+  void wait_for_switch() {
+    in<source::Barrier>()->sent = true;
+    arm(Timer::kSwitch, switch_timeout_ms());
   }
   void record_if_due(source::Owner& owner) {
     if (owner.recorded) return;
@@ -183,7 +194,7 @@ class SourceStepper : private Stepper<SourceState> {
     return true;
   }
   bool on(const FinalDataAcknowledged&) {
-    if (in<source::Barrier>()) arm(Timer::kSwitch, switch_timeout_ms());
+    if (in<source::Barrier>()) wait_for_switch();
     return !before_barrier();
   }
   bool on(const EngineFailed& e) {
@@ -242,7 +253,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (before_barrier()) {
       leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
     } else if (in<source::Barrier>()) {
-      arm(Timer::kSwitch, switch_timeout_ms());
+      wait_for_switch();
       ask_others();
     } else if (const auto* owner = in<source::Owner>()) {
       act(ResumeRank(owner->k));
@@ -273,6 +284,12 @@ class SourceStepper : private Stepper<SourceState> {
     }
     s_.phase = source::Precopy{};
     act(StartPrecopy(body.payload));
+    return true;
+  }
+  bool receive(const Party& from, const Prepared&) {
+    const auto* p = in<source::Barrier>();
+    if (from.role == Role::kSource && p != nullptr && p->sent && !p->gives_up)
+      arm(Timer::kSwitch, switch_timeout_ms());
     return true;
   }
   bool receive(const Party& from, const Granted& body) {

@@ -37,6 +37,7 @@ struct Barrier {
   bool still = false;  // HELD_STILL is recorded
   bool dead = false;   // the process is gone: only the targets can go on
   std::optional<Reason> gives_up;
+  bool sent = false;  // its target has the last copy, or that has ended with a restart of the agent
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 struct Owner {

@@ -132,9 +132,9 @@ struct Closed {
   Side side = Side::kInvalid;
   Incarnation k = 0;  // that side's
 };
-// By sources, targets and bystanders.
-CKPT_GANG_WITH_PAYLOAD(Prepared);  // of a bystander: it may be held
-CKPT_GANG_WITH_REASON(Failed);     // asks for an abort
+// By sources, targets and bystanders. PREPARED of a bystander: it may be held; to a source: another one still copies.
+CKPT_GANG_WITH_PAYLOAD(Prepared);
+CKPT_GANG_WITH_REASON(Failed);  // asks for an abort
 CKPT_GANG_PLAIN(Precopied);
 CKPT_GANG_PLAIN(Verified);
 struct Waiting {  // with BARRIER or HELD_STILL

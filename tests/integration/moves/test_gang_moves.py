@@ -24,9 +24,9 @@ def steps_of(log):
 class GangMovesTest(CrashingTest):
     nodes, gpus = 3, 4
 
-    def start(self, ranks=4, options=None, more=(), pace="--step-ms 15", program="charlm-dp"):
+    def start(self, ranks=4, options=None, more=(), pace="--step-ms 15", program="charlm-dp", steps=STEPS):
         """They run until check_end()."""
-        self.program, self.training, self.ranks = program, (*STEPS, *more), ranks
+        self.program, self.training, self.ranks = program, (*steps, *more), ranks
         self.end_of_job = self.cluster.home / "shared/end-of-job"
         self.end_of_job.parent.mkdir(exist_ok=True)
         self.cluster.call("run", "--detach", "--name", "train", *(options or ("--ranks", str(ranks))), "--cooperative", "--",

@@ -130,6 +130,63 @@ TEST(GangScenario, LongCopyAheadOfThePauseMakesNoRankSilent) {
   }
 }
 
+// Those that are done would give up 10 s earlier.
+World::Options with_short_switch() {
+  World::Options options = with();
+  options.timing.switch_timeout_ms = 2'000;
+  return options;
+}
+
+TEST(GangScenario, SourcesWaitForTheLastCopyOfEachOther) {
+  for (const bool overlaps : {true, false}) {
+    for (const std::uint32_t slow : {0u, 1u}) {
+      World::Options options = with_short_switch();
+      options.overlaps = overlaps;
+      World world(options);
+      world.take_long_for_last_copy(slow, 12'000);
+      world.migrate();
+      world.run_for(11'000);
+      EXPECT_EQ(world.last_record(kSources[1 - slow]), "BARRIER") << world.summary();
+      world.run_for(9'000);
+      EXPECT_TRUE(world.runs_new()) << world.summary();
+      EXPECT_TRUE(world.is_settled());
+      EXPECT_EQ(world.first_violation(), "");
+    }
+  }
+}
+
+TEST(GangScenario, LastCopyThatFailsEndsTheMoveOfAllRanks) {
+  World world(with_short_switch());
+  world.take_long_for_last_copy(1, 60'000);
+  world.migrate();
+  world.run_for(8'000);
+  EXPECT_EQ(world.last_record(kSources[0]), "BARRIER") << world.summary();
+  world.crash(kSources[1]);
+  world.run_for(100);
+  world.restart(kSources[1]);
+  world.run_for(5'000);
+  EXPECT_TRUE(world.runs_old()) << world.summary();
+  EXPECT_TRUE(world.is_settled());
+}
+
+// Nothing else is known of its copy: neither has the coordinator given it up yet, nor has its target's engine failed.
+TEST(GangScenario, SourceThatIsCutOffIsNotWaitedForLongerThanForTheSwitch) {
+  World::Options options = with_short_switch();
+  options.timing.silence_ms = 60'000;
+  World world(options);
+  world.take_long_for_last_copy(1, 60'000);
+  world.migrate();
+  world.run_for(6'000);
+  EXPECT_EQ(world.last_record(kSources[0]), "BARRIER") << world.summary();
+  world.cut_off(kSources[1], true);
+  world.run_for(4'000);
+  EXPECT_EQ(world.last_record(kSources[0]), "RESUMED") << world.summary();
+  world.cut_off(kSources[1], false);
+  world.run_for(3'000);
+  EXPECT_TRUE(world.runs_old()) << world.summary();
+  EXPECT_TRUE(world.is_settled());
+}
+
 TEST(GangScenario, AbortBeforeTheCommitLeavesAllRanksInTheOldEpoch) {
   World world(with());
   world.hold("Ready");

@@ -420,7 +420,9 @@ void World::release_manifest(const Party& source) {
   const std::uint32_t rank = source.rank;
   const Party target(Role::kTarget, rank);
   const std::uint64_t session = sessions_[rank];
-  after_ms(delay_ms(10), [this, source, target, rank, session] {
+  const auto slow = last_copies_ms_.find(rank);
+  const std::int64_t copy_ms = slow == last_copies_ms_.end() ? delay_ms(10) : slow->second;
+  after_ms(copy_ms, [this, source, target, rank, session] {
     if (sessions_[rank] != session || !is_up(target) || is_lost(target)) return;
     const auto* state = std::get_if<TargetState>(&hosts_.at(target).machine);
     const std::string_view phase = state == nullptr ? "" : phase_name(*state);
@@ -453,7 +455,10 @@ void World::join(const Party& party) {
   if (!instance.alive) return feed_of_communicators(party, CommunicatorsFailed(why("it is gone")), 1);
   instance.joins = true;
   if (options_.mutant == Mutant::kNotMadeYet) feed_of_communicators(party, CommunicatorsReady{}, 0);
-  feed_of_communicators(party, CommunicatorsFailed(why("not in time")), options_.communicators_ms);
+  after_ms(options_.communicators_ms, [this, party, life = hosts_.at(party).life] {
+    if (hosts_.at(party).life == life && !instances_.at(party).has_new_communicators)
+      feed_of_communicators(party, CommunicatorsFailed(why("not in time")), 0);
+  });
   make_communicators();
 }
 
