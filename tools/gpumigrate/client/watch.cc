@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/client/watch.h"
 
+#include <algorithm>
+
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/views.h"
 
@@ -9,7 +11,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPlainLineEvery{1};
+constexpr std::chrono::milliseconds kRanksEvery{1000};
 constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
+
+// Of migrations of one job's ranks, those with less come later: before its copy, its share of it, behind it.
+int position_of(const Json& migration) {
+  if (const int percent = copied_percent(migration); percent >= 0) return percent;
+  const std::string state = text_of(migration, "state");
+  return state == "preparing" ? -1 : state == "precopy" || state == "granted" ? 0 : 100;
+}
+
+bool leads_ranks(const Json& migration) {
+  return has_value(migration, "gang_move") && text_of(migration, "gang_move") == text_of(migration, "id") &&
+         member(migration, "moved_with").is_array() && !member(migration, "moved_with").empty();
+}
 
 // One line that is rewritten on a terminal; lines now and then elsewhere.
 class ProgressLine {
@@ -62,7 +77,7 @@ class Follower {
       if (wait_.is_over_time()) return wait_.timed_out();
       auto answer = context_.coordinator.get("/v1/migrations/" + path_part(id_) +
                                              "/watch?since=" + std::to_string(revision) +
-                                             "&timeout_ms=" + std::to_string(wait_.next_call().count()));
+                                             "&timeout_ms=" + std::to_string(next_call().count()));
       if (!answer) {
         CKPT_TRYV(survive(std::move(answer).assume_error()));
         continue;
@@ -71,11 +86,29 @@ class Follower {
       Json& migration = answer.assume_value();
       if (!flag_of(migration, "open")) return std::move(migration);
       revision = static_cast<std::uint64_t>(number_of(migration, "revision"));
-      line_.show(migration);
+      has_ranks_ = leads_ranks(migration);
+      line_.show(has_ranks_ ? furthest_behind(std::move(migration)) : migration);
     }
   }
 
  private:
+  [[nodiscard]] std::chrono::milliseconds next_call() const {
+    return has_ranks_ ? std::min(wait_.next_call(), kRanksEvery) : wait_.next_call();
+  }
+
+  // All ranks that move wait for that one. One that cannot be asked for is left out.
+  Json furthest_behind(Json lead) {
+    const Json others = member(lead, "moved_with");
+    Json slowest = std::move(lead);
+    for (const Json& id : others) {
+      if (!id.is_string()) continue;
+      auto other = context_.coordinator.get("/v1/migrations/" + path_part(id.get<std::string>()));
+      if (other && position_of(other.assume_value()) < position_of(slowest))
+        slowest = std::move(other).assume_value();
+    }
+    return slowest;
+  }
+
   Result<void> interrupted() {
     line_.clear();
     interrupts_++;
@@ -123,6 +156,7 @@ class Follower {
   OnInterrupt on_interrupt_;
   const Wait& wait_;
   ProgressLine line_;
+  bool has_ranks_ = false;  // others move with it
   int interrupts_ = 0;
   Clock::time_point lost_since_;
 };

@@ -195,6 +195,30 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
   EXPECT_NE(ended.err.find("m7  train > node-b:0  round 2  "), std::string::npos) << ended.err;
 }
 
+TEST(Commands, MigrateOfRanksShowsTheOneThatIsFurthestBehind) {
+  const auto rank = [](const char* id, const char* name, const char* remaining) {
+    return std::string(R"({"id":")") + id + R"(","job_name":")" + name +
+           R"(","to":"node-b:0","mode":"live","revision":4,"state":"precopy","open":true,"gang_move":"m7","moved_with":["m8","m9"],
+               "progress":{"round":2,"state_bytes":100,"remaining_bytes":)" +
+           remaining + "}}";
+  };
+  std::atomic<int> watched{0};
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target == "/v1/migrations/m8") return json(rank("m8", "train.1", "70"));
+    if (request.target == "/v1/migrations/m9")
+      return refusal(404, "not_found", "There is no migration m9", 5);
+    if (request.method == "POST" || watched++ < 2) return json(rank("m7", "train.0", "20"));
+    return json(kDoneMigration);
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(coordinator.requests().at(1).target, "/v1/migrations/m7/watch?since=0&timeout_ms=30000");
+  EXPECT_EQ(coordinator.requests().at(4).target, "/v1/migrations/m7/watch?since=4&timeout_ms=1000");
+  EXPECT_NE(ended.err.find("m8  train.1 > node-b:0  round 2  [######              ]  30%"), std::string::npos)
+      << ended.err;
+  EXPECT_EQ(ended.err.find("train.0"), std::string::npos) << ended.err;
+}
+
 TEST(Commands, MigrateAsJsonIsTheReportAlone) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kDoneMigration); });
   const Ended ended = run(coordinator.home(), {"migrate", "train", "-o", "json"});
