@@ -153,6 +153,11 @@ void Section::add_goal(std::string name, double value, Relation relation, double
   goals_.push_back({std::move(name), value, relation, bound, std::move(unit)});
 }
 
+// Not inline: GCC 12 warns of it wrongly where a literal becomes the text.
+void Section::add_note(std::string text) {
+  notes_.push_back(std::move(text));
+}
+
 Cell Section::find(std::string_view row, std::string_view column) const {
   for (const Row& candidate : rows_) {
     if (candidate.name != row) continue;

@@ -76,7 +76,7 @@ class Section {
   // As many cells as columns; missing ones are empty.
   void add_row(std::string name, std::vector<Cell> cells);
   void add_goal(std::string name, double value, Relation relation, double bound, std::string unit = {});
-  void add_note(std::string text) { notes_.push_back(std::move(text)); }
+  void add_note(std::string text);
   // Not measured here, and why (no second GPU, a program that is missing): not a failure.
   void skip(std::string reason) { skipped_ = std::move(reason); }
   // It could not be measured although it should: the run ends with exit code 1.
