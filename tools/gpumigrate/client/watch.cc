@@ -2,6 +2,7 @@
 #include "tools/gpumigrate/client/watch.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/views.h"
@@ -11,8 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPlainLineEvery{1};
-constexpr std::chrono::milliseconds kRanksEvery{1000};
-constexpr std::chrono::seconds kAbortAnswer{10};  // a coordinator that is slower is as good as away
+constexpr std::chrono::milliseconds kRanksEvery{1000};  // one call for each rank
+constexpr std::chrono::seconds kAbortAnswer{10};        // a coordinator that is slower is as good as away
 
 // Of migrations of one job's ranks, those with less come later: before its copy, its share of it, behind it.
 int position_of(const Json& migration) {
@@ -87,7 +88,7 @@ class Follower {
       if (!flag_of(migration, "open")) return std::move(migration);
       revision = static_cast<std::uint64_t>(number_of(migration, "revision"));
       has_ranks_ = leads_ranks(migration);
-      line_.show(has_ranks_ ? furthest_behind(std::move(migration)) : migration);
+      line_.show(has_ranks_ ? furthest_behind(migration) : migration);
     }
   }
 
@@ -96,17 +97,20 @@ class Follower {
     return has_ranks_ ? std::min(wait_.next_call(), kRanksEvery) : wait_.next_call();
   }
 
-  // All ranks that move wait for that one. One that cannot be asked for is left out.
-  Json furthest_behind(Json lead) {
-    const Json others = member(lead, "moved_with");
-    Json slowest = std::move(lead);
-    for (const Json& id : others) {
+  // All ranks that move wait for that one.
+  const Json& furthest_behind(const Json& lead) {
+    if (ranks_asked_ && Clock::now() - *ranks_asked_ < kRanksEvery) return slowest_;
+    ranks_asked_ = Clock::now();
+    slowest_ = lead;
+    for (const Json& id : member(lead, "moved_with")) {
       if (!id.is_string()) continue;
       auto other = context_.coordinator.get("/v1/migrations/" + path_part(id.get<std::string>()));
-      if (other && position_of(other.assume_value()) < position_of(slowest))
-        slowest = std::move(other).assume_value();
+      if (!other && other.assume_error().code() != ErrorCode::kNotFound)
+        break;  // the next watch meets it, too
+      if (other && position_of(other.assume_value()) < position_of(slowest_))
+        slowest_ = std::move(other).assume_value();
     }
-    return slowest;
+    return slowest_;
   }
 
   Result<void> interrupted() {
@@ -157,6 +161,8 @@ class Follower {
   const Wait& wait_;
   ProgressLine line_;
   bool has_ranks_ = false;  // others move with it
+  std::optional<Clock::time_point> ranks_asked_;
+  Json slowest_;  // of them
   int interrupts_ = 0;
   Clock::time_point lost_since_;
 };

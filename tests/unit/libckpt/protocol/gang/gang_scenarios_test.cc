@@ -155,6 +155,19 @@ TEST(GangScenario, SourcesWaitForTheLastCopyOfEachOther) {
   }
 }
 
+TEST(GangScenario, SourcesWaitForOneThatReachesTheCommonStepLater) {
+  World world(with_short_switch());
+  world.take_long_to_hold(kSources[1], 6'000);
+  world.migrate();
+  world.run_for(5'000);
+  EXPECT_EQ(world.last_record(kSources[0]), "BARRIER") << world.summary();
+  EXPECT_EQ(world.last_record(kSources[1]), "-");
+  world.run_for(9'000);
+  EXPECT_TRUE(world.runs_new()) << world.summary();
+  EXPECT_TRUE(world.is_settled());
+  EXPECT_EQ(world.first_violation(), "");
+}
+
 TEST(GangScenario, LastCopyThatFailsEndsTheMoveOfAllRanks) {
   World world(with_short_switch());
   world.take_long_for_last_copy(1, 60'000);

@@ -385,7 +385,8 @@ void World::arm(const Party& party, Timer timer, std::uint32_t ms) {
 // ---- ranks ----
 void World::hold_rank(const Party& party) {
   instances_.at(party).hold_wanted = true;
-  after_ms(delay_ms(10), [this, party] {
+  const auto slow = holds_ms_.find(party);
+  after_ms(slow == holds_ms_.end() ? delay_ms(10) : slow->second, [this, party] {
     Instance& instance = instances_.at(party);
     if (!instance.alive || !instance.hold_wanted) return;
     instance.hold_wanted = instance.running = false;

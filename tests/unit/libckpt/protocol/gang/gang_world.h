@@ -67,6 +67,7 @@ class World {
   void cut_off(const Party& party, bool is_cut);  // from all others
   void fail_record(const Party& party) { failing_.insert(party); }
   void take_long_for_last_copy(std::uint32_t rank, std::int64_t ms) { last_copies_ms_[rank] = ms; }
+  void take_long_to_hold(const Party& party, std::int64_t ms) { holds_ms_[party] = ms; }
   void make_no_communicators() { makes_communicators_ = false; }
   void fail_next_resume() { fails_resume_ = true; }
   void hold(std::string_view body_name) { held_names_.emplace(body_name); }  // messages of that name are lost
@@ -185,6 +186,7 @@ class World {
   std::set<Party> failing_;
   bool fails_resume_ = false;
   std::map<std::uint32_t, std::int64_t> last_copies_ms_;  // by rank, others take a moment
+  std::map<Party, std::int64_t> holds_ms_;                // likewise
   bool makes_communicators_ = true;
   std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
   std::vector<Body>* to_coordinator_ = nullptr;  // what is sent to it is gathered here
