@@ -63,7 +63,8 @@ void PauseBudget::learn(const wire::SourceReport& report, Nanos verified_receive
     took[PauseTerm::kDump] = span(r.context_saved_ns, r.host_saved_ns);
     took[PauseTerm::kFinal] = span(r.host_saved_ns, r.last_ack_ns);
   }
-  took[PauseTerm::kVerify] = span(std::max(r.last_ack_ns, r.context_saved_ns), verified_received_ns);
+  took[PauseTerm::kVerify] =
+      span(std::max({r.last_ack_ns, r.context_saved_ns, r.host_saved_ns}), verified_received_ns);
   context_.pauses->learn_copy(r.state_bytes, std::max(r.scan_ns, r.copy_ns));
   context_.pauses->learn(*work_, took, false);
 }

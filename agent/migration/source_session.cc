@@ -203,11 +203,13 @@ void SourceSession::on_mover(mover::Packet packet) {
   if (is_over() && !report_) return;
   if (const auto* progress = std::get_if<mover::Progress>(&packet.message)) {
     if (!is_over()) way_->host_state_sent(progress->host_state_bytes);
+    mover_estimate_ns_ = progress->estimate_ns;
     report_progress(*progress);
   } else if (std::holds_alternative<mover::FirstRoundDone>(packet.message)) {
     emit(migration::FirstRoundDone{});
   } else if (const auto* ready = std::get_if<mover::Converged>(&packet.message)) {
-    control::spawn(context_.executor, "source converge", converge(ready->estimate_ns));
+    mover_estimate_ns_ = ready->estimate_ns;
+    control::spawn(context_.executor, "source converge", converge());
   } else if (const auto* lost = std::get_if<mover::DidNotConverge>(&packet.message)) {
     const auto pause = budget_.with_copy(lost->estimate_ns);
     const std::string why = lost->estimate_ns > budget_.limit() && budget_.has_work()
@@ -251,13 +253,14 @@ void SourceSession::report_progress(const mover::Progress& progress) {
   context_.progress(out);
 }
 
-// Of device memory; host memory may take longer. Then the estimate knows how much of it the job writes.
-Task<> SourceSession::converge(Nanos estimate) {
+// Of device memory; host memory may take longer. Then the estimate knows how much of it the job writes, and the mover
+// has estimated the copy again.
+Task<> SourceSession::converge() {
   auto self = shared_from_this();
   co_await way_->settle_host_state();
   if (is_over() || !job_) co_return;
   budget_.revise(way_->pause_work(*job_, job_->summary()));
-  const wire::PauseFacts pause = budget_.with_copy(estimate);
+  const wire::PauseFacts pause = budget_.with_copy(mover_estimate_ns_);
   if (budget_.gives_up() && budget_.has_work() && pause.ns.total() > budget_.limit())
     co_return fail(
         Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(pause, budget_.limit())));

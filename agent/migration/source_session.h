@@ -80,7 +80,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   void advance_manifest(Manifest waiting_for_this, Manifest waits_for_other);
   void on_mover(mover::Packet packet);
   void report_progress(const mover::Progress& progress);
-  Task<> converge(Nanos estimate);
+  Task<> converge();
   void on_counters(const mover::SourceCounters& counters, Nanos final_received_ns, Nanos last_ack_ns);
   Task<> run_instance(wire::Incarnation k, std::optional<Nanos> deadline);
   Task<bool> go_back(std::uint64_t order);
@@ -104,6 +104,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   std::string why_;
   PauseBudget budget_;
   Nanos verified_received_ns_ = 0;
+  Nanos mover_estimate_ns_ = 0;  // of the pause, the last
   bool within_node_ = false;
   Turn saving_;               // saving and going back, one after the other
   std::uint64_t orders_ = 0;  // RunInstance

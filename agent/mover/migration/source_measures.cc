@@ -81,6 +81,12 @@ void SourceMeasures::count(const engine::RoundReport& report) {
   link_rate_ = std::max(link_rate_, static_cast<std::uint64_t>(report.drain_bytes_per_second));
 }
 
+// The answer itself comes while the target releases memory and starts a process. The job does not wait for it.
+Nanos SourceMeasures::verified_ns(const engine::Verdict& verdict) const {
+  if (!has_clock_) return verdict.heard_ns;
+  return std::clamp(verdict.compared_ns - clock_.offset, verdict.sent_ns, verdict.heard_ns);
+}
+
 wire::mover::SourceCounters SourceMeasures::counters(const engine::RoundProgress& progress,
                                                      Nanos estimate) const {
   wire::mover::SourceCounters counters;

@@ -35,6 +35,8 @@ class SourceMeasures {
   [[nodiscard]] std::uint32_t rounds() const noexcept { return rounds_; }  // that were not cut
   [[nodiscard]] Nanos last_round_time() const noexcept { return last_round_time_; }
   [[nodiscard]] std::uint64_t link_rate() const noexcept { return link_rate_; }
+  // When the target had verified, by this node's clock.
+  [[nodiscard]] Nanos verified_ns(const engine::Verdict& verdict) const;
   [[nodiscard]] wire::mover::SourceCounters counters(const engine::RoundProgress& progress,
                                                      Nanos estimate) const;
 

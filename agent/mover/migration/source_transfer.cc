@@ -26,6 +26,17 @@ std::uint64_t allowed_shadow_memory(std::uint64_t asked) {
   return given;
 }
 
+engine::RoundObservation observation(const engine::RoundReport& report) {
+  engine::RoundObservation seen;
+  seen.state_bytes = report.state_bytes;
+  seen.dirty_bytes = report.dirty_bytes;
+  seen.scan_time = report.scan_ns;
+  seen.round_time = report.end_ns - report.begin_ns;
+  seen.throughput = report.plain_bytes_per_second;
+  seen.sampled_dirty_bytes = report.sampled_dirty_bytes;
+  return seen;
+}
+
 }  // namespace
 
 SourceTransfer::~SourceTransfer() {
@@ -344,6 +355,26 @@ Result<engine::RoundReport> SourceTransfer::run_round() {
   return report;
 }
 
+bool SourceTransfer::shares_link() {
+  const std::lock_guard lock(order_mutex_);
+  return sender_->progress().host_state_bytes > 0;
+}
+
+// Rates of rounds that share the link are too low to give up for. The agent decides once host state is there.
+bool SourceTransfer::may_yet_fit() {
+  const std::lock_guard lock(order_mutex_);
+  return sender_->progress().host_state_bytes > 0 && convergence_->fits_without_copy();
+}
+
+Result<bool> SourceTransfer::refresh() {
+  CKPT_TRY(report, run_round());
+  if (report.cut) return false;
+  const std::lock_guard lock(order_mutex_);
+  convergence_->refresh(observation(report));
+  send_progress();
+  return true;
+}
+
 Result<void> SourceTransfer::precopy() {
   engine::Advice advice = engine::Advice::kContinue;
   while (advice == engine::Advice::kContinue) {
@@ -354,21 +385,24 @@ Result<void> SourceTransfer::precopy() {
       first.session = key_;
       agent_.send(first);
     }
-    engine::RoundObservation seen;
-    seen.state_bytes = report.state_bytes;
-    seen.dirty_bytes = report.dirty_bytes;
-    seen.scan_time = report.scan_ns;
-    seen.round_time = report.end_ns - report.begin_ns;
-    seen.throughput = report.plain_bytes_per_second;
-    seen.sampled_dirty_bytes = report.sampled_dirty_bytes;
     const std::lock_guard lock(order_mutex_);
-    advice = convergence_->observe(seen);
+    advice = convergence_->observe(observation(report));
     send_progress();
   }
+  if (advice == engine::Advice::kGiveUp && may_yet_fit()) advice = engine::Advice::kSwitchAnyway;
   if (advice != engine::Advice::kGiveUp) {
     CKPT_TRYV(verify_ahead());
   }
   report_advice(advice);
+  return ok();
+}
+
+// The target scans beside it. Its times tell more of a pause only where the rounds before have shared the link.
+Result<void> SourceTransfer::last_round() {
+  const bool shared = shares_link();
+  CKPT_TRY(report, run_round());
+  const std::lock_guard lock(order_mutex_);
+  if (shared && !report.cut) convergence_->refresh(observation(report));
   return ok();
 }
 
@@ -384,7 +418,7 @@ Result<void> SourceTransfer::verify_ahead() {
   if (!is_there) return ok();
   sender_->begin_verify();
   if (measures_.rounds() < most_rounds) {
-    CKPT_TRYV(run_round());
+    CKPT_TRYV(last_round());
   }
   CKPT_TRYV(sender_->wait_verified());
   return ok();
@@ -432,8 +466,8 @@ bool SourceTransfer::wait_for_order(Nanos timeout) {
 Result<void> SourceTransfer::keep_fresh() {
   const double duty = duty_of(request_.options.slowdown_permille);
   while (!wait_for_order(fresh_pause(measures_.last_round_time(), duty))) {
-    CKPT_TRY(report, run_round());
-    if (report.cut) break;
+    CKPT_TRY(whole, refresh());
+    if (!whole) break;
   }
   return ok();
 }
@@ -479,7 +513,7 @@ Result<void> SourceTransfer::finish() {
   done.scan_end_ns = report.scan_end_ns;
   done.last_ack_ns = report.end_ns;
   done.manifest_sent_ns = verdict.sent_ns;
-  done.verified_heard_ns = verdict.heard_ns;
+  done.verified_heard_ns = measures_.verified_ns(verdict);
   done.counters = counters();
   agent_.send(done);
   return ok();

@@ -49,7 +49,9 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<void> send_new_tensors(bool at_last = false);
   Result<void> precopy();
   Result<engine::RoundReport> run_round();
+  Result<bool> refresh();  // a round after the decision; false: it was cut
   Result<void> verify_ahead();
+  Result<void> last_round();
   void report_advice(engine::Advice advice);
   Result<void> keep_fresh();
   Result<void> finish();
@@ -58,6 +60,8 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<std::vector<std::byte>> manifest();
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();
+  [[nodiscard]] bool shares_link();  // with host state that leaves ahead of the pause
+  [[nodiscard]] bool may_yet_fit();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
   Result<void> stop_copy();
   Nanos estimate();  // of the pause; 0: none yet

@@ -98,6 +98,14 @@ Advice Convergence::observe(const RoundObservation& round) {
   return good || stuck_rounds_ >= kStuckRounds + kPatience ? Advice::kSwitchAnyway : Advice::kContinue;
 }
 
+// As much is written from this round's scan to the barrier's as was before it.
+void Convergence::refresh(const RoundObservation& round) {
+  if (round.throughput > 0) throughput_ = round.throughput;
+  remaining_ = round.dirty_bytes;
+  estimate_ = whole(std::max(round.scan_time, send_time(remaining_)));
+  last_ = round;
+}
+
 std::optional<Nanos> Convergence::eta() const noexcept {
   if (!last_ || throughput_ <= 0) return std::nullopt;
   if (estimate_ && *estimate_ <= options_.max_downtime) return 0;

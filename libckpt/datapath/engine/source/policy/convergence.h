@@ -51,6 +51,9 @@ class Convergence {
       : options_(options), throughput_(link_rate) {}
 
   Advice observe(const RoundObservation& round);
+  // A round after the decision, which it does not change: the estimate is that of a switch now. Such rounds keep the
+  // target fresh until the barrier, and earlier ones may have shared the link with host memory.
+  void refresh(const RoundObservation& round);
   // No round comes: all of `bytes` is copied in the pause.
   Advice judge_stop_copy(std::uint64_t bytes);
   // Of the downtime if the switch came now; nothing before the second round, or a sample that decided.
@@ -61,6 +64,9 @@ class Convergence {
   // Until the switch, if rounds go on shrinking as they did; nothing if they do not.
   [[nodiscard]] std::optional<Nanos> eta() const noexcept;
 
+  // The limit leaves time for a copy: at another rate the pause may be within it.
+  [[nodiscard]] bool fits_without_copy() const noexcept { return whole(0) <= options_.max_downtime; }
+
   // While running (`gpumigrate set`).
   void set_max_downtime(Nanos limit) noexcept { options_.max_downtime = limit; }
   [[nodiscard]] const ConvergenceOptions& options() const noexcept { return options_; }
@@ -68,7 +74,6 @@ class Convergence {
  private:
   [[nodiscard]] Nanos send_time(std::uint64_t bytes) const noexcept;
   [[nodiscard]] Nanos whole(Nanos copy) const noexcept;
-  [[nodiscard]] bool fits_without_copy() const noexcept { return whole(0) <= options_.max_downtime; }
   Advice observe_first(const RoundObservation& round);
   [[nodiscard]] Advice give_up_or_switch() const noexcept {
     return options_.switch_anyway ? Advice::kSwitchAnyway : Advice::kGiveUp;

@@ -205,5 +205,18 @@ TEST(Convergence, eta_counts_concurrent_writes_and_the_last_scan) {
   EXPECT_EQ(c.eta(), 1000 * kMs + 50 * kMs);
 }
 
+TEST(Convergence, RoundAfterTheDecisionRefreshesTheEstimate) {
+  Convergence c({.max_downtime = 100 * kMs, .switch_anyway = false, .fixed_cost = 5 * kMs}, 1e9);
+  c.observe(round(2 * kGiB, 50 * kMs, 2200 * kMs));
+  c.observe(round(40'000'000, 30 * kMs, 900 * kMs, 1e8));  // the link was shared
+  EXPECT_EQ(c.estimate(), 405 * kMs);
+  EXPECT_TRUE(c.fits_without_copy());
+  c.refresh(round(50'000'000, 30 * kMs, 90 * kMs, 1e9));
+  EXPECT_EQ(c.estimate(), 55 * kMs);
+  c.refresh(round(20'000'000, 30 * kMs, 5 * kMs, 0));
+  EXPECT_EQ(c.estimate(), 35 * kMs) << "a round without a rate keeps the last one; the scan binds";
+  EXPECT_FALSE(Convergence({.max_downtime = 4 * kMs, .fixed_cost = 5 * kMs}, 1e9).fits_without_copy());
+}
+
 }  // namespace
 }  // namespace ckpt::engine
