@@ -216,10 +216,13 @@ class Rehearsal {
     CKPT_CO_TRYV(host::unpack_folder(image.file.get(), image.bytes, folder.path()));
     host::RestoreOptions options;
     options.images = options.work = folder.path();
+    std::uint64_t lazy = 0;
     if (restores_lazily_) {
       CKPT_CO_TRY(pages, host::choose_lazy_pages(folder.path()));
-      options.lazy = pages.lazy > 0;
+      lazy = pages.lazy;
     }
+    options.lazy = lazy > 0;
+    done.restored_bytes = host::restored_bytes(done.bytes, lazy);
     if (options.lazy) {
       CKPT_CO_TRY(
           ready, co_await host::run_program(criu_spec(host::lazy_pages_command(folder.path()), folder.path()),

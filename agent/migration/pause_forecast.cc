@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "agent/host_process/early_pages/early_pages.h"
+#include "agent/host_process/early_pages/left_out_pages.h"
+#include "agent/host_process/early_pages/memory_watch.h"
 #include "agent/migration/modes/adopted_mode.h"
 #include "agent/migration/modes/mode.h"
 #include "agent/migration/modes/process_files.h"
@@ -52,7 +55,10 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
   }
   if (moves_processes) job->obstacles_are(co_await count_obstacles(context_, job));
   const auto root = static_cast<pid_t>(job->rank_pid());
-  const auto measure = [root] { return host::size_of_tree(root); };
+  const auto measure = [root, this] {
+    if (!node_) node_ = {host::kernel_watches_memory(), !host::left_out_pages_library().empty()};
+    return host::size_of_tree(root);
+  };
   host::TreeSize size = co_await offload(context_.images, measure);
   if (job->ended() || size.processes == 0) co_return;
   Nanos here = 0;
@@ -63,9 +69,14 @@ Task<> PauseForecast::look_at(std::shared_ptr<Job> job, bool moves_processes) {
     away = whole(adopted_work(size, device, false), 0);
   } else {
     const bool imports = context_.remap.imports();
-    size.private_bytes += context_bytes(context_, size, summary.region_bytes);
-    here = whole(swap_work(summary.region_bytes, imports), copy);
-    away = whole(process_work(size, summary.region_bytes, can_stream(size.private_bytes), imports), copy);
+    const std::uint64_t device = summary.region_bytes;
+    const std::uint64_t context = context_bytes(context_, size, device);
+    const std::uint64_t ahead = summary.host_state_bytes == 0 && node_->copies_ahead ? size.private_bytes : 0;
+    size.private_bytes += context;
+    HostMemoryWork memory = host_memory_work(size, device, 0);
+    if (ahead >= host::kMinFollowedBytes) memory = copied_ahead(memory, ahead, 0, node_->leaves_out);
+    here = whole(swap_work(device, imports), copy);
+    away = whole(process_work(size, memory, device, can_stream(size.private_bytes), imports), copy);
   }
   job->expect_pauses(here, moves_processes ? away : 0);
 }

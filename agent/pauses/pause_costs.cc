@@ -14,6 +14,7 @@ constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
 constexpr double kMiB = 1 << 20;
 constexpr double kPriorWeight = 0.05;  // of each end of the line that stands before anything was measured
 constexpr double kPriorEndMib = 1024;
+constexpr double kNearMib = 16;
 constexpr double kFloorNs = 5e6;  // below it an error counts as much as at it
 constexpr Nanos kMs = kNanosPerMs;
 
@@ -121,17 +122,34 @@ wire::CostLine fit(const std::vector<Point>& points) {
   return {static_cast<Nanos>(base), static_cast<Nanos>(slope)};
 }
 
-// `points`: both ends of the line, then at most one measurement.
-wire::CostLine scaled(const wire::CostLine& line, const std::vector<Point>& points) {
-  double ratio = 1;
-  if (points.size() > 2) {
-    const Point& seen = points.back();
-    const double said =
-        std::max(1.0, static_cast<double>(line.base_ns) + seen.mib * static_cast<double>(line.ns_per_mib));
-    ratio = (seen.ns / said + kPriorWeight) / (1 + kPriorWeight);
+// So near together, measurements say nothing of a rate.
+bool are_of_one_size(const std::vector<Point>& seen) {
+  const auto [least, most] = std::minmax_element(
+      seen.begin(), seen.end(), [](const Point& a, const Point& b) { return a.mib < b.mib; });
+  return most->mib + kNearMib < 2 * (least->mib + kNearMib);
+}
+
+Point mean_of(const std::vector<Point>& seen) {
+  Point mean{0, 0, 0};
+  for (const Point& p : seen) {
+    mean.weight += p.weight;
+    mean.mib += p.weight * p.mib;
+    mean.ns += p.weight * p.ns;
   }
-  return {static_cast<Nanos>(ratio * static_cast<double>(line.base_ns)),
-          static_cast<Nanos>(ratio * static_cast<double>(line.ns_per_mib))};
+  mean.mib /= mean.weight;
+  mean.ns /= mean.weight;
+  return mean;
+}
+
+// One size does not separate base and rate. The rate is as much longer or shorter as it has a part in that size.
+wire::CostLine scaled(const wire::CostLine& line, const Point& seen) {
+  const auto base = static_cast<double>(line.base_ns);
+  const auto rate = static_cast<double>(line.ns_per_mib);
+  const double expected = std::max(1.0, base + seen.mib * rate);
+  const double ratio = (seen.ns / expected + kPriorWeight) / (1 + kPriorWeight);
+  const double new_rate = rate * (1 + (ratio - 1) * seen.mib * rate / expected);
+  return {static_cast<Nanos>(std::max(0.0, ratio * expected - seen.mib * new_rate)),
+          static_cast<Nanos>(new_rate)};
 }
 
 template <class Seen>
@@ -168,10 +186,6 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
     return 1 / (scale * scale);
   };
   std::vector<Point> points;
-  for (const double mib : {0.0, kPriorEndMib}) {
-    const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
-    points.push_back({mib, ns, kPriorWeight * weight(mib)});
-  }
   for (auto at = seen_.lower_bound({kind, term, 0});
        at != seen_.end() && std::get<0>(at->first) == kind && std::get<1>(at->first) == term; ++at) {
     const Seen middle = median_of(std::vector<Seen>(at->second.begin(), at->second.end()));
@@ -179,8 +193,12 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
     points.push_back(
         {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
   }
-  // One size does not separate base and rate: the node is as much slower or faster in both.
-  if (points.size() <= 3) return scaled(line, points);
+  if (points.empty()) return line;
+  if (are_of_one_size(points)) return scaled(line, mean_of(points));
+  for (const double mib : {0.0, kPriorEndMib}) {
+    const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
+    points.push_back({mib, ns, kPriorWeight * weight(mib)});
+  }
   return fit(points);
 }
 

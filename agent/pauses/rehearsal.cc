@@ -32,20 +32,33 @@ Result<std::int64_t> rehearsed_number(const Json& json, const char* key) {
 Result<RehearsedProcess> parse_process(const Json& json) {
   if (!json.is_object()) return Error(ErrorCode::kCorrupt, "A rehearsed process is no JSON object");
   CKPT_TRY(bytes, rehearsed_number(json, "bytes"));
+  CKPT_TRY(back, rehearsed_number(json, "restored_bytes"));
   CKPT_TRY(dump, rehearsed_number(json, "dump_ns"));
   CKPT_TRY(restore, rehearsed_number(json, "restore_ns"));
   RehearsedProcess process;
   process.bytes = static_cast<std::uint64_t>(bytes);
+  process.restored_bytes = static_cast<std::uint64_t>(back);
   process.dump_ns = dump;
   process.restore_ns = restore;
   return process;
 }
 
-wire::CostLine line_through(const RehearsedProcess& small, const RehearsedProcess& large,
-                            Nanos RehearsedProcess::*took) {
+wire::CostLine dump_line(const RehearsedProcess& small, const RehearsedProcess& large) {
   const double mib = static_cast<double>(large.bytes - small.bytes) / kLineMib;
-  const double slope = std::max(0.0, static_cast<double>(large.*took - small.*took) / mib);
-  const double base = static_cast<double>(small.*took) - slope * static_cast<double>(small.bytes) / kLineMib;
+  const double slope = std::max(0.0, static_cast<double>(large.dump_ns - small.dump_ns) / mib);
+  const double base =
+      static_cast<double>(small.dump_ns) - slope * static_cast<double>(small.bytes) / kLineMib;
+  return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
+}
+
+// Most memory of the larger process follows it, so the two differ by too little for a rate: it is that of new memory.
+wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std::uint64_t write_rate) {
+  const double slope = write_rate == 0 ? 0 : kLineMib * 1e9 / static_cast<double>(write_rate);
+  double base = 0;
+  for (const RehearsedProcess& process : processes)
+    base += static_cast<double>(process.restore_ns) -
+            slope * static_cast<double>(process.restored_bytes) / kLineMib;
+  base /= static_cast<double>(processes.size());
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
@@ -69,8 +82,10 @@ Result<RehearsalFacts> read_rehearsal(const std::string& path) {
 Json to_json(const RehearsalFacts& facts) {
   Json processes = Json::array();
   for (const RehearsedProcess& process : facts.processes)
-    processes.push_back(
-        {{"bytes", process.bytes}, {"dump_ns", process.dump_ns}, {"restore_ns", process.restore_ns}});
+    processes.push_back({{"bytes", process.bytes},
+                         {"restored_bytes", process.restored_bytes},
+                         {"dump_ns", process.dump_ns},
+                         {"restore_ns", process.restore_ns}});
   return {{"processes", processes},
           {"record_ns", facts.record_ns},
           {"read_bytes_per_second", facts.memory.read},
@@ -121,9 +136,8 @@ void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
   const auto& all = facts.processes;
   for (const PauseKind kind : {PauseKind::kProcess, PauseKind::kAdoptedProcess}) {
     if (all.size() >= 2 && all.front().bytes < all.back().bytes) {
-      costs.assume(kind, PauseTerm::kDump, line_through(all.front(), all.back(), &RehearsedProcess::dump_ns));
-      costs.assume(kind, PauseTerm::kHostRestore,
-                   line_through(all.front(), all.back(), &RehearsedProcess::restore_ns));
+      costs.assume(kind, PauseTerm::kDump, dump_line(all.front(), all.back()));
+      costs.assume(kind, PauseTerm::kHostRestore, restore_line(all, facts.memory.write));
     }
   }
   if (facts.record_ns == 0) return;

@@ -20,6 +20,7 @@ namespace ckpt::agent {
 struct RehearsedProcess {
   RehearsedProcess() = default;
   std::uint64_t bytes = 0;
+  std::uint64_t restored_bytes = 0;  // before it went on
   Nanos dump_ns = 0;
   Nanos restore_ns = 0;
 };

@@ -5,6 +5,7 @@
 // Threads: any; it reads and writes files (offload). Errors: kCorrupt for an image that is not understood; kIo.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,6 +22,13 @@ struct PageCounts {
   std::uint64_t eager = 0;  // bytes that come with the processes
   std::uint64_t lazy = 0;   // and those that follow
 };
+
+// What the restore of an image of `bytes` waits for, `lazy` of which follow the processes. Where they follow, the
+// smallest runs come with the processes up to the limit: how many these are is not known before the dump, so the
+// limit stands for them.
+[[nodiscard]] constexpr std::uint64_t restored_bytes(std::uint64_t bytes, std::uint64_t lazy) {
+  return std::max(bytes - std::min(bytes, lazy), std::min(bytes, kMaxEagerBytes));
+}
 
 // Changes the pagemaps of a folder of images, and writes the plan of what follows (agent/keeper/lazy_pages/plan.h).
 // Where pages are in a memory log (memory_index.h), CRIU's files of pages are made of it. Once for a folder.

@@ -96,14 +96,27 @@ Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
   return ok();
 }
 
-}  // namespace
-
-Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
-  CKPT_TRY(faults, userfaultfd_of(pid));
+// Of a userfaultfd that is new.
+bool set_up(const UniqueFd& faults) {
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = kFeatureWriteAsync;
-  if (::ioctl(faults.get(), UFFDIO_API, &api) != 0)
+  return ::ioctl(faults.get(), UFFDIO_API, &api) == 0;
+}
+
+}  // namespace
+
+bool kernel_watches_memory() {
+  static const bool kWatches = [] {
+    const UniqueFd faults(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+    return faults && set_up(faults);
+  }();
+  return kWatches;
+}
+
+Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
+  CKPT_TRY(faults, userfaultfd_of(pid));
+  if (!set_up(faults))
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                  "This kernel does not watch memory without a handler (Linux 6.7 does)");
   return MemoryWatch(pid, std::move(faults));

@@ -34,6 +34,9 @@ struct PresentPages {
   std::vector<MemoryRange> written;  // of these; since the last take_written()
 };
 
+// Whether this kernel can, and lets this process.
+[[nodiscard]] bool kernel_watches_memory();
+
 class MemoryWatch {
  public:
   // Stops the process for a moment (userfaultfd_of.h).

@@ -35,10 +35,23 @@ namespace ckpt::agent {
 [[nodiscard]] std::uint64_t context_bytes(const MigrationContext& context, const host::TreeSize& tree,
                                           std::uint64_t region_bytes);
 
-// Device memory that a mover copies counts as memory of the process where the driver keeps it there.
+// What such a pause does with host memory, in bytes.
+struct HostMemoryWork {
+  std::uint64_t read = 0;      // by the dump; it is sent and verified
+  std::uint64_t restored = 0;  // before the process goes on
+  Nanos look = 0;              // at pages that are at the target already
+};
+// Nothing was copied ahead. `named_bytes`: of size.private_bytes, named memory and files of caches. Device memory that
+// a mover copies (`region_bytes`) is no host memory, though the driver may keep it in the process.
+[[nodiscard]] HostMemoryWork host_memory_work(const host::TreeSize& size, std::uint64_t region_bytes,
+                                              std::uint64_t named_bytes);
+// `ahead` of the bytes were copied ahead, of which `rest` were written since. `leaves_out`: CRIU leaves the others out
+// (left_out_pages.h).
+[[nodiscard]] HostMemoryWork copied_ahead(HostMemoryWork work, std::uint64_t ahead, std::uint64_t rest,
+                                          bool leaves_out);
 // `streams`: pages are sent while they are dumped.
-[[nodiscard]] PauseWork process_work(const host::TreeSize& size, std::uint64_t region_bytes, bool streams,
-                                     bool imports);
+[[nodiscard]] PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
+                                     std::uint64_t region_bytes, bool streams, bool imports);
 // Memory suffices to stream so much, and for a target on this same node.
 [[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
 

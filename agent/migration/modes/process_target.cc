@@ -234,7 +234,8 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
 PauseWork ProcessTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(PauseKind::kProcess);
   const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
-  work.add(PauseTerm::kContextRestore).add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size));
+  work.add(PauseTerm::kContextRestore)
+      .add(PauseTerm::kHostRestore, host::restored_bytes(image_bytes_, lazy_bytes_), restore_cost(size));
   if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
   return work;
 }

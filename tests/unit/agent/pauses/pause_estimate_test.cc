@@ -68,13 +68,34 @@ TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
   EXPECT_FALSE(PauseCosts::decode(cut));
 }
 
+TEST(PauseCosts, SizesNearTogetherGiveNoRate) {
+  PauseCosts costs;
+  costs.learn(PauseKind::kProcess, PauseTerm::kVerify, 15 * kMiB, 1 * kMs);  // another class of sizes
+  costs.learn(PauseKind::kProcess, PauseTerm::kVerify, 17 * kMiB, 19 * kMs);
+  const auto line = costs.line(PauseKind::kProcess, PauseTerm::kVerify);
+  EXPECT_NEAR(static_cast<double>(line.at(16 * kMiB)), 10.0 * kMs, 2.0 * kMs);
+  EXPECT_LT(line.at(100 * kMiB), 30 * kMs);
+}
+
+TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
+  PauseCosts costs;
+  costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
+  costs.learn(PauseKind::kProcess, PauseTerm::kDump, 1 * kMiB, 400 * kMs);
+  EXPECT_LT(costs.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib, 2 * kMs) << "the base takes longer";
+  PauseCosts other;
+  other.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
+  other.learn(PauseKind::kProcess, PauseTerm::kDump, 9900 * kMiB, 40000 * kMs);
+  EXPECT_GT(other.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib, 3 * kMs) << "the rate is lower";
+}
+
 RehearsalFacts rehearsal() {
   RehearsalFacts facts;
   for (const std::uint64_t mib : {16, 128}) {
     RehearsedProcess& process = facts.processes.emplace_back();
     process.bytes = mib * kMiB;
+    process.restored_bytes = std::min<std::uint64_t>(mib, 32) * kMiB;
     process.dump_ns = static_cast<Nanos>(100 + 2 * mib) * kMs;
-    process.restore_ns = static_cast<Nanos>(50 + 3 * mib) * kMs;
+    process.restore_ns = mib == 16 ? 90 * kMs : 60 * kMs;  // the first was slower by chance
   }
   facts.record_ns = 5 * kMs;
   facts.memory = {4'000'000'000, 1'000'000'000};
@@ -87,7 +108,8 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
   const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
   EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs);
   const auto restore = costs.line(PauseKind::kProcess, PauseTerm::kHostRestore);
-  EXPECT_NEAR(static_cast<double>(restore.at(20 * kMiB)), 110.0 * kMs, 1.0 * kMs);
+  EXPECT_NEAR(static_cast<double>(restore.at(24 * kMiB)), 75.0 * kMs, 1.0 * kMs) << "the mean of both";
+  EXPECT_NEAR(static_cast<double>(restore.ns_per_mib), 1.05 * kMs, 0.01 * kMs) << "of new memory";
   EXPECT_GE(costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns, 5 * kMs);
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);  // twice as long as rehearsed
   EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
