@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pause that a live move would take, from measurements while the job runs: sizes of its memory, threads,
 // descriptors, and this node's rates. And how many obstacles a move to another node would meet. For `describe`,
-// `--dry-run` and drains, which ask before there is a target; a migration's own estimate has the target's rates, too,
-// and knows how much the job writes.
+// `--dry-run` and drains, which ask before there is a target. A migration's own estimate has the target's rates, and
+// knows how much the job writes.
 // Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
 // Errors: a size that cannot be read stays unknown.
 #pragma once
