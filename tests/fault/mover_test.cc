@@ -355,6 +355,35 @@ TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end)
   move.end();
 }
 
+TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
+  constexpr std::uint64_t kHostBytes = 4 * kMiB;
+  MoverProcess source(0, "a");
+  MoverProcess target(1, "b");
+  Move move(source, target, 7);
+  move.attach(*source_memory, *target_memory);
+  std::atomic<bool> stop{false};
+  std::thread job([&] {
+    unsigned seed = 0;
+    while (!stop.load()) source_memory->write("weights", 0, test::random_bytes(3'600'000, ++seed));
+  });
+  const UniqueFd file = must(make_memory_file("test", kHostBytes));
+  must(write_all(file.get(), test::random_bytes(kHostBytes, 5)));
+  messages::HostStateFile host;
+  host.session = move.key();
+  host.most = host.expected = kHostBytes;
+  source.send(host, {file.get()});
+  messages::HostGrew grew;
+  grew.session = move.key();
+  grew.filled = kHostBytes / 2;
+  source.send(grew);
+  move.start(wire::MigrateMode::kLive, 1, wire::NotConverged::kAbort);
+  const auto converged = source.expect<messages::Converged>();  // the agent decides by the whole pause
+  stop.store(true);
+  job.join();
+  EXPECT_FALSE(converged.within_limit);
+  move.end();
+}
+
 TEST_F(MoverTest, either_mover_killed_fails_the_other_side_and_the_next_move_works) {
   MoverProcess keeper_of_gpu1(1, "b");
   {

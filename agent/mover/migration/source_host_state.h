@@ -3,7 +3,7 @@
 // file for that (HostStateFile, HostGrew). Else it is sent whole, out of the file of the order for the final
 // round.
 //
-// Threads: open_file(), grew(), tell() and announce() hold one lock of the session's. run_final() and what
+// Threads: open_file(), grew(), tell(), announce() and leaves_ahead() hold one lock of the session's. run_final() and what
 // follows belong to its thread, and come after the last open_file(). Ownership: outlives the sender, which
 // reads it. Errors: kInvalidArgument where the agent's messages do not fit together, or do not fit the file.
 #pragma once
@@ -32,6 +32,8 @@ class SourceHostState {
   // rounds.
   void announce(engine::Sender& sender);
   [[nodiscard]] bool is_announced() const noexcept { return announced_; }
+  // Some of it is there before the pause, and shares the link with the rounds.
+  [[nodiscard]] bool leaves_ahead() const { return announced_ && stream_->extent().filled > 0; }
 
   // The final round. `file`: the order's, unless the host state grows in a file of its own.
   Result<engine::RoundReport> run_final(const wire::mover::FinalRound& order, UniqueFd file, Params params,

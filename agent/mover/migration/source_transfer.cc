@@ -357,13 +357,13 @@ Result<engine::RoundReport> SourceTransfer::run_round() {
 
 bool SourceTransfer::shares_link() {
   const std::lock_guard lock(order_mutex_);
-  return sender_->progress().host_state_bytes > 0;
+  return host_state_.leaves_ahead();
 }
 
 // Rates of rounds that share the link are too low to give up for. The agent decides once host state is there.
 bool SourceTransfer::may_yet_fit() {
   const std::lock_guard lock(order_mutex_);
-  return sender_->progress().host_state_bytes > 0 && convergence_->fits_without_copy();
+  return host_state_.leaves_ahead() && convergence_->fits_without_copy();
 }
 
 Result<bool> SourceTransfer::refresh() {

@@ -86,5 +86,13 @@ TEST(SourceMeasures, FinalRoundCountsTheSmallerOfFoundAndSentBytes) {
   EXPECT_EQ(counters.link_bytes_per_second, 0U);
 }
 
+TEST(SourceMeasures, AnswerWithoutAClockCountsFromItsArrival) {
+  engine::Verdict verdict;
+  verdict.sent_ns = kSecond;
+  verdict.compared_ns = 2 * kSecond;
+  verdict.heard_ns = 3 * kSecond;
+  EXPECT_EQ(SourceMeasures().verified_ns(verdict), 3 * kSecond);
+}
+
 }  // namespace
 }  // namespace ckpt::mover
