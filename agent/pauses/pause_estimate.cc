@@ -8,6 +8,9 @@
 namespace ckpt::agent {
 namespace {
 
+constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // differences below it say nothing
+constexpr std::uint64_t kOtherSize = 4;                      // times
+
 struct Advice {
   const char* name;
   const char* help;
@@ -46,11 +49,18 @@ std::string ms_text(Nanos span) {
   return std::to_string(std::llround(static_cast<double>(span) / kNanosPerMs)) + " ms";
 }
 
+// A pause that had far more or less to do (another --mode of the copy) tells less than the line.
+bool is_like(std::uint64_t bytes, std::uint64_t last) {
+  const auto [less, more] = std::minmax(bytes, last);
+  return (more + kAnySize) / (less + kAnySize) < kOtherSize;
+}
+
 Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
                     const std::optional<wire::PauseFacts>& last, PauseTerm term) {
   if (term == PauseTerm::kCommunicators) return part.known;  // of these ranks: no node learns it
   const auto bytes = static_cast<std::int64_t>(part.bytes);
-  if (!last) return std::max<Nanos>(0, line.at(bytes) + part.known);
+  if (!last || !is_like(part.bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(0, last->bytes[term]))))
+    return std::max<Nanos>(0, line.at(bytes) + part.known);
   const Nanos took = last->ns[term];
   // It may have grown or shrunk since.
   return std::max<Nanos>(took / 4, took + line.grown(bytes) - line.grown(last->bytes[term]));

@@ -185,6 +185,17 @@ TEST(PauseEstimate, LastPauseOfTheJobReplacesTheNodesRates) {
             estimate_pause(process(kMiB), lines, lines, std::nullopt).total());
 }
 
+TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
+  const PauseLines lines = PauseCosts().lines(PauseKind::kProcess);
+  wire::PauseFacts last;  // a stop-copy
+  last.kind = PauseKind::kProcess;
+  last.ns = all_took(14'000 * kMs);
+  last.bytes[PauseTerm::kDump] = last.bytes[PauseTerm::kHostRestore] = 3072 * kMiB;
+  const auto live = estimate_pause(process(4 * kMiB), lines, lines, last);
+  EXPECT_EQ(live.facts.ns[PauseTerm::kDump], lines[static_cast<std::size_t>(PauseTerm::kDump)].at(4 * kMiB));
+  EXPECT_EQ(live.facts.ns[PauseTerm::kQuiesce], 14'000 * kMs) << "its size is the same";
+}
+
 TEST(PauseEstimate, CommunicatorsTakeWhatTheyTookInTheLastMoveOfTheirRanks) {
   PauseCosts costs;
   PauseWork work(PauseKind::kCooperative);
