@@ -14,7 +14,6 @@ constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
 constexpr double kMiB = 1 << 20;
 constexpr double kPriorWeight = 0.05;  // of each end of the line that stands before anything was measured
 constexpr double kPriorEndMib = 1024;
-constexpr double kNearMib = 16;
 constexpr double kFloorNs = 5e6;  // below it an error counts as much as at it
 constexpr Nanos kMs = kNanosPerMs;
 
@@ -122,25 +121,6 @@ wire::CostLine fit(const std::vector<Point>& points) {
   return {static_cast<Nanos>(base), static_cast<Nanos>(slope)};
 }
 
-// So near together, measurements say nothing of a rate.
-bool are_of_one_size(const std::vector<Point>& seen) {
-  const auto [least, most] = std::minmax_element(
-      seen.begin(), seen.end(), [](const Point& a, const Point& b) { return a.mib < b.mib; });
-  return most->mib + kNearMib < 2 * (least->mib + kNearMib);
-}
-
-Point mean_of(const std::vector<Point>& seen) {
-  Point mean{0, 0, 0};
-  for (const Point& p : seen) {
-    mean.weight += p.weight;
-    mean.mib += p.weight * p.mib;
-    mean.ns += p.weight * p.ns;
-  }
-  mean.mib /= mean.weight;
-  mean.ns /= mean.weight;
-  return mean;
-}
-
 // One size does not separate base and rate. The rate is as much longer or shorter as it has a part in that size.
 wire::CostLine scaled(const wire::CostLine& line, const Point& seen) {
   const auto base = static_cast<double>(line.base_ns);
@@ -194,7 +174,7 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
         {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
   }
   if (points.empty()) return line;
-  if (are_of_one_size(points)) return scaled(line, mean_of(points));
+  if (points.size() == 1) return scaled(line, points.front());
   for (const double mib : {0.0, kPriorEndMib}) {
     const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
     points.push_back({mib, ns, kPriorWeight * weight(mib)});

@@ -68,15 +68,6 @@ TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
   EXPECT_FALSE(PauseCosts::decode(cut));
 }
 
-TEST(PauseCosts, SizesNearTogetherGiveNoRate) {
-  PauseCosts costs;
-  costs.learn(PauseKind::kProcess, PauseTerm::kVerify, 15 * kMiB, 1 * kMs);  // another class of sizes
-  costs.learn(PauseKind::kProcess, PauseTerm::kVerify, 17 * kMiB, 19 * kMs);
-  const auto line = costs.line(PauseKind::kProcess, PauseTerm::kVerify);
-  EXPECT_NEAR(static_cast<double>(line.at(16 * kMiB)), 10.0 * kMs, 2.0 * kMs);
-  EXPECT_LT(line.at(100 * kMiB), 30 * kMs);
-}
-
 TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
   PauseCosts costs;
   costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
