@@ -261,7 +261,7 @@ class Rehearsal {
 
   Result<host::MemoryFolder> make_folder(const char* side, std::uint64_t bytes) {
     CKPT_TRY(place, host::find_memory_place());
-    return host::MemoryFolder::create(place, folder_prefix(folder_) + "rehearsal-" + side, bytes);
+    return host::MemoryFolder::create(place, folder_prefix(folder_) + kRehearsalImages + side, bytes);
   }
 
   std::string folder_;
@@ -286,6 +286,11 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
     loop.stop();
   };
   control::spawn(loop.get_executor(), "rehearsal", work());
+  // Its images and processes go with the loop.
+  asio::signal_set stop(loop, SIGTERM, SIGINT);
+  stop.async_wait([&loop](const boost::system::error_code& error, int) {
+    if (!error) loop.stop();
+  });
   loop.run();
   if (!facts || !*facts) {
     std::printf("%s\n", facts ? facts->assume_error().to_string().c_str() : "It ended early");

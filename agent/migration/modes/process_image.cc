@@ -45,8 +45,9 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
   std::set<std::string> names;
   for (const wire::JobId job : live) names.insert(wire::job_text(job));
   const auto unused = [&names](const std::string& rest) {
-    return rest.ends_with("-target") || (rest.ends_with("-source") && rest.starts_with("j") &&
-                                         !names.contains(rest.substr(0, rest.find('.'))));
+    return rest.ends_with("-target") || rest.starts_with(kRehearsalImages) ||
+           (rest.ends_with("-source") && rest.starts_with("j") &&
+            !names.contains(rest.substr(0, rest.find('.'))));
   };
   host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), unused,
                               host::remove_made_for);

@@ -35,8 +35,11 @@ void remove_images_of_source(const MigrationContext& context, wire::JobId job);
 // Images that an agent that was killed has left in memory.
 void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side);
 
-// What an agent of this home that was killed has left in memory: images at the target, whose instance is
-// dead, and at the source of jobs that are not among `live`. At start, before any migration goes on.
+// How the names of a rehearsal's image folders begin, after folder_prefix().
+inline constexpr const char* kRehearsalImages = "rehearsal-";
+
+// What an agent of this home that was killed has left in memory: images at the target, whose instance is dead, those of
+// a rehearsal, and at the source of jobs that are not among `live`. At start, before any migration goes on.
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
 // What the job's processes have by name on this node: memory in /dev/shm, and sockets with a path.

@@ -5,9 +5,10 @@ nodes it needs root and a CRIU that works, else that case is skipped."""
 import pathlib
 import signal
 import subprocess
+import time
 import unittest
 
-from cluster import COMMAND_LIMIT_S, ClusterTest, run_unmoved
+from cluster import BIN, COMMAND_LIMIT_S, ClusterTest, run_unmoved
 from fault_points import Point
 
 TRAINING = ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "15"]
@@ -148,6 +149,24 @@ class Rehearsed(Estimates):
         self.check_moves("node-b", ("context", "host", "commit", "resume"))
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         self.assertEqual(self.count_in_log("node-a", "moves of processes rehearsed"), 1, "once for each version")
+
+
+    def test_rehearsal_that_is_stopped_leaves_nothing_in_memory(self):
+        home = self.cluster.home / "by-hand"
+        home.mkdir()
+        facts = home.stat()
+        images = pathlib.Path("/dev/shm")
+        name = f"gpumigrate-{facts.st_dev}.{facts.st_ino}-*"
+        helper = subprocess.Popen([BIN / "gpumigrate-agent", "--rehearse", home], env=self.cluster.environment,
+                                  stdout=subprocess.PIPE, text=True)
+        while helper.poll() is None and not list(images.glob(name)):
+            time.sleep(0.001)
+        if helper.poll() is not None:
+            self.skipTest("this machine moves no processes: " + helper.stdout.read())
+        helper.terminate()
+        said = helper.communicate(timeout=COMMAND_LIMIT_S)[0]
+        self.assertEqual(list(images.glob(name)), [])
+        self.assertEqual(helper.returncode, 1, said)
 
 
 class OnANode(Estimates):
