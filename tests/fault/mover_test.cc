@@ -337,20 +337,34 @@ TEST_F(MoverTest, a_tensor_named_in_a_round_that_the_standby_lacks_is_refused_by
   move.end();
 }
 
+// Writes all of its weights, over and over.
+class RewritingJob {
+ public:
+  explicit RewritingJob(JobMemory& memory)
+      : thread_([this, &memory] {
+          unsigned seed = 0;
+          while (!stopped_.load()) memory.write("weights", 0, test::random_bytes(3'600'000, ++seed));
+        }) {}
+  ~RewritingJob() { stop(); }
+  void stop() {
+    stopped_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
 TEST_F(MoverTest, move_that_does_not_converge_is_reported_and_waits_for_its_end) {
   MoverProcess source(0, "a");
   MoverProcess target(1, "b");
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
-  std::atomic<bool> stop{false};
-  std::thread job([&] {
-    unsigned seed = 0;
-    while (!stop.load()) source_memory->write("weights", 0, test::random_bytes(3'600'000, ++seed));
-  });
+  RewritingJob job(*source_memory);
   move.start(wire::MigrateMode::kLive, 1, wire::NotConverged::kAbort);
   const auto lost = source.expect<messages::DidNotConverge>();
-  stop.store(true);
-  job.join();
+  job.stop();
   EXPECT_NE(lost.reason.find("the limit is"), std::string::npos);
   move.end();
 }
@@ -361,11 +375,7 @@ TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
   MoverProcess target(1, "b");
   Move move(source, target, 7);
   move.attach(*source_memory, *target_memory);
-  std::atomic<bool> stop{false};
-  std::thread job([&] {
-    unsigned seed = 0;
-    while (!stop.load()) source_memory->write("weights", 0, test::random_bytes(3'600'000, ++seed));
-  });
+  RewritingJob job(*source_memory);
   const UniqueFd file = must(make_memory_file("test", kHostBytes));
   must(write_all(file.get(), test::random_bytes(kHostBytes, 5)));
   messages::HostStateFile host;
@@ -378,8 +388,7 @@ TEST_F(MoverTest, RoundsThatShareTheLinkWithHostMemoryGiveNothingUp) {
   source.send(grew);
   move.start(wire::MigrateMode::kLive, 1, wire::NotConverged::kAbort);
   const auto converged = source.expect<messages::Converged>();  // the agent decides by the whole pause
-  stop.store(true);
-  job.join();
+  job.stop();
   EXPECT_FALSE(converged.within_limit);
   move.end();
 }
