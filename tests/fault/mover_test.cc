@@ -163,6 +163,9 @@ TEST_F(MoverTest, stop_copy_moves_tensors_by_name_and_leaves_nothing_behind) {
   EXPECT_EQ(move.done.counters.sent_bytes, accepted.state_bytes);
   EXPECT_GT(move.done.counters.link_bytes_per_second, 0u);
   EXPECT_LE(std::abs(move.done.counters.clock_offset_ns), move.done.counters.clock_uncertainty_ns);
+  EXPECT_LE(std::abs(move.done.verified_heard_ns - move.verified.verified_ns),
+            move.done.counters.clock_uncertainty_ns)
+      << "when it was verified, not when the answer came";
   EXPECT_EQ(move.verified.root.size(), 32u);
   move.end();
 

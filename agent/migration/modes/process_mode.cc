@@ -70,7 +70,7 @@ HostMemoryWork host_memory_work(const host::TreeSize& size, std::uint64_t region
 HostMemoryWork copied_ahead(HostMemoryWork work, std::uint64_t ahead, std::uint64_t rest, bool leaves_out) {
   const std::uint64_t there = std::min(ahead, work.read);
   work.read -= there - std::min(there, std::max(rest, kRestBytes));
-  work.look = static_cast<Nanos>(ahead / (leaves_out ? kLookedAtPerNano : kDrainedPerNano));
+  work.scan = static_cast<Nanos>(ahead / (leaves_out ? kLookedAtPerNano : kDrainedPerNano));
   return work;
 }
 
@@ -79,7 +79,7 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
   PauseWork work = common_work(PauseKind::kProcess);
   const std::uint64_t bytes = memory.read;
   work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
-  work.add(PauseTerm::kDump, bytes, dump_cost(size) + memory.look);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size) + memory.scan);
   work.add(PauseTerm::kHostRestore, memory.restored, restore_cost(size)).add(PauseTerm::kVerify, bytes);
   if (streams) {
     work.add(PauseTerm::kFinal, bytes).save_beside_copy();

@@ -39,7 +39,7 @@ namespace ckpt::agent {
 struct HostMemoryWork {
   std::uint64_t read = 0;      // by the dump; it is sent and verified
   std::uint64_t restored = 0;  // before the process goes on
-  Nanos look = 0;              // at pages that are at the target already
+  Nanos scan = 0;              // of pages that are at the target already
 };
 // Nothing was copied ahead. `named_bytes`: of size.private_bytes, named memory and files of caches. Device memory that
 // a mover copies (`region_bytes`) is no host memory, though the driver may keep it in the process.

@@ -159,10 +159,14 @@ class Rehearsed(Estimates):
         name = f"gpumigrate-{facts.st_dev}.{facts.st_ino}-*"
         helper = subprocess.Popen([BIN / "gpumigrate-agent", "--rehearse", home], env=self.cluster.environment,
                                   stdout=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + COMMAND_LIMIT_S
         while helper.poll() is None and not list(images.glob(name)):
+            self.assertLess(time.monotonic(), deadline, "waited for an image of the rehearsal")
             time.sleep(0.001)
         if helper.poll() is not None:
-            self.skipTest("this machine moves no processes: " + helper.stdout.read())
+            said = helper.communicate()[0]
+            self.assertEqual(helper.returncode, 1, "it ended before it was stopped: " + said)
+            self.skipTest("this machine moves no processes: " + said)
         helper.terminate()
         said = helper.communicate(timeout=COMMAND_LIMIT_S)[0]
         self.assertEqual(list(images.glob(name)), [])

@@ -33,13 +33,13 @@ TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndForWhatCannotFollow) {
   EXPECT_EQ(names.restored, host::kMaxEagerBytes + kGib) << "nor does what has a name";
 }
 
-TEST(HostMemoryWork, WhatWasCopiedAheadIsLookedAtAndNotRead) {
+TEST(HostMemoryWork, DumpDoesNotReadMemoryThatWasCopiedAhead) {
   const auto whole = host_memory_work(tree(3 * kGib + 20 * kMib, 0), 0, 0);
   const auto ahead = copied_ahead(whole, 3 * kGib, 100 * kMib, true);
   EXPECT_EQ(ahead.read, 120 * kMib);
   EXPECT_EQ(ahead.restored, whole.restored);
-  EXPECT_GT(ahead.look, 0);
-  EXPECT_GT(copied_ahead(whole, 3 * kGib, 100 * kMib, false).look, ahead.look) << "CRIU reads it for nobody";
+  EXPECT_GT(ahead.scan, 0);
+  EXPECT_GT(copied_ahead(whole, 3 * kGib, 100 * kMib, false).scan, ahead.scan) << "CRIU reads it for nobody";
   EXPECT_LT(copied_ahead(whole, 3 * kGib, 0, true).read, 25 * kMib);
   EXPECT_EQ(copied_ahead(whole, 9 * kGib, 10 * kGib, true).read, whole.read) << "no more than there is";
 }
@@ -58,7 +58,7 @@ TEST(ProcessWork, TermsGrowWithWhatTheyDo) {
   HostMemoryWork memory = copied_ahead(host_memory_work(size, 0, 0), 3 * kGib, 0, true);
   const PauseWork work = process_work(size, memory, 0, true, true);
   EXPECT_EQ(work[PauseTerm::kDump].bytes, memory.read);
-  EXPECT_EQ(work[PauseTerm::kDump].known, dump_cost(size) + memory.look);
+  EXPECT_EQ(work[PauseTerm::kDump].known, dump_cost(size) + memory.scan);
   EXPECT_EQ(work[PauseTerm::kHostRestore].bytes, memory.restored);
   EXPECT_TRUE(work.saves_beside_copy());
 }
