@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxMarkdown = std::size_t{1} << 20;
 
-Result<Outcome> impossible(const std::string& why) {
-  Outcome outcome;
-  outcome.status = Status::kImpossible;
-  outcome.why = why;
-  return outcome;
-}
-
 std::string text_of(const Json& section, const char* name) {
   const auto at = section.find(name);
   return at != section.end() && at->is_string() ? at->get<std::string>() : "";
@@ -51,10 +44,11 @@ bool needs_network(const std::string& name) {
 
 Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   const std::string program = setting.programs + "/gpumigrate-bench";
-  if (::access(program.c_str(), X_OK) != 0) return impossible("gpumigrate-bench is not beside this program");
-  if (name == "plots") return impossible("they need the sweeps of the same run");
+  if (::access(program.c_str(), X_OK) != 0)
+    return not_possible("gpumigrate-bench is not beside this program");
+  if (name == "plots") return not_possible("they need the sweeps of the same run");
   if (const std::string missing = missing_network(); !missing.empty() && needs_network(name))
-    return impossible(missing);
+    return not_possible(missing);
   const bool small = setting.quick || setting.software;
   const std::string json = setting.work + "/bench.json";
   const std::string markdown = setting.work + "/bench.md";

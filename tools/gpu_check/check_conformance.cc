@@ -169,16 +169,9 @@ Result<Outcome> check_conformance_shim(const Setting& setting) {
 }
 
 Result<Outcome> check_nccl(const Setting& setting) {
-  Outcome outcome;
-  outcome.status = Status::kImpossible;
-  if (setting.software) {
-    outcome.why = "on the software GPU ctest runs it with the software NCCL";
-    return outcome;
-  }
-  if (::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    outcome.why = "there is no libnccl.so.2 in LD_LIBRARY_PATH";
-    return outcome;
-  }
+  if (setting.software) return not_possible("on the software GPU ctest runs it with the software NCCL");
+  if (::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) == nullptr)
+    return not_possible("there is no libnccl.so.2 in LD_LIBRARY_PATH");
   return run_suite(setting, "nccl_test", "");
 }
 

@@ -186,14 +186,10 @@ void Questions::ask_remapped_rows() {
 }  // namespace
 
 Result<Outcome> check_nvml(const Setting&) {
-  Outcome outcome;
   constexpr const char* kLibrary = "libnvidia-ml.so.1";
   void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    outcome.status = Status::kImpossible;
-    outcome.why = std::string("no NVML: ") + ::dlerror();
-    return outcome;
-  }
+  if (library == nullptr) return not_possible(std::string("no NVML: ") + ::dlerror());
+  Outcome outcome;
   // The agent's own way in, first: what it would show of these GPUs.
   CKPT_TRY(loaded, agent::Nvml::create(kLibrary));
   CKPT_TRY(gpus, loaded->read_gpus());

@@ -63,6 +63,13 @@ void Outcome::say_of_all(Status shown) {
   }
 }
 
+Outcome not_possible(std::string why) {
+  Outcome outcome;
+  outcome.status = Status::kImpossible;
+  outcome.why = std::move(why);
+  return outcome;
+}
+
 Json to_json(const Outcome& outcome) {
   Json parts = Json::array();
   for (const Part& part : outcome.parts)

@@ -43,6 +43,7 @@ struct Outcome {
  private:
   void say_of_all(Status shown);
 };
+[[nodiscard]] Outcome not_possible(std::string why);
 Json to_json(const Outcome& outcome);
 Outcome outcome_of(const Json& json);  // throws Json::exception
 

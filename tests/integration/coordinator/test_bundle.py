@@ -80,6 +80,13 @@ class Bundle(unittest.TestCase):
         self.assertEqual([(item["name"], item["status"]) for item in report["items"]],
                          [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)
 
+    @unittest.skipUnless((BUILD / "bin/examples/runtime").exists(), "the example runtime is built with nvcc only")
+    def test_the_example_of_the_runtime_api_starts_there(self):
+        status, output, report = self.check("--software", "--quick", "--only", "move_runtime")
+        self.assertEqual(status, 0, output)
+        [item] = [item for item in report["items"] if item["name"] == "move_runtime"]
+        self.assertIn("cudaErrorNotSupported", item["figures"]["stderr"], output)
+
     def run_script(self, name, *options):
         """A script of share/torch outside of the bare root, on the software GPU, in a folder as deep as gpu-check's: its
         report."""

@@ -164,7 +164,7 @@ double Model::train(const std::vector<std::uint64_t>& positions, std::uint64_t s
 
 std::string Model::digest() const {
   Digest digest;
-  for (const CUdeviceptr part : {weights_, first_, second_}) digest.add_device(part, bytes_of(at_.end));
+  for (const CUdeviceptr part : {weights_, first_, second_}) add_device(digest, part, bytes_of(at_.end));
   return digest.hex();
 }
 

@@ -4,11 +4,12 @@
 // Threads: one.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include "libckpt/base/result.h"
 #include "libckpt/command_line/command_line.h"
-#include "tools/examples/common/gpu.h"
+#include "tools/examples/common/fail.h"
 
 namespace ckpt::examples {
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/examples/common/digest.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <vector>
-
-#include "tools/examples/common/gpu.h"
 
 namespace ckpt::examples {
 
@@ -19,16 +15,6 @@ Digest::~Digest() {
 
 void Digest::add(const void* data, std::size_t bytes) {
   XXH3_128bits_update(state_, data, bytes);
-}
-
-void Digest::add_device(CUdeviceptr data, std::size_t bytes) {
-  constexpr std::size_t kPiece = std::size_t{4} << 20;
-  std::vector<unsigned char> buffer(std::min(kPiece, bytes));
-  for (std::size_t at = 0; at < bytes; at += kPiece) {
-    const std::size_t piece = std::min(kPiece, bytes - at);
-    download(buffer.data(), data + at, piece);
-    add(buffer.data(), piece);
-  }
 }
 
 std::string Digest::hex() const {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 128-bit digest (XXH3) over device or host memory, printed as 32 hex digits. Threads: one per object.
+// A 128-bit digest (XXH3) over host memory, printed as 32 hex digits; of device memory: add_device() of gpu.h. Threads: one per object.
 #pragma once
 
-#include <cuda.h>
 #include <xxhash.h>
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 
 namespace ckpt::examples {
@@ -18,7 +17,6 @@ class Digest {
   Digest& operator=(const Digest&) = delete;
 
   void add(const void* data, std::size_t bytes);
-  void add_device(CUdeviceptr data, std::size_t bytes);
   [[nodiscard]] std::string hex() const;
 
  private:

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -20,12 +20,6 @@ CUstream current_stream() noexcept {
 OnStream::OnStream(CUstream stream) noexcept : before_(std::exchange(stream_of_thread, stream)) {}
 OnStream::~OnStream() {
   stream_of_thread = before_;
-}
-
-void fail(const std::string& message, int code) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, message.c_str());
-  std::exit(code);
 }
 
 void check(CUresult result, const char* what) {
@@ -96,6 +90,16 @@ void upload(CUdeviceptr to, const void* from, std::size_t bytes) {
 
 void download(void* to, CUdeviceptr from, std::size_t bytes) {
   check(cuMemcpyDtoH(to, from, bytes), "cuMemcpyDtoH");
+}
+
+void add_device(Digest& digest, CUdeviceptr data, std::size_t bytes) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  std::vector<unsigned char> buffer(std::min(kPiece, bytes));
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t piece = std::min(kPiece, bytes - at);
+    download(buffer.data(), data + at, piece);
+    digest.add(buffer.data(), piece);
+  }
 }
 
 }  // namespace ckpt::examples

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "ckpt/ckpt.h"
+#include "tools/examples/common/digest.h"
+#include "tools/examples/common/fail.h"
 
 namespace ckpt::examples {
-
-// Prints "PROGRAM: message" and ends the process with `code`.
-[[noreturn]] void fail(const std::string& message, int code = 1);
 
 void check(CUresult result, const char* what);
 void check(ckpt_status status, const char* what);
@@ -111,5 +110,6 @@ class Session {
 
 void upload(CUdeviceptr to, const void* from, std::size_t bytes);
 void download(void* to, CUdeviceptr from, std::size_t bytes);
+void add_device(Digest& digest, CUdeviceptr data, std::size_t bytes);
 
 }  // namespace ckpt::examples

@@ -156,7 +156,7 @@ void Hotset::step() {
 
 void Hotset::print_result() {
   Digest digest;
-  digest.add_device(memory_, options_.bytes);
+  add_device(digest, memory_, options_.bytes);
   const Pace& pace = host_.pace;
   const nlohmann::ordered_json result = {
       {"digest", digest.hex()},

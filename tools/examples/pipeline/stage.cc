@@ -158,7 +158,7 @@ double Stage::loss() const {
 
 std::string Stage::digest() const {
   Digest digest;
-  for (const CUdeviceptr part : {weights_, first_, second_}) digest.add_device(part, bytes_of(end_));
+  for (const CUdeviceptr part : {weights_, first_, second_}) add_device(digest, part, bytes_of(end_));
   return digest.hex();
 }
 

@@ -163,8 +163,8 @@ void Trainer::step(std::uint32_t number) {
 
 void Trainer::add_to(Digest& digest) {
   check(cuCtxSynchronize(), "cuCtxSynchronize");
-  for (const Tensor& layer : layers_) digest.add_device(layer.at, layer.words * kWord);
-  digest.add_device(captured_layer_.at, captured_layer_.words * kWord);
+  for (const Tensor& layer : layers_) add_device(digest, layer.at, layer.words * kWord);
+  add_device(digest, captured_layer_.at, captured_layer_.words * kWord);
   digest.add(&loss_, sizeof loss_);
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""trace.py --out FOLDER [--json FILE] [CASE...]: the driver calls of PyTorch, written down in FOLDER (train.CASE.PID.gz) and
-made again on the software GPU. From the bundle. Exit status 1 if a trace could not be made or not be made again; what the
-software GPU answers differently is in the report."""
+"""trace.py --out FOLDER [--json FILE] [CASE...]: the driver calls of PyTorch, or of the example runtime, written down in
+FOLDER (CASE.PID.gz) and made again on the software GPU. From the bundle. Exit status 1 if a trace could not be made or not
+be made again; what the software GPU answers differently is in the report."""
 import argparse
 import gzip
 import json
@@ -16,9 +16,15 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE.parents[1] / "bin"
 LIBRARIES = HERE.parents[1] / "lib"
-CASES = {"eager": [], "graph": ["--mode", "graph"], "compile": ["--mode", "compile"]}
+TRAIN = [HERE / "train.py", "--layers", "2", "--steps", "8"]
+CASES = {  # what comes after the interpreter, or, of runtime, all
+    "eager": TRAIN,
+    "graph": [*TRAIN, "--mode", "graph"],
+    "compile": [*TRAIN, "--mode", "compile"],
+    "runtime": [PROGRAMS / "examples/runtime", "--steps", "40"],
+}
 MIN_CALLS = 1000  # fewer: the program was not traced
-TRAIN_SECONDS, REPLAY_SECONDS = 140, 140  # together less than gpu-check gives the item
+RUN_SECONDS, REPLAY_SECONDS = 140, 140  # together less than gpu-check gives the item
 DIFFERS = 1  # exit code of gpumigrate-replay
 
 
@@ -26,16 +32,15 @@ class Failed(Exception):
     pass
 
 
-def write_trace(python, name, arguments, folder):
+def write_trace(command, name, folder):
     """The path of the trace with most calls. Processes that compile kernels have traces of their own."""
-    environment = dict(os.environ, LD_PRELOAD=str(LIBRARIES / "libckpt_shim.so"), GPUMIGRATE_TRACE=str(folder / f"train.{name}"))
-    done = subprocess.run([python, HERE / "train.py", "--layers", "2", "--steps", "8", *arguments], env=environment,
-                          capture_output=True, text=True, timeout=TRAIN_SECONDS)
+    environment = dict(os.environ, LD_PRELOAD=str(LIBRARIES / "libckpt_shim.so"), GPUMIGRATE_TRACE=str(folder / name))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode != 0:
-        raise Failed(f"the training under the shim failed: {done.stderr.strip()[-600:]}")
-    traces = sorted(folder.glob(f"train.{name}.*"), key=lambda path: path.stat().st_size)
+        raise Failed(f"the program failed under the shim: {done.stderr.strip()[-600:]}")
+    traces = sorted(folder.glob(f"{name}.*"), key=lambda path: path.stat().st_size)
     if not traces:
-        raise Failed("the training left no trace")
+        raise Failed("the program left no trace")
     return traces[-1]
 
 
@@ -55,10 +60,11 @@ def pack(trace, out):
         shutil.copyfileobj(source, packed)
 
 
-def run_case(python, name, arguments, out):
+def run_case(python, name, out):
+    command = CASES[name] if name == "runtime" else [python, *CASES[name]]
     with tempfile.TemporaryDirectory(prefix="gm-trace-") as folder:
         folder = pathlib.Path(folder)
-        trace = write_trace(python, name, arguments, folder)
+        trace = write_trace(command, name, folder)
         pack(trace, out)  # first: it is worth most, and what follows may fail
         report = replay(trace, folder)
     if report["traced"] < MIN_CALLS:
@@ -77,7 +83,7 @@ def main():
     results = {}
     for name in options.cases or CASES:
         try:
-            results[name] = run_case(options.python, name, CASES[name], options.out)
+            results[name] = run_case(options.python, name, options.out)
             print(f"{name}: {results[name]['replayed']} of {results[name]['traced']} calls made again,"
                   f" {len(results[name]['differences'])} answers of functions differ", flush=True)
         except (Failed, subprocess.TimeoutExpired) as error:

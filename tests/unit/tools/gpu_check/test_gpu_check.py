@@ -52,7 +52,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("software GPU", self.markdown.read_text())
 
     def test_items_that_need_a_real_gpu_are_not_possible_on_the_software_gpu(self):
-        named = {"nccl", "pytorch_eager", "pytorch_package", "pytorch_trace_eager"}
+        named = {"nccl", "pytorch_eager", "pytorch_package", "pytorch_trace_eager", "trace_runtime"}
         done = self.check("--software", "--quick", "--files", self.folder.name, "--only", ",".join(sorted(named)))
         self.assertEqual(0, done.returncode, done.stdout)
         items = {item["name"]: item for item in json.loads(self.json.read_text())["items"]}
@@ -60,6 +60,29 @@ class GpuCheck(unittest.TestCase):
         for name in named:
             self.assertEqual("not possible here", items[name]["status"], items[name])
             self.assertIn("software", items[name]["why"])
+
+    def test_libcudart_is_refused_on_the_software_gpu_with_the_reason(self):
+        done = self.check("--software", "--quick", "--only", "move_runtime")
+        self.assertEqual(0, done.returncode, done.stdout)
+        [item] = [item for item in json.loads(self.json.read_text())["items"] if item["name"] == "move_runtime"]
+        self.assertEqual("not possible here", item["status"], item)
+        if "nvcc" in item["why"]:
+            self.skipTest(item["why"])
+        self.assertEqual(1, item["figures"]["exit_code"], item)
+        self.assertIn("(libcudart) does not run on the software GPU", item["figures"]["stderr"])
+        self.assertIn("cudaErrorNotSupported", item["figures"]["stderr"])
+
+    def test_a_plain_program_moves_there_and_back_with_its_process_and_without(self):
+        done = self.check("--software", "--quick", "--only", "move_torchlike")
+        self.assertEqual(0, done.returncode, done.stdout)
+        [item] = [item for item in json.loads(self.json.read_text())["items"] if item["name"] == "move_torchlike"]
+        parts = {part["name"]: part for part in item["parts"]}
+        self.assertEqual("passed", parts["digest"]["status"], item)
+        self.assertEqual("passed", parts["2 swaps"]["status"], item)
+        if "move" in parts:
+            self.skipTest(parts["move"]["why"])
+        self.assertEqual("passed", parts["2 moves"]["status"], item)
+        self.assertEqual(["swap", "swap", "move", "move"], [move["kind"] for move in item["figures"]["moves"]])
 
     def test_unknown_items_are_refused(self):
         self.assertEqual(64, self.check("--only", "nothing").returncode)

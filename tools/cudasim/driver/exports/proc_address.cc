@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress. A name stands for several exported functions, one for each version of its signature; the
+// cuGetProcAddress and cuGetExportTable. A name stands for several exported functions, one for each version of its signature; the
 // CUDA version that the program was built for chooses. cudasim_versions.def (made by CMake from
 // cudaTypedefs.h) has since when each one exists.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/cudasim/driver/api.h"
@@ -84,6 +87,20 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
   return api::cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}
+
+// There are no private tables here. NVIDIA's runtime library passes its user an error without a reason.
+CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  CUDASIM_CHECK(table != nullptr && id != nullptr, CUDA_ERROR_INVALID_VALUE);
+  static std::atomic_flag explained;
+  if (explained.test_and_set()) return CUDA_ERROR_NOT_SUPPORTED;
+  constexpr std::string_view kReason =
+      "cudasim: NVIDIA's runtime library (libcudart) does not run on the software GPU: it asks the driver "
+      "for private "
+      "tables, one of which is the proof that it is NVIDIA's. Use a real GPU, or the driver API "
+      "(docs/adr/0044-libcudart-and-the-software-driver.md)\n";
+  (void)!::write(STDERR_FILENO, kReason.data(), kReason.size());
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace cudasim::api

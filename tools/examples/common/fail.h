@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an example ends when something fails: one line on stderr. Threads: any.
+#pragma once
+
+#include <string>
+
+namespace ckpt::examples {
+
+// Prints "PROGRAM: message" and ends the process with `code`.
+[[noreturn]] void fail(const std::string& message, int code = 1);
+
+}  // namespace ckpt::examples
