@@ -72,15 +72,15 @@ struct Functions {
   static void find(void* library, const char* name, Function& out) {
     out = reinterpret_cast<Function>(::dlsym(library, name));
   }
-  nvml::Return (*by_index)(unsigned, nvml::Device*);
-  const char* (*error_string)(nvml::Return);
-  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*);
-  nvml::Return (*remapped_rows)(nvml::Device, unsigned*, unsigned*, unsigned*, unsigned*);
-  nvml::Return (*event_types)(nvml::Device, unsigned long long*);
-  nvml::Return (*create_set)(EventSet*);
-  nvml::Return (*free_set)(EventSet);
-  nvml::Return (*register_events)(nvml::Device, unsigned long long, EventSet);
-  nvml::Return (*wait_for_event)(EventSet, EventData*, unsigned);
+  nvml::Return (*by_index)(unsigned, nvml::Device*) = nullptr;
+  const char* (*error_string)(nvml::Return) = nullptr;
+  nvml::Return (*field_values)(nvml::Device, int, nvml::FieldValue*) = nullptr;
+  nvml::Return (*remapped_rows)(nvml::Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
+  nvml::Return (*event_types)(nvml::Device, unsigned long long*) = nullptr;
+  nvml::Return (*create_set)(EventSet*) = nullptr;
+  nvml::Return (*free_set)(EventSet) = nullptr;
+  nvml::Return (*register_events)(nvml::Device, unsigned long long, EventSet) = nullptr;
+  nvml::Return (*wait_for_event)(EventSet, EventData*, unsigned) = nullptr;
 };
 
 class Questions {

@@ -57,10 +57,10 @@ struct Setting {
 };
 
 struct Item {
-  const char* name;
-  const char* question;
-  int seconds;  // at most; less if the whole budget ends earlier
-  Result<Outcome> (*run)(const Setting& setting);
+  const char* name = nullptr;
+  const char* question = nullptr;
+  int seconds = 0;  // at most; less if the whole budget ends earlier
+  Result<Outcome> (*run)(const Setting& setting) = nullptr;
   bool by_default = true;  // else only where it is named
 };
 

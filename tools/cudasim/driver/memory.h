@@ -53,9 +53,9 @@ struct Block {
 inline constexpr int kRegistered = -1;
 inline constexpr int kPrivateBacking = -2;  // while the process is checkpointed
 struct HostBlock {
-  std::uint64_t bytes;
-  unsigned flags;
-  int fd;  // kRegistered: memory of the program
+  std::uint64_t bytes = 0;
+  unsigned flags = 0;
+  int fd = kRegistered;  // that: memory of the program
   // Registered memory of a file: executors have it mapped, at this address, from this descriptor.
   std::uint64_t mapped_at = 0;
   int file = -1;
