@@ -155,6 +155,8 @@ Model::Model(std::uint64_t seed) : random_(seed), library_("runtime_kernels") {
   result_[1] = 0;
   check(cudaFuncSetAttribute(sum_blocks, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
         "cudaFuncSetAttribute");
+  // The memory was set on the default stream, which the others do not wait for.
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   capture();
 }
 
