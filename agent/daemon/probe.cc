@@ -20,6 +20,7 @@
 
 #include "agent/gpus/remap.h"
 #include "agent/host_process/criu.h"
+#include "agent/host_process/early_pages/memory_watch.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/io/process.h"
 #include "libckpt/base/fd.h"
@@ -124,7 +125,7 @@ Json to_json(const host::CriuFacts& facts) {
   return {{"program", facts.program},
           {"version", facts.version},
           {"works", facts.works},
-          {"dirty_tracking", facts.dirty_tracking},
+          {"restores_lazily", facts.restores_lazily},
           {"problem", facts.problem}};
 }
 
@@ -218,34 +219,9 @@ Json merge_mover_output(const std::string& output) {
   return merged;
 }
 
-std::optional<bool> soft_dirty_works() {
-  constexpr std::uint64_t kSoftDirty = std::uint64_t{1} << 55;
-  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const UniqueFd clear(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
-  const UniqueFd pages(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  void* memory =
-      ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED) return std::nullopt;
-  auto* byte = static_cast<volatile char*>(memory);
-  std::uint64_t before = 0;
-  std::uint64_t after = 0;
-  const auto look = [&](std::uint64_t& entry) {
-    const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(memory) / page_bytes * sizeof entry);
-    return ::pread(pages.get(), &entry, sizeof entry, at) == static_cast<ssize_t>(sizeof entry);
-  };
-  *byte = 1;
-  bool known = clear && pages && ::write(clear.get(), "4", 1) == 1 && look(before);
-  *byte = 2;
-  known = known && look(after);
-  ::munmap(memory, page_bytes);
-  if (!known) return std::nullopt;
-  return (before & kSoftDirty) == 0 && (after & kSoftDirty) != 0;
-}
-
 Json kernel_facts() {
   Json facts = Json::object();
-  const std::optional<bool> soft_dirty = soft_dirty_works();
-  facts["soft_dirty"] = soft_dirty ? Json(*soft_dirty) : Json(nullptr);
+  facts["write_tracking"] = host::kernel_watches_memory();
   const int refused = try_pid_namespace();
   facts["pid_namespaces"] = refused == 0;
   if (refused != 0) facts["pid_namespaces_problem"] = std::strerror(refused);

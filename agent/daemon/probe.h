@@ -11,8 +11,8 @@
 //               "direct_rdma"}], "problem", "module": version of NVIDIA's kernel module},
 //    "remap":  {"import", "own", "import_moved", "own_moved", "problem"} (remap.h),
 //    "ucx":    {"version", "components": [..], "transports": ["tcp/eth0", ..], "problem"},
-//    "criu":   {"program", "version", "works", "dirty_tracking", "problem"},
-//    "kernel": {"soft_dirty", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files",
+//    "criu":   {"program", "version", "works", "restores_lazily", "problem"},
+//    "kernel": {"write_tracking", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files",
 //    "memory_folder",
 //               "memory_folder_bytes", "memory_folder_free_bytes", "tls", "tls_module"},
 //    "rdma":   [name of device, ..]}
@@ -44,7 +44,5 @@ Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);
 nlohmann::ordered_json kernel_facts();
 // Lines of JSON objects that the mover printed, merged; its other output is left out.
 nlohmann::ordered_json merge_mover_output(const std::string& output);
-// Whether the kernel notes which pages were written (soft-dirty bits); nullopt if this process may not look.
-std::optional<bool> soft_dirty_works();
 
 }  // namespace ckpt::agent

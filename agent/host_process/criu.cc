@@ -260,9 +260,7 @@ Task<CriuFacts> Criu::probe(std::string configured, std::string work) {
     facts.problem = checked.assume_error().to_string();
     co_return facts;
   }
-  const auto tracking =
-      co_await output_of(command(facts.program, "check", "--feature", "mem_dirty_track"), work, "criu-check");
-  facts.dirty_tracking = tracking.has_value();
+  facts.restores_lazily = co_await criu.assume_value().restores_lazily(work);
   co_return facts;
 }
 

@@ -24,11 +24,11 @@ namespace ckpt::agent::host {
 // What this node can do, for doctor and for refusals.
 struct CriuFacts {
   CriuFacts() = default;
-  std::string program;          // empty: none found
-  std::string version;          // "4.1.1"
-  bool works = false;           // `criu check` succeeded
-  bool dirty_tracking = false;  // `criu check --feature mem_dirty_track`: pre-dumps are possible
-  std::string problem;          // why it does not work, and what to do; empty: it does
+  std::string program;           // empty: none found
+  std::string version;           // "4.1.1"
+  bool works = false;            // `criu check` succeeded
+  bool restores_lazily = false;  // Criu::restores_lazily()
+  std::string problem;           // why it does not work, and what to do; empty: it does
 };
 
 // How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or

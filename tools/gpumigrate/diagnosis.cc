@@ -26,7 +26,8 @@ constexpr const char* kImport = "import after a restore";
 constexpr const char* kRoot = "root";
 constexpr const char* kPidNamespaces = "PID namespaces";
 constexpr const char* kCriu = "CRIU";
-constexpr const char* kSoftDirty = "soft-dirty pages";
+constexpr const char* kWriteTracking = "write tracking";
+constexpr const char* kLazyPages = "lazy pages";
 constexpr const char* kOpenFiles = "open files limit";
 constexpr const char* kMemoryFiles = "memory files";
 constexpr const char* kMemoryFolder = "memory folder";
@@ -119,10 +120,12 @@ class Findings {
         remap_(member(facts, "remap")) {}
 
   std::vector<Finding> list() const {
-    return {driver(),     devices(),    second_device(), virtual_memory(), descriptors(),
-            checkpoint(), change_gpu(), import(),        root(),           pid_namespaces(),
-            criu(),       soft_dirty(), open_files(),    memory_files(),   memory_folder(),
-            ucx(),        ucx_cuda(),   rdma(),          direct_rdma(),    tls()};
+    return {driver(),      devices(),        second_device(), virtual_memory(),
+            descriptors(), checkpoint(),     change_gpu(),    import(),
+            root(),        pid_namespaces(), criu(),          write_tracking(),
+            lazy_pages(),  open_files(),     memory_files(),  memory_folder(),
+            ucx(),         ucx_cuda(),       rdma(),          direct_rdma(),
+            tls()};
   }
 
  private:
@@ -144,7 +147,8 @@ class Findings {
   [[nodiscard]] Finding root() const;
   [[nodiscard]] Finding pid_namespaces() const;
   [[nodiscard]] Finding criu() const;
-  [[nodiscard]] Finding soft_dirty() const;
+  [[nodiscard]] Finding write_tracking() const;
+  [[nodiscard]] Finding lazy_pages() const;
   [[nodiscard]] Finding open_files() const;
   [[nodiscard]] Finding memory_files() const;
   [[nodiscard]] Finding memory_folder() const;
@@ -292,17 +296,21 @@ Finding Findings::criu() const {
   return finding;
 }
 
-Finding Findings::soft_dirty() const {
-  Finding finding{kSoftDirty,
-                  answer_of(fact(kernel_, "soft_dirty")),
-                  {},
-                  "host memory copied before the pause, not in it",
-                  "A kernel with CONFIG_MEM_SOFT_DIRTY; without it host memory is copied whole in the pause"};
-  if (fact(criu_, "works") != true) return finding;
-  const auto tracked = fact(criu_, "dirty_tracking");
-  if (tracked) finding.value = std::string("CRIU's mem_dirty_track: ") + (*tracked ? "yes" : "no");
-  if (finding.answer == Answer::kYes) finding.answer = answer_of(tracked);
-  return finding;
+Finding Findings::write_tracking() const {
+  return {kWriteTracking,
+          answer_of(fact(kernel_, "write_tracking")),
+          {},
+          "host memory copied before the pause, not in it",
+          "Linux 6.7 or newer with CONFIG_USERFAULTFD; without it host memory is copied whole in the pause"};
+}
+
+Finding Findings::lazy_pages() const {
+  return {kLazyPages,
+          fact(criu_, "works") == true ? answer_of(fact(criu_, "restores_lazily")) : Answer::kUnknown,
+          {},
+          "host memory restored while the program runs, not in the pause",
+          "A kernel that `criu check --feature uffd-noncoop` accepts (CONFIG_USERFAULTFD); see CRIU if that "
+          "is missing"};
 }
 
 Finding Findings::open_files() const {
@@ -420,7 +428,8 @@ std::vector<Need> needs() {
       {"swap the GPU of unmodified programs on this node", with({kSecondDevice, kCheckpoint, kChangeGpu})},
       {"move unmodified programs to other nodes",
        with({kCheckpoint, kChangeGpu, kRoot, kPidNamespaces, kCriu, kMemoryFolder})},
-      {"copy host memory of unmodified programs before the pause", {kRoot, kCriu, kSoftDirty}},
+      {"copy host memory of unmodified programs before the pause", {kRoot, kCriu, kWriteTracking}},
+      {"restore host memory of unmodified programs after the pause", {kRoot, kCriu, kLazyPages}},
       {"send GPU memory by RDMA, without a copy in host memory",
        {kDevices, kDirectRdma, kUcx, kUcxCuda, kRdma}},
   };

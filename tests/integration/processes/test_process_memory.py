@@ -41,6 +41,12 @@ class ProcessMemory(ClusterTest):
         self.cluster.wait_for_line("job", rf"^step {steps + more}\b")
         self.assert_steps_in_order(self.cluster.log("job"))
 
+    def check_doctor(self, ability):
+        """What a move did, the node can by its own word."""
+        diagnosis = json.loads(self.cluster.run("doctor", "-o", "json").stdout)
+        (found,) = [found for found in diagnosis["can"] if found["what"] == ability]
+        self.assertEqual(found["answer"], "yes", diagnosis)
+
     def test_it_moves_there_and_back_at_once(self):
         """The second move waits for the memory of the first one. Pages go straight into what is sent."""
         self.start()
@@ -55,6 +61,7 @@ class ProcessMemory(ClusterTest):
         for migration in self.cluster.json("migrations"):
             self.check_arrival(migration["id"])
         self.check_steps(2 * MIB)
+        self.check_doctor("restore host memory of unmodified programs after the pause")
 
     def row(self, migration):
         return next(row for row in self.cluster.json("migrations") if row["id"] == migration)
@@ -98,6 +105,7 @@ class ProcessMemory(ClusterTest):
             self.assertGreater(held, MIB * 9 // 10 << 20)
             self.assertLess(at_last, MIB << 18, "most of it left in the pause")
             self.check_steps(2 * MIB)
+        self.check_doctor("copy host memory of unmodified programs before the pause")
 
     def test_memory_that_a_device_may_write_leaves_in_the_pause(self):
         self.start("registered")

@@ -37,16 +37,19 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("No GPU", self.markdown.read_text())
 
     def test_items_on_the_software_gpu(self):
-        done = self.check("--software", "--quick", "--only", "driver,nvml,rates,move_hotset,probe")
+        done = self.check("--software", "--quick", "--only", "driver,nvml,doctor,rates,move_hotset,probe")
         self.assertEqual(0, done.returncode, done.stdout)
         report = json.loads(self.json.read_text())
         items = {item["name"]: item for item in report["items"]}
         self.assertTrue(report["software_gpu"])
-        self.assertEqual({"driver", "nvml", "rates", "move_hotset", "probe"}, set(items))
-        for name in ("driver", "nvml", "rates", "move_hotset"):
+        self.assertEqual({"driver", "nvml", "doctor", "rates", "move_hotset", "probe"}, set(items))
+        for name in ("driver", "nvml", "doctor", "rates", "move_hotset"):
             self.assertEqual("passed", items[name]["status"], items[name])
         self.assertEqual(["done", "done"],
                          [move["result"] for move in items["move_hotset"]["figures"]["moves"]])
+        self.assertTrue(items["doctor"]["figures"]["remap"]["import"], items["doctor"])
+        abilities = {part["name"]: part["status"] for part in items["doctor"]["parts"]}
+        self.assertEqual("passed", abilities["move programs that use ckpt.h, to other nodes"])
         self.assertIn("XidCritical", items["nvml"]["figures"]["event_types"])
         self.assertNotEqual("failed", items["probe"]["status"], items["probe"]["why"])
         self.assertIn("software GPU", self.markdown.read_text())

@@ -44,10 +44,10 @@ Json full() {
            {{"program", "/usr/sbin/criu"},
             {"version", "4.1"},
             {"works", true},
-            {"dirty_tracking", true},
+            {"restores_lazily", true},
             {"problem", ""}}},
           {"kernel",
-           {{"soft_dirty", true},
+           {{"write_tracking", true},
             {"pid_namespaces", true},
             {"descriptors", 1048576},
             {"memory_files", true},
@@ -217,13 +217,15 @@ TEST(Doctor, LimitsOfTheKernel) {
   Json facts = full();
   facts["kernel"]["descriptors"] = 4096;
   facts["kernel"]["memory_folder_free_bytes"] = 1 << 26;
-  facts["kernel"]["soft_dirty"] = false;
+  facts["kernel"]["write_tracking"] = false;
+  facts["criu"]["restores_lazily"] = false;
   facts["kernel"]["tls"] = false;
   Diagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(found(diagnosis, "open files limit").answer, Answer::kNo);
   EXPECT_EQ(found(diagnosis, "memory folder").answer, Answer::kNo);
   EXPECT_THAT(found(diagnosis, "memory folder").value, HasSubstr("64.00 MiB free"));
-  EXPECT_EQ(found(diagnosis, "soft-dirty pages").answer, Answer::kNo);
+  EXPECT_EQ(ability(diagnosis, "before the pause").missing, std::vector<std::string>{"write tracking"});
+  EXPECT_EQ(ability(diagnosis, "after the pause").missing, std::vector<std::string>{"lazy pages"});
   EXPECT_EQ(found(diagnosis, "kernel TLS").to_do, "modprobe tls");
   facts["kernel"]["tls_module"] = false;
   facts["kernel"]["memory_folder"] = nullptr;
@@ -243,7 +245,7 @@ TEST(Doctor, TextAndJsonAgree) {
   const Json json = to_json(diagnosis);
   EXPECT_EQ(json["findings"].size(), diagnosis.findings.size());
   for (const Json& finding : json["findings"]) {
-    const bool criu = finding["what"] == "CRIU" || finding["what"] == "soft-dirty pages";
+    const bool criu = finding["what"] == "CRIU" || finding["what"] == "lazy pages";
     if (finding["what"] == "CRIU") {
       EXPECT_EQ(finding["answer"], "no");
     }
