@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tools/gpu_check/examples.h"
+#include "tools/gpu_check/items/examples.h"
 
 namespace ckpt::gpu_check {
 namespace {

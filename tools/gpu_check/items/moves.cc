@@ -4,7 +4,7 @@
 // agents share one.
 #include <algorithm>
 
-#include "tools/gpu_check/examples.h"
+#include "tools/gpu_check/items/examples.h"
 
 namespace ckpt::gpu_check {
 namespace {

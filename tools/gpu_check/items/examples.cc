@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/gpu_check/examples.h"
+#include "tools/gpu_check/items/examples.h"
 
 namespace ckpt::gpu_check {
 
