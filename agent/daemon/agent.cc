@@ -12,7 +12,6 @@
 #include "agent/daemon/machine_timing.h"
 #include "agent/host_process/criu.h"
 #include "agent/jobs/adoption.h"
-#include "agent/jobs/device_bytes.h"
 #include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_reader.h"
 #include "agent/migration/modes/last_save.h"
@@ -362,22 +361,30 @@ Task<> Agent::rehearse(std::string criu_version) {
   }
 }
 
-Task<> Agent::ask_driver() {
-  std::map<std::string, std::vector<wire::RankState>> ranks;
+RanksOfJobs Agent::ranks_of_jobs() const {
+  RanksOfJobs ranks;
   for (const auto& job : jobs_->all()) {
     wire::JobInstance instance = job->instance();
     const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
     if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
   }
-  co_await inventory_.refresh();
-  asked_with_ = std::move(ranks);
+  return ranks;
 }
 
-// Just before the driver is asked: where it does not count a process, what the job held then stands for that, and
-// the free memory lacks all that it holds.
-Task<> Agent::describe_jobs() {
+// Where the driver does not count a process, what the job held at that moment stands for that.
+Task<> Agent::ask_driver() {
+  MemoryQuestions questions;
+  questions.describe_jobs = [this](bool again) { return describe_jobs(again); };
+  questions.ask_driver = [this] { return inventory_.refresh(); };
+  questions.ranks = [this] { return ranks_of_jobs(); };
+  asked_with_ = co_await ask_at_one_moment(std::move(questions));
+}
+
+// `again`: one that has just not answered would only hold up the others.
+Task<> Agent::describe_jobs(bool again) {
   for (const auto& job : jobs_->all()) {
     if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
+    if (again && !job->answers()) continue;
     if (protection_->is_stored(job->id())) continue;
     if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
       job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
@@ -391,9 +398,8 @@ Task<> Agent::refresh_loop() {
     boost::system::error_code ignored;
     co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     if (stopping_) co_return;
-    co_await describe_jobs();
-    co_await forecast_->look(moves_processes_);
     co_await ask_driver();
+    co_await forecast_->look(moves_processes_);
     health_->on_inventory(inventory_.last());
     migrations_->tidy();
     gang_moves_->tidy();

@@ -22,6 +22,7 @@
 #include "agent/gpus/inventory.h"
 #include "agent/health/monitor.h"
 #include "agent/io/file_watch.h"
+#include "agent/jobs/device_bytes.h"
 #include "agent/jobs/job_table.h"
 #include "agent/links/peer_links.h"
 #include "agent/migration/migrations.h"
@@ -70,11 +71,12 @@ class Agent : public AgentCommands {
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
-  Task<> describe_jobs();
+  Task<> describe_jobs(bool again);
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
   Task<> ask_driver();
+  [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
   void create_context();
@@ -122,9 +124,8 @@ class Agent : public AgentCommands {
   bool moves_processes_ = false;
   std::string process_reason_ = "it has not been looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
-  std::map<std::string, std::vector<wire::RankState>>
-      asked_with_;                // by folder: ranks, at the last query of the driver
-  std::optional<Error> failure_;  // why run() ends
+  RanksOfJobs asked_with_;                              // at the last query of the driver
+  std::optional<Error> failure_;                        // why run() ends
   bool stopping_ = false;
 };
 

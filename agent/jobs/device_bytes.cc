@@ -12,7 +12,28 @@ std::uint64_t counted(const InventorySnapshot& snapshot, const wire::RankState& 
   return rank.pid > 0 ? device_bytes_of(snapshot, rank.pid) : 0;
 }
 
+bool hold_the_same(const RanksOfJobs& a, const RanksOfJobs& b) {
+  const auto same_rank = [](const wire::RankState& one, const wire::RankState& other) {
+    return one.state_bytes == other.state_bytes;
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const auto& one, const auto& other) {
+    return one.first == other.first && std::equal(one.second.begin(), one.second.end(), other.second.begin(),
+                                                  other.second.end(), same_rank);
+  });
+}
+
 }  // namespace
+
+Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions) {
+  constexpr int kMaxAsks = 3;
+  co_await questions.describe_jobs(false);
+  for (int asked = 1;; ++asked) {
+    RanksOfJobs before = questions.ranks();
+    co_await questions.ask_driver();
+    co_await questions.describe_jobs(true);
+    if (asked == kMaxAsks || hold_the_same(before, questions.ranks())) co_return before;
+  }
+}
 
 void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance) {
   for (wire::RankState& rank : instance.ranks)

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU's memory a job's ranks hold. Pure functions.
+// How much of a GPU's memory a job's ranks hold.
+// Threads: the event loop. Errors: none.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "agent/gpus/inventory.h"
+#include "agent/io/async.h"
 #include "libckpt/protocol/wire/node_messages.h"
 
 namespace ckpt::agent {
@@ -17,5 +22,18 @@ void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& inst
 // count, their own sums are used.
 void count_device_bytes(const InventorySnapshot& snapshot, const std::vector<wire::RankState>& then,
                         wire::JobInstance& instance);
+
+// By the folder of their job.
+using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;
+
+struct MemoryQuestions {
+  MemoryQuestions() = default;
+  std::function<Task<>(bool again)> describe_jobs;  // has each job report what its ranks hold
+  std::function<Task<>()> ask_driver;
+  std::function<RanksOfJobs()> ranks;  // as of the last report
+};
+// The ranks as of the driver's answer. While a job takes or gives back memory at that moment, both are asked
+// again, up to three times in all: memory that is missing in the answer and in no job would count twice.
+Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions);
 
 }  // namespace ckpt::agent

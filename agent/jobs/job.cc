@@ -348,6 +348,7 @@ Task<> Job::refresh_summary() {
     refresh_again_ = false;
     if (!keeper_ || ended()) break;
     auto description = co_await keeper_->describe();
+    answers_ = description.has_value();
     if (!description) {
       spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
                     description.assume_error().to_string());

@@ -79,6 +79,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> described(std::chrono::steady_clock::time_point deadline);
   // Queries the rank's StateSummary and keeps it for instance().
   Task<> refresh_summary();
+  // Whether the last such query was answered.
+  [[nodiscard]] bool answers() const noexcept { return answers_; }
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
@@ -186,6 +188,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string why_unknown_;
   bool stopping_unknown_ = false;  // a stop waits for it
   bool refreshing_ = false;
+  bool answers_ = false;
   bool refresh_again_ = false;  // something changed during the query of the keeper
   bool letting_go_ = false;
   std::string last_save_;  // how it went; part of the end's reason

@@ -56,5 +56,55 @@ TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
   EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
 }
 
+// A job that takes memory while the driver is asked: so many times, one byte each.
+struct BusyNode {
+  explicit BusyNode(int times) : takes(times) {}
+  MemoryQuestions questions() {
+    MemoryQuestions asked;
+    asked.describe_jobs = [this](bool) -> Task<> {
+      reported = held;
+      co_return;
+    };
+    asked.ask_driver = [this]() -> Task<> {
+      if (takes-- > 0) ++held;
+      missing = held;
+      ++asks;
+      co_return;
+    };
+    asked.ranks = [this] { return RanksOfJobs{{"job", holding(7, reported).ranks}}; };
+    return asked;
+  }
+  // What the job held by the ranks that belong to the answer.
+  std::uint64_t ask() {
+    asio::io_context loop;
+    std::uint64_t bytes = 0;
+    control::spawn(loop.get_executor(), "ask", [](MemoryQuestions asked, std::uint64_t* out) -> Task<> {
+      const RanksOfJobs ranks = co_await ask_at_one_moment(std::move(asked));
+      *out = ranks.at("job").front().state_bytes;
+    }(questions(), &bytes));
+    loop.run();
+    return bytes;
+  }
+  int takes;
+  int asks = 0;
+  std::uint64_t held = 10;
+  std::uint64_t reported = 0;
+  std::uint64_t missing = 0;  // in the driver's last answer
+};
+
+TEST(DeviceBytes, DriverIsAskedAgainWhileAJobTakesMemory) {
+  for (const int times : {0, 1, 2}) {
+    BusyNode node(times);
+    EXPECT_EQ(node.ask(), node.missing) << times;
+    EXPECT_EQ(node.asks, times + 1);
+  }
+}
+
+TEST(DeviceBytes, DriverIsNotAskedForEver) {
+  BusyNode node(1000);
+  EXPECT_LT(node.ask(), node.missing);
+  EXPECT_EQ(node.asks, 3);
+}
+
 }  // namespace
 }  // namespace ckpt::agent
