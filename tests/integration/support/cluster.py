@@ -243,15 +243,20 @@ class Cluster:
         return [pid for pid, command in self.processes().items() if word in command]
 
     def kill(self, word, how=signal.SIGKILL):
-        """Signals every process of the home whose command has the word, and waits for those that SIGKILL
-        ends."""
+        """Signals every process of the home whose command has the word, and waits for those that SIGKILL ends. They end as
+        on a node that loses power: all are stopped first, so none reports another's end."""
+        processes = []
         for pid in self.pids(word):
             with contextlib.suppress(ProcessLookupError):
-                process = os.pidfd_open(pid)
-                os.kill(pid, how)
-                if how == signal.SIGKILL:
-                    wait_for_end(process, COMMAND_LIMIT_S)
-                os.close(process)
+                processes.append(os.pidfd_open(pid))
+        for what in (signal.SIGSTOP, how) if how == signal.SIGKILL else (how,):
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, what)
+        for process in processes:
+            if how == signal.SIGKILL:
+                wait_for_end(process, COMMAND_LIMIT_S)
+            os.close(process)
 
 
 def make_cluster(*settings):
