@@ -72,7 +72,7 @@ wire::GpuInfo to_wire(const GpuFacts& gpu, const HealthMonitor& health) {
 Agent::Agent(Config config)
     : config_(std::move(config)),
       signals_(io_),
-      refresh_(io_),
+      refresh_(io_.get_executor()),
       inventory_(io_, config_.nvml, config_.nvml_timeout, config_.visible_gpus) {}
 
 Agent::~Agent() {
@@ -384,7 +384,7 @@ Task<> Agent::ask_driver() {
 Task<> Agent::describe_jobs(bool again) {
   for (const auto& job : jobs_->all()) {
     if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
-    if (again && !job->answers()) continue;
+    if (again && job->is_silent()) continue;
     if (protection_->is_stored(job->id())) continue;
     if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
       job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
@@ -394,9 +394,7 @@ Task<> Agent::describe_jobs(bool again) {
 
 Task<> Agent::refresh_loop() {
   while (!stopping_) {
-    refresh_.expires_after(kRefreshInterval);
-    boost::system::error_code ignored;
-    co_await refresh_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await refresh_.wait(std::chrono::steady_clock::now() + kRefreshInterval);
     if (stopping_) co_return;
     co_await ask_driver();
     co_await forecast_->look(moves_processes_);
@@ -411,7 +409,7 @@ Task<> Agent::refresh_loop() {
 void Agent::stop() {
   if (stopping_) return;
   stopping_ = true;
-  refresh_.cancel();
+  refresh_.notify();
   for (auto& [gpu, mover] : movers_) mover->stop();
   health_->stop();
   io_.stop();
@@ -427,7 +425,7 @@ void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   auto& known = known_phases_[job->folder()];
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());
-  refresh_.cancel();
+  refresh_.notify();
 }
 
 Result<local::GpuIdentity> Agent::identity_of(std::uint32_t gpu) const {

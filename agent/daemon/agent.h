@@ -92,7 +92,7 @@ class Agent : public AgentCommands {
   asio::thread_pool records_{2};  // jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
-  asio::steady_timer refresh_;
+  Signal refresh_;  // also while the driver is asked: then it is asked once more
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;
   std::optional<JobEnvironment> environment_;

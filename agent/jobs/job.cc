@@ -75,6 +75,7 @@ Job::Job(const JobEnvironment& environment, std::string folder, JobRecord record
       record_(std::move(record)),
       writer_(folder_),
       thin_turn_(environment.executor),
+      refresh_turn_(environment.executor),
       resume_turn_(environment.executor) {}
 
 Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment, JobRecord record,
@@ -341,14 +342,16 @@ Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
     refresh_again_ = true;
+    const Turn::Held over = co_await refresh_turn_.take();
     co_return;
   }
   refreshing_ = true;
+  const Turn::Held turn = co_await refresh_turn_.take();
   do {
     refresh_again_ = false;
     if (!keeper_ || ended()) break;
     auto description = co_await keeper_->describe();
-    answers_ = description.has_value();
+    silent_ = !description.has_value();
     if (!description) {
       spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
                     description.assume_error().to_string());

@@ -77,10 +77,10 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> standby_ready(Milliseconds timeout);
   // Until the rank has reported what it has, or the time is over: then instance() tells whether it can move.
   Task<> described(std::chrono::steady_clock::time_point deadline);
-  // Queries the rank's StateSummary and keeps it for instance().
+  // Queries the rank's StateSummary and keeps it for instance(). Where a query is under way, until a later one is over.
   Task<> refresh_summary();
-  // Whether the last such query was answered.
-  [[nodiscard]] bool answers() const noexcept { return answers_; }
+  // Whether the last such query got no answer.
+  [[nodiscard]] bool is_silent() const noexcept { return silent_; }
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
   // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
@@ -180,6 +180,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
   Turn thin_turn_;
+  Turn refresh_turn_;
   Turn resume_turn_;
   bool announced_ = false;  // it has started: its changes are reported
   bool leaving_ = false;
@@ -188,7 +189,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::string why_unknown_;
   bool stopping_unknown_ = false;  // a stop waits for it
   bool refreshing_ = false;
-  bool answers_ = false;
+  bool silent_ = false;
   bool refresh_again_ = false;  // something changed during the query of the keeper
   bool letting_go_ = false;
   std::string last_save_;  // how it went; part of the end's reason
