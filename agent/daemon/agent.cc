@@ -23,6 +23,9 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kRefreshInterval{5};
+// A job that has just started allocates. Its own sum has what it allocates once the driver is done with it.
+constexpr std::chrono::seconds kRefreshWhileStarting{1};
+constexpr std::int64_t kStartingMs = 30'000;
 constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::chrono::seconds kEndOfRestores{8};
 constexpr std::int64_t kMinLeaseTermMs = 10;
@@ -392,9 +395,18 @@ Task<> Agent::describe_jobs(bool again) {
   }
 }
 
+std::chrono::seconds Agent::refresh_interval() const {
+  const auto now_ms = static_cast<std::int64_t>(wall_clock_ms());
+  const auto jobs = jobs_->all();
+  const bool starting = std::any_of(jobs.begin(), jobs.end(), [&](const auto& job) {
+    return !job->ended() && now_ms - static_cast<std::int64_t>(job->record().started_unix_ms) < kStartingMs;
+  });
+  return starting ? kRefreshWhileStarting : kRefreshInterval;
+}
+
 Task<> Agent::refresh_loop() {
   while (!stopping_) {
-    co_await refresh_.wait(std::chrono::steady_clock::now() + kRefreshInterval);
+    co_await refresh_.wait(std::chrono::steady_clock::now() + refresh_interval());
     if (stopping_) co_return;
     co_await ask_driver();
     co_await forecast_->look(moves_processes_);

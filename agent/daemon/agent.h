@@ -71,6 +71,7 @@ class Agent : public AgentCommands {
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
+  [[nodiscard]] std::chrono::seconds refresh_interval() const;
   Task<> describe_jobs(bool again);
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
