@@ -22,10 +22,6 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::seconds kRefreshInterval{5};
-// A job that has just started allocates. Its own sum has what it allocates once the driver is done with it.
-constexpr std::chrono::seconds kRefreshWhileStarting{1};
-constexpr std::int64_t kStartingMs = 30'000;
 constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::chrono::seconds kEndOfRestores{8};
 constexpr std::int64_t kMinLeaseTermMs = 10;
@@ -166,6 +162,8 @@ Result<void> Agent::open_jobs() {
                        if (!protection_->is_stored(job->id())) migrations_->known_again(job);
                      }});
   jobs_.emplace(*environment_);
+  memory_.emplace(*jobs_, inventory_,
+                  [this](wire::JobId job) { return migrations_->busy(job) || protection_->is_stored(job); });
   return ok();
 }
 
@@ -364,51 +362,11 @@ Task<> Agent::rehearse(std::string criu_version) {
   }
 }
 
-RanksOfJobs Agent::ranks_of_jobs() const {
-  RanksOfJobs ranks;
-  for (const auto& job : jobs_->all()) {
-    wire::JobInstance instance = job->instance();
-    const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
-    if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
-  }
-  return ranks;
-}
-
-// Where the driver does not count a process, what the job held at that moment stands for that.
-Task<> Agent::ask_driver() {
-  MemoryQuestions questions;
-  questions.describe_jobs = [this](bool again) { return describe_jobs(again); };
-  questions.ask_driver = [this] { return inventory_.refresh(); };
-  questions.ranks = [this] { return ranks_of_jobs(); };
-  asked_with_ = co_await ask_at_one_moment(std::move(questions));
-}
-
-// `again`: one that has just not answered would only hold up the others.
-Task<> Agent::describe_jobs(bool again) {
-  for (const auto& job : jobs_->all()) {
-    if (job->phase() != local::Phase::kRunning || migrations_->busy(job->id())) continue;
-    if (again && job->is_silent()) continue;
-    if (protection_->is_stored(job->id())) continue;
-    if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
-      job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
-    co_await job->refresh_summary();
-  }
-}
-
-std::chrono::seconds Agent::refresh_interval() const {
-  const auto now_ms = static_cast<std::int64_t>(wall_clock_ms());
-  const auto jobs = jobs_->all();
-  const bool starting = std::any_of(jobs.begin(), jobs.end(), [&](const auto& job) {
-    return !job->ended() && now_ms - static_cast<std::int64_t>(job->record().started_unix_ms) < kStartingMs;
-  });
-  return starting ? kRefreshWhileStarting : kRefreshInterval;
-}
-
 Task<> Agent::refresh_loop() {
   while (!stopping_) {
-    co_await refresh_.wait(std::chrono::steady_clock::now() + refresh_interval());
+    co_await refresh_.wait(std::chrono::steady_clock::now() + memory_->interval());
     if (stopping_) co_return;
-    co_await ask_driver();
+    co_await memory_->look();
     co_await forecast_->look(moves_processes_);
     health_->on_inventory(inventory_.last());
     migrations_->tidy();
@@ -431,7 +389,7 @@ void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   if (protection_) protection_->forget_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
-  add_device_bytes(inventory_.last(), instance);
+  memory_->add_known(*job, instance);
   coordinator_->send_change(instance);
   // What starts or ends changes the free memory that placement goes by: look now.
   auto& known = known_phases_[job->folder()];
@@ -478,12 +436,10 @@ wire::NodeInventory Agent::inventory() const {
   out.labels = config_.labels;
   out.networks = networks_;
   if (identity_) out.certificate_ends_s = identity_->expires_unix_s();
-  const std::vector<wire::RankState> no_ranks;
   for (const auto& job : jobs_->all()) {
     if (jobs_->superseded(*job)) continue;
     wire::JobInstance& instance = out.jobs.emplace_back(job->instance());
-    const auto then = asked_with_.find(job->folder());
-    count_device_bytes(inventory_.last(), then == asked_with_.end() ? no_ranks : then->second, instance);
+    memory_->count(*job, instance);
   }
   return out;
 }

@@ -22,7 +22,7 @@
 #include "agent/gpus/inventory.h"
 #include "agent/health/monitor.h"
 #include "agent/io/file_watch.h"
-#include "agent/jobs/device_bytes.h"
+#include "agent/jobs/job_memory.h"
 #include "agent/jobs/job_table.h"
 #include "agent/links/peer_links.h"
 #include "agent/migration/migrations.h"
@@ -71,13 +71,9 @@ class Agent : public AgentCommands {
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
-  [[nodiscard]] std::chrono::seconds refresh_interval() const;
-  Task<> describe_jobs(bool again);
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
-  Task<> ask_driver();
-  [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
   Result<void> check_spec(const wire::JobSpec& spec) const;
   void create_context();
@@ -98,6 +94,7 @@ class Agent : public AgentCommands {
   std::shared_ptr<FileWatch> files_;
   std::optional<JobEnvironment> environment_;
   std::optional<JobTable> jobs_;
+  std::optional<JobMemory> memory_;
   std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
   std::optional<MigrationContext> context_;
   std::shared_ptr<tls::Identity> identity_;  // none: no TLS
@@ -125,7 +122,6 @@ class Agent : public AgentCommands {
   bool moves_processes_ = false;
   std::string process_reason_ = "it has not been looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
-  RanksOfJobs asked_with_;                              // at the last query of the driver
   std::optional<Error> failure_;                        // why run() ends
   bool stopping_ = false;
 };

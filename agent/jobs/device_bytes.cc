@@ -8,8 +8,8 @@
 namespace ckpt::agent {
 namespace {
 
-std::uint64_t counted(const InventorySnapshot& snapshot, const wire::RankState& rank) {
-  return rank.pid > 0 ? device_bytes_of(snapshot, rank.pid) : 0;
+std::uint64_t counted(const InventorySnapshot& snapshot, pid_t gpu_process) {
+  return gpu_process > 0 ? device_bytes_of(snapshot, gpu_process) : 0;
 }
 
 bool hold_the_same(const RanksOfJobs& a, const RanksOfJobs& b) {
@@ -35,15 +35,15 @@ Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions) {
   }
 }
 
-void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance) {
+void add_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process, wire::JobInstance& instance) {
   for (wire::RankState& rank : instance.ranks)
-    rank.device_bytes = std::max(rank.state_bytes, counted(snapshot, rank));
+    rank.device_bytes = std::max(rank.state_bytes, counted(snapshot, gpu_process));
 }
 
-void count_device_bytes(const InventorySnapshot& snapshot, const std::vector<wire::RankState>& then,
-                        wire::JobInstance& instance) {
+void count_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process,
+                        const std::vector<wire::RankState>& then, wire::JobInstance& instance) {
   for (wire::RankState& rank : instance.ranks) {
-    rank.device_bytes = counted(snapshot, rank);
+    rank.device_bytes = counted(snapshot, gpu_process);
     for (const wire::RankState& known : then) {
       if (known.rank == rank.rank) rank.device_bytes = std::max(rank.device_bytes, known.state_bytes);
     }

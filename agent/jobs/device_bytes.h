@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU's memory a job's ranks hold.
+// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank, and that has one process that
+// uses the GPU; 0: none yet.
 // Threads: the event loop. Errors: none.
 #pragma once
 
@@ -14,14 +15,14 @@
 
 namespace ckpt::agent {
 
-// As far as is known now: the driver's count, which includes contexts and unnamed allocations, and at least
-// the ranks' own sum.
-void add_device_bytes(const InventorySnapshot& snapshot, wire::JobInstance& instance);
+// As far as is known now: the driver's count of `gpu_process`, which includes contexts and unnamed allocations, and at
+// least the rank's own sum.
+void add_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process, wire::JobInstance& instance);
 // As of the query to the driver: memory that a job has taken since is not missing in that answer's free
 // memory either, and placement adds the two up. `then`: the ranks at that time; where the driver does not
 // count, their own sums are used.
-void count_device_bytes(const InventorySnapshot& snapshot, const std::vector<wire::RankState>& then,
-                        wire::JobInstance& instance);
+void count_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process,
+                        const std::vector<wire::RankState>& then, wire::JobInstance& instance);
 
 // By the folder of their job.
 using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;

@@ -350,17 +350,26 @@ Task<> Job::refresh_summary() {
   do {
     refresh_again_ = false;
     if (!keeper_ || ended()) break;
-    auto description = co_await keeper_->describe();
-    silent_ = !description.has_value();
-    if (!description) {
+    const auto asked = co_await ask_rank();
+    silent_ = !asked.has_value();
+    if (!asked) {
       spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
-                    description.assume_error().to_string());
+                    asked.assume_error().to_string());
       break;
     }
-    summary_ = description.assume_value().summary;
     changed();
   } while (refresh_again_);
   refreshing_ = false;
+}
+
+Task<Result<void>> Job::ask_rank() {
+  const auto keeper = keeper_;
+  CKPT_CO_TRY(description, co_await keeper->describe());
+  summary_ = description.summary;
+  // Its phase is not taken: an event may have told a later one by now.
+  CKPT_CO_TRY(status, co_await keeper->attach());
+  session_pid_ = status.session_pid;
+  co_return ok();
 }
 
 void Job::runs_as(wire::Incarnation incarnation) {

@@ -77,7 +77,8 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> standby_ready(Milliseconds timeout);
   // Until the rank has reported what it has, or the time is over: then instance() tells whether it can move.
   Task<> described(std::chrono::steady_clock::time_point deadline);
-  // Queries the rank's StateSummary and keeps it for instance(). Where a query is under way, until a later one is over.
+  // Queries the rank's StateSummary and which process uses the GPU, and keeps both. Where a query is under way, until
+  // a later one is over.
   Task<> refresh_summary();
   // Whether the last such query got no answer.
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
@@ -95,6 +96,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // Of a move to another node, as they were counted last (pause_forecast.h).
   void obstacles_are(std::optional<std::uint32_t> count) { obstacles_ = count; }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
+  // The process that uses the GPU, which the rank's first process may have started; as of the last query.
+  [[nodiscard]] pid_t gpu_process() const noexcept {
+    return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
+  }
   // One ThinRank call at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   // Held while the job is resumed from a pause: after a restart both its migration and the search for paused
@@ -149,6 +154,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> rest(Milliseconds time);
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void take_status(const local::Status& status);
+  Task<Result<void>> ask_rank();
   // Notes that it ran as that incarnation; false: it was known.
   bool ran_as(wire::Incarnation incarnation);
   Task<> shut_down_keeper();
@@ -179,6 +185,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::pair<Nanos, Nanos> expected_pauses_{};
   std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
+  std::uint32_t session_pid_ = 0;  // 0: no process of the job uses a GPU
   Turn thin_turn_;
   Turn refresh_turn_;
   Turn resume_turn_;

@@ -12,47 +12,37 @@ InventorySnapshot counted(std::int32_t pid, std::uint64_t bytes) {
   return snapshot;
 }
 
-wire::JobInstance holding(std::int32_t pid, std::uint64_t state_bytes) {
+wire::JobInstance holding(std::uint64_t state_bytes) {
   wire::JobInstance instance;
   wire::RankState& rank = instance.ranks.emplace_back();
-  rank.pid = pid;
+  rank.pid = 6;  // which has started the one that uses the GPU
   rank.state_bytes = state_bytes;
   return instance;
 }
 
 TEST(DeviceBytes, LargerOfDriversAndRanksCountIsShown) {
-  wire::JobInstance instance = holding(7, 100);
-  add_device_bytes(counted(7, 130), instance);
+  wire::JobInstance instance = holding(100);
+  add_device_bytes(counted(7, 130), 7, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 130U);
-  add_device_bytes(counted(7, 30), instance);
+  add_device_bytes(counted(7, 30), 7, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 100U);
 }
 
 TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
-  const wire::JobInstance then = holding(7, 20);
-  wire::JobInstance now = holding(7, 100);
-  count_device_bytes(counted(7, 30), then.ranks, now);
+  const wire::JobInstance then = holding(20);
+  wire::JobInstance now = holding(100);
+  count_device_bytes(counted(7, 30), 7, then.ranks, now);
   EXPECT_EQ(now.ranks[0].device_bytes, 30U);
-  count_device_bytes(counted(8, 500), then.ranks, now);  // a driver that does not count it
+  count_device_bytes(counted(8, 500), 7, then.ranks, now);  // a driver that does not count it
   EXPECT_EQ(now.ranks[0].device_bytes, 20U);
-  count_device_bytes(counted(8, 500), {}, now);  // it had not been started
+  count_device_bytes(counted(8, 500), 7, {}, now);  // it had not been started
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
-}
-
-TEST(DeviceBytes, EachRankHasItsOwnCount) {
-  wire::JobInstance then = holding(7, 20);
-  then.ranks.push_back(holding(8, 50).ranks[0]);
-  then.ranks[1].rank = 1;
-  wire::JobInstance now = then;
-  count_device_bytes(counted(7, 30), then.ranks, now);
-  EXPECT_EQ(now.ranks[0].device_bytes, 30U);
-  EXPECT_EQ(now.ranks[1].device_bytes, 50U);
 }
 
 // Memory that the driver counts under no known process belongs to no job.
 TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
-  wire::JobInstance ended = holding(0, 0);
-  add_device_bytes(counted(0, 500), ended);
+  wire::JobInstance ended = holding(0);
+  add_device_bytes(counted(0, 500), 0, ended);
   EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
 }
 
@@ -71,7 +61,7 @@ struct BusyNode {
       ++asks;
       co_return;
     };
-    asked.ranks = [this] { return RanksOfJobs{{"job", holding(7, reported).ranks}}; };
+    asked.ranks = [this] { return RanksOfJobs{{"job", holding(reported).ranks}}; };
     return asked;
   }
   // What the job held by the ranks that belong to the answer.

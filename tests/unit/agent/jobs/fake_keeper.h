@@ -37,6 +37,10 @@ class FakeKeeper {
   // Before an agent attaches: its rank was resumed then, as that incarnation.
   std::atomic<Nanos> resumed_ns = 0;
   std::atomic<std::uint64_t> resumed_as = 0;
+  std::atomic<std::uint32_t> session_pid = 0;
+  std::atomic<std::uint64_t> state_bytes = 12345;
+  // Before the answer to each Describe, on the keeper's thread; set before an agent attaches.
+  std::function<void()> on_describe = [] {};
 
  private:
   void serve() {
@@ -66,10 +70,12 @@ class FakeKeeper {
       status.rank_pid = 4711;
       status.resumed_ns = resumed_ns;
       status.incarnation = resumed_as;
+      status.session_pid = session_pid;
       out.body = status;
     } else if (std::holds_alternative<local::Describe>(asked.body)) {
+      on_describe();
       local::DescribeEnd end;
-      end.summary.state_bytes = 12345;
+      end.summary.state_bytes = state_bytes;
       end.summary.movable = 1;
       out.body = end;
     } else if (std::holds_alternative<local::Kill>(asked.body) ||

@@ -20,50 +20,13 @@
 #include "agent/jobs/log_reader.h"
 #include "agent/jobs/log_times.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/jobs/node_of_jobs.h"
 #include "tests/unit/agent/support/loop.h"
-#include "tests/unit/agent/support/temporary_folder.h"
 
 namespace ckpt::agent {
 namespace {
 
-class JobTest : public ::testing::Test {
- protected:
-  JobTest() {
-    config_.home = home_.path();
-    config_.keeper_timeout = Milliseconds(10000);
-    files_ = FileWatch::create(io_.get_executor()).assume_value();
-    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
-                                        [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
-  }
-  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
-                             const std::string& context_gpu = "") {
-    JobRecord record;
-    record.context_gpu = context_gpu;
-    record.spec.job = job;
-    record.spec.incarnation = record.incarnation = incarnation;
-    record.spec.ranks.emplace_back();
-    const std::string folder = instance_folder(config_.jobs_folder(), job, incarnation);
-    std::filesystem::create_directories(folder);
-    EXPECT_TRUE(write_job_record(folder, record));
-    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // of a keeper that has ended
-    return folder;
-  }
-  static JobRecord new_record() {
-    JobRecord record;
-    record.spec.job = record.spec.incarnation = record.incarnation = 1;
-    record.spec.ranks.emplace_back();
-    record.spec.argv = {"/bin/true"};
-    record.spec.cwd = "/";
-    return record;
-  }
-  TemporaryFolder home_;
-  Config config_;
-  asio::io_context io_;
-  asio::thread_pool records_{1};
-  std::shared_ptr<FileWatch> files_;
-  std::optional<JobEnvironment> environment_;
-  int changes_ = 0;
-};
+class JobTest : public NodeOfJobs {};
 
 TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
   std::atomic<bool> saved = false;
@@ -116,6 +79,41 @@ TEST_F(JobTest, ALivingKeeperIsFoundByItsSocket) {
   EXPECT_EQ(job->instance().exit_code, 3);
   EXPECT_EQ(job->instance().phase, wire::JobPhase::kExited);
   run_until(io_, [&] { return !job->keeper(); });
+}
+
+TEST_F(JobTest, QueryBesideAnotherOneReturnsWithALaterAnswer) {
+  std::promise<void> asked;
+  std::promise<void> goes_on;
+  FakeKeeper keeper(leave_instance(1, 1), local::Phase::kRunning);
+  int queries = 0;
+  keeper.on_describe = [&] {
+    if (++queries > 1) return;
+    keeper.state_bytes = 1;
+    asked.set_value();
+    goes_on.get_future().wait();
+  };
+  JobTable table(*environment_);
+  ASSERT_TRUE(run_until_done(io_, table.rediscover()));
+  const auto job = table.running_as(1, 1);
+  ASSERT_TRUE(job);
+  EXPECT_FALSE(job->is_silent()) << "it has not been asked yet";
+  auto first = asked.get_future();
+  run_until(io_, [&] { return first.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  std::optional<std::uint64_t> answer;
+  const auto ask = [](std::shared_ptr<Job> of, std::optional<std::uint64_t>* out) -> Task<> {
+    co_await of->refresh_summary();
+    *out = of->summary().state_bytes;
+  };
+  control::spawn(io_.get_executor(), "ask", ask(job, &answer));
+  while (io_.poll() > 0) continue;
+  EXPECT_FALSE(answer) << "the first query is not over";
+  keeper.state_bytes = 2;
+  goes_on.set_value();
+  run_until(io_, [&] { return answer.has_value(); });
+  EXPECT_EQ(answer, 2U);
+  EXPECT_EQ(queries, 2);
+  EXPECT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
+  run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
 TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
@@ -411,7 +409,7 @@ class LogTest : public JobTest {
     EXPECT_TRUE(run_until_done(io_, table_.rediscover()));
     job_ = table_.started_as(1, 1);
   }
-  ~LogTest() override {
+  void TearDown() override {
     const auto end = [](JobTable& table) -> Task<bool> {
       co_return (co_await table.stop(1, 1, Milliseconds(0))).has_value();
     };

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/jobs/job_memory.h"
+
+#include <algorithm>
+
+#include "agent/jobs/adoption.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr std::chrono::seconds kInterval{5};
+// A job that has just started allocates. Its own sum has what it allocates once the driver is done with it.
+constexpr std::chrono::seconds kIntervalWhileStarting{1};
+constexpr std::int64_t kStartingMs = 30'000;
+
+}  // namespace
+
+Task<> JobMemory::look() {
+  MemoryQuestions questions;
+  questions.describe_jobs = [this](bool again) { return describe_jobs(again); };
+  questions.ask_driver = [this] { return inventory_.refresh(); };
+  questions.ranks = [this] { return ranks_of_jobs(); };
+  at_last_look_ = co_await ask_at_one_moment(std::move(questions));
+}
+
+std::chrono::seconds JobMemory::interval() const {
+  const auto now_ms = static_cast<std::int64_t>(wall_clock_ms());
+  const auto jobs = jobs_.all();
+  const bool starting = std::any_of(jobs.begin(), jobs.end(), [&](const auto& job) {
+    return !job->ended() && now_ms - static_cast<std::int64_t>(job->record().started_unix_ms) < kStartingMs;
+  });
+  return starting ? kIntervalWhileStarting : kInterval;
+}
+
+void JobMemory::add_known(const Job& job, wire::JobInstance& instance) const {
+  add_device_bytes(inventory_.last(), job.gpu_process(), instance);
+}
+
+void JobMemory::count(const Job& job, wire::JobInstance& instance) const {
+  const std::vector<wire::RankState> no_ranks;
+  const auto then = at_last_look_.find(job.folder());
+  count_device_bytes(inventory_.last(), job.gpu_process(),
+                     then == at_last_look_.end() ? no_ranks : then->second, instance);
+}
+
+// `again`: one that has just not answered would only hold up the others.
+Task<> JobMemory::describe_jobs(bool again) {
+  for (const auto& job : jobs_.all()) {
+    if (job->phase() != local::Phase::kRunning || is_held_(job->id())) continue;
+    if (again && job->is_silent()) continue;
+    if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
+      job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
+    co_await job->refresh_summary();
+  }
+}
+
+RanksOfJobs JobMemory::ranks_of_jobs() const {
+  RanksOfJobs ranks;
+  for (const auto& job : jobs_.all()) {
+    wire::JobInstance instance = job->instance();
+    const bool gone = instance.phase == wire::JobPhase::kExited || instance.phase == wire::JobPhase::kMoved;
+    if (!gone) ranks.emplace(job->folder(), std::move(instance.ranks));
+  }
+  return ranks;
+}
+
+}  // namespace ckpt::agent

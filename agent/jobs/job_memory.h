@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much GPU memory each job of this node holds: for users, and for placement, which adds it to what is free.
+// Threads: the event loop. Ownership: the table and the inventory outlive it. Errors: a job that does not answer
+// keeps the sum that it reported last.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "agent/gpus/inventory.h"
+#include "agent/jobs/device_bytes.h"
+#include "agent/jobs/job_table.h"
+
+namespace ckpt::agent {
+
+class JobMemory {
+ public:
+  // `is_held`: a migration or a snapshot has the job, which is not asked then.
+  JobMemory(JobTable& jobs, Inventory& inventory, std::function<bool(wire::JobId)> is_held)
+      : jobs_(jobs), inventory_(inventory), is_held_(std::move(is_held)) {}
+
+  // Asks the jobs and the driver at one moment (device_bytes.h). One call at a time.
+  Task<> look();
+  // From one look to the next; shorter while a job starts.
+  [[nodiscard]] std::chrono::seconds interval() const;
+  // Fills in the device bytes of `instance`, which is `job`'s: as far as is known now.
+  void add_known(const Job& job, wire::JobInstance& instance) const;
+  // The same as of the last look, which the inventory's free memory belongs to.
+  void count(const Job& job, wire::JobInstance& instance) const;
+
+ private:
+  Task<> describe_jobs(bool again);
+  [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
+
+  JobTable& jobs_;
+  Inventory& inventory_;
+  std::function<bool(wire::JobId)> is_held_;
+  RanksOfJobs at_last_look_;
+};
+
+}  // namespace ckpt::agent

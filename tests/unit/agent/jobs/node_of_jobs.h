@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job table needs, in a folder of its own, and instances that an earlier agent left there.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "agent/jobs/job_table.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent {
+
+class NodeOfJobs : public ::testing::Test {
+ protected:
+  NodeOfJobs() {
+    config_.home = home_.path();
+    config_.keeper_timeout = Milliseconds(10000);
+    files_ = FileWatch::create(io_.get_executor()).assume_value();
+    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
+                                        [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
+  }
+  std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
+                             const std::string& context_gpu = "") {
+    JobRecord record;
+    record.context_gpu = context_gpu;
+    record.spec.job = job;
+    record.spec.incarnation = record.incarnation = incarnation;
+    record.spec.ranks.emplace_back();
+    return leave_instance(record);
+  }
+  std::string leave_instance(const JobRecord& record) {
+    std::string folder = instance_folder(config_.jobs_folder(), record.spec.job, record.incarnation);
+    std::filesystem::create_directories(folder);
+    EXPECT_TRUE(write_job_record(folder, record));
+    std::ofstream(folder + "/keeper.pid") << "4194303 1\n";  // of a keeper that has ended
+    return folder;
+  }
+  static JobRecord new_record() {
+    JobRecord record;
+    record.spec.job = record.spec.incarnation = record.incarnation = 1;
+    record.spec.ranks.emplace_back();
+    record.spec.argv = {"/bin/true"};
+    record.spec.cwd = "/";
+    return record;
+  }
+
+  TemporaryFolder home_;
+  Config config_;
+  asio::io_context io_;
+  asio::thread_pool records_{1};
+  std::shared_ptr<FileWatch> files_;
+  std::optional<JobEnvironment> environment_;
+  int changes_ = 0;
+};
+
+}  // namespace ckpt::agent
