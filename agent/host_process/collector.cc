@@ -29,6 +29,11 @@ std::string link_of(const std::string& path) {
   return std::filesystem::read_symlink(path, gone).string();
 }
 
+bool is_link(const std::string& path) {
+  struct stat facts {};
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISLNK(facts.st_mode);
+}
+
 bool strip_deleted(std::string& path) {
   if (!path.ends_with(kDeleted)) return false;
   path.resize(path.size() - kDeleted.size());
@@ -45,15 +50,6 @@ bool is_known_nameless(const std::string& link) {
                                                              "[timerfd]", "[pidfd]",     "inotify"};
   const std::string_view kind = std::string_view(link).substr(std::string_view("anon_inode:").size());
   return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
-}
-
-// The access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR.
-int access_of(pid_t pid, int number) {
-  const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), 65536);
-  if (!info.has_value()) return O_RDONLY;
-  const std::size_t at = info.assume_value().find("flags:");
-  if (at == std::string::npos) return O_RDONLY;
-  return static_cast<int>(std::strtol(info.assume_value().c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
 }
 
 // What maps the file there, also if it has no name any more. The kernel's names have no leading zeros.
@@ -89,11 +85,15 @@ Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(cached, cache_files_of(root, rules_.cache_folders));
   cached_ = std::move(cached);
   for (const pid_t pid : processes) {
+    const std::size_t before = problems_.size();
+    if (has_ended(pid)) continue;
     read_surroundings(pid);
     read_maps(pid);
     read_descriptors(pid);
+    // What was missing of it was gone.
+    if (has_ended(pid)) problems_.resize(before);
   }
-  judge_pipes();
+  CKPT_TRYV(judge_pipes(root));
   return judge_sockets(root);
 }
 
@@ -161,11 +161,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
     const std::string protocol = protocol_of(proc_path(pid, "/fd/") + std::to_string(number));
     if (is_internet(protocol)) internet_.emplace(socket, protocol);
   } else if (const Inode pipe = inode_of(link, "pipe")) {
-    const int access = access_of(pid, number);
-    Pipe& found = pipes_[pipe];
-    found.read = found.read || access != O_WRONLY;
-    found.written = found.written || access != O_RDONLY;
-    found.where = where;
+    pipes_.note(pipe, pid, number, access_of(pid, number));
   } else if (is_driver_file(link)) {
     judge_driver_file(pid, link);
   } else if (link.starts_with("anon_inode:")) {
@@ -186,6 +182,7 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   const bool deleted = strip_deleted(fact.path);
   struct stat facts {};
   const bool there = ::stat(opened_as.c_str(), &facts) == 0;
+  if (!there && opened_as != path && !is_link(opened_as)) return;  // closed or unmapped by now
   if (deleted) return judge_unlinked(fact.path, there ? &facts : nullptr, where);
   if (!there) return problem(path + ", " + where + ", cannot be read");
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
@@ -283,10 +280,10 @@ void Collector::add(FileFact fact) {
     at->second = std::move(fact);
 }
 
-void Collector::judge_pipes() {
-  for (const auto& [inode, pipe] : pipes_) {
-    if (!pipe.read || !pipe.written) problem(pipe.where + " is a pipe to a process outside");
-  }
+Result<void> Collector::judge_pipes(pid_t root) {
+  CKPT_TRY(texts, pipes_.to_outside(root));
+  for (std::string& text : texts) problem(std::move(text));
+  return ok();
 }
 
 Result<void> Collector::note_bound_sockets(pid_t root) {
@@ -349,7 +346,9 @@ Result<void> Collector::judge_sockets(pid_t root) {
     if (const auto peer = peers.find(inode); peer != peers.end() && !sockets_.contains(peer->second))
       outside.insert(peer->second);
   }
-  const std::map<Inode, SocketOwner> owners = owners_of(outside);
+  if (outside.empty()) return ok();
+  CKPT_TRY(tree, processes_of(root));
+  const std::map<Inode, Owner> owners = owners_of(outside, "socket", {tree.begin(), tree.end()});
   const auto& driver = rules_.driver_processes;
   for (const auto& [inode, where] : sockets_) {
     const auto peer = peers.find(inode);
@@ -357,6 +356,8 @@ Result<void> Collector::judge_sockets(pid_t root) {
     const auto owner = owners.find(peer->second);
     if (owner == owners.end()) {
       problem(where + " is a socket to a process outside");
+    } else if (std::find(tree.begin(), tree.end(), owner->second.pid) != tree.end()) {
+      continue;  // the program has opened it since its descriptors were read
     } else if (owner->second.pid != rules_.keeper &&
                std::find(driver.begin(), driver.end(), owner->second.name) == driver.end()) {
       problem(where + " is a socket to " + owner->second.name + " (process " +

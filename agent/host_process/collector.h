@@ -14,6 +14,7 @@
 
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/sockets/connections.h"
+#include "agent/host_process/sockets/pipes.h"
 
 namespace ckpt::agent::host {
 
@@ -42,7 +43,7 @@ class Collector {
   Result<void> judge_internet_sockets(pid_t root);
   Result<void> note_bound_sockets(pid_t root);
   void judge_connections(const std::map<Inode, Connection>& connections);
-  void judge_pipes();
+  Result<void> judge_pipes(pid_t root);
   Result<void> judge_named(pid_t root);
   void judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
   void add(FileFact fact);
@@ -57,12 +58,7 @@ class Collector {
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
   std::vector<SocketFolder> socket_folders_;
-  struct Pipe {
-    bool read = false;
-    bool written = false;
-    std::string where;
-  };
-  std::map<Inode, Pipe> pipes_;
+  TreePipes pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;
   NamedMemory named_;
   CacheFiles cached_;

@@ -144,6 +144,19 @@ std::uint64_t start_ticks_of(pid_t pid) {
   return ticks;
 }
 
+bool has_ended(pid_t pid) {
+  const Result<std::string> status = status_of(pid);
+  if (!status.has_value()) return true;
+  // Its first thread may have ended alone.
+  for (const std::uint64_t threads : status_numbers(status.assume_value(), "Threads", 10)) {
+    if (threads > 1) return false;
+  }
+  // Gives up its folder on its way out, before it waits for its parent.
+  std::error_code failed;
+  (void)std::filesystem::read_symlink(proc_path(pid, "/cwd"), failed);
+  return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
+}
+
 bool withstands(pid_t pid, int signal) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return false;

@@ -26,6 +26,9 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
 }
 
+// It is gone, on its way out, or waits for its parent to take its status: it has no files any more.
+[[nodiscard]] bool has_ended(pid_t pid);
+
 // Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
 // it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);

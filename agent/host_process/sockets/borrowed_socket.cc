@@ -12,7 +12,7 @@
 
 namespace ckpt::agent::host {
 
-UniqueFd borrow_socket(pid_t pid, int number) {
+UniqueFd borrow_descriptor(pid_t pid, int number) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process) return {};
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
@@ -32,7 +32,7 @@ Result<void> for_each_socket(pid_t root,
       BorrowedSocket socket;
       socket.pid = pid;
       socket.number = std::atoi(item.path().filename().c_str());
-      socket.fd = borrow_socket(pid, socket.number);
+      socket.fd = borrow_descriptor(pid, socket.number);
       CKPT_TRYV(visit(inode, socket));
     }
   }

@@ -15,7 +15,7 @@
 namespace ckpt::agent::host {
 
 // Invalid where process or descriptor are gone.
-[[nodiscard]] UniqueFd borrow_socket(pid_t pid, int number);
+[[nodiscard]] UniqueFd borrow_descriptor(pid_t pid, int number);
 
 struct BorrowedSocket {
   pid_t pid = 0;

@@ -32,7 +32,7 @@ Result<void> BoundPorts::share(pid_t root) {
 
 void BoundPorts::take_back() {
   for (const Socket& held : shared_) {
-    const UniqueFd socket = borrow_socket(held.pid, held.number);
+    const UniqueFd socket = borrow_descriptor(held.pid, held.number);
     if (socket) (void)set_shared(socket.get(), 0);
   }
   shared_.clear();

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -21,6 +22,8 @@
 #include <functional>
 
 #include "agent/host_process/build_id.h"
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/pipes.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/protocol/wire/codec.h"
 #include "tests/unit/agent/support/temporary_folder.h"
@@ -32,15 +35,18 @@ namespace {
 // the way: they are closed.
 class Child {
  public:
-  explicit Child(const std::function<void()>& prepare) {
+  // `kept`: a descriptor of the test that the child has, too, as its 4; -1: none.
+  explicit Child(const std::function<void()>& prepare, int kept = -1) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     pid_ = ::fork();
     if (pid_ == 0) {
+      const int high = kept < 0 ? -1 : ::fcntl(kept, F_DUPFD, 100);
       const int null = ::open("/dev/null", O_RDWR);
       for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
       ::dup2(ends[1], 3);
-      ::close_range(4, ~0U, 0);
+      if (kept >= 0) ::dup2(high, 4);
+      ::close_range(kept < 0 ? 4 : 5, ~0U, 0);
       if (::chdir("/") != 0) ::_exit(1);
       prepare();
       (void)!::write(3, "r", 1);
@@ -65,8 +71,8 @@ class Child {
   pid_t pid_;
 };
 
-std::string why_not(const std::function<void()>& prepare, const FileRules& rules = {}) {
-  const Child child(prepare);
+std::string why_not(const std::function<void()>& prepare, const FileRules& rules = {}, int kept = -1) {
+  const Child child(prepare, kept);
   const auto list = collect_files(child.pid(), rules);
   return list.has_value() ? "" : list.assume_error().message();
 }
@@ -409,12 +415,62 @@ TEST(FileList, PipesAndSocketsWithinTheTreeAreFine) {
               (void)!::socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
             }),
             "");
-  const std::string why = why_not([] {
+}
+
+TEST(FileList, PipeToAProcessOutsideIsNamedWithIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string owner = "is a pipe to unit_host_proce (process " + std::to_string(::getpid()) + ")";
+  for (const int end : ends) {
+    const std::string why = why_not([] {}, {}, end);
+    EXPECT_THAT(why, testing::HasSubstr("descriptor 4 of process ")) << why;
+    EXPECT_THAT(why, testing::HasSubstr(owner)) << why;
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// As after `process.stdin.close()` of Python's subprocess.
+TEST(FileList, PipeWhoseOtherEndIsClosedTravels) {
+  for (const int closed : {0, 1}) {
+    EXPECT_EQ(why_not([closed] {
+                int ends[2];
+                (void)!::pipe(ends);
+                ::close(ends[closed]);
+              }),
+              "")
+        << closed;
+  }
+}
+
+// As a program's child that has ended and that it has not waited for yet.
+TEST(FileList, ProcessThatHasEndedIsNoObstacle) {
+  EXPECT_EQ(why_not([] {
+              const pid_t child = ::fork();
+              if (child == 0) ::_exit(0);
+              siginfo_t ended{};
+              (void)::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
+            }),
+            "");
+}
+
+// A program that starts others all the time opens ends between two looks at its processes.
+TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
+  const Child child([] {
     int ends[2];
     (void)!::pipe(ends);
-    ::close(ends[0]);
   });
-  EXPECT_NE(why.find("pipe"), std::string::npos) << why;
+  const std::string folder = proc_path(child.pid(), "/fd/");
+  struct stat pipe {};
+  ASSERT_EQ(::stat((folder + "4").c_str(), &pipe), 0);
+  TreePipes opened;
+  opened.note(pipe.st_ino, child.pid(), 4, O_RDONLY);
+  EXPECT_THAT(opened.to_outside(child.pid()).assume_value(), testing::IsEmpty());
+  TreePipes closed;
+  closed.note(pipe.st_ino, child.pid(), 77, O_RDONLY);
+  closed.note(pipe.st_ino + 1, child.pid(), 4, O_RDONLY);  // its number is another pipe's by now
+  EXPECT_THAT(closed.to_outside(child.pid()).assume_value(), testing::IsEmpty());
+  EXPECT_EQ(TreePipes().to_outside(child.pid()).assume_value().size(), 0U);
 }
 
 TEST(FileList, TravelsAsAMessage) {
