@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/base/program_fd.h"
 
 namespace ckpt::job {
 namespace {
@@ -43,7 +44,7 @@ Result<std::unique_ptr<Session>> Session::create(const std::string& socket_path,
 }
 
 Result<void> Session::start_service() {
-  wake_.reset(::eventfd(0, EFD_CLOEXEC));
+  wake_ = move_beyond_program(UniqueFd(::eventfd(0, EFD_CLOEXEC)));
   if (!wake_) return Error::from_errno("eventfd");
   sigset_t all;
   sigset_t former;

@@ -34,7 +34,9 @@ Result<BarrierCount> BarrierCount::open(UniqueFd fd) {
       !(seals & F_SEAL_SHRINK)) {
     return Error(ErrorCode::kProtocol, "The page of barriers is not a sealed memory file of one page");
   }
-  return map(std::move(fd));
+  CKPT_TRY(count, map(std::move(fd)));
+  count.fd_.reset();
+  return std::move(count);
 }
 
 BarrierCount::BarrierCount(BarrierCount&& other) noexcept

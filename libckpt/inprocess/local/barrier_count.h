@@ -18,7 +18,7 @@ class BarrierCount {
  public:
   // Keeper: a new page that only the rank will write; its memory file in fd().
   static Result<BarrierCount> create();
-  // Rank: maps a received page.
+  // Rank: maps a received page, and closes its descriptor.
   static Result<BarrierCount> open(UniqueFd fd);
   BarrierCount(BarrierCount&& other) noexcept;
   BarrierCount& operator=(BarrierCount&& other) noexcept;

@@ -53,7 +53,7 @@ Result<ControlPageMapping> ControlPageMapping::open(UniqueFd fd) {
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) return Error::from_errno("Mapping the control page");
-  ControlPageMapping mapping(std::move(fd), std::launder(static_cast<ControlPage*>(address)));
+  ControlPageMapping mapping({}, std::launder(static_cast<ControlPage*>(address)));
   if (mapping.page_->magic != kPageMagic || mapping.page_->version != kPageVersion) {
     return Error(ErrorCode::kProtocol,
                  "The control page is of another version: install the same release for all parts");

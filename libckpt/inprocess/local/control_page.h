@@ -36,7 +36,7 @@ class ControlPageMapping {
  public:
   // Keeper: a new page, its memory file in fd().
   static Result<ControlPageMapping> create();
-  // Rank: maps a received page read-only.
+  // Rank: maps a received page read-only, and closes its descriptor.
   static Result<ControlPageMapping> open(UniqueFd fd);
   ControlPageMapping(ControlPageMapping&& other) noexcept;
   ControlPageMapping& operator=(ControlPageMapping&& other) noexcept;

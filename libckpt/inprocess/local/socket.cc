@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "libckpt/base/program_fd.h"
+
 namespace ckpt::local {
 namespace {
 
@@ -100,18 +102,19 @@ bool collect_descriptors(msghdr& header, std::vector<UniqueFd>& out) {
 }  // namespace
 
 Result<Socket> Socket::connect(const std::string& path) {
-  return connect_with(path, 0);
+  CKPT_TRY(fd, make_socket(0));
+  return connect_with(path, move_beyond_program(std::move(fd)));
 }
 
 Result<Socket> Socket::connect_at_once(const std::string& path) {
-  CKPT_TRY(socket, connect_with(path, SOCK_NONBLOCK));
+  CKPT_TRY(fd, make_socket(SOCK_NONBLOCK));
+  CKPT_TRY(socket, connect_with(path, std::move(fd)));
   CKPT_TRYV(socket.set_blocking(true));
   return std::move(socket);
 }
 
-Result<Socket> Socket::connect_with(const std::string& path, int flags) {
+Result<Socket> Socket::connect_with(const std::string& path, UniqueFd fd) {
   CKPT_TRY(address, make_address(path));
-  CKPT_TRY(fd, make_socket(flags));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.bytes);
   while (::connect(fd.get(), generic, address.length) != 0) {
     if (errno == EAGAIN)

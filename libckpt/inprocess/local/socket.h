@@ -39,7 +39,7 @@ class Socket {
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
 
   // Connects and checks that the peer runs as the same user, or either side is root. Paths may be longer than
-  // sun_path allows. Blocking mode.
+  // sun_path allows. Blocking mode. For programs: its number is beyond theirs (copy_beyond_program()).
   static Result<Socket> connect(const std::string& path);
   // The same, but kUnavailable at once where the listener's queue is full: a wait for a stopped one would not
   // end.
@@ -65,7 +65,7 @@ class Socket {
   Result<Peer> peer() const;
 
  private:
-  static Result<Socket> connect_with(const std::string& path, int flags);
+  static Result<Socket> connect_with(const std::string& path, UniqueFd fd);
 
   UniqueFd fd_;
   // Of one message, made when the first one is received. Not thread_local: this code is in other people's

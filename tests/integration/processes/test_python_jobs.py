@@ -57,6 +57,9 @@ class PythonJobs(PythonTest):
     def test_subprocess(self):
         self.run_kind("subprocess")
 
+    def test_descriptors_of_its_own_choice(self):
+        self.run_kind("descriptors")
+
     def test_signals_and_timers(self):
         self.run_kind("signals")
 

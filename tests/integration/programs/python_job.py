@@ -206,14 +206,41 @@ class Subprocess:
     def __init__(self):
         self.child = subprocess.Popen([sys.executable, "-c", self.program], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
+        # Nobody can write to it any more.
+        self.idle = subprocess.Popen(["/bin/sleep", "100000"], stdin=subprocess.PIPE)
+        self.idle.stdin.close()
+        self.ended = subprocess.Popen(["/bin/true"])
 
     def ask(self, step):
+        if step % 50 == 0:  # so long it has ended, and has a parent that does not know
+            self.ended.wait()
+            self.ended = subprocess.Popen(["/bin/true"])
         print(step, file=self.child.stdin, flush=True)
         return int(self.child.stdout.readline())
 
     def end(self):
+        self.ended.wait()
+        self.idle.kill()
+        self.idle.wait()
         self.child.stdin.close()
         self.child.wait()
+
+
+class Descriptors:
+    """Closes its standard input, and later has another file under that number."""
+
+    def __init__(self):
+        self.null = os.open("/dev/null", os.O_RDONLY)
+
+    def ask(self, step):
+        if step % 20 == 1:
+            os.close(0)
+        elif step % 20 == 0:
+            os.dup2(self.null, 0)
+        return step
+
+    def end(self):
+        os.close(self.null)
 
 
 class Signals:
@@ -359,7 +386,7 @@ class Asking(Subprocess):
 
 
 KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compiled, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
-         "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "signals": Signals}
+         "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "descriptors": Descriptors, "signals": Signals}
 
 
 def main():

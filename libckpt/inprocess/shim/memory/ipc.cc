@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "libckpt/base/program_fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/inprocess/shim/core/gate.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
@@ -134,7 +135,7 @@ void forget_server() {
 Result<std::string> start_server() {
   CKPT_TRY(random, random_hex(10));
   const std::string name = "gpumigrate-" + random;
-  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  UniqueFd listener = move_beyond_program(UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   if (!listener) return Error::from_errno("Cannot make a socket for CUDA IPC");
   socklen_t length = 0;
   const sockaddr_un address = address_of(name, &length);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "libckpt/base/program_fd.h"
 #include "libckpt/inprocess/shim/memory/state.h"
 
 namespace ckpt::shim {
@@ -54,16 +55,6 @@ Result<void> release_one(MemoryState& state, Region& region) {
   return ok();
 }
 
-// Above the numbers that programs watch with select(), where some are free.
-Result<UniqueFd> copy_of(int fd) {
-  constexpr int kBeyondTheProgram = 512;
-  for (const int from : {kBeyondTheProgram, 3}) {
-    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, from));
-    if (copy) return copy;
-  }
-  return Error::from_errno("Cannot keep a descriptor of device memory");
-}
-
 // Maps the handle that the region has got, or lets go of it.
 Result<void> map_new_handle(MemoryState& state, Region& region) {
   const CUresult result = map_everywhere(state.driver, region);
@@ -104,7 +95,7 @@ Result<UniqueFd> ShimMemory::export_region(std::uint64_t id) const {
     return Error(ErrorCode::kInvalidArgument,
                  "The memory of " + named(id) + " is released; nothing to export");
   }
-  if (region->descriptor) return copy_of(region->descriptor->get());
+  if (region->descriptor) return copy_beyond_program(region->descriptor->get());
   return export_physical(state_->driver, region->handle);
 }
 
@@ -125,7 +116,7 @@ Result<void> ShimMemory::map_region(std::uint64_t id, int fd) {
   Region* region = state_->regions.find(id);
   if (region == nullptr) return unknown(id);
   if (region->handle != 0) return ok();
-  CKPT_TRY(descriptor, copy_of(fd));
+  CKPT_TRY(descriptor, copy_beyond_program(fd));
   const SomeContext context(state_->driver, region->owner.device, context_for(*state_, *region));
   void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
   const CUresult result = state_->driver.cuMemImportFromShareableHandle(

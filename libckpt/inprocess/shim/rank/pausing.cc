@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/base/program_fd.h"
 #include "libckpt/inprocess/shim/core/contexts.h"
 #include "libckpt/inprocess/shim/core/gate.h"
 #include "libckpt/inprocess/shim/rank/rank_session.h"
@@ -75,7 +76,7 @@ Result<void> RankSession::send_running() {
 
 Result<void> RankSession::close_gate(bool for_pause) {
   closing_.for_pause = for_pause;
-  closing_.done.reset(::eventfd(0, EFD_CLOEXEC));
+  closing_.done = move_beyond_program(UniqueFd(::eventfd(0, EFD_CLOEXEC)));
   if (!closing_.done) return Error::from_errno("eventfd");
   state_ = State::kClosing;
   const auto close = [this, for_pause] {

@@ -18,6 +18,7 @@ UniqueFd duplicate(int fd) {
 TEST(ControlPage, RankSeesTheKeepersRequests) {
   ControlPageMapping keeper = std::move(ControlPageMapping::create().assume_value());
   const ControlPageMapping rank = std::move(ControlPageMapping::open(duplicate(keeper.fd())).assume_value());
+  EXPECT_EQ(rank.fd(), -1) << "the program has one descriptor more";
   EXPECT_EQ(rank.page().request.load(), 0u);
   keeper.ask_pause(17);
   EXPECT_EQ(rank.page().request.load(), kPauseAsked);

@@ -170,6 +170,7 @@ void check_listening_at(const std::string& path) {
   EXPECT_FALSE(listener.accept().assume_value().has_value());
   Result<Socket> client = Socket::connect(path);
   ASSERT_TRUE(client.has_value()) << client.assume_error().to_string();
+  EXPECT_GE(client.assume_value().fd(), 512) << "among the numbers of the program";
   std::optional<Socket> server = std::move(listener.accept().assume_value());
   ASSERT_TRUE(server.has_value());
   EXPECT_EQ(server->peer().assume_value().pid, ::getpid());
