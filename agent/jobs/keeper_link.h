@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agent/io/packet_link.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/inprocess/local/messages.h"
 
 namespace ckpt::agent {
@@ -163,7 +164,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   std::shared_ptr<PacketLink> packets_;
   Milliseconds timeout_;
   Handlers handlers_;
-  std::uint64_t next_request_ = 1;
+  // From a number that no earlier agent of this machine has reached: answers to its requests may still come.
+  std::uint64_t next_request_ = static_cast<std::uint64_t>(now_ns());
   std::map<std::uint64_t, Exchange*> exchanges_;
 };
 

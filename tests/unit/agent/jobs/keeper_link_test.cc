@@ -16,7 +16,8 @@ using testing::HasSubstr;
 
 class KeeperLinkTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { connect(); }
+  void connect() {
     auto listener = local::Listener::create(folder_ / "keeper");
     ASSERT_TRUE(listener);
     auto link = KeeperLink::connect(io_.get_executor(), folder_ / "keeper", Milliseconds(2000),
@@ -43,6 +44,7 @@ class KeeperLinkTest : public ::testing::Test {
     }
     local::Message done;
     done.request = message.assume_value().request;
+    numbers_.push_back(done.request);
     done.body = local::Done{};
     Packet reply;
     reply.bytes = local::encode(done).assume_value();
@@ -54,6 +56,7 @@ class KeeperLinkTest : public ::testing::Test {
   std::shared_ptr<KeeperLink> link_;
   std::shared_ptr<PacketLink> keeper_;
   std::vector<std::uint64_t> withdrawn_;
+  std::vector<std::uint64_t> numbers_;  // of the requests
   int heard_ = 0;
 };
 
@@ -67,6 +70,17 @@ TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
   EXPECT_EQ(heard_, 0);
   // The link is none the worse for it.
   EXPECT_TRUE(run_until_done(io_, link_->withdraw(1)));
+}
+
+// A rank may answer a request of an agent that has been restarted since: not the next agent's of that number.
+TEST_F(KeeperLinkTest, RequestsHaveNumbersThatNoEarlierAgentHasUsed) {
+  ASSERT_TRUE(run_until_done(io_, link_->withdraw(1)));
+  ASSERT_TRUE(run_until_done(io_, link_->withdraw(2)));
+  TearDown();
+  connect();
+  ASSERT_TRUE(run_until_done(io_, link_->withdraw(1)));
+  ASSERT_EQ(numbers_.size(), 3U);
+  EXPECT_GT(numbers_[2], numbers_[1]);
 }
 
 TEST_F(KeeperLinkTest, MoreRegionsThanAMessageHoldsAreWithdrawnInSeveral) {
