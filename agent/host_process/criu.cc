@@ -108,21 +108,26 @@ std::optional<std::string> version_in(const std::string& text) {
 
 std::vector<std::string> common_options(const std::string& program, const char* verb,
                                         const std::string& images, const std::string& work,
-                                        const std::string& log, bool connections) {
+                                        const std::string& log) {
   // A configuration in /etc or a home must not change what happens here.
   std::vector<std::string> words = {
       program, verb,  "--no-default-config", "--images-dir", images,    "--work-dir", work, "--log-file",
       log,     "-v2", "--file-locks",        "--libdir",     kNoPlugins};
-  // Nobody outside of the stopped tree sends on these connections, so none needs a filter meanwhile.
-  if (connections)
-    words.insert(words.end(), {"--tcp-established", "--network-lock", "skip"});
-  else
-    words.emplace_back("--tcp-close");
   return words;
+}
+
+// Nobody outside of the stopped tree sends on these connections, so none needs a filter meanwhile.
+void keep_connections(std::vector<std::string>& words) {
+  words.insert(words.end(), {"--tcp-established", "--network-lock", "skip"});
 }
 
 std::string log_of(const std::string& work, const char* name) {
   return work + "/" + name;
+}
+
+std::string explained(std::string error) {
+  if (error.find("Connected TCP socket") == std::string::npos) return error;
+  return "the program has opened a TCP connection since it was checked, so move it again (" + error + ")";
 }
 
 constexpr const char* kDumpLog = "criu-dump.log";
@@ -130,8 +135,9 @@ constexpr const char* kRestoreLog = "criu-restore.log";
 constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
-  std::vector<std::string> argv =
-      common_options(program, "dump", options.images, options.work, kDumpLog, options.connections);
+  std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
+  // Without: CRIU fails on one that the program has opened since it was asked for. Closed, it would be lost.
+  if (options.connections) keep_connections(argv);
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
   if (options.makes_links) argv.emplace_back("--link-remap");
@@ -290,7 +296,7 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const std::string why = WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
     co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + why +
-                                             first_error(dump_log(options)));
+                                             explained(first_error(dump_log(options))));
   }
   DumpFacts facts;
   facts.bytes = bytes_in(options.images);
@@ -309,9 +315,12 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
     argv = environment_for(answers_);
     argv.insert(argv.begin(), "/usr/bin/env");
   }
-  for (std::string& word :
-       common_options(program_, "restore", options.images, options.work, kRestoreLog, options.connections))
+  for (std::string& word : common_options(program_, "restore", options.images, options.work, kRestoreLog))
     argv.push_back(std::move(word));
+  if (options.connections)
+    keep_connections(argv);
+  else
+    argv.emplace_back("--tcp-close");  // images of former releases may have some, closed
   for (std::string& word : options_for(answers_)) argv.push_back(std::move(word));
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
   if (options.stopped) argv.emplace_back("--leave-stopped");

@@ -41,9 +41,10 @@ struct DumpOptions {
   std::string work;                        // a folder for criu-dump.log that only root may write to
   Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
   std::vector<std::string> more;           // further arguments for CRIU (pid_namespace_image.h)
-  bool connections = false;  // within the tree: they are saved (connections.h); otherwise none is open
-  bool makes_links = false;  // of files that have lost a name (named_memory.h)
-  std::string preload;       // a library for CRIU (left_out_pages_library()); empty: none
+  bool connections =
+      false;  // within the tree: they are saved (connections.h); otherwise an open one fails it
+  bool makes_links = false;          // of files that have lost a name (named_memory.h)
+  std::string preload;               // a library for CRIU (left_out_pages_library()); empty: none
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
 
@@ -78,8 +79,7 @@ class Criu {
   Task<Result<void>> check(std::string work) const;
 
   // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes
-  // stay stopped, see resume_source(). Failed: they run, or are stopped, as before. Open TCP connections are
-  // closed in the image. A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put
+  // stay stopped, see resume_source(). Failed: they run, or are stopped, as before. A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put
   // into the processes by then cures itself; a process that is killed with it in the few instructions before
   // that is lost, which is why the timeout is long. CRIU makes a folder of a fixed name in the working folder
   // of `root` for a moment; a dump that meets another's is begun again.

@@ -49,14 +49,22 @@ Result<std::vector<pid_t>> TreePipes::note_open_ones(pid_t root) {
   return processes;
 }
 
-Result<std::vector<std::string>> TreePipes::to_outside(pid_t root) {
+void TreePipes::forget_inner_ones() {
   std::erase_if(pipes_, [](const auto& item) {
     const Pipe& pipe = item.second;
     return (pipe.is_read && pipe.is_written) || !has_other_end(item.first, pipe.pid, pipe.number);
   });
-  if (pipes_.empty()) return std::vector<std::string>();
-  CKPT_TRY(tree, note_open_ones(root));
-  std::erase_if(pipes_, [](const auto& item) { return item.second.is_read && item.second.is_written; });
+}
+
+Result<std::vector<std::string>> TreePipes::to_outside(pid_t root) {
+  constexpr int kLooks = 3;
+  std::vector<pid_t> tree;
+  forget_inner_ones();
+  for (int look = 0; look < kLooks && !pipes_.empty(); ++look) {
+    CKPT_TRY(processes, note_open_ones(root));
+    tree = std::move(processes);
+    forget_inner_ones();
+  }
   std::set<Inode> left;
   for (const auto& [inode, pipe] : pipes_) left.insert(inode);
   const std::map<Inode, Owner> owners = owners_of(left, "pipe", {tree.begin(), tree.end()});

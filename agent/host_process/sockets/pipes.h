@@ -31,6 +31,7 @@ class TreePipes {
     int number = 0;
   };
   Result<std::vector<pid_t>> note_open_ones(pid_t root);
+  void forget_inner_ones();
 
   std::map<Inode, Pipe> pipes_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A running program is dumped, packed, unpacked and restored as this process's child while the original stays
 // stopped. Real CRIU: skipped, saying why, where there is none that works (no root, tools/criu install).
+#include "agent/host_process/sockets/sockets.h"
 #include "tests/unit/agent/host_process/criu_fixture.h"
 
 namespace ckpt::agent::host {
@@ -180,6 +181,26 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   EXPECT_NE(dumped.assume_error().message().find("unix"), std::string::npos)
       << dumped.assume_error().message();
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+}
+
+// As one that has been opened since the program's files were collected: closed in the image, it would be lost.
+TEST_F(CriuTest, ConnectionThatNobodyKnowsOfFailsTheDumpAndStaysOpen) {
+  const pid_t source = start({"talking"});
+  ASSERT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+  const auto open_ends = [source] {
+    const auto all = tcp_connections(source).assume_value();
+    return std::count_if(all.begin(), all.end(), [](const auto& item) { return item.second.established; });
+  };
+  const auto before = open_ends();
+  EXPECT_GE(before, 2);
+  const MemoryFolder images = make_memory_folder("t");
+  const auto dumped = dump(source, images.path());
+  ASSERT_FALSE(dumped.has_value());
+  EXPECT_EQ(dumped.assume_error().code(), ErrorCode::kRefused);
+  if (criu_->why_no_internet().empty())
+    EXPECT_THAT(dumped.assume_error().message(), HasSubstr("opened a TCP connection"));
+  EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
+  EXPECT_EQ(open_ends(), before);
 }
 
 TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {

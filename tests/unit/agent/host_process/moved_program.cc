@@ -5,7 +5,7 @@
 //   have gone on
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
-// port of 127.0.0.1, or "untimed": without the timer, or
+// port of 127.0.0.1, or "talking": with a TCP connection to itself, or "untimed": without the timer, or
 // "memories": with mappings of many kinds, or "aligned": with a thread whose stack pointer is at the begin of a page.
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -96,6 +96,17 @@ int listen_somewhere() {
   return bound && ::listen(socket, 1) == 0 ? socket : -1;
 }
 
+bool talk_to_itself() {
+  const int listener = listen_somewhere();
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  if (listener < 0 || ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return false;
+  const int end = ::socket(AF_INET, SOCK_STREAM, 0);
+  return ::connect(end, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+         ::accept(listener, nullptr, nullptr) >= 0;
+}
+
 pid_t start_child() {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -149,6 +160,7 @@ int main(int argc, char** argv) {
   const int file = ::open("data.txt", O_RDWR | O_CREAT, 0600);
   if (argc > 2 && std::strcmp(argv[1], "connected") == 0 && connect_to(argv[2]) < 0) return 2;
   if (argc > 1 && std::strcmp(argv[1], "listening") == 0 && listen_somewhere() < 0) return 2;
+  if (argc > 1 && std::strcmp(argv[1], "talking") == 0 && !talk_to_itself()) return 2;
   std::vector<std::uint64_t> memory(kWords);
   for (std::size_t i = 0; i < kWords; ++i) memory[i] = word(i);
   if (argc > 1 && std::strcmp(argv[1], "memories") == 0) map_memories();
