@@ -5,6 +5,7 @@ come without its tests."""
 import importlib.util
 import pathlib
 import sys
+import time
 import unittest
 
 from cluster import ClusterTest, run_unmoved
@@ -12,6 +13,7 @@ from cluster import ClusterTest, run_unmoved
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "pythons_tests.py"
 PLACES = ("node-b:0", "node-a:1", "node-a:0")
 MIN_MOVES = 10
+LIMIT_S = 300
 
 
 @unittest.skipUnless(importlib.util.find_spec("test.test_threading"), "this Python has no tests of its own")
@@ -20,8 +22,9 @@ class PythonsTests(ClusterTest):
 
     def move_until_it_ends(self):
         """How many moves were done. A refusal names a child of that moment, or that the job has ended."""
-        done, refused = 0, []
+        done, refused, until = 0, [], time.monotonic() + LIMIT_S
         while self.cluster.job("job")["state"] == "running":
+            self.assertLess(time.monotonic(), until, f"the job has not ended after {done} moves: {refused[-3:]}")
             result = self.cluster.run("migrate", "job", "--to", PLACES[done % len(PLACES)], "--live")
             if result.returncode == 0:
                 done += 1
