@@ -22,6 +22,8 @@
 #include <system_error>
 #include <thread>
 
+#include "agent/host_process/processes/descriptors.h"
+
 namespace ckpt::agent::host {
 
 #ifdef __x86_64__
@@ -204,9 +206,7 @@ Result<void> StoppedThread::return_to_work() {
 }
 
 Result<UniqueFd> take_descriptor(pid_t pid, long number) {
-  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return Error::from_errno("Opening process " + std::to_string(pid));
-  UniqueFd taken(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
+  UniqueFd taken = borrow_descriptor(pid, static_cast<int>(number));
   if (!taken) return Error::from_errno("Taking a descriptor of process " + std::to_string(pid));
   return taken;
 }

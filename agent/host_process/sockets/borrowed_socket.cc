@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/sockets/borrowed_socket.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -11,12 +8,6 @@
 #include "agent/host_process/processes/process_tree.h"
 
 namespace ckpt::agent::host {
-
-UniqueFd borrow_descriptor(pid_t pid, int number) {
-  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return {};
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
-}
 
 Result<void> for_each_socket(pid_t root,
                              const std::function<Result<void>(Inode, const BorrowedSocket&)>& visit) {

@@ -14,9 +14,6 @@
 
 namespace ckpt::agent::host {
 
-// Invalid where process or descriptor are gone.
-[[nodiscard]] UniqueFd borrow_descriptor(pid_t pid, int number);
-
 struct BorrowedSocket {
   pid_t pid = 0;
   int number = 0;

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include "agent/host_process/processes/descriptors.h"
 #include "agent/host_process/sockets/borrowed_socket.h"
 
 namespace ckpt::agent::host {

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <set>
 
+#include "agent/host_process/processes/descriptors.h"
 #include "agent/host_process/processes/process_tree.h"
-#include "agent/host_process/sockets/borrowed_socket.h"
 
 namespace ckpt::agent::host {
 namespace {

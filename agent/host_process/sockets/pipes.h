@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/host_process/sockets/sockets.h"
+#include "agent/host_process/processes/descriptors.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {

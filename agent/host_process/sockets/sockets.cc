@@ -2,7 +2,6 @@
 #include "agent/host_process/sockets/sockets.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -22,7 +21,6 @@
 #include <sstream>
 #include <vector>
 
-#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/address.h"
 
@@ -111,35 +109,8 @@ void read_peer(const nlmsghdr* header, std::map<Inode, Inode>& peers) {
 }
 
 // The sockets among `sockets` that process `pid` has open.
-// Adds those that have no owner yet.
-void look_into(const std::filesystem::path& process, const std::set<Inode>& inodes, const char* kind,
-               std::map<Inode, Owner>& owners) {
-  std::error_code gone;
-  for (const auto& item : std::filesystem::directory_iterator(process / "fd", gone)) {
-    const Inode inode = inode_of(std::filesystem::read_symlink(item.path(), gone).string(), kind);
-    if (inode == 0 || !inodes.contains(inode) || owners.contains(inode)) continue;
-    const Result<std::string> name = read_file((process / "comm").string(), 64);
-    Owner owner;
-    owner.pid = std::atoi(process.filename().c_str());
-    if (name.has_value()) owner.name = name.assume_value().substr(0, name.assume_value().find('\n'));
-    owners.emplace(inode, std::move(owner));
-  }
-}
 
 }  // namespace
-
-Inode inode_of(const std::string& link, const char* kind) {
-  const std::string start = std::string(kind) + ":[";
-  return link.starts_with(start) ? std::strtoull(link.c_str() + start.size(), nullptr, 10) : 0;
-}
-
-int access_of(pid_t pid, int number) {
-  const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), 65536);
-  if (!info.has_value()) return O_RDONLY;
-  const std::size_t at = info.assume_value().find("flags:");
-  if (at == std::string::npos) return O_RDONLY;
-  return static_cast<int>(std::strtol(info.assume_value().c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
-}
 
 Result<std::map<Inode, Connection>> tcp_connections(pid_t pid) {
   std::map<Inode, Connection> connections;
@@ -223,20 +194,6 @@ Result<std::map<Inode, Inode>> unix_peers() {
       if (header->nlmsg_type == SOCK_DIAG_BY_FAMILY) read_peer(header, peers);
     }
   }
-}
-
-std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind,
-                                 const std::set<pid_t>& besides) {
-  std::map<Inode, Owner> owners;
-  if (inodes.empty()) return owners;
-  std::error_code gone;
-  for (const auto& item : std::filesystem::directory_iterator("/proc", gone)) {
-    const std::string name = item.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (!besides.contains(std::atoi(name.c_str()))) look_into(item.path(), inodes, kind, owners);
-  }
-  for (const pid_t pid : besides) look_into("/proc/" + std::to_string(pid), inodes, kind, owners);
-  return owners;
 }
 
 }  // namespace ckpt::agent::host

@@ -6,16 +6,13 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 
+#include "agent/host_process/processes/descriptors.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
-
-using Inode = std::uint64_t;
 
 struct Connection {
   std::string local;  // "10.0.0.1:22"
@@ -44,19 +41,5 @@ Result<std::string> why_not_bound(const std::string& protocol, const std::string
 
 // Connected Unix sockets of this process's network: inode -> the other end's.
 Result<std::map<Inode, Inode>> unix_peers();
-
-struct Owner {
-  pid_t pid = 0;
-  std::string name;  // /proc/PID/comm
-};
-// A process that has each of these open; `kind` as for inode_of(). What no process has, or one that may not be
-// inspected, is left out. Of several processes one that is not in `besides` is named.
-std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind,
-                                 const std::set<pid_t>& besides);
-
-// The access mode of an open descriptor: O_RDONLY, O_WRONLY or O_RDWR; O_RDONLY if it is gone.
-[[nodiscard]] int access_of(pid_t pid, int number);
-// N of "KIND:[N]", 0 if `link` is not that.
-[[nodiscard]] Inode inode_of(const std::string& link, const char* kind);
 
 }  // namespace ckpt::agent::host

@@ -197,8 +197,9 @@ TEST_F(CriuTest, ConnectionThatNobodyKnowsOfFailsTheDumpAndStaysOpen) {
   const auto dumped = dump(source, images.path());
   ASSERT_FALSE(dumped.has_value());
   EXPECT_EQ(dumped.assume_error().code(), ErrorCode::kRefused);
-  if (criu_->why_no_internet().empty())
+  if (criu_->why_no_internet().empty()) {
     EXPECT_THAT(dumped.assume_error().message(), HasSubstr("opened a TCP connection"));
+  }
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
   EXPECT_EQ(open_ends(), before);
 }

@@ -10,8 +10,8 @@
 
 #include "agent/jobs/job_table.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
+#include "tests/unit/agent/jobs/node_of_jobs.h"
 #include "tests/unit/agent/support/loop.h"
-#include "tests/unit/agent/support/temporary_folder.h"
 
 namespace ckpt::agent {
 namespace {
@@ -58,14 +58,9 @@ class SlowMode : public TargetMode {
   int& freed_;
 };
 
-class TargetSessionTest : public ::testing::Test {
+class TargetSessionTest : public NodeOfJobs {
  protected:
   TargetSessionTest() {
-    config_.home = home_.path();
-    config_.keeper_timeout = Milliseconds(10000);
-    files_ = FileWatch::create(io_.get_executor()).assume_value();
-    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
-                                        [](const std::shared_ptr<Job>&) {}, records_});
     contexts_ = ContextHelper::create(io_.get_executor(), {});
     remap_.emplace(io_.get_executor(), config_, *contexts_, "/nonexistent/context");
     info_.migration = 9;
@@ -100,13 +95,7 @@ class TargetSessionTest : public ::testing::Test {
     return static_cast<int>(std::ranges::count_if(
         events_, [](const auto& event) { return std::holds_alternative<Event>(event); }));
   }
-  TemporaryFolder home_;
-  Config config_;
-  asio::io_context io_;
-  asio::thread_pool records_{1};
   asio::thread_pool disk_{1};
-  std::shared_ptr<FileWatch> files_;
-  std::optional<JobEnvironment> environment_;
   std::shared_ptr<ContextHelper> contexts_;
   std::optional<RemapChoice> remap_;
   migration::SwitchInfo info_;
