@@ -257,12 +257,14 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       spdlog::info("killed by its keeper: job {}; {}", wire::job_text(id()), said);
     }
   }
+  const std::string loss = read_keeper_loss(folder_);
+  if (!loss.empty()) spdlog::error("state lost: job {}; {}", wire::job_text(id()), loss);
   end_reason_ =
       "the process ended" +
       (wait_status == kUnknownStatus
            ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
            : " with " + describe_wait_status(wait_status)) +
-      (ended_by_keeper ? ", as it was told to" : "") + last_save_;
+      (ended_by_keeper ? ", as it was told to" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
   save_soon();

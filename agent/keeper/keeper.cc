@@ -267,7 +267,7 @@ Result<void> Keeper::rank_exited(int status) {
   state_.wait_status = status;
   state_.phase = Phase::kExited;
   Result<void> written = write_exit_report(parts_.folder, parts_.config, state_, parts_.process.pid(),
-                                           termination_.last_save().said());
+                                           termination_.last_save().said(), arriving_.loss());
   rank_.close();
   memory_.on_exited();
   agent_.answer(0, local::RankExited{status, state_.ended_by_keeper ? 1u : 0u});
