@@ -15,6 +15,7 @@
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
+#include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -115,11 +116,15 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();  // the job may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
-  auto whole = co_await keeper->await_memory(host::time_limit_of(static_cast<pid_t>(status.rank_pid)));
-  if (!whole)
+  const Milliseconds limit = co_await time_limit_of(context_, static_cast<pid_t>(status.rank_pid));
+  auto whole = co_await keeper->await_memory(limit);
+  if (!whole) {
+    const bool is_late = whole.assume_error().code() == ErrorCode::kTimedOut;
     co_return Error(ErrorCode::kRefused,
-                    "The program's memory is still arriving from its last move: try again later")
+                    is_late ? "The program's memory is still arriving from its last move: try again later"
+                            : "The program's memory has not arrived from its last move")
         .caused_by(std::move(whole).assume_error());
+  }
   if (status.session_pid == status.rank_pid)
     co_return Error(
         ErrorCode::kRefused,
@@ -131,8 +136,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
   named_bytes_ = files.named.bytes() + files.cached.bytes();
-  const auto measure = [root] { return host::size_of_tree(root); };
-  size_ = co_await offload(context_.images, measure);
+  size_ = co_await size_of_tree(context_, root);
+  limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
   const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
   size_.private_bytes += context + named_bytes_;
   co_return co_await open_stream(root, context + named_bytes_);
@@ -144,7 +149,7 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_b
     const bool follows = co_await follow_memory(root, beside_bytes);
     if (follows) co_return ok();
   }
-  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   const std::uint64_t expected = estimate.largest_bytes + beside_bytes;
   if (!can_stream(expected)) co_return host::check_memory_left(estimate.bytes + beside_bytes);
   const auto make = [expected] { return host::PageStream::create(longest_state(expected), expected); };
@@ -261,8 +266,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
-  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
-  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
+  CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   const std::uint64_t held = rounds_ ? rounds_->held_bytes() : 0;
   const std::uint64_t again = rounds_ ? rounds_->rest_bytes() : 0;
   CKPT_CO_TRYV(
@@ -291,7 +296,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
-  CKPT_CO_TRYV(ports_.share(root));
+  const auto share = [this, root] { return ports_.share(root); };
+  CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   ImageNotes notes;
@@ -335,8 +341,9 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     co_await remove_dump_links(context_, job);
     ports_.take_back();
     CKPT_CO_TRYV(co_await end_repair(context_, root, repair_));
-    CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await resume_source(context_, root));
+    const Milliseconds limit = co_await time_limit_of(context_, root);
+    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, limit));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }

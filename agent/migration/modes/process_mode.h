@@ -14,6 +14,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/memory_rounds.h"
@@ -88,8 +89,9 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
-  wire::Bytes files_;              // the process's open files, encoded
-  std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm and files of caches, among them
+  Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
+  wire::Bytes files_;                       // the process's open files, encoded
+  std::uint64_t named_bytes_ = 0;           // of memory in /dev/shm and files of caches, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
@@ -131,6 +133,7 @@ class ProcessTarget final : public TargetMode {
   bool restores_lazily_ = false;
   HostState image_;
   std::uint64_t image_bytes_ = 0;
+  host::TreeSize size_;           // of the processes, once they run here
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
   MadeResources made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>

@@ -12,6 +12,7 @@
 #include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
+#include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
@@ -24,7 +25,12 @@ Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire:
   const auto keeper = job->keeper();
   if (!keeper) co_return;
   const auto arrived = co_await keeper->await_memory(kLongestArrival);
-  if (!arrived || job->ended()) co_return;
+  if (!arrived) {
+    spdlog::error("host memory that follows has not arrived: job {} after_ms {} reason {}",
+                  wire::job_text(job->id()), (now_ns() - began) / kNanosPerMs,
+                  arrived.assume_error().to_string());
+    co_return;
+  }
   report.memory_follows_ns = now_ns() - began;
   context.late_report(report);
 }
@@ -148,8 +154,8 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   if (!keeper)
     co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
   CKPT_CO_TRY(status, co_await keeper->attach());
-  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
-                                    operation_.spec().gid);
+  co_return co_await check_credentials(context_, static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
+                                       operation_.spec().gid);
 }
 
 // From here on the memory outlives this agent.
@@ -179,6 +185,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
   auto resumed = co_await resume(job, order, report);
   if (resumed) {
+    size_ = co_await size_of_tree(context_, static_cast<pid_t>(status.rank_pid));
     made_.keep();
     if (report != nullptr && lazy_bytes_ > 0 && context_.late_report) {
       report->memory_follows_bytes = lazy_bytes_;
@@ -233,9 +240,8 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
 
 PauseWork ProcessTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(PauseKind::kProcess);
-  const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
   work.add(PauseTerm::kContextRestore)
-      .add(PauseTerm::kHostRestore, host::restored_bytes(image_bytes_, lazy_bytes_), restore_cost(size));
+      .add(PauseTerm::kHostRestore, host::restored_bytes(image_bytes_, lazy_bytes_), restore_cost(size_));
   if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
   return work;
 }

@@ -4,8 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
-#include "agent/host_process/processes/process_tree.h"
-#include "agent/host_process/processes/time_limit.h"
+#include "agent/migration/modes/tree_work.h"
 
 namespace ckpt::agent {
 namespace {
@@ -16,7 +15,7 @@ constexpr std::uint64_t kBytesPerMs = 1 << 20;
 
 // Of the tree's first process that uses a GPU; 0: the driver names none.
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
-  const auto processes = host::processes_of(root);
+  const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;
   for (const pid_t pid : processes.assume_value()) {
     const auto thread = co_await context.contexts.restore_thread(pid);
@@ -62,9 +61,10 @@ Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
   } else {
     spdlog::warn(
         "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
-    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await resume_source(context, root));
   }
-  co_return co_await keeper->reattach(how, host::time_limit_of(root));
+  const Milliseconds limit = co_await time_limit_of(context, root);
+  co_return co_await keeper->reattach(how, limit);
 }
 
 }  // namespace ckpt::agent
