@@ -10,6 +10,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/preloaded.h"
 #include "tools/common/moment.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/list_views.h"
@@ -316,6 +317,20 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 
 }  // namespace
 
+// As far as this machine can see: on the job's node the program may be another.
+static void warn_of_missing_library(Context& context, const RunOptions& options) {
+  if (options.cooperative) return;
+  const char* path = std::getenv("PATH");
+  const std::string why =
+      why_not_preloaded(program_path(options.command.front()), path == nullptr ? "" : path,
+                        options.cwd.empty() ? "." : options.cwd, ::geteuid());
+  if (!why.empty())
+    context.note(
+        "warning: " + why +
+        ", so gpumigrate's library cannot be put into it: if it uses the GPU itself, cuInit fails (304). "
+        "Build it dynamically linked, or run it with --cooperative");
+}
+
 int run_job(Context& context, const RunOptions& options) {
   if (options.command.empty()) {
     return report(context, Error(ErrorCode::kInvalidArgument,
@@ -338,6 +353,7 @@ int run_job(Context& context, const RunOptions& options) {
   const std::string id = text_of(job.assume_value(), "id");
   context.err << view_displaced(member(job.assume_value(), "displaced"), "was ", context.layout())
               << std::flush;
+  warn_of_missing_library(context, options);
   if (options.detach) return print_job(context, job.assume_value());
   context.note("job " + id + " (" + text_of(job.assume_value(), "name") + ") runs at " +
                place_of(job.assume_value()));
