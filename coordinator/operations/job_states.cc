@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/operations/job_states.h"
 
+#include "libckpt/base/clock.h"
+
 namespace ckpt::coordinator {
+namespace {
+
+// So a script may order something right behind `run --detach`.
+constexpr std::int64_t kMakesContextMs = 3000;
+
+}  // namespace
 
 std::string JobStates::of(const Job& job) const {
   if (job.operation && job.operation->stops) return "stopping";
@@ -29,14 +37,22 @@ std::string JobStates::why_not_movable(const Job& job) const {
   if (state == "unknown") return job.reason;
   // A snapshot gives way: its node has the job go on first.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
+  if (state == "starting" && !job.reason.empty()) return "it is starting: " + job.reason;
   if (state != "running" && !passes) return "it is " + state;
   if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
   return {};
 }
 
+bool JobStates::lacks_context(const Job& job) const {
+  // Until its node has reported it, it may come to run at any moment.
+  const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
+  return is_reported && job.spec.way == MigrationMode::kTransparent && of(job) == "starting" &&
+         wall_clock_ms() - job.started_ms > kMakesContextMs;
+}
+
 bool JobStates::stays_put(const Job& job) const {
   const bool is_rank = job.spec.gang.id != 0;
-  return is_rank || (of(job) == "running" && !job.movable && !job.reason.empty());
+  return is_rank || lacks_context(job) || (of(job) == "running" && !job.movable && !job.reason.empty());
 }
 
 }  // namespace ckpt::coordinator

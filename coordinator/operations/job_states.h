@@ -19,6 +19,9 @@ class JobStates {
   [[nodiscard]] std::string of(const Job& job) const;
   // Empty, or why it cannot be moved now.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
+  // Its program has no CUDA context, and has had the time in which a program that wants one makes it. So no verb waits
+  // for it any more.
+  [[nodiscard]] bool lacks_context(const Job& job) const;
   // Of a job that is not movable now: whether that is of its own making and will stay.
   [[nodiscard]] bool stays_put(const Job& job) const;
 

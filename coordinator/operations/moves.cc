@@ -132,7 +132,8 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   if (state == "paused") return true;
   if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
-  if (state == "starting" || not_described_yet) return true;
+  if (state == "starting") return !parts_.states.lacks_context(job);
+  if (not_described_yet) return true;
   if (!parts_.states.why_not_movable(job).empty()) return false;
   // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
