@@ -128,7 +128,6 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
     process.index.forget(mapping);
     return ok();
   }
-  std::uint64_t told = log_->filled();
   for (std::uint64_t at = mapping.begin; at < mapping.end && !round.is_cut;) {
     std::vector<MemoryRange> written;
     const auto next = process.watch.take_written(mapping, at, written);
@@ -145,15 +144,11 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
       }
       CKPT_TRY(was_there, append(process.watch.pid(), process.index, some, false));
       if (was_there) round.read_bytes += bytes_of(some);
-      if (log_->filled() - told >= kGrowthStep) {
-        told = log_->filled();
-        grew(told);
-      }
+      if (log_->filled() - told_bytes_ >= kGrowthStep) grew(told_bytes_ = log_->filled());
       round.is_cut = round.is_cut || is_cut_.load();
     }
     round.is_cut = round.is_cut || is_cut_.load();
   }
-  grew(log_->filled());
   return ok();
 }
 
@@ -181,6 +176,7 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
     process->index.keep_only({});
     if (read.assume_error().code() != ErrorCode::kNotFound) return std::move(read).assume_error();
   }
+  grew(told_bytes_ = log_->filled());  // not for each mapping: a program may have tens of thousands
   return round;
 }
 

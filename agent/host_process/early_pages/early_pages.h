@@ -119,6 +119,7 @@ class EarlyPages {
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;
+  std::uint64_t told_bytes_ = 0;         // of the log, in the rounds
   std::set<std::uint32_t> thrown_away_;  // CRIU's files of pages, by number
   std::uint64_t indexed_bytes_ = 0;      // of all processes, before finish() proves them
   std::mt19937_64 random_{std::random_device{}()};
