@@ -64,9 +64,11 @@ int main(int argc, char** argv) {
   app.add_option("--criu", criu).hidden();
   std::uint64_t rehearsed_bytes = 0;
   app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes).hidden();
+  bool rehearsed_many = false;
+  app.add_flag(ckpt::agent::kRehearsedManyFlag, rehearsed_many).hidden();
   app.add_version_flag("--version", GPUMIGRATE_VERSION);
   if (const auto end = app.parse(argc, argv)) return end->print();
-  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes);
+  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes, rehearsed_many);
   if (!home.empty()) return ckpt::agent::run_rehearsal(home, criu);
   if (only_probe) return probe(path);
   if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
