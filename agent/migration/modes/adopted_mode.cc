@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -11,6 +12,7 @@
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/saved_context.h"
 #include "agent/migration/modes/tree_work.h"
@@ -105,8 +107,9 @@ PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool st
   work.add(PauseTerm::kContextSave, device).add(PauseTerm::kContextRestore, device).add(PauseTerm::kFinal);
   if (stays) return work;
   const std::uint64_t bytes = size.without_shared(device) + device;
-  work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
-  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size))
+      .add(PauseTerm::kFinal, bytes, 0, static_cast<Nanos>(bytes));
+  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes, restore_cost(size));
 }
 
 Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
@@ -295,7 +298,13 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
-  HostRestore order = restore_order(*criu_, options, image_.bytes);
+  RestoreWork work;
+  work.image_bytes = work.restored_bytes = image_.bytes;
+  work.paused_ns = image_.paused_ns;
+  work.size = co_await offload(context_.images, [&folder] { return host::size_of_image(folder.path()); });
+  const PauseLines lines = pause_lines(context_, operation_.pause_kind());
+  CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
+  HostRestore order = restore_order(*criu_, options, time);
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
   if (const auto keeper = job->keeper()) {
@@ -349,8 +358,11 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
-                                    job->record().device_bytes));
+    CKPT_CO_TRY(is_held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
+                                            job->record().device_bytes));
+    if (is_held) {
+      CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
+    }
     remove_image_folder(context_, operation_, "target");
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }
@@ -368,7 +380,9 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
 PauseWork AdoptedTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
   work.add(PauseTerm::kContextRestore, job.record().device_bytes);
-  if (!stays_) work.add(PauseTerm::kHostRestore, image_bytes_);
+  if (!stays_)
+    work.add(PauseTerm::kHostRestore, image_bytes_,
+             restore_cost(host::size_of_tree(static_cast<pid_t>(job.rank_pid()))));
   return work;
 }
 

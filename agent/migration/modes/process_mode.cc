@@ -11,6 +11,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/latest_growth.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
@@ -33,6 +34,7 @@ constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
 // Of pages that CRIU does not keep, bytes a nanosecond: what it writes for nobody takes 0.12 s for 1 GiB. What it leaves
 // out, both it and the agent still look at: 0.03 s for 1 GiB.
 constexpr std::uint64_t kDrainedPerNano = 9;
+constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own, beside those of the process
 constexpr std::uint64_t kLookedAtPerNano = 32;
 
 double ms(Nanos span) {
@@ -43,11 +45,13 @@ double ms(Nanos span) {
 
 Nanos dump_cost(const host::TreeSize& size) {
   return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
+         static_cast<Nanos>(size.mappings) * (kNanosPerMs / 32) +
          static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
 }
 
 Nanos restore_cost(const host::TreeSize& size) {
   return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
+         static_cast<Nanos>(size.mappings) * (kNanosPerMs / 32) +
          static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
 }
 
@@ -80,12 +84,13 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
   PauseWork work = common_work(PauseKind::kProcess);
   const std::uint64_t bytes = memory.read;
   work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
-  work.add(PauseTerm::kDump, bytes, dump_cost(size) + memory.scan);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size), memory.scan);
   work.add(PauseTerm::kHostRestore, memory.restored, restore_cost(size)).add(PauseTerm::kVerify, bytes);
   if (streams) {
     work.add(PauseTerm::kFinal, bytes).save_beside_copy();
   } else {
-    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+    work.add(PauseTerm::kFinal, bytes, 0,
+             static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
   }
   if (!imports) work.add(PauseTerm::kFill, region_bytes);
   return work;
@@ -208,9 +213,8 @@ const host::MemoryLog& ProcessSource::log() const {
 // The progress of the stream's thread is reported to the mover on the loop.
 Result<void> ProcessSource::begin_pages(const std::string& folder, const host::DumpEstimate& estimate) {
   if (rounds_) return rounds_->pages().begin_dump(folder, estimate);
-  const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
-    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
-  };
+  const auto grew =
+      latest_growth(context_.executor, [tell = grew_](std::uint64_t filled) { tell(filled, false); });
   return stream_->begin(folder, estimate.largest_position, grew);
 }
 
@@ -233,6 +237,12 @@ Task<> ProcessSource::settle_host_state() {
 }
 
 Result<void> ProcessSource::check_target(const EndpointPayload& target) {
+  if (target.max_mappings != 0 && size_.most_mappings + kMappingsOfRestore > target.max_mappings)
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("A process of the job has {} mappings of memory, and the target lets a process have {} "
+                    "while it is restored: raise vm.max_map_count there",
+                    size_.most_mappings, target.max_mappings));
   return check_connections(has_connections_, target);
 }
 

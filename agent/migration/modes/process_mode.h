@@ -26,7 +26,8 @@
 
 namespace ckpt::agent {
 
-// CRIU stops, asks and starts each thread and opens each file by itself.
+// CRIU stops, asks and starts each thread, opens each file and maps each piece of memory by itself: what that takes on a
+// common server. A node's own factor is learnt (pause_costs.h).
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
@@ -132,6 +133,7 @@ class ProcessTarget final : public TargetMode {
   std::optional<host::Criu> criu_;
   bool restores_lazily_ = false;
   HostState image_;
+  bool is_held_ = false;  // nothing of the program has run here
   std::uint64_t image_bytes_ = 0;
   host::TreeSize size_;           // of the processes, once they run here
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -97,6 +98,8 @@ Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
   auto restored = co_await restore();
   if (restored) co_return restored;
+  if (auto in_time = check_pause(operation_, image_.paused_ns); !in_time)
+    co_return std::move(in_time).assume_error().caused_by(std::move(restored).assume_error());
   // It never ran here, and the source is stopped at its barrier still.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
       .caused_by(std::move(restored).assume_error());
@@ -119,6 +122,11 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   };
   const Nanos began = now_ns();
   CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));
+  RestoreWork work;
+  work.image_bytes = image_.bytes;
+  work.restored_bytes = host::restored_bytes(image_.bytes, pages.lazy);
+  work.paused_ns = image_.paused_ns;
+  work.size = co_await offload(context_.images, [&folder] { return host::size_of_image(folder.path()); });
   const Nanos unpacked = now_ns();
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   if (notes.log.empty())
@@ -131,7 +139,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   options.lazy = pages.lazy > 0;
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
-  HostRestore order = restore_order(*criu_, options, image_.bytes);
+  const PauseLines lines = pause_lines(context_, operation_.pause_kind());
+  CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
+  HostRestore order = restore_order(*criu_, options, time);
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   const Nanos restored = now_ns();
   auto accepted = co_await accept(job);
@@ -212,13 +222,18 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+    CKPT_CO_TRY(held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+    is_held_ = held;
   }
   remove_image_folder(context_, operation_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
+  // The last moment: from its next instruction on, it is the job.
+  if (is_held_) {
+    CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
+  }
   const Nanos placed_ns = now_ns();
   local::Resume resume;
   resume.incarnation = order.k;
