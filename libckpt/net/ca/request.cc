@@ -67,7 +67,13 @@ std::string host_of(const GENERAL_NAME& name) {
 Result<void> ask_for(X509_REQ* request, const std::vector<std::string>& addresses) {
   if (addresses.empty()) return ok();
   std::string text;
-  for (const std::string& address : addresses) text += (text.empty() ? "IP:" : ",IP:") + address;
+  for (const std::string& address : addresses) {
+    in6_addr parsed{};
+    if (::inet_pton(AF_INET, address.c_str(), &parsed) != 1 &&
+        ::inet_pton(AF_INET6, address.c_str(), &parsed) != 1)
+      return Error(ErrorCode::kInvalidArgument, "\"" + address + "\" is no IP address");
+    text += (text.empty() ? "IP:" : ",IP:") + address;
+  }
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, nullptr, nullptr, request, nullptr, 0);
