@@ -5,6 +5,7 @@
 
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/adoption.h"
+#include "libckpt/net/control/at_once.h"
 
 namespace ckpt::agent {
 namespace {
@@ -68,16 +69,22 @@ void JobMemory::count(const Job& job, wire::JobInstance& instance) const {
                      then == at_last_look_.end() ? no_ranks : then->second, instance);
 }
 
+Task<> JobMemory::describe(std::shared_ptr<Job> job) {
+  co_await job->refresh_summary();
+}
+
 // `again`: one that has just not answered would only hold up the others.
 Task<> JobMemory::describe_jobs(bool again) {
+  std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {
     if (!again && job->phase() == local::Phase::kStarting) co_await job->look_for_shim();
     if (job->phase() != local::Phase::kRunning || is_held_(job->id())) continue;
     if (again && job->is_silent()) continue;
     if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
       job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
-    co_await job->refresh_summary();
+    asked.push_back(describe(job));
   }
+  co_await control::at_once(co_await asio::this_coro::executor, "a job's description", std::move(asked));
 }
 
 RanksOfJobs JobMemory::ranks_of_jobs() const {

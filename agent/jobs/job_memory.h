@@ -30,6 +30,7 @@ class JobMemory {
 
  private:
   Task<> describe_jobs(bool again);
+  static Task<> describe(std::shared_ptr<Job> job);
   [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
   void find_processes();
   [[nodiscard]] GpuProcesses processes_of(const Job& job) const;
