@@ -138,6 +138,12 @@ class EndFollower {
   EndFollower(Context& context, std::string id, Wait& wait)
       : context_(context), id_(std::move(id)), wait_(wait) {}
 
+  // A job that may run on at a silent node is not waited for.
+  EndFollower& until_silent() {
+    is_until_silent_ = true;
+    return *this;
+  }
+
   // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at
   // once.
   Result<Json> follow(bool known) {
@@ -145,6 +151,8 @@ class EndFollower {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (job && is_until_silent_ && has_value(job.assume_value(), "silent_node"))
+        return std::move(job).assume_value();
       if (job) wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       if (auto end = wait_.end()) return *std::move(end);
       if (job) {
@@ -175,6 +183,7 @@ class EndFollower {
   Context& context_;
   std::string id_;
   Wait& wait_;
+  bool is_until_silent_ = false;
   std::optional<Clock::time_point> lost_since_;
 };
 
@@ -486,10 +495,18 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
   if (!job) return report(context, job.assume_error());
   wait.assume_value()->now_for("the end of job " + name + " (stopping)");
-  auto ended = EndFollower(context, text_of(job.assume_value(), "id"), *wait.assume_value()).follow(true);
+  auto ended = std::move(job);
+  if (!has_value(ended.assume_value(), "silent_node"))
+    ended = EndFollower(context, text_of(ended.assume_value(), "id"), *wait.assume_value())
+                .until_silent()
+                .follow(true);
   if (!ended) return report(context, ended.assume_error());
   wait.assume_value()->clear();
-  return print_end(context, ended.assume_value());
+  const Json& end = ended.assume_value();
+  print_end(context, end);
+  if (!has_value(end, "silent_node")) return kDone;
+  context.note("job " + text_of(end, "id") + ": " + text_of(end, "reason"));
+  return kUnknown;
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
