@@ -127,8 +127,9 @@ Result<void> Protections::unprotect(JobId id) {
 
 std::optional<std::string> Protections::where_now(JobId id) const {
   const Job* job = parts_.jobs.find(id);
-  return job != nullptr && parts_.snapshots.why_none(*job).empty() ? std::optional(job->node())
-                                                                   : std::nullopt;
+  // Its memory must not be read any more.
+  if (job == nullptr || open_doubt(job->doubts) != nullptr) return std::nullopt;
+  return parts_.snapshots.why_none(*job).empty() ? std::optional(job->node()) : std::nullopt;
 }
 
 control::Task<> Protections::take_one(JobId id) {
