@@ -1,7 +1,7 @@
 #!/bin/bash
 # systemd as the first process of namespaces of its own, over this machine's files: what is written there is gone
 # afterwards. Run by `unshare --mount --pid --fork --uts --ipc --cgroup --net systemd_root.sh FOLDER PROGRAM...`. FOLDER is an
-# empty one of the machine's; its `tree` is laid over the files, `/out` is its `out`. PROGRAM runs as a unit once the system is
+# empty one of the machine's; its `tree` is copied over the files, `/out` is its `out`. PROGRAM runs as a unit once the system is
 # up, with its output in out/log; then the system is powered off.
 set -e
 work=$1
@@ -10,9 +10,10 @@ mkdir -p "$work"/{root,low,up,tree,out}
 root=$work/root
 mount --make-rprivate /
 mount --bind / "$work/low" # without what is mounted below
-mount -t tmpfs none "$work/up" -o size=256m
+mount -t tmpfs none "$work/up" -o size=2g
 mkdir "$work/up"/{upper,work}
-mount -t overlay none -o "lowerdir=$work/tree:$work/low,upperdir=$work/up/upper,workdir=$work/up/work" "$root"
+mount -t overlay none -o "lowerdir=$work/low,upperdir=$work/up/upper,workdir=$work/up/work" "$root"
+cp -a "$work/tree/." "$root/"
 hostname units
 mount -t tmpfs none "$root/dev"
 for node in "null 1 3" "zero 1 5" "full 1 7" "random 1 8" "urandom 1 9" "tty 5 0"; do
