@@ -24,8 +24,8 @@ install(FILES LICENSE DESTINATION share/doc/gpumigrate COMPONENT gpumigrate)
 # What depends on the prefix, or is made by the program itself, is made when it is installed.
 set(units gpumigrate-agent.service gpumigrate-coordinator.service)
 set(linked_programs gpumigrate gpumigrate-agent gpumigrate-coordinator)
-list(JOIN units "\;" units)
-list(JOIN linked_programs "\;" linked_programs)
+list(JOIN units " " units)
+list(JOIN linked_programs " " linked_programs)
 install(CODE "
   set(root \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
   function(link target name)
