@@ -58,6 +58,8 @@ class DrainMoves {
     std::map<JobId, std::string> not_begun;  // by gang: why the last move of its ranks did not begin
   };
 
+  // It was taken in, and stays until that is confirmed; the entry tells it.
+  [[nodiscard]] bool leave_unconfirmed(DrainJob& entry) const;
   void move(Drain& drain, DrainJob& entry, const Job& job);
   bool begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
   // All ranks of one job that are in the way, together.
