@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
 #include "libckpt/net/control/offload.h"
 #include "libckpt/net/control/spawn.h"
@@ -15,6 +16,18 @@ Result<void> check_is_for(const tls::Peer& subject, const std::string& certifica
   if (named == subject) return ok();
   return Error(ErrorCode::kRefused,
                "The new certificate is that of " + to_text(named) + ", not of " + to_text(subject));
+}
+
+// For the addresses of the present certificate.
+Result<tls::SigningRequest> make_request(const tls::CertFiles& files) {
+  CKPT_TRY(certificate, read_file(files.certificate, tls::kMaxPemBytes));
+  CKPT_TRY(hosts, tls::hosts_of(certificate));
+  std::erase_if(hosts, [](const std::string& host) {
+    boost::system::error_code code;
+    (void)control::asio::ip::make_address(host, code);
+    return static_cast<bool>(code);
+  });
+  return tls::make_signing_request(hosts);
 }
 
 }  // namespace
@@ -36,7 +49,7 @@ CertificateRenewal::CertificateRenewal(CoordinatorLink& link, tls::Identity& ide
 }
 
 control::Task<> CertificateRenewal::make_key(wire::AskForKey request) {
-  auto make = [] { return tls::make_signing_request(); };
+  auto make = [files = identity_.files()] { return make_request(files); };
   auto made = co_await control::offload(pool_, make);
   if (!made) {
     link_.reply(request.request_id, made.assume_error());

@@ -244,6 +244,7 @@ void Agent::create_snapshot_service() {
     }
   }
   vault.host = host_text(networks_.front().address);
+  vault.port = config_.vault_port;
   protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
       *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
       [this](const wire::JobSpec& spec) { return check_spec(spec); },
@@ -419,6 +420,8 @@ Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
   settings.configure.gpu = gpu;
   settings.configure.networks = networks_;
   settings.configure.staging_bytes = std::uint64_t{config_.staging_mib} << 20;
+  settings.configure.first_port = config_.mover_ports.first;
+  settings.configure.last_port = config_.mover_ports.last;
   settings.first_backoff = config_.mover_restart;
   mover = MoverProcess::create(io_.get_executor(), std::move(settings));
   return mover;

@@ -49,16 +49,21 @@ int main(int argc, char** argv) {
   app.add_option("--config", path, "Its settings (agent.toml)");
   bool only_probe = false;
   app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
+  bool list_settings = false;
+  app.add_flag("--list-settings", list_settings, "Print every key of agent.toml with its default, and end");
   std::string home, criu;
   app.add_option("--rehearse", home).hidden();
   app.add_option("--criu", criu).hidden();
   std::uint64_t rehearsed_bytes = 0;
   app.add_option(ckpt::agent::kRehearsedFlag, rehearsed_bytes).hidden();
+  bool rehearsed_many = false;
+  app.add_flag(ckpt::agent::kRehearsedManyFlag, rehearsed_many).hidden();
   app.add_version_flag("--version", GPUMIGRATE_VERSION);
   if (const auto end = app.parse(argc, argv)) return end->print();
-  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes);
+  if (rehearsed_bytes > 0) return ckpt::agent::be_rehearsed(rehearsed_bytes, rehearsed_many);
   if (!home.empty()) return ckpt::agent::run_rehearsal(home, criu);
   if (only_probe) return probe(path);
+  if (list_settings) return std::fputs(ckpt::agent::settings_page().c_str(), stdout) < 0 ? 1 : 0;
   if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
 
   auto config = ckpt::agent::load_config(path);

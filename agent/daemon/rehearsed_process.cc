@@ -20,6 +20,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,14 +86,16 @@ class RehearsedTree {
   pid_t root_;
 };
 
-Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t bytes) {
+Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t bytes, bool many) {
   CKPT_TRY(null, rehearsed_null());
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
-  std::array<std::string, 3> words = {"gpumigrate-agent", kRehearsedFlag, std::to_string(bytes)};
-  std::array<char*, 4> argv = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  std::array<std::string, 4> words = {"gpumigrate-agent", kRehearsedFlag, std::to_string(bytes),
+                                      kRehearsedManyFlag};
+  std::array<char*, 5> argv = {words[0].data(), words[1].data(), words[2].data(),
+                               many ? words[3].data() : nullptr, nullptr};
   const long root = ::syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (root < 0) return Error::from_errno("Making a PID namespace");
   if (root == 0) become_rehearsed(argv.data(), folder.c_str(), null.get(), write_end.get());
@@ -169,15 +173,16 @@ class Rehearsal {
     restores_lazily_ = co_await criu_.restores_lazily(folder_);
     facts_.record_ns = record;
     for (const std::uint64_t bytes : kRehearsedSizes) {
-      CKPT_CO_TRYV(co_await try_process(bytes));
+      CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
+    CKPT_CO_TRYV(co_await try_process(kRehearsedSizes.front(), true));
     co_return facts_;
   }
 
  private:
-  Task<Result<void>> try_process(std::uint64_t bytes) {
+  Task<Result<void>> try_process(std::uint64_t bytes, bool many) {
     CKPT_CO_TRYV(host::check_memory_left(4 * bytes));
-    CKPT_CO_TRY(tree, start_process(folder_, bytes));
+    CKPT_CO_TRY(tree, start_process(folder_, bytes, many));
     const host::TreeSize size = host::size_of_tree(tree.root());
     RehearsedProcess done;
     done.bytes = size.private_bytes;
@@ -185,8 +190,8 @@ class Rehearsal {
     tree.end();
     CKPT_CO_TRY(arrived, copy_of(image, facts_.memory));
     CKPT_CO_TRYV(co_await restore(std::move(arrived), done));
-    done.dump_ns = std::max<Nanos>(0, done.dump_ns - dump_cost(size));
-    done.restore_ns = std::max<Nanos>(0, done.restore_ns - restore_cost(size));
+    done.dump_items = dump_cost(size);
+    done.restore_items = restore_cost(size);
     facts_.processes.push_back(done);
     co_return ok();
   }
@@ -301,7 +306,35 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
-int be_rehearsed(std::uint64_t bytes) {
+namespace {
+
+// Neighbours differ in their rights, so that each page is a mapping.
+bool make_many_things() {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  auto* memory = static_cast<std::byte*>(
+      ::mmap(nullptr, kRehearsedMappings * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (memory == MAP_FAILED) return false;
+  for (std::size_t i = 0; i < kRehearsedMappings; i += 2) {
+    if (::mprotect(memory + i * page, page, PROT_READ | PROT_WRITE) != 0) return false;
+  }
+  for (int i = 0; i < kRehearsedDescriptors; ++i) {
+    if (::open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) return false;
+  }
+  try {
+    for (int i = 0; i < kRehearsedThreads; ++i) {
+      std::thread([] {
+        for (;;) ::pause();
+      }).detach();
+    }
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int be_rehearsed(std::uint64_t bytes, bool many) {
   const pid_t child = ::fork();
   if (child < 0) return 1;
   if (child > 0) {
@@ -315,6 +348,7 @@ int be_rehearsed(std::uint64_t bytes) {
   auto* words = static_cast<std::uint64_t*>(memory);
   std::uint64_t value = 0x9e3779b97f4a7c15U;
   for (std::uint64_t i = 0; i < bytes / sizeof value; ++i) words[i] = value += 0x9e3779b97f4a7c15U;
+  if (many && !make_many_things()) return 1;
   const char ready = 'r';
   if (::write(kReadyFd, &ready, 1) != 1) return 1;
   ::close(kReadyFd);

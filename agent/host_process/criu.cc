@@ -32,7 +32,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr int kOldest = 4;  // 3.17 does not work on current kernels
+constexpr std::chrono::seconds kMaxTimeout{3600};  // a keeper takes no more
+constexpr int kOldest = 4;                         // 3.17 does not work on current kernels
 constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
@@ -212,12 +213,13 @@ void remove_images(const std::string& folder) {
 
 }  // namespace
 
-Milliseconds criu_timeout(std::uint64_t bytes) {
-  constexpr long kMax = 3600;
+Milliseconds criu_least(Milliseconds usual) {
   const long wanted = std::atol(text_of("GPUMIGRATE_CRIU_TIMEOUT").c_str());
-  const Milliseconds least = wanted > 0 && wanted <= kMax ? std::chrono::seconds(wanted) : kStuckAfter;
-  return std::min<Milliseconds>(time_limit(bytes, least),
-                                std::chrono::seconds(kMax));  // a keeper takes no more
+  return wanted > 0 && wanted <= kMaxTimeout.count() ? std::chrono::seconds(wanted) : usual;
+}
+
+Milliseconds criu_timeout(std::uint64_t bytes) {
+  return std::min<Milliseconds>(time_limit(bytes, criu_least(kStuckAfter)), kMaxTimeout);
 }
 
 Task<Result<Criu>> Criu::find(std::string configured, std::string work) {

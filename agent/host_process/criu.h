@@ -34,6 +34,8 @@ struct CriuFacts {
 // How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or
 // $GPUMIGRATE_CRIU_TIMEOUT seconds, on.
 [[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
+// `usual`, or what $GPUMIGRATE_CRIU_TIMEOUT sets: the least time that CRIU gets.
+[[nodiscard]] Milliseconds criu_least(Milliseconds usual);
 
 struct DumpOptions {
   DumpOptions() = default;

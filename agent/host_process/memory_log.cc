@@ -34,17 +34,16 @@ Result<UniqueFd> MemoryLog::duplicate_file() const {
 }
 
 Result<std::span<std::byte>> MemoryLog::room(std::uint64_t bytes) {
-  if (bytes > most_ - filled_)
+  const std::uint64_t filled = filled_.load(std::memory_order_relaxed);
+  if (bytes > most_ - filled)
     return Error(ErrorCode::kOutOfMemory,
                  "The processes have written more memory than there was room for since "
                  "their move began");
-  return std::span(memory_ + filled_, bytes);
+  return std::span(memory_ + filled, bytes);
 }
 
 std::uint64_t MemoryLog::append(std::uint64_t bytes) {
-  const std::uint64_t at = filled_;
-  filled_ += bytes;
-  return at;
+  return filled_.fetch_add(bytes, std::memory_order_release);
 }
 
 }  // namespace ckpt::agent::host

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages of processes in the order in which they were read, in one memory file that only grows. It is a migration's
 // growing host state, so it is sent as it fills.
-// Threads: one caller at a time. Ownership: the file's duplicates are their callers'. Errors: kOutOfMemory where
+// Threads: one writer at a time; filled(), at() and the file from any. Ownership: the file's duplicates are their callers'. Errors: kOutOfMemory where
 // the pages do not fit.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ class MemoryLog {
 
   [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
-  [[nodiscard]] std::uint64_t filled() const noexcept { return filled_; }
+  [[nodiscard]] std::uint64_t filled() const noexcept { return filled_.load(std::memory_order_acquire); }
   // Of `most` bytes, cannot shrink.
   [[nodiscard]] Result<UniqueFd> duplicate_file() const;
 
@@ -47,7 +48,7 @@ class MemoryLog {
   std::byte* memory_;
   std::uint64_t most_;
   std::uint64_t expected_;
-  std::uint64_t filled_ = 0;
+  std::atomic<std::uint64_t> filled_{0};  // only grows; what is below it does not change
 };
 
 }  // namespace ckpt::agent::host

@@ -11,7 +11,13 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-constexpr std::size_t kMaxQueued = 4096;  // packets; a peer that does not read is given up
+// A peer for which more waits does not read at all, and is given up. A busy one takes its time.
+constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
+constexpr std::size_t kPacketCost = 256;  // what a small packet takes here
+
+std::size_t cost_of(const Packet& packet) {
+  return kPacketCost + packet.bytes.size();
+}
 
 }  // namespace
 
@@ -120,12 +126,18 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
 
 void PacketLink::send(Packet packet) {
   if (!stream_.is_open()) return;
-  if (packet.descriptors.size() > kMaxDescriptors || queue_.size() >= kMaxQueued) {
-    asio::post(stream_.get_executor(), [self = shared_from_this()] {
-      self->fail(Error(ErrorCode::kUnavailable, "The peer does not read its local socket"));
-    });
+  const bool has_too_many = packet.descriptors.size() > kMaxDescriptors;
+  if (has_too_many || queued_bytes_ + cost_of(packet) > kMaxQueuedBytes) {
+    Error why(ErrorCode::kOutOfMemory,
+              has_too_many
+                  ? "A local packet has more than " + std::to_string(kMaxDescriptors) + " descriptors"
+                  : "The peer does not read its local socket: " + std::to_string(queue_.size()) +
+                        " packets wait for it");
+    asio::post(stream_.get_executor(),
+               [self = shared_from_this(), why = std::move(why)]() mutable { self->fail(std::move(why)); });
     return;
   }
+  queued_bytes_ += cost_of(packet);
   queue_.push_back(std::move(packet));
   if (!waiting_to_write_) write_queued();
 }
@@ -140,6 +152,7 @@ void PacketLink::write_queued() {
       return;
     }
     if (!sent.assume_value()) return await_writable();
+    queued_bytes_ -= cost_of(queue_.front());
     queue_.pop_front();
   }
 }
@@ -164,6 +177,7 @@ void PacketLink::close() {
   boost::system::error_code ignored;
   stream_.close(ignored);
   queue_.clear();
+  queued_bytes_ = 0;
   // The handlers own their user, which may own this link: dropped later, since one of them may be running
   // now.
   asio::post(stream_.get_executor(), [handlers = std::move(handlers_)] {});

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packets with descriptors over a connected SOCK_SEQPACKET socket, on the event loop: the base of keeper
 // links and mover links. Sending never blocks: packets that the peer's buffer does not take wait here, in
-// order.
+// order, up to 64 MiB of them.
 // Threads: the loop only. Ownership: the link owns the socket and the descriptors it was given or has
-// received until it hands them on. Errors: `closed` is called once, on the loop, when the peer is gone or a
-// packet is over the limit. It is never called from inside send() or close().
+// received until it hands them on. Errors: `closed` is called once, on the loop, and never from inside send() or
+// close(). kUnavailable: the peer is gone; kProtocol: a packet is over the limit; kOutOfMemory: too much waits for the
+// peer.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +59,7 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
   asio::posix::stream_descriptor stream_;
   std::vector<std::byte> buffer_;
   std::deque<Packet> queue_;
+  std::size_t queued_bytes_ = 0;
   Handlers handlers_;
   bool waiting_to_write_ = false;
 };

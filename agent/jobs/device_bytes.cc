@@ -8,8 +8,10 @@
 namespace ckpt::agent {
 namespace {
 
-std::uint64_t counted(const InventorySnapshot& snapshot, pid_t gpu_process) {
-  return gpu_process > 0 ? device_bytes_of(snapshot, gpu_process) : 0;
+std::uint64_t counted(const InventorySnapshot& snapshot, const GpuProcesses& processes) {
+  std::uint64_t bytes = 0;
+  for (const pid_t pid : processes) bytes += pid > 0 ? device_bytes_of(snapshot, pid) : 0;
+  return bytes;
 }
 
 bool hold_the_same(const RanksOfJobs& a, const RanksOfJobs& b) {
@@ -35,15 +37,16 @@ Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions) {
   }
 }
 
-void add_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process, wire::JobInstance& instance) {
+void add_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
+                      wire::JobInstance& instance) {
   for (wire::RankState& rank : instance.ranks)
-    rank.device_bytes = std::max(rank.state_bytes, counted(snapshot, gpu_process));
+    rank.device_bytes = std::max(rank.state_bytes, counted(snapshot, processes));
 }
 
-void count_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process,
+void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                         const std::vector<wire::RankState>& then, wire::JobInstance& instance) {
   for (wire::RankState& rank : instance.ranks) {
-    rank.device_bytes = counted(snapshot, gpu_process);
+    rank.device_bytes = counted(snapshot, processes);
     for (const wire::RankState& known : then) {
       if (known.rank == rank.rank) rank.device_bytes = std::max(rank.device_bytes, known.state_bytes);
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank, and that has one process that
-// uses the GPU; 0: none yet.
+// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank; several of its processes may use
+// the GPU, though it cannot be moved then.
 // Threads: the event loop. Errors: none.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,16 @@
 
 namespace ckpt::agent {
 
-// As far as is known now: the driver's count of `gpu_process`, which includes contexts and unnamed allocations, and at
+using GpuProcesses = std::set<pid_t>;
+
+// As far as is known now: the driver's count of `processes`, which includes contexts and unnamed allocations, and at
 // least the rank's own sum.
-void add_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process, wire::JobInstance& instance);
+void add_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
+                      wire::JobInstance& instance);
 // As of the query to the driver: memory that a job has taken since is not missing in that answer's free
 // memory either, and placement adds the two up. `then`: the ranks at that time; where the driver does not
 // count, their own sums are used.
-void count_device_bytes(const InventorySnapshot& snapshot, pid_t gpu_process,
+void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                         const std::vector<wire::RankState>& then, wire::JobInstance& instance);
 
 // By the folder of their job.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/jobs/job.h"
 
+#include <fmt/chrono.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -50,6 +51,17 @@ wire::JobPhase to_wire(local::Phase phase) {
       return wire::JobPhase::kExited;
   }
   return wire::JobPhase::kStarting;
+}
+
+// Empty, or what a program has yet to do before it can be moved.
+std::string what_it_lacks(const JobRecord& record, local::Phase phase) {
+  if (to_wire(phase) != wire::JobPhase::kStarting) return {};
+  const char* lacks = "it has no CUDA context yet";
+  if (record.spec.way == MigrationMode::kCooperative)
+    lacks = phase == local::Phase::kConnected ? "it has not called ckpt_ready yet"
+                                              : "it has not called ckpt_init yet";
+  return fmt::format("{} (since {:%F %T} UTC)", lacks,
+                     fmt::gmtime(static_cast<std::time_t>(record.started_unix_ms / 1000)));
 }
 
 bool tells_phase(const local::Body& body) {
@@ -257,12 +269,14 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       spdlog::info("killed by its keeper: job {}; {}", wire::job_text(id()), said);
     }
   }
+  const std::string loss = read_keeper_loss(folder_);
+  if (!loss.empty()) spdlog::error("state lost: job {}; {}", wire::job_text(id()), loss);
   end_reason_ =
       "the process ended" +
       (wait_status == kUnknownStatus
            ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
            : " with " + describe_wait_status(wait_status)) +
-      (ended_by_keeper ? ", as it was told to" : "") + last_save_;
+      (ended_by_keeper ? ", as it was told to" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
   save_soon();
@@ -541,6 +555,10 @@ wire::JobInstance Job::instance() const {
   out.ended_as_told = record_.ended && ended_as_told_;
   out.movable = summary_.movable != 0 && !unknown_;
   out.reason = record_.ended ? end_reason_ : summary_.reason.str();
+  if (!record_.ended && out.reason.empty()) {
+    out.reason = what_it_lacks(record_, phase_);
+    if (!out.reason.empty() && !without_shim_.empty()) out.reason += ": " + without_shim_;
+  }
   out.unknown = unknown_;
   if (unknown_)
     out.reason = "its keeper does not answer (" + why_unknown_ +

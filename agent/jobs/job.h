@@ -80,6 +80,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // Queries the rank's StateSummary and which process uses the GPU, and keeps both. Where a query is under way, until
   // a later one is over.
   Task<> refresh_summary();
+  // While no process of it has a session: whether that is since our library is not in them (job_shim.cc).
+  Task<> look_for_shim();
   // Whether the last such query got no answer.
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
   // The rank runs as that incarnation from now on.
@@ -186,6 +188,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
   std::uint32_t session_pid_ = 0;  // 0: no process of the job uses a GPU
+  std::string without_shim_;       // a reason
   Turn thin_turn_;
   Turn refresh_turn_;
   Turn resume_turn_;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/adoption.h"
+#include "libckpt/net/control/at_once.h"
 
 namespace ckpt::agent {
 namespace {
@@ -21,6 +23,30 @@ Task<> JobMemory::look() {
   questions.ask_driver = [this] { return inventory_.refresh(); };
   questions.ranks = [this] { return ranks_of_jobs(); };
   at_last_look_ = co_await ask_at_one_moment(std::move(questions));
+  find_processes();
+}
+
+// A job's processes descend from its first one, whatever they have told its keeper.
+void JobMemory::find_processes() {
+  processes_.clear();
+  for (const GpuFacts& gpu : inventory_.last().gpus) {
+    for (const GpuProcess& process : gpu.processes) {
+      if (process.pid <= 0) continue;
+      const std::vector<pid_t> line = host::line_of(process.pid);
+      for (const auto& job : jobs_.all()) {
+        const auto first = static_cast<pid_t>(job->rank_pid());
+        if (!job->ended() && std::find(line.begin(), line.end(), first) != line.end())
+          processes_[job->folder()].insert(process.pid);
+      }
+    }
+  }
+}
+
+GpuProcesses JobMemory::processes_of(const Job& job) const {
+  const auto found = processes_.find(job.folder());
+  GpuProcesses all = found == processes_.end() ? GpuProcesses{} : found->second;
+  all.insert(job.gpu_process());
+  return all;
 }
 
 std::chrono::seconds JobMemory::interval() const {
@@ -33,25 +59,32 @@ std::chrono::seconds JobMemory::interval() const {
 }
 
 void JobMemory::add_known(const Job& job, wire::JobInstance& instance) const {
-  add_device_bytes(inventory_.last(), job.gpu_process(), instance);
+  add_device_bytes(inventory_.last(), processes_of(job), instance);
 }
 
 void JobMemory::count(const Job& job, wire::JobInstance& instance) const {
   const std::vector<wire::RankState> no_ranks;
   const auto then = at_last_look_.find(job.folder());
-  count_device_bytes(inventory_.last(), job.gpu_process(),
+  count_device_bytes(inventory_.last(), processes_of(job),
                      then == at_last_look_.end() ? no_ranks : then->second, instance);
+}
+
+Task<> JobMemory::describe(std::shared_ptr<Job> job) {
+  co_await job->refresh_summary();
 }
 
 // `again`: one that has just not answered would only hold up the others.
 Task<> JobMemory::describe_jobs(bool again) {
+  std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {
+    if (!again && job->phase() == local::Phase::kStarting) co_await job->look_for_shim();
     if (job->phase() != local::Phase::kRunning || is_held_(job->id())) continue;
     if (again && job->is_silent()) continue;
     if (job->record().spec.way == MigrationMode::kAdopted && job->record().migration == 0)
       job->device_bytes_are(device_bytes_of(inventory_.last(), job->record().spec.adopt_pid));
-    co_await job->refresh_summary();
+    asked.push_back(describe(job));
   }
+  co_await control::at_once(co_await asio::this_coro::executor, "a job's description", std::move(asked));
 }
 
 RanksOfJobs JobMemory::ranks_of_jobs() const {

@@ -30,12 +30,16 @@ class JobMemory {
 
  private:
   Task<> describe_jobs(bool again);
+  static Task<> describe(std::shared_ptr<Job> job);
   [[nodiscard]] RanksOfJobs ranks_of_jobs() const;
+  void find_processes();
+  [[nodiscard]] GpuProcesses processes_of(const Job& job) const;
 
   JobTable& jobs_;
   Inventory& inventory_;
   std::function<bool(wire::JobId)> is_held_;
   RanksOfJobs at_last_look_;
+  std::map<std::string, GpuProcesses> processes_;  // that the driver names, by the folder of their job
 };
 
 }  // namespace ckpt::agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A keeper that has killed its rank without an agent's order reports on the rank's context, in status.json
-// (agent/keeper/last_save.h). Threads: any.
+// A keeper that has killed its rank without an agent's order tells in status.json why, and what came of the rank's
+// context (agent/keeper/last_save.h). Threads: any.
 // Errors: none; a file that is absent or damaged has no report.
 #pragma once
 
@@ -10,5 +10,7 @@ namespace ckpt::agent {
 
 // Empty: nothing was to be saved.
 [[nodiscard]] std::string read_keeper_last_save(const std::string& folder);
+// Why the state of a job that moved here was lost after it went on. Empty: it was not.
+[[nodiscard]] std::string read_keeper_loss(const std::string& folder);
 
 }  // namespace ckpt::agent

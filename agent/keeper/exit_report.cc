@@ -12,7 +12,7 @@
 namespace ckpt::keeper {
 
 Result<void> write_exit_report(const std::string& folder, const Config& config, const RankState& state,
-                               pid_t rank, const std::string& last_save) {
+                               pid_t rank, const std::string& last_save, const std::string& loss) {
   nlohmann::json report{{"job", config.job},
                         {"incarnation", state.incarnation},
                         {"role", role_name(config.role)},
@@ -30,6 +30,7 @@ Result<void> write_exit_report(const std::string& folder, const Config& config, 
   else if (WIFSIGNALED(status))
     report["signal"] = WTERMSIG(status);
   if (!last_save.empty()) report["last_save"] = last_save;
+  if (!loss.empty()) report["loss"] = loss;
   return write_file_durably(folder + "/status.json", report.dump() + "\n");
 }
 

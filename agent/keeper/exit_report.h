@@ -13,8 +13,8 @@
 
 namespace ckpt::keeper {
 
-// `last_save`: how the save before the kill went; may be empty.
+// `last_save`: how the save before the kill went; `loss`: why the keeper killed it without an order. Both may be empty.
 Result<void> write_exit_report(const std::string& folder, const Config& config, const RankState& state,
-                               pid_t rank, const std::string& last_save);
+                               pid_t rank, const std::string& last_save, const std::string& loss);
 
 }  // namespace ckpt::keeper

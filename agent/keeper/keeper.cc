@@ -104,7 +104,7 @@ Keeper::Keeper(Parts parts, Timers timers)
     : parts_(std::move(parts)),
       hold_(parts_.process, std::move(timers.hold)),
       lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_,
-              is_transparent(), static_cast<bool>(parts_.foreign)}),
+              is_transparent()}),
       memory_({state_, parts_.process, hold_, lease_, rank_, agent_, is_transparent()}),
       execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_,
                   parts_.barriers ? &*parts_.barriers : nullptr, is_transparent()}),
@@ -117,6 +117,7 @@ Keeper::Keeper(Parts parts, Timers timers)
 }
 
 void Keeper::take_restored(std::optional<LazyPages> pages) {
+  if (pages) parts_.process.leave_out(pages->server());
   arriving_.begin(std::move(pages));
   state_.phase = Phase::kDumped;
   state_.restored = true;
@@ -231,12 +232,13 @@ void Keeper::on_children() {
     const int program = rank_ended ? program_status(parts_.process.pid(), wait_status_of(ended)) : 0;
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
-    if (pid <= 0) return;
+    if (pid <= 0) break;
     termination_.last_save().on_child_ended(pid, status);
     arriving_.on_child_changed(pid, status);
-    if (pid == parts_.process.pid())
+    if (pid == parts_.process.pid() && !ended_)
       rank_changed(rank_ended && !WIFSTOPPED(status) && !WIFCONTINUED(status) ? program : status);
   }
+  if (ended_ && state_.phase != Phase::kExited && parts_.process.members().empty()) end_rank(*ended_);
 }
 
 // What waits for a thread that is held gets on.
@@ -250,6 +252,14 @@ void Keeper::on_hold_limit() {
 void Keeper::rank_changed(int status) {
   if (status != kUnknownStatus && WIFSTOPPED(status)) return lease_.on_stopped();
   if (status != kUnknownStatus && WIFCONTINUED(status)) return lease_.on_continued();
+  if (termination_.gives_grace() && !parts_.foreign && !parts_.process.members().empty()) {
+    ended_ = status;
+    return;
+  }
+  end_rank(status);
+}
+
+void Keeper::end_rank(int status) {
   if (Result<void> done = rank_exited(status); !done.has_value()) {
     ::dprintf(2, "%s\n", done.assume_error().to_string().c_str());
   }
@@ -258,7 +268,8 @@ void Keeper::rank_changed(int status) {
 Result<void> Keeper::rank_exited(int status) {
   if (rank_.is_open()) rank_.read();  // messages that it sent before it ended come before its end
   // Whatever the program has left behind; what an adopted one has started here is not ours to end.
-  if (!parts_.foreign) parts_.process.signal_group(SIGKILL);
+  if (const Result<void> killed = parts_.foreign ? ok() : parts_.process.kill_all(); !killed.has_value())
+    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
   parts_.namespace_alive.reset();
   hold_.on_exited();
   lease_.on_exited();
@@ -267,7 +278,7 @@ Result<void> Keeper::rank_exited(int status) {
   state_.wait_status = status;
   state_.phase = Phase::kExited;
   Result<void> written = write_exit_report(parts_.folder, parts_.config, state_, parts_.process.pid(),
-                                           termination_.last_save().said());
+                                           termination_.last_save().said(), arriving_.loss());
   rank_.close();
   memory_.on_exited();
   agent_.answer(0, local::RankExited{status, state_.ended_by_keeper ? 1u : 0u});
@@ -418,11 +429,10 @@ local::Status Keeper::status() const {
 // ---- the rank ----
 
 // Empty: the process may have a session.
-std::string Keeper::why_turned_away(pid_t pid, const local::Hello& hello) {
-  if (!parts_.process.contains(pid)) {
-    if (is_transparent() && hello.way == MigrationMode::kTransparent) rank_.refuse_outsider();
+std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::Hello& hello) {
+  // Asked after its ancestors were read: until then its number was no other process's.
+  if (pid <= 0 || !parts_.process.contains(pid) || peer.has_ended())
     return "This process does not belong to the job of this keeper";
-  }
   // It may have connected right before its end; a session would make the job look alive for ever.
   if (state_.phase == Phase::kExited) return "The job's program has ended";
   if (hello.way != parts_.config.way) return "The job was started for the other way to move";
@@ -439,7 +449,7 @@ std::string Keeper::why_turned_away(pid_t pid, const local::Hello& hello) {
 void Keeper::welcome(Peer peer, const local::Hello& hello) {
   const Result<local::Socket::Peer> who = peer.identity();
   const pid_t pid = who.has_value() ? who.assume_value().pid : 0;
-  if (const std::string why = why_turned_away(pid, hello); !why.empty()) {
+  if (const std::string why = why_turned_away(peer, pid, hello); !why.empty()) {
     (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, why))}).has_value();
     return;
   }

@@ -86,6 +86,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   void on_children();
   void on_hold_limit();
   void rank_changed(int status);
+  void end_rank(int status);
   Result<void> rank_exited(int status);
 
   void read_agent();
@@ -99,7 +100,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   [[nodiscard]] local::Status status() const override;
 
   void welcome(Peer peer, const local::Hello& hello);
-  [[nodiscard]] std::string why_turned_away(pid_t pid, const local::Hello& hello);
+  [[nodiscard]] std::string why_turned_away(const Peer& peer, pid_t pid, const local::Hello& hello);
   void open_session(Peer peer, pid_t pid);
   void on_rank_message(local::Received received) override;
   void on_rank_gone() override;
@@ -119,6 +120,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   Execution execution_;
   AdoptedRank adopted_;
   Termination termination_;
+  std::optional<int> ended_;     // how the program ended, while others of the job have time to end
   std::vector<Peer> strangers_;  // connected, first message not read yet
   bool shutdown_ = false;
 };

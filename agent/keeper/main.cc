@@ -136,7 +136,7 @@ Result<Prepared> prepare(const Config& config, const std::string& folder) {
   Result<Prepared> prepared = become_keeper(config, folder, std::move(restored));
   // A restored program without a keeper would have no lease.
   const bool works = prepared.has_value() && prepared.assume_value().keeper.has_value();
-  if (!works && restored_pid != 0) ::kill(-restored_pid, SIGKILL);
+  if (!works && restored_pid != 0) (void)RankProcess::adopt(restored_pid).kill_all().has_value();
   return prepared;
 }
 

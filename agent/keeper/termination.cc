@@ -36,7 +36,8 @@ void Termination::stop(std::uint64_t request, std::uint64_t grace_ms) {
     if (at_once) {
       kill_after_save();
     } else {
-      parts_.process.signal_group(SIGTERM);
+      gives_grace_ = true;
+      parts_.process.terminate_all();
       set_grace(std::min(grace_ms, kMaxGraceMs));
     }
   }

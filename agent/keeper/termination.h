@@ -38,6 +38,8 @@ class Termination : private LastSave::Owner {
   [[nodiscard]] const LastSave& last_save() const { return last_save_; }
   [[nodiscard]] int fd() const { return parts_.grace.fd(); }
   void on_timer();
+  // The job's processes have been asked to end, and have time for it.
+  [[nodiscard]] bool gives_grace() const { return gives_grace_; }
   // Its session is closed.
   void on_rank_gone();
   // The program has ended: processes that it has left behind end, too.
@@ -51,6 +53,7 @@ class Termination : private LastSave::Owner {
 
   Parts parts_;
   LastSave last_save_;
+  bool gives_grace_ = false;
 };
 
 }  // namespace ckpt::keeper

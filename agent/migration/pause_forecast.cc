@@ -11,6 +11,7 @@
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/swap_mode.h"
+#include "libckpt/net/control/at_once.h"
 
 namespace ckpt::agent {
 namespace {
@@ -25,10 +26,12 @@ Task<> PauseForecast::look(bool moves_processes) {
     return std::none_of(jobs.begin(), jobs.end(),
                         [&](const auto& job) { return job->folder() == entry.first && !job->ended(); });
   });
+  std::vector<Task<>> looks;
   for (const auto& job : jobs) {
     if (job->phase() == local::Phase::kRunning && !job->ended() && !job->unknown() && is_due(*job))
-      co_await look_at(job, moves_processes);
+      looks.push_back(look_at(job, moves_processes));
   }
+  co_await control::at_once(context_.executor, "a pause's forecast", std::move(looks));
 }
 
 bool PauseForecast::is_due(const Job& job) {

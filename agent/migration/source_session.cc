@@ -163,7 +163,7 @@ void SourceSession::start_precopy(const wire::Bytes& payload) {
   const PauseEstimate& estimate = budget_.estimated();
   if (budget_.is_exceeded())
     return fail(
-        Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(estimate.facts, budget_.limit())));
+        Error(ErrorCode::kRefused, "The limit cannot be met: " + too_long(estimate.facts, budget_.limit())));
   start.addresses = std::move(endpoint.assume_value().addresses);
   start.options = budget_.options();
   start.fixed_cost_ns = estimate.fixed();
@@ -216,7 +216,7 @@ void SourceSession::on_mover(mover::Packet packet) {
                                 ? "The limit cannot be met: after " + std::to_string(lost->rounds) +
                                       " rounds " + too_long(pause, budget_.limit())
                                 : "The copy does not converge: " + lost->reason;
-    fail(Error(ErrorCode::kAborted, why));
+    fail(Error(ErrorCode::kRefused, why));
   } else if (const auto* sent = std::get_if<mover::FinalSent>(&packet.message)) {
     on_counters(sent->counters, sent->final_received_ns, sent->last_ack_ns);
   } else if (const auto* done = std::get_if<mover::FinalDone>(&packet.message)) {
@@ -263,7 +263,7 @@ Task<> SourceSession::converge() {
   const wire::PauseFacts pause = budget_.with_copy(mover_estimate_ns_);
   if (budget_.gives_up() && budget_.has_work() && pause.ns.total() > budget_.limit())
     co_return fail(
-        Error(ErrorCode::kAborted, "The limit cannot be met: " + too_long(pause, budget_.limit())));
+        Error(ErrorCode::kRefused, "The limit cannot be met: " + too_long(pause, budget_.limit())));
   emit(migration::PrecopyConverged{});
 }
 

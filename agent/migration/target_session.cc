@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/instance_end.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -124,6 +125,7 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   payload.reads_memory_log = true;
   payload.restores_connections = true;
   payload.starts_programs = true;
+  payload.max_mappings = co_await offload(context_.images, [] { return host::max_mappings(); });
   co_return wire::encode(payload);
 }
 
@@ -242,6 +244,7 @@ Task<Result<void>> TargetSession::take(mover::Packet packet) {
 void TargetSession::on_verified(const mover::Verified& verified, std::vector<UniqueFd> descriptors) {
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
+  state.paused_ns = verified.final_heard_ns;
   if (auto kept = way_->keep(job_, std::move(state)); !kept) {
     return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
                     .caused_by(std::move(kept).assume_error()));

@@ -49,6 +49,7 @@ Result<void> MoverProcess::launch() {
   const std::uint64_t run = ++run_;
   ++starts_;
   state_ = State::kStarting;
+  why_dropped_.reset();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
     return Error::from_errno("Cannot make a mover's socket");
@@ -62,8 +63,11 @@ Result<void> MoverProcess::launch() {
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->on_gone(Error(ErrorCode::kUnavailable,
-                        "The mover ended with " + describe_wait_status(status) + "; see " + log));
+    Error end(ErrorCode::kUnavailable,
+              "The mover ended with " + describe_wait_status(status) + "; see " + log);
+    if (self->why_dropped_)
+      end = Error(ErrorCode::kUnavailable, "The mover was ended").caused_by(*self->why_dropped_);
+    self->on_gone(end);
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
@@ -71,12 +75,12 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages is
-  // ended.
+  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages, or reads
+  // none, is ended.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    if (error.code() == ErrorCode::kProtocol) spdlog::error("mover dropped: reason {}", error.to_string());
+    if (error.code() != ErrorCode::kUnavailable) self->why_dropped_ = std::move(error);
     self->process_->signal(SIGKILL);
   };
   CKPT_TRY(link, MoverLink::create(executor_, std::move(mine), std::move(handlers)));

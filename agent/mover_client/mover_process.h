@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/io/process.h"
@@ -65,7 +66,8 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
-  std::uint64_t run_ = 0;  // separates messages and ends of an earlier process
+  std::optional<Error> why_dropped_;  // by this side, which then kills it
+  std::uint64_t run_ = 0;             // separates messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;
   std::list<Signal*> waiting_;

@@ -16,17 +16,21 @@ constexpr double kPriorWeight = 0.05;  // of each end of the line that stands be
 constexpr double kPriorEndMib = 1024;
 constexpr double kFloorNs = 5e6;  // below it an error counts as much as at it
 constexpr Nanos kMs = kNanosPerMs;
+constexpr Nanos kManyItems = 50 * kMs;  // fewer tell nothing of their rate
+constexpr std::uint32_t kMinItemsPermille = 250;
+constexpr std::uint32_t kMaxItemsPermille = 20'000;
 
 struct SeenOnFile {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   SeenOnFile() = default;
   PauseKind kind = PauseKind::kCooperative;
   std::uint8_t term = 0;
   std::uint64_t bytes = 0;
   std::int64_t took = 0;
+  std::int64_t items = 0;
   template <class A>
   void fields(A& a) {
-    a(kind, term, bytes, took);
+    a(kind, term, bytes, took, items);
   }
 };
 
@@ -132,6 +136,11 @@ wire::CostLine scaled(const wire::CostLine& line, const Point& seen) {
           static_cast<Nanos>(new_rate)};
 }
 
+wire::CostLine with_items(wire::CostLine line, std::uint32_t items_permille) {
+  line.items_permille = items_permille;
+  return line;
+}
+
 template <class Seen>
 Seen median_of(std::vector<Seen> seen) {
   std::sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) { return a.took < b.took; });
@@ -140,16 +149,21 @@ Seen median_of(std::vector<Seen> seen) {
 
 }  // namespace
 
+std::uint32_t items_permille_of(double ratio) {
+  return static_cast<std::uint32_t>(
+      std::clamp(ratio * 1000, double{kMinItemsPermille}, double{kMaxItemsPermille}));
+}
+
 std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took) {
   if (kept == 0 || took <= 0) return kept;
   return std::max(kept,
                   static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(took)));
 }
 
-void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took) {
-  if (took < 0 || took > kMaxTook) return;
+void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took, Nanos items) {
+  if (took < 0 || took > kMaxTook || items < 0 || items > kMaxTook) return;
   auto& kept = seen_[{kind, term, size_class(bytes)}];
-  kept.push_back({bytes, took});
+  kept.push_back({bytes, took, items});
   if (kept.size() > kKeptOfASize) kept.pop_front();
 }
 
@@ -158,8 +172,25 @@ wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
   return at == assumed_.end() ? prior(kind, term) : at->second;
 }
 
+// What jobs of many threads took beyond the line that stands before anything was measured.
+std::uint32_t PauseCosts::items_permille(PauseKind kind, PauseTerm term, const wire::CostLine& line) const {
+  std::vector<double> ratios;
+  for (auto at = seen_.lower_bound({kind, term, 0});
+       at != seen_.end() && std::get<0>(at->first) == kind && std::get<1>(at->first) == term; ++at) {
+    for (const Seen& seen : at->second) {
+      if (seen.items < kManyItems) continue;
+      const Nanos rest = seen.took - line.at(static_cast<std::int64_t>(seen.bytes));
+      ratios.push_back(static_cast<double>(std::max<Nanos>(0, rest)) / static_cast<double>(seen.items));
+    }
+  }
+  if (ratios.empty()) return line.items_permille;
+  std::sort(ratios.begin(), ratios.end());
+  return items_permille_of(ratios[(ratios.size() - 1) / 2]);
+}
+
 wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
-  const wire::CostLine line = before(kind, term);
+  wire::CostLine line = before(kind, term);
+  line.items_permille = items_permille(kind, term, line);
   const auto weight = [&line](double mib) {
     const double scale =
         static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib) + kFloorNs;
@@ -168,18 +199,20 @@ wire::CostLine PauseCosts::line(PauseKind kind, PauseTerm term) const {
   std::vector<Point> points;
   for (auto at = seen_.lower_bound({kind, term, 0});
        at != seen_.end() && std::get<0>(at->first) == kind && std::get<1>(at->first) == term; ++at) {
-    const Seen middle = median_of(std::vector<Seen>(at->second.begin(), at->second.end()));
+    std::vector<Seen> without_items(at->second.begin(), at->second.end());
+    for (Seen& seen : without_items) seen.took = std::max<Nanos>(0, seen.took - line.of_items(seen.items));
+    const Seen middle = median_of(std::move(without_items));
     const double mib = static_cast<double>(middle.bytes) / kMiB;
     points.push_back(
         {mib, static_cast<double>(middle.took), static_cast<double>(at->second.size()) * weight(mib)});
   }
   if (points.empty()) return line;
-  if (points.size() == 1) return scaled(line, points.front());
+  if (points.size() == 1) return with_items(scaled(line, points.front()), line.items_permille);
   for (const double mib : {0.0, kPriorEndMib}) {
     const double ns = static_cast<double>(line.base_ns) + mib * static_cast<double>(line.ns_per_mib);
     points.push_back({mib, ns, kPriorWeight * weight(mib)});
   }
-  return fit(points);
+  return with_items(fit(points), line.items_permille);
 }
 
 PauseLines PauseCosts::lines(PauseKind kind) const {
@@ -198,6 +231,7 @@ std::vector<std::byte> PauseCosts::encode() const {
       entry.term = static_cast<std::uint8_t>(std::get<1>(key));
       entry.bytes = one.bytes;
       entry.took = one.took;
+      entry.items = one.items;
     }
   }
   for (const auto& [key, line] : assumed_) {
@@ -221,12 +255,12 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
   for (const SeenOnFile& entry : file.seen) {
     if (entry.term >= wire::kPauseTerms)
       return Error(ErrorCode::kCorrupt, "It has a measurement of an unknown term");
-    costs.learn(entry.kind, static_cast<PauseTerm>(entry.term), entry.bytes, entry.took);
+    costs.learn(entry.kind, static_cast<PauseTerm>(entry.term), entry.bytes, entry.took, entry.items);
   }
   for (const AssumedOnFile& entry : file.assumed) {
     const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
     if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
-        line.ns_per_mib > kMaxTook)
+        line.ns_per_mib > kMaxTook || line.items_permille > kMaxItemsPermille)
       return Error(ErrorCode::kCorrupt, "It has a line that cannot be");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a pause's terms on this node, learnt from the pauses that it took part in. For each mode and
-// term there is a line over the bytes that the term grows with. Before there are pauses the lines are those
-// of a rehearsal (rehearsal.h), else of a common server; measurements outweigh them at once.
+// term there is a line over the bytes that the term grows with. It has a factor for threads and the like. Before
+// there are pauses the lines are those of a rehearsal (rehearsal.h), else of a common server; measurements outweigh
+// them at once.
 //   PauseCosts costs;  costs.learn(kind, term, bytes, took);  costs.line(kind, term).at(bytes)
 // Sizes are kept apart, so that many pauses of small jobs do not wash away the one of a large job.
 // Threads: one owner. Pure: no clock, no I/O. Errors: decode() refuses incomplete text.
@@ -35,6 +36,9 @@ struct MemoryRates {
 // is kept.
 [[nodiscard]] std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took);
 
+// CostLine::items_permille of items that take `ratio` times as long as on a common server.
+[[nodiscard]] std::uint32_t items_permille_of(double ratio);
+
 class PauseCosts {
  public:
   // The line before anything is learnt.
@@ -48,7 +52,8 @@ class PauseCosts {
   }
   [[nodiscard]] const std::string& rehearsed() const noexcept { return rehearsed_; }
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
-  void learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took);
+  // `items`: what of it its threads, descriptors and the like take on a common server.
+  void learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took, Nanos items = 0);
   [[nodiscard]] wire::CostLine line(PauseKind kind, PauseTerm term) const;
   [[nodiscard]] PauseLines lines(PauseKind kind) const;
   // The last round of a copy of device memory, which does not depend on the mode.
@@ -63,9 +68,12 @@ class PauseCosts {
  private:
   static constexpr PauseKind kCopyOf = PauseKind::kCooperative;  // which has no other final term
   [[nodiscard]] wire::CostLine before(PauseKind kind, PauseTerm term) const;
+  [[nodiscard]] std::uint32_t items_permille(PauseKind kind, PauseTerm term,
+                                             const wire::CostLine& line) const;
   struct Seen {
     std::uint64_t bytes = 0;
     Nanos took = 0;
+    Nanos items = 0;
   };
   using Key = std::tuple<PauseKind, PauseTerm, unsigned>;  // the last: how large
   std::map<Key, std::deque<Seen>> seen_;

@@ -60,7 +60,7 @@ Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
   if (term == PauseTerm::kCommunicators) return part.known;  // of these ranks: no node learns it
   const auto bytes = static_cast<std::int64_t>(part.bytes);
   if (!last || !is_like(part.bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(0, last->bytes[term]))))
-    return std::max<Nanos>(0, line.at(bytes) + part.known);
+    return std::max<Nanos>(0, line.at(bytes) + part.known + line.of_items(part.items));
   const Nanos took = last->ns[term];
   // It may have grown or shrunk since.
   return std::max<Nanos>(took / 4, took + line.grown(bytes) - line.grown(last->bytes[term]));
@@ -122,7 +122,7 @@ void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumb
     const auto term = static_cast<PauseTerm>(i);
     const PauseWork::Part& part = work[term];
     if (!part.on || is_done_at_target(term) != at_target || term == PauseTerm::kCommunicators) continue;
-    costs.learn(work.kind(), term, part.bytes, std::max<Nanos>(0, took[term] - part.known));
+    costs.learn(work.kind(), term, part.bytes, std::max<Nanos>(0, took[term] - part.known), part.items);
   }
 }
 

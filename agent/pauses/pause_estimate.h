@@ -18,11 +18,12 @@ class PauseWork {
   struct Part {
     bool on = false;
     std::uint64_t bytes = 0;  // that it grows with
-    Nanos known = 0;          // of things that can be counted (threads, descriptors), beside the line
+    Nanos items = 0;          // of threads, descriptors and the like, on a common server
+    Nanos known = 0;          // of anything else, beside the line
   };
   explicit PauseWork(PauseKind kind) : kind_(kind) {}
-  PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos known = 0) {
-    parts_[static_cast<std::size_t>(term)] = {true, bytes, known};
+  PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos items = 0, Nanos known = 0) {
+    parts_[static_cast<std::size_t>(term)] = {true, bytes, items, known};
     return *this;
   }
   // Context and process are saved while device memory is copied; the longer of both counts.

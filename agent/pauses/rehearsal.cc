@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "agent/host_process/run_program.h"
 #include "libckpt/base/fd.h"
@@ -40,14 +41,20 @@ Result<RehearsedProcess> parse_process(const Json& json) {
   process.restored_bytes = static_cast<std::uint64_t>(back);
   process.dump_ns = dump;
   process.restore_ns = restore;
+  CKPT_TRY(dump_items, rehearsed_number(json, "dump_items_ns"));
+  CKPT_TRY(restore_items, rehearsed_number(json, "restore_items_ns"));
+  process.dump_items = dump_items;
+  process.restore_items = restore_items;
   return process;
 }
 
 wire::CostLine dump_line(const RehearsedProcess& small, const RehearsedProcess& large) {
   const double mib = static_cast<double>(large.bytes - small.bytes) / kLineMib;
-  const double slope = std::max(0.0, static_cast<double>(large.dump_ns - small.dump_ns) / mib);
-  const double base =
-      static_cast<double>(small.dump_ns) - slope * static_cast<double>(small.bytes) / kLineMib;
+  const auto without_items = [](const RehearsedProcess& process) {
+    return static_cast<double>(std::max<Nanos>(0, process.dump_ns - process.dump_items));
+  };
+  const double slope = std::max(0.0, (without_items(large) - without_items(small)) / mib);
+  const double base = without_items(small) - slope * static_cast<double>(small.bytes) / kLineMib;
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
@@ -56,10 +63,17 @@ wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std:
   const double slope = write_rate == 0 ? 0 : kLineMib * 1e9 / static_cast<double>(write_rate);
   double base = 0;
   for (const RehearsedProcess& process : processes)
-    base += static_cast<double>(process.restore_ns) -
+    base += static_cast<double>(std::max<Nanos>(0, process.restore_ns - process.restore_items)) -
             slope * static_cast<double>(process.restored_bytes) / kLineMib;
   base /= static_cast<double>(processes.size());
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
+}
+
+// How much longer than on a common server the things of `many` take.
+void add_items(wire::CostLine& line, Nanos took, std::uint64_t bytes, Nanos items) {
+  if (items <= 0) return;
+  const Nanos rest = std::max<Nanos>(0, took - line.at(static_cast<std::int64_t>(bytes)));
+  line.items_permille = items_permille_of(static_cast<double>(rest) / static_cast<double>(items));
 }
 
 // The helper's last message, on one line of a file that it alone writes.
@@ -85,7 +99,9 @@ Json to_json(const RehearsalFacts& facts) {
     processes.push_back({{"bytes", process.bytes},
                          {"restored_bytes", process.restored_bytes},
                          {"dump_ns", process.dump_ns},
-                         {"restore_ns", process.restore_ns}});
+                         {"restore_ns", process.restore_ns},
+                         {"dump_items_ns", process.dump_items},
+                         {"restore_items_ns", process.restore_items}});
   return {{"processes", processes},
           {"record_ns", facts.record_ns},
           {"read_bytes_per_second", facts.memory.read},
@@ -133,11 +149,22 @@ Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
 
 void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {
   costs.learn_memory(facts.memory);
-  const auto& all = facts.processes;
-  for (const PauseKind kind : {PauseKind::kProcess, PauseKind::kAdoptedProcess}) {
-    if (all.size() >= 2 && all.front().bytes < all.back().bytes) {
-      costs.assume(kind, PauseTerm::kDump, dump_line(all.front(), all.back()));
-      costs.assume(kind, PauseTerm::kHostRestore, restore_line(all, facts.memory.write));
+  std::vector<RehearsedProcess> sizes = facts.processes;
+  std::optional<RehearsedProcess> many;
+  if (sizes.size() > 2) {
+    many = sizes.back();
+    sizes.pop_back();
+  }
+  if (sizes.size() == 2 && sizes.front().bytes < sizes.back().bytes) {
+    wire::CostLine dump = dump_line(sizes.front(), sizes.back());
+    wire::CostLine restore = restore_line(sizes, facts.memory.write);
+    if (many) {
+      add_items(dump, many->dump_ns, many->bytes, many->dump_items);
+      add_items(restore, many->restore_ns, many->restored_bytes, many->restore_items);
+    }
+    for (const PauseKind kind : {PauseKind::kProcess, PauseKind::kAdoptedProcess}) {
+      costs.assume(kind, PauseTerm::kDump, dump);
+      costs.assume(kind, PauseTerm::kHostRestore, restore);
     }
   }
   if (facts.record_ns == 0) return;

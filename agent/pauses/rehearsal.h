@@ -16,18 +16,21 @@
 
 namespace ckpt::agent {
 
-// One of the processes. The part for its threads and descriptors is taken off its times.
+// One of the processes.
 struct RehearsedProcess {
   RehearsedProcess() = default;
   std::uint64_t bytes = 0;
   std::uint64_t restored_bytes = 0;  // before it went on
   Nanos dump_ns = 0;
   Nanos restore_ns = 0;
+  // What of it its threads, descriptors and mappings take on a common server.
+  Nanos dump_items = 0;
+  Nanos restore_items = 0;
 };
 
 struct RehearsalFacts {
   RehearsalFacts() = default;
-  std::vector<RehearsedProcess> processes;  // the smaller one first
+  std::vector<RehearsedProcess> processes;  // the smaller one first; the last has many threads and the like
   Nanos record_ns = 0;                      // one durable record in the agent's folder
   MemoryRates memory;
 };

@@ -3,179 +3,240 @@
 
 #include <sys/stat.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
-#include <functional>
-#include <map>
-#include <set>
 
 #include "libckpt/base/fd.h"
-#include "libckpt/net/control/toml_text.h"
+#include "libckpt/net/settings/table.h"
 
 namespace ckpt::agent {
 namespace {
 
 constexpr std::int64_t kMaxMib = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxMs = std::int64_t{24} * 3600 * 1000;
+constexpr std::int64_t kMaxPort = 65535;
 constexpr std::size_t kMaxConfigBytes = 64 << 10;
+// Lanes of one move, checks of its network, and a second move of the node.
+constexpr int kFewestPorts = 32;
 
-Error bad(const std::string& source, const std::string& what) {
-  return Error(ErrorCode::kInvalidArgument, source + ": " + what);
+using settings::Allowed;
+using settings::bad;
+using settings::Setting;
+
+constexpr Allowed kRequired{.required = true};
+constexpr Allowed kMib{.most = kMaxMib};
+constexpr Allowed kTime{.least = 1, .most = kMaxMs};
+constexpr Allowed kTimeOrNever{.most = kMaxMs};
+
+using Settings = std::vector<Setting>;
+
+void add_cluster(Settings& to, Config& c) {
+  to.insert(
+      to.end(),
+      {{"node", &c.node,
+        "The node's name: letters, digits, `-`, `_` and `.`, at most 63, not beginning with `.`.", kRequired},
+       {"home", &c.home,
+        "The node's folder, an absolute path: journal, logs, output of jobs, images. The agent makes it.",
+        kRequired},
+       {"coordinator", &c.coordinator,
+        "Where to dial, like `10.0.0.1:7070`. TCP needs `[tls]`; without it `unix:/path`."},
+       {"token_file", &c.token_file,
+        "The token that agents show to the coordinator, mode 0600. Goes with `coordinator`."},
+       {"coordinator_file", &c.coordinator_file,
+        "In place of both: the `api.json` that the coordinator writes at each start."},
+       {"peer_listen", &c.peer_listen,
+        "Where other agents reach this one, like `10.0.0.5:7071`; port 0: any. TCP needs `[tls]`. Empty: "
+        "`peer.sock` in `home`, for agents of this machine."},
+       {"metrics_address", &c.metrics_address,
+        "Where Prometheus reads this node's metrics: `10.0.0.5:9402` with `[tls]`, or `unix:/path`. Empty: "
+        "nowhere."},
+       {"metrics_token_file", &c.metrics_token_file,
+        "What Prometheus must show ([metrics](../metrics.md)). Empty: nothing."},
+       {"rack", &c.rack, "Where the machine stands, at most 64 bytes. Placement prefers the source's."},
+       {"labels", &c.labels,
+        "`KEY=VALUE` for people and scripts (`nodes -o json`), at most 64 of 128 bytes each; in KEY letters, "
+        "digits and `_.-/`."},
+       {"log_file", &c.log_file, "Where the log goes. Empty: standard error."},
+       {"log_level",
+        &c.log_level,
+        "The least severe lines that are logged.",
+        {.words = {"trace", "debug", "info", "warn", "error"}}}});
 }
 
-// Takes known keys out of a table and refuses what is left.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string source, std::string prefix)
-      : table_(table), source_(std::move(source)), prefix_(std::move(prefix)) {}
+void add_programs(Settings& to, Config& c) {
+  to.insert(
+      to.end(),
+      {{"keeper_program", &c.keeper_program, "Empty: `gpumigrate-keeper` beside the agent's program."},
+       {"mover_program", &c.mover_program, "Empty: `gpumigrate-mover` beside the agent's program."},
+       {"shim_library", &c.shim_library,
+        "The library that is preloaded into transparent jobs. Empty: `libckpt_shim.so`, found from the "
+        "agent's "
+        "program."},
+       {"criu", &c.criu,
+        "CRIU ≥ 4. Empty: it is looked for in `GPUMIGRATE_CRIU`, the bundle, `PATH` and what `tools/criu` "
+        "has "
+        "installed."},
+       {"nvml", &c.nvml, "The library that lists the GPUs."},
+       {"job_environment", &c.job_environment,
+        "`KEY=VALUE` that every job on this node gets besides, or in place of, its own environment."},
+       {"driver_processes", &c.driver_processes,
+        "Names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to "
+        "them."},
+       {"driver_files", &c.driver_files,
+        "Further files of the GPU driver than `/dev/nvidia*`, which its checkpoint closes: beginnings of "
+        "names."},
+       {"cache_folders", &c.cache_folders,
+        "Files of these folders that a program has mapped or open travel with it: beginnings of paths, or "
+        "with a "
+        "star parts of them."},
+       {"rehearsal", &c.rehearsal,
+        "Whether the agent tries once for each version what dumping and restoring a process takes here."},
+       {"remap",
+        &c.remap,
+        "How memory gets its addresses after a restore on another GPU.",
+        {.words = {"auto", "import", "own"}}}});
+}
 
-  Result<void> text(const char* key, std::string* out, bool required) {
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return required ? Result<void>(bad(source_, "\"" + prefix_ + key + "\" is required")) : ok();
-    auto value = node->value_exact<std::string>();
-    if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be a string");
-    if (required && value->empty()) return bad(source_, "\"" + prefix_ + key + "\" must not be empty");
-    *out = *value;
-    return ok();
-  }
+void add_images(Settings& to, Config& c) {
+  to.insert(
+      to.end(),
+      {{"vault_dir", &c.vault_dir, "Where images of jobs are kept. Empty: `vault` in `home`."},
+       {"vault_limit_mib", &c.vault_limit_mib, "Limit of all files there, memory included; 0: none.", kMib},
+       {"vault_memory", &c.vault_memory,
+        "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send lie in memory, in its "
+        "folder NODE. Empty: all go to the disk."},
+       {"vault_memory_limit_mib", &c.vault_memory_limit_mib,
+        "Limit of those; beyond it, and with 0, they go to `vault_dir`.", kMib},
+       {"vault_port",
+        &c.vault_port,
+        "The port at which other nodes reach this node's images, at the first network's address; 0: the "
+        "kernel "
+        "chooses.",
+        {.most = kMaxPort}},
+       {"snapshot_staging_mib", &c.snapshot_staging_mib,
+        "Host memory for what changed, until it is in the checkpoint store; 0: half of what the node has "
+        "left.",
+        kMib}});
+}
 
-  [[nodiscard]] bool has(const char* key) const { return table_.contains(key); }
+void add_health(Settings& to, Config& c) {
+  to.insert(
+      to.end(),
+      {{"kernel_log", &c.kernel_log,
+        "The kernel's log, second source of GPU events; `auto`: `/dev/kmsg` if it can be read; empty: not "
+        "read."},
+       {"health_window_ms", &c.health_window, "How long after the first event of a GPU its case is decided.",
+        kTime},
+       {"health_silence_ms", &c.health_silence,
+        "The driver counts as not answering so long after the last heartbeat of the process that asks NVML.",
+        kTime},
+       {"health_repeats",
+        &c.health_repeats,
+        "So many jobs with the same Xid on a GPU within a day make it suspect; 0: never.",
+        {.most = 1000}},
+       {"health_probe_deadline_ms", &c.health_probe_deadline,
+        "A probe of a GPU that is not done by then hangs; 0: there are no probes.", kTimeOrNever},
+       {"health_probe_interval_ms", &c.health_probe_interval,
+        "GPUs are probed this often; 0: only when there is a reason to.", kTimeOrNever},
+       {"health_tables", &c.health_tables, "CSV files whose rows replace those of `libckpt/health/data`."}});
+}
 
-  Result<void> texts(const char* key, std::vector<std::string>* out) {
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return ok();
-    const toml::array* list = node->as_array();
-    if (!list) return bad(source_, "\"" + prefix_ + key + "\" must be a list of strings");
-    for (const toml::node& entry : *list) {
-      auto value = entry.value_exact<std::string>();
-      if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be a list of strings");
-      out->push_back(*value);
-    }
-    return ok();
-  }
+void add_sections(Settings& to, Config& c) {
+  to.insert(
+      to.end(),
+      {{"tls.ca", &c.tls.ca,
+        "The cluster's authority, a PEM file, an absolute path. With `[tls]` all TCP of the agent is TLS, "
+        "both sides "
+        "verified ([operations](../operations.md#certificates)).",
+        kRequired},
+       {"tls.certificate", &c.tls.certificate, "This node's certificate, likewise.", kRequired},
+       {"tls.key", &c.tls.key, "Its key, likewise; mode 0600 or 0400.", kRequired},
+       {"lease.term_ms", &c.lease_term, "Lease of the running instance inside a switch.", kTime},
+       {"timeouts.pause_ms", &c.pause_timeout,
+        "A job that has reached no barrier by then is left alone, and the migration fails.", kTime},
+       {"timeouts.standby_ms", &c.standby_timeout,
+        "A standby that is not ready by then is ended, and the migration fails.", kTime},
+       {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
+       {"timeouts.mover_ms", &c.mover_timeout,
+        "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
+       {"timeouts.switch_ms", &c.switch_timeout,
+        "How long a paused source asks the coordinator only, before it asks the target, too.", kTime},
+       {"timeouts.nvml_ms", &c.nvml_timeout,
+        "How long a call into the GPU library may take; later the GPUs count as not answering.", kTime},
+       {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.least = 16, .most = 256}},
+       {"mover.restart_ms", &c.mover_restart, "Pause before a mover is started again; doubles up to 30 s.",
+        kTime},
+       {"mover.ports", &c.mover_ports_text,
+        "Where movers listen, like `7100-7199`, at least 32 ports from 1024 on. Empty: the kernel "
+        "chooses."}});
+}
 
-  Result<void> flag(const char* key, bool* out) {
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return ok();
-    auto value = node->value_exact<bool>();
-    if (!value) return bad(source_, "\"" + prefix_ + key + "\" must be true or false");
-    *out = *value;
-    return ok();
-  }
-
-  Result<void> number(const char* key, std::int64_t low, std::int64_t high,
-                      const std::function<void(std::int64_t)>& set) {
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return ok();
-    auto value = node->value_exact<std::int64_t>();
-    if (!value || *value < low || *value > high) {
-      return bad(source_, "\"" + prefix_ + key + "\" must be a whole number from " + std::to_string(low) +
-                              " to " + std::to_string(high));
-    }
-    set(*value);
-    return ok();
-  }
-
-  Result<void> milliseconds(const char* key, std::chrono::milliseconds* out, std::int64_t least = 1) {
-    return number(key, least, 24 * 3600 * 1000,
-                  [out](std::int64_t v) { *out = std::chrono::milliseconds(v); });
-  }
-
-  // A table of its own inside this one; an empty one if it is absent.
-  Result<const toml::table*> section(const char* key) {
-    static const toml::table kEmpty;
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return &kEmpty;
-    if (!node->is_table()) return bad(source_, "\"" + prefix_ + key + "\" must be a table");
-    return node->as_table();
-  }
-
-  // An array of tables; none if it is absent.
-  Result<std::vector<const toml::table*>> sections(const char* key) {
-    std::vector<const toml::table*> tables;
-    seen_.insert(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return tables;
-    const toml::array* list = node->as_array();
-    if (list == nullptr || !list->is_homogeneous<toml::table>())
-      return bad(source_, "\"" + prefix_ + key + "\" must be written as [[" + prefix_ + key + "]]");
-    for (const toml::node& entry : *list) tables.push_back(entry.as_table());
-    return tables;
-  }
-
-  Result<void> refuse_unknown() const {
-    for (const auto& [key, node] : table_) {
-      if (!seen_.contains(std::string(key.str()))) {
-        return bad(source_, "unknown key \"" + prefix_ + std::string(key.str()) + "\" at line " +
-                                std::to_string(node.source().begin.line));
-      }
-    }
-    return ok();
-  }
-
- private:
-  const toml::table& table_;
-  std::string source_;
-  std::string prefix_;
-  std::set<std::string> seen_;
+// A [[network]] as it is written.
+struct NetworkText {
+  std::string name;
+  std::string address;
+  std::string device;
+  std::string transport;
+  std::vector<std::string> addresses;
+  std::vector<std::string> devices;
 };
 
-// Of the keys `one` and `several`, which exclude each other.
-Result<std::vector<std::string>> read_one_or_several(Reader& r, const char* one, const char* several) {
-  std::vector<std::string> values;
-  std::string only;
-  CKPT_TRYV(r.texts(several, &values));
-  CKPT_TRYV(r.text(one, &only, false));
-  if (!only.empty()) values.push_back(only);
-  return values;
+Settings network_settings(NetworkText& n) {
+  return {
+      {"network.name", &n.name, "Nodes that have one of the same name reach each other over it.", kRequired},
+      {"network.address", &n.address, "IP address of this node: listened on, and dialled from."},
+      {"network.device", &n.device, "In place of `address`: the first address that this device has."},
+      {"network.addresses", &n.addresses,
+       "In place of `address`, at most 8: a move's lanes are spread over them, the first to the other node's "
+       "first "
+       "one and so on."},
+      {"network.devices", &n.devices, "In place of `addresses`: each device's first address."},
+      {"network.transport",
+       &n.transport,
+       "`tls`: TCP with TLS 1.3, its key new for each migration. `ucx-trusted`: UCX over TCP, neither "
+       "encrypted nor "
+       "authenticated. `rdma-trusted`: UCX over the RDMA device that stands on the network's device, IPv4 "
+       "alone, "
+       "open as well.",
+       {.required = true, .words = {"tls", "ucx-trusted", "rdma-trusted"}}}};
 }
 
-Result<NetworkSettings> read_network(Reader& r, const std::string& source) {
+Result<NetworkSettings> read_network(const toml::table& table, const std::string& source) {
+  NetworkText text;
+  CKPT_TRYV(settings::read_one(table, source, "network", network_settings(text)));
   wire::DataNetwork network;
-  std::string transport;
-  CKPT_TRYV(r.text("name", &network.name, true));
-  int given = 0;
-  for (const char* key : {"address", "addresses", "device", "devices"}) given += r.has(key) ? 1 : 0;
-  CKPT_TRY(addresses, read_one_or_several(r, "address", "addresses"));
-  CKPT_TRY(devices, read_one_or_several(r, "device", "devices"));
-  CKPT_TRYV(r.text("transport", &transport, true));
-  CKPT_TRYV(r.refuse_unknown());
+  network.name = text.name;
   const std::string where = "[[network]] \"" + network.name + "\"";
+  int given = 0;
+  for (const char* key : {"address", "addresses", "device", "devices"}) given += table.contains(key) ? 1 : 0;
+  if (!text.address.empty()) text.addresses = {text.address};
+  if (!text.device.empty()) text.devices = {text.device};
   if (!is_safe_name(network.name))
     return bad(source,
                "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
-  if (given != 1 || addresses.empty() == devices.empty())
+  if (given != 1 || text.addresses.empty() == text.devices.empty())
     return bad(source, where + ": one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
-  if (addresses.size() + devices.size() > wire::DataNetwork::kMaxAddresses)
+  if (text.addresses.size() + text.devices.size() > wire::DataNetwork::kMaxAddresses)
     return bad(source, where + ": at most 8 addresses or devices are possible");
-  const auto known = wire::parse_lane_transport(transport);
-  if (!known) return bad(source, where + ": \"transport\" must be tls, ucx-trusted or rdma-trusted");
-  network.transport = *known;
-  for (const std::string& address : addresses) {
+  network.transport = wire::parse_lane_transport(text.transport).value();
+  for (const std::string& address : text.addresses) {
     if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is no IP address");
     const std::string unusable = why_unusable(network.transport, address);
     if (!unusable.empty()) return bad(source, where + ": " + unusable);
   }
-  if (!addresses.empty()) {
-    network.address = addresses.front();
-    network.more_addresses.assign(addresses.begin() + 1, addresses.end());
+  if (!text.addresses.empty()) {
+    network.address = text.addresses.front();
+    network.more_addresses.assign(text.addresses.begin() + 1, text.addresses.end());
   }
-  return NetworkSettings{std::move(network), std::move(devices)};
+  return NetworkSettings{std::move(network), std::move(text.devices)};
 }
 
-Result<void> read_networks(Reader& top, Config& c, const std::string& source) {
+Result<void> read_networks(const toml::table& top, Config& c, const std::string& source) {
   constexpr std::size_t kMaxNetworks = 8;
-  CKPT_TRY(tables, top.sections("network"));
+  CKPT_TRY(tables, settings::tables_of(top, source, "network"));
   for (const toml::table* table : tables) {
-    Reader reader(*table, source, "network.");
-    CKPT_TRY(network, read_network(reader, source));
+    CKPT_TRY(network, read_network(*table, source));
     for (const NetworkSettings& other : c.networks)
       if (other.network.name == network.network.name)
         return bad(source, "two [[network]] have the name \"" + network.network.name + "\"");
@@ -185,85 +246,37 @@ Result<void> read_networks(Reader& top, Config& c, const std::string& source) {
   return ok();
 }
 
-Result<void> read_top(Reader& r, Config& c) {
-  CKPT_TRYV(r.text("node", &c.node, true));
-  CKPT_TRYV(r.text("home", &c.home, true));
-  CKPT_TRYV(r.text("coordinator", &c.coordinator, false));
-  CKPT_TRYV(r.text("token_file", &c.token_file, false));
-  CKPT_TRYV(r.text("coordinator_file", &c.coordinator_file, false));
-  CKPT_TRYV(r.text("peer_listen", &c.peer_listen, false));
-  CKPT_TRYV(r.text("metrics_address", &c.metrics_address, false));
-  CKPT_TRYV(r.text("metrics_token_file", &c.metrics_token_file, false));
-  CKPT_TRYV(r.text("log_file", &c.log_file, false));
-  CKPT_TRYV(r.text("log_level", &c.log_level, false));
-  CKPT_TRYV(r.text("keeper_program", &c.keeper_program, false));
-  CKPT_TRYV(r.text("mover_program", &c.mover_program, false));
-  CKPT_TRYV(r.text("shim_library", &c.shim_library, false));
-  CKPT_TRYV(r.text("criu", &c.criu, false));
-  CKPT_TRYV(r.flag("rehearsal", &c.rehearsal));
-  CKPT_TRYV(r.text("remap", &c.remap, false));
-  CKPT_TRYV(r.text("vault_dir", &c.vault_dir, false));
-  CKPT_TRYV(r.number("vault_limit_mib", 0, kMaxMib,
-                     [&c](std::int64_t v) { c.vault_limit_mib = static_cast<std::uint64_t>(v); }));
-  CKPT_TRYV(r.text("vault_memory", &c.vault_memory, false));
-  CKPT_TRYV(r.number("vault_memory_limit_mib", 0, kMaxMib,
-                     [&c](std::int64_t v) { c.vault_memory_limit_mib = static_cast<std::uint64_t>(v); }));
-  CKPT_TRYV(r.number("snapshot_staging_mib", 0, kMaxMib,
-                     [&c](std::int64_t v) { c.snapshot_staging_mib = static_cast<std::uint64_t>(v); }));
-  CKPT_TRYV(r.text("nvml", &c.nvml, false));
-  CKPT_TRYV(r.texts("job_environment", &c.job_environment));
-  CKPT_TRYV(r.text("kernel_log", &c.kernel_log, false));
-  CKPT_TRYV(r.texts("health_tables", &c.health_tables));
-  CKPT_TRYV(r.milliseconds("health_window_ms", &c.health_window));
-  CKPT_TRYV(r.milliseconds("health_silence_ms", &c.health_silence));
-  CKPT_TRYV(r.milliseconds("health_probe_deadline_ms", &c.health_probe_deadline, 0));
-  CKPT_TRYV(r.milliseconds("health_probe_interval_ms", &c.health_probe_interval, 0));
-  CKPT_TRYV(r.number("health_repeats", 0, 1000,
-                     [&c](std::int64_t v) { c.health_repeats = static_cast<std::uint32_t>(v); }));
-  CKPT_TRYV(r.texts("driver_processes", &c.driver_processes));
-  CKPT_TRYV(r.texts("driver_files", &c.driver_files));
-  CKPT_TRYV(r.texts("cache_folders", &c.cache_folders));
-  CKPT_TRYV(r.text("rack", &c.rack, false));
-  CKPT_TRYV(r.texts("labels", &c.labels));
-  return ok();
+// "7100-7199"
+Result<PortRange> parse_ports(const std::string& text, const std::string& source) {
+  constexpr int kFirstPort = 1024;
+  PortRange ports;
+  if (text.empty()) return ports;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, ports.first);
+  const bool is_range = first.ec == std::errc{} && first.ptr != end && *first.ptr == '-';
+  const auto last = std::from_chars(is_range ? first.ptr + 1 : end, end, ports.last);
+  if (!is_range || last.ec != std::errc{} || last.ptr != end || ports.first < kFirstPort ||
+      ports.last - ports.first + 1 < kFewestPorts)
+    return bad(source, "\"mover.ports\" must be a range of at least " + std::to_string(kFewestPorts) +
+                           " ports from " + std::to_string(kFirstPort) + " on, like 7100-7199, not \"" +
+                           text + "\"");
+  return ports;
 }
 
-Result<void> read_tls(Reader& top, Config& c, const std::string& source) {
-  CKPT_TRY(table, top.section("tls"));
-  Reader tls(*table, source, "tls.");
-  CKPT_TRYV(tls.text("ca", &c.tls.ca, !table->empty()));
-  CKPT_TRYV(tls.text("certificate", &c.tls.certificate, !table->empty()));
-  CKPT_TRYV(tls.text("key", &c.tls.key, !table->empty()));
-  CKPT_TRYV(tls.refuse_unknown());
-  if (auto complete = tls::check_complete(c.tls); !complete)
-    return bad(source, "[tls]: " + complete.assume_error().message());
+Result<void> check_ports(const Config& c, const std::string& source) {
+  const auto clashes = [&c](int port) {
+    return port != 0 && port >= c.mover_ports.first && port <= c.mover_ports.last;
+  };
+  if (clashes(c.vault_port)) return bad(source, "\"vault_port\" is one of \"mover.ports\"");
+  for (const auto& [key, address] :
+       {std::pair("peer_listen", &c.peer_listen), std::pair("metrics_address", &c.metrics_address)}) {
+    int port = 0;
+    const char* digits = address->data() + address->rfind(':') + 1;
+    (void)std::from_chars(digits, address->data() + address->size(), port);
+    if (!address->starts_with("unix:") && clashes(port))
+      return bad(source, "the port of \"" + std::string(key) + "\" is one of \"mover.ports\"");
+  }
   return ok();
-}
-
-Result<void> read_sections(Reader& top, Config& c, const std::string& source) {
-  CKPT_TRYV(read_tls(top, c, source));
-  CKPT_TRY(lease_table, top.section("lease"));
-  Reader lease(*lease_table, source, "lease.");
-  CKPT_TRYV(lease.milliseconds("term_ms", &c.lease_term));
-  CKPT_TRYV(lease.refuse_unknown());
-
-  CKPT_TRY(timeout_table, top.section("timeouts"));
-  Reader timeouts(*timeout_table, source, "timeouts.");
-  CKPT_TRYV(timeouts.milliseconds("pause_ms", &c.pause_timeout));
-  CKPT_TRYV(timeouts.milliseconds("standby_ms", &c.standby_timeout));
-  CKPT_TRYV(timeouts.milliseconds("keeper_ms", &c.keeper_timeout));
-  CKPT_TRYV(timeouts.milliseconds("mover_ms", &c.mover_timeout));
-  CKPT_TRYV(timeouts.milliseconds("switch_ms", &c.switch_timeout));
-  CKPT_TRYV(timeouts.milliseconds("nvml_ms", &c.nvml_timeout));
-  CKPT_TRYV(timeouts.refuse_unknown());
-
-  CKPT_TRY(mover_table, top.section("mover"));
-  Reader mover(*mover_table, source, "mover.");
-  CKPT_TRYV(mover.number("staging_mib", 16, 256,
-                         [&c](std::int64_t v) { c.staging_mib = static_cast<std::uint32_t>(v); }));
-  CKPT_TRYV(mover.milliseconds("restart_ms", &c.mover_restart));
-  CKPT_TRYV(mover.refuse_unknown());
-  return read_networks(top, c, source);
 }
 
 bool is_label(std::string_view text) {
@@ -317,8 +330,6 @@ Result<void> check(const Config& c, const std::string& source) {
       return bad(source, "\"job_environment\" must hold KEY=VALUE, not \"" + entry + "\"");
     }
   }
-  if (c.remap != "auto" && c.remap != "import" && c.remap != "own")
-    return bad(source, "\"remap\" must be auto, import or own");
   CKPT_TRYV(check_where(c, source));
   if (!c.home.starts_with('/')) return bad(source, "\"home\" must be an absolute path");
   if (!c.vault_dir.empty() && !c.vault_dir.starts_with('/'))
@@ -326,11 +337,9 @@ Result<void> check(const Config& c, const std::string& source) {
   if (!c.vault_memory.empty() && !c.vault_memory.starts_with('/'))
     return bad(source, "\"vault_memory\" must be an absolute path");
   CKPT_TRYV(check_addresses(c, source));
-  static constexpr std::array<std::string_view, 5> kLevels{"trace", "debug", "info", "warn", "error"};
-  for (std::string_view level : kLevels) {
-    if (c.log_level == level) return ok();
-  }
-  return bad(source, "\"log_level\" must be trace, debug, info, warn or error");
+  if (auto complete = tls::check_complete(c.tls); !complete)
+    return bad(source, "[tls]: " + complete.assume_error().message());
+  return check_ports(c, source);
 }
 
 }  // namespace
@@ -363,19 +372,29 @@ Result<std::vector<std::uint32_t>> parse_visible_gpus(const char* text) {
   return gpus;
 }
 
+std::vector<settings::Setting> settings_of(Config& c) {
+  Settings all;
+  add_cluster(all, c);
+  add_sections(all, c);
+  add_images(all, c);
+  add_health(all, c);
+  add_programs(all, c);
+  return all;
+}
+
+std::string settings_page() {
+  Config defaults;
+  NetworkText network;
+  return settings::describe(settings_of(defaults)) + settings::describe(network_settings(network));
+}
+
 Result<Config> parse_config(std::string_view text, const std::string& source) {
-  CKPT_TRYV(control::check_toml_text(text, source));
-  toml::table table;
-  try {
-    table = toml::parse(text, source);
-  } catch (const toml::parse_error& e) {
-    return bad(source, "line " + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
-  }
+  CKPT_TRY(table, settings::parse(text, source));
   Config config;
-  Reader top(table, source, "");
-  CKPT_TRYV(read_top(top, config));
-  CKPT_TRYV(read_sections(top, config, source));
-  CKPT_TRYV(top.refuse_unknown());
+  CKPT_TRYV(settings::read(table, source, settings_of(config), {"network"}));
+  CKPT_TRYV(read_networks(table, config, source));
+  CKPT_TRY(ports, parse_ports(config.mover_ports_text, source));
+  config.mover_ports = ports;
   if (config.peer_listen.empty()) config.peer_listen = "unix:" + config.home + "/peer.sock";
   CKPT_TRYV(check(config, source));
   return config;

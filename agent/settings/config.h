@@ -1,90 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's settings: a TOML file, every key documented here with its default. Unknown keys are refused, so
-// that a misspelt one is noticed at start and not in an outage. A value type.
-//
-//   node          = "a"                  required; letters, digits, '-', '_', '.', at most 63; never begins
-//                                        with '.'
-//   home          = "/var/lib/..."       required: this node's folder (journal, agent.log, jobs/,
-//                                        mover-N.log)
-//   coordinator   = "10.0.0.1:7070"      where to dial; TCP needs [tls], without it "unix:/path"
-//   token_file    = "/path"              mode 0600, the token that agents show to the coordinator
-//   coordinator_file = "/.../api.json"   in place of both: the file in which the coordinator writes them at
-//                                        each start
-//   peer_listen   = ""                   where other agents reach this one, like "10.0.0.5:7080"; port 0: any;
-//                                        TCP needs [tls]; empty: peer.sock in home, for agents of this machine
-//   metrics_address = ""                 where this node's metrics are read: "10.0.0.5:9402" with [tls], or
-//                                        "unix:/path"; empty: nowhere
-//   metrics_token_file = ""              what Prometheus must show (docs/metrics.md); empty: nothing
-//   log_file      = ""                   empty: standard error
-//   log_level     = "info"               trace | debug | info | warn | error
-//   keeper_program = ""                  empty: gpumigrate-keeper beside this program
-//   mover_program = ""                   empty: gpumigrate-mover beside this program
-//   criu = ""                            CRIU >= 4; empty: it is looked for (host_process/criu.h)
-//   shim_library = ""                    preloaded into transparent jobs; empty: ../lib/libckpt_shim.so from
-//                                        this program's folder
-//   driver_processes = []                names of processes that belong to the GPU driver: its checkpoint
-//                                        closes a program's sockets to them
-//   driver_files = []                    further files of the GPU driver than /dev/nvidia*: its checkpoint closes
-//                                        them; the beginnings of their names
-//   cache_folders = ["*/.triton/cache/", "/tmp/torchinductor_"]
-//                                        files of these folders that a program has mapped or open travel with it:
-//                                        beginnings of paths, or with a star parts of them
-//   rehearsal = true                     tries once for each version what dumping and restoring a process
-//                                        takes here (rehearsal.h)
-//   remap = "auto"                        memory after a restore on another GPU: import | own | auto
-//                                         (remap.h)
-//   vault_dir     = ""                   where images of jobs are kept; empty: HOME/vault
-//   vault_limit_mib = 0                  of all files there; 0: none
-//   vault_memory  = ""                   a folder of a tmpfs, like "/dev/shm/gpumigrate": images that other
-//                                        nodes send here lie in memory, in its folder NODE
-//   vault_memory_limit_mib = 0           of those; beyond it, and with 0, they lie in vault_dir
-//   snapshot_staging_mib = 0             host memory for what changed, until it is in the vault; 0: half of
-//                                        what the node has left
-//   nvml          = "libnvidia-ml.so.1"  the library that lists the GPUs
-//   rack          = ""                   where the machine stands; placement prefers the source's
-//   labels        = ["KEY=VALUE", ...]   for people and scripts (nodes -o json); letters, digits and _.-/ in
-//                                        KEY, at most 64 of 128 bytes each
-//   kernel_log    = "auto"               the kernel's log, second source of GPU events; empty: not
-//                                        read; auto: /dev/kmsg if it can be read
-//   health_window_ms = 3000              how long after the first event of a GPU its case is decided
-//                                        (health/monitor.h)
-//   health_silence_ms = 5000             without a heartbeat of the process that asks NVML; then the driver
-//                                        counts as not answering
-//   health_repeats = 3                   different jobs with the same Xid on a GPU within a day that make it
-//                                        suspect; 0: never
-//   health_probe_deadline_ms = 20000     a probe of a GPU that is not done by then hangs
-//                                        (health/gpu_probes.h); 0: there are no probes
-//   health_probe_interval_ms = 0         GPUs are probed this often; 0: only when there is a reason to
-//   health_tables = []                   CSV files whose rows replace those of libckpt/health/data
-//   job_environment = ["KEY=VALUE", ...]  what every job on this node gets besides, or in place of, its own
-//                                         environment
-//   [tls]         ca, certificate, key   PEM files, absolute paths: this node's certificate. All TCP of the
-//                                        agent is TLS, both sides verified (docs/operations.md)
-//   [lease]       term_ms = 5000         lease of the running instance inside a switch
-//   [timeouts]    pause_ms = 60000       a job that has reached no barrier by then is left alone, the
-//                                        migration fails
-//                 standby_ms = 300000    a standby that is not ready by then is ended, the migration fails
-//                 keeper_ms = 10000      an answer of a keeper
-//                 mover_ms = 30000       an answer of a mover (not: rounds, which report progress)
-//                 switch_ms = 5000       how long a paused source asks the coordinator only, before it asks
-//                                        the target, too
-//                 nvml_ms = 5000         a call into the GPU library; later the GPUs count as not answering
-//   [[network]]                          a network that movers and the checkpoint store use; the first is
-//                                        preferred. None: "local", this machine's loopback
-//                 name = "data"          nodes that have one of the same name reach each other over it
-//                 address = "10.0.0.5"   of this node: listened on and dialled from
-//                 device = "eth1"        in place of address: the first address that this device has
-//                 addresses = ["10.0.0.5", "10.1.0.5"]   in place of address, at most 8: a move's lanes are
-//                                        spread over them, the first to the other node's first one and so on
-//                 devices = ["eth1", "eth2"]   in place of addresses: each device's first address
-//                 transport = "tls"      TCP with TLS 1.3, its key fresh for each migration. IPv4 and IPv6
-//                             "ucx-trusted"   UCX over TCP: neither encrypted nor authenticated. A host
-//                                        that reaches a mover's port may write its memory. IPv4 and IPv6,
-//                                        but not ::1
-//                             "rdma-trusted"  UCX over the RDMA device that stands on the network's device
-//                                        (rc_verbs, connected by rdmacm); open as ucx-trusted is. IPv4 alone
-//   [mover]       staging_mib = 128      staging memory of one mover, 16..256
-//                 restart_ms = 200       pause before a mover is started again; doubles up to 30 s
+// The agent's settings: agent.toml. settings_of() has every key with its default and what it does; docs/site/settings.md
+// is made from it. Unknown keys are refused.
+// Threads: pure functions, and a value type. Errors: kInvalidArgument naming file, key or line, and what is expected
+// there.
 #pragma once
 
 #include <chrono>
@@ -95,9 +13,16 @@
 
 #include "agent/settings/networks.h"
 #include "libckpt/base/result.h"
+#include "libckpt/net/settings/setting.h"
 #include "libckpt/net/tls/cert_identity.h"
 
 namespace ckpt::agent {
+
+// The kernel chooses where both are 0.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+};
 
 struct Config {
   std::string node;
@@ -127,6 +52,7 @@ struct Config {
   std::uint64_t vault_limit_mib = 0;
   std::string vault_memory;
   std::uint64_t vault_memory_limit_mib = 0;
+  std::uint16_t vault_port = 0;
   std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
@@ -149,6 +75,8 @@ struct Config {
   std::chrono::milliseconds nvml_timeout{5000};
   std::uint32_t staging_mib = 128;
   std::chrono::milliseconds mover_restart{200};
+  std::string mover_ports_text;
+  PortRange mover_ports;  // from mover_ports_text
 
   std::vector<NetworkSettings> networks;  // none: this machine's loopback (networks.h)
 
@@ -169,7 +97,12 @@ struct Config {
   }
 };
 
-// Reads and checks the file; kInvalidArgument names file, line or key, and what is expected there.
+// Every key but those of [[network]]; it points into `config`.
+[[nodiscard]] std::vector<settings::Setting> settings_of(Config& config);
+// All keys as rows of docs/site/settings.md.
+[[nodiscard]] std::string settings_page();
+
+// Reads and checks the file.
 Result<Config> load_config(const std::string& path);
 
 // The same from text; `source` names it in errors.

@@ -30,8 +30,13 @@ Result<void> VaultServer::launch() {
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
   ProcessSpec spec;
-  spec.argv = {settings_.program,     "--folder", settings_.folder, "--listen",
-               settings_.host + ":0", "--node",   settings_.node};
+  spec.argv = {settings_.program,
+               "--folder",
+               settings_.folder,
+               "--listen",
+               settings_.host + ":" + std::to_string(settings_.port),
+               "--node",
+               settings_.node};
   if (!settings_.memory.empty()) {
     for (const std::string& word : {std::string("--memory"), settings_.memory, std::string("--memory-limit"),
                                     std::to_string(settings_.memory_limit_bytes)})

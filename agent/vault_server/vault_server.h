@@ -26,7 +26,8 @@ struct VaultServerSettings {
   std::string folder;  // the vault
   std::string memory;  // its tier in memory; empty: none
   std::uint64_t memory_limit_bytes = 0;
-  std::string host;  // where other nodes reach this one
+  std::string host;        // where other nodes reach this one
+  std::uint16_t port = 0;  // 0: the kernel chooses
   Milliseconds timeout{10000};
 };
 

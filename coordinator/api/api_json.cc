@@ -205,8 +205,21 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
           {"evacuation", policy.evacuation_of(node.row.name)}};
 }
 
+json fault_json(const std::optional<GpuFault>& fault) {
+  if (!fault) return json();
+  return {{"reason", text_or_null(fault->reason)},
+          {"time", time_or_null(fault->time_ms)},
+          {"cordoned", fault->cordoned},
+          {"closed_until", time_or_null(fault->closed_until_ms)},
+          {"text", to_text(*fault)}};
+}
+
 json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available, JobTable& jobs,
-              const CordonTable& cordons) {
+              const CordonTable& cordons, const GpuFaults& faults) {
+  const auto fault = faults.find(Place(node.row.name, gpu.index));
+  const bool healthy = gpu.healthy && !(fault && fault->is_unhealthy());
+  std::string reason = gpu.health_reason;
+  if (gpu.healthy && !healthy) reason = to_text(*fault);
   json ids = json::array();
   std::uint64_t expected = 0;
   for (const Job& job : jobs.live()) {
@@ -223,8 +236,9 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t availabl
           {"total_bytes", gpu.total_bytes},
           {"free_bytes", gpu.free_bytes},
           {"available_bytes", available},
-          {"healthy", gpu.healthy},
-          {"reason", text_or_null(gpu.health_reason)},
+          {"healthy", healthy},
+          {"reason", text_or_null(reason)},
+          {"finding", fault_json(fault)},
           {"jobs", ids},
           {"expected_bytes", expected},
           {"memory", memory_json(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second)},
@@ -247,6 +261,8 @@ json job_json(const Job& job, const JobStates& states) {
   return {{"id", job_text(job.id)},
           {"name", job.spec.name},
           {"state", states.of(job)},
+          {"silent_node", text_or_null(states.silent_node(job))},
+          {"trouble", text_or_null(states.trouble_of(job))},
           {"node", parked ? json() : json(job.node())},
           {"gpu", parked ? json() : json(job.ranks.front().place.gpu)},
           {"ranks", parked ? json::array() : ranks},
@@ -400,6 +416,7 @@ json migration_json(const Migration& m) {
           {"to", to_text(m.to)},
           {"mode", text_of_mode(m.options.mode)},
           {"options", options_json(m.options)},
+          {"expected_pause_ms", m.expected_pause_ms > 0 ? json(m.expected_pause_ms) : json()},
           {"reason", text_or_null(m.why)},
           {"started", time_or_null(m.started_ms)},
           {"ended", time_or_null(m.ended_ms)},
@@ -482,6 +499,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"expected_pause_from", pause_from_json(pause)},
           {"possible", plan.to.has_value()},
           {"reason", text_or_null(plan.reason)},
+          {"warnings", plan.warnings},
           {"candidates", candidates_json(plan.candidates)}};
 }
 

@@ -23,7 +23,9 @@ namespace ckpt::coordinator {
                              const PolicyTable& policy);
 // `available`: the memory that placement would give to a new job.
 [[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available,
-                            JobTable& jobs, const CordonTable& cordons);
+                            JobTable& jobs, const CordonTable& cordons, const GpuFaults& faults);
+// null if nothing speaks against the GPU.
+[[nodiscard]] json fault_json(const std::optional<GpuFault>& fault);
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations);

@@ -47,7 +47,8 @@ json ClusterSection::gpus() const {
   json out = json::array();
   for (const auto& [name, node] : parts_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus)
-      out.push_back(gpu_json(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons));
+      out.push_back(
+          gpu_json(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons, parts_.faults));
   }
   return out;
 }

@@ -22,6 +22,7 @@ class ClusterSection : public ApiSection {
     const CordonTable& cordons;
     const PolicyTable& policy;
     const Planner& planner;
+    const GpuFaults& faults;
     std::string agent_address;
     std::int64_t started_ms = 0;
   };

@@ -32,6 +32,7 @@ json rank_json(const Job& rank, const JobStates& states) {
           {"job", job_text(rank.id)},
           {"name", rank.spec.name},
           {"state", states.of(rank)},
+          {"silent_node", text_or_null(states.silent_node(rank))},
           {"exit_code", ended && rank.exit_code >= 0 ? json(rank.exit_code) : json()},
           {"reason", text_or_null(rank.reason)}};
 }
@@ -66,12 +67,18 @@ json gang_json(const Gang& gang, const JobStates& states) {
   const Job& first = *gang.ranks.front();
   const JobState state = state_of(gang);
   json out = job_json(first, states);
+  out["silent_node"] = json();
+  out["trouble"] = json();
   json ranks = json::array();
   json gpus = json::array();
   std::uint64_t state_bytes = 0;
   std::uint64_t expected_bytes = 0;
   bool one_node = true;
+  std::string not_stopped;
   for (const Job* rank : gang.ranks) {
+    if (const std::string silent = states.silent_node(*rank); !silent.empty()) out["silent_node"] = silent;
+    if (const std::string trouble = states.trouble_of(*rank); !trouble.empty()) out["trouble"] = trouble;
+    if (not_stopped.empty() && !is_ended(rank->state)) not_stopped = states.why_not_stopped(*rank);
     ranks.push_back(rank_json(*rank, states));
     gpus.push_back(to_text(rank->ranks.front().place));
     state_bytes += rank->state_bytes();
@@ -87,7 +94,7 @@ json gang_json(const Gang& gang, const JobStates& states) {
   out["size"] = gang.size;
   out["communicators"] = communicators_text(first.spec.gang.communicators);
   out["ranks"] = std::move(ranks);
-  std::string reason = reason_of(gang);
+  std::string reason = not_stopped.empty() ? reason_of(gang) : not_stopped;
   const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
     return !rank->movable || rank->spec.way != MigrationMode::kCooperative;
   });

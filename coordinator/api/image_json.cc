@@ -96,6 +96,7 @@ json image_json(const ListedImage& listed, const Job* job, bool readable) {
           {"disk_bytes", listed.disk_bytes + listed.memory_bytes == 0 ? json() : json(listed.disk_bytes)},
           {"gpu_model", text_or_null(image.gpu_model)},
           {"damaged", listed.damaged},
+          {"suspect", text_or_null(image.suspect)},
           {"readable", readable}};
 }
 
@@ -120,6 +121,7 @@ json task_json(const ImageTask& task) {
                        {"incarnation", task.restored->incarnation},
                        {"lost_ms", task.restored->lost_ms},
                        {"fill_ms", ms_if_known(task.fill_ns)},
+                       {"suspect", text_or_null(task.restored->suspect)},
                        {"note", text_or_null(task.restored->note)}};
   return out;
 }

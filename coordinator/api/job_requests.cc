@@ -94,11 +94,12 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.options.mode = body.choice("mode", {"live", "stop-copy"}).value_or(0) == 0
                              ? wire::MigrateMode::kLive
                              : wire::MigrateMode::kStopCopy;
-  migrate.options.if_not_converged = body.choice("if_not_converged", {"switch", "abort"}).value_or(0) == 0
-                                         ? wire::NotConverged::kSwitch
-                                         : wire::NotConverged::kAbort;
   migrate.communicators = read_communicators(body);
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
+  // A limit that is named binds, unless the request has the other.
+  const std::size_t otherwise = downtime_ms ? 1 : 0;
+  const std::size_t chosen = body.choice("if_not_converged", {"switch", "abort"}).value_or(otherwise);
+  migrate.options.if_not_converged = chosen == 0 ? wire::NotConverged::kSwitch : wire::NotConverged::kAbort;
   migrate.options.max_downtime_ns =
       downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;
   migrate.options.bandwidth_bytes_per_second =

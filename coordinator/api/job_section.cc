@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/job_section.h"
 
+#include <fmt/ranges.h>
+
 #include "coordinator/api/gang_section.h"
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
@@ -133,6 +135,8 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   response.headers.emplace_back("X-Ended", chunk.ended ? "true" : "false");
   response.headers.emplace_back("X-Length", std::to_string(chunk.length));
   response.headers.emplace_back("X-Incarnation", std::to_string(chunk.from.incarnation));
+  if (!chunk.missing.empty())
+    response.headers.emplace_back("X-Missing", fmt::format("{}", fmt::join(chunk.missing, ", ")));
   if (!chunk.from.image.empty()) {
     response.headers.emplace_back("X-Restored-From", chunk.from.image);
     response.headers.emplace_back("X-Lost-Ms", std::to_string(chunk.from.lost_ms));

@@ -107,7 +107,7 @@ control::Task<Result<HttpResponse>> MaintenanceSection::handle(HttpRequest reque
     if (what == "cordon" && is_post(request)) co_return cordon(request);
     if (what == "uncordon" && is_post(request)) co_return uncordon(request);
     if (what == "drains" && is_get(request)) co_return list_drains();
-    if (what == "drains" && is_post(request)) co_return begin(request);
+    if (what == "drains" && is_post(request)) co_return co_await begin(std::move(request));
   }
   if (what != "drains" || request.path.size() < 3) co_return no_such_call(request);
   const std::optional<DrainId> id = meant(parts_.table.all(), parse_drain_id(request.path[2]));
@@ -135,14 +135,45 @@ MaintenanceSection::Answer MaintenanceSection::cordon(const HttpRequest& request
   return to_response(200, cordon_json(*parts_.cordons.find(scope.assume_value(), CordonOwner::kOperator)));
 }
 
-// The answer names the owners of the cordons that it removed, and the cordons that are left.
+// GPUs of the scope with a finding of the last minutes: they take no job yet.
+json MaintenanceSection::suspects_of(const Scope& scope) const {
+  json suspects = json::array();
+  const Node* node = parts_.nodes.find(scope.node);
+  for (const wire::GpuInfo& gpu : node == nullptr ? std::vector<wire::GpuInfo>() : node->gpus) {
+    const Place place(scope.node, gpu.index);
+    const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
+    if (!fault || fault->closed_until_ms == 0 || fault->cordoned) continue;
+    json suspect = fault_json(fault);
+    suspect["place"] = to_text(place);
+    suspects.push_back(std::move(suspect));
+  }
+  return suspects;
+}
+
+// By the operator's word.
+Result<void> MaintenanceSection::forgive(const Scope& scope) {
+  const Node* node = parts_.nodes.find(scope.node);
+  for (const wire::GpuInfo& gpu : node == nullptr ? std::vector<wire::GpuInfo>() : node->gpus) {
+    const Place place(scope.node, gpu.index);
+    if (!scope.covers(place) || !parts_.faults.find(place)) continue;
+    CKPT_TRYV(parts_.policy.forgive(place));
+  }
+  return ok();
+}
+
+// The answer names the owners of the cordons that it removed, the cordons that are left, and the GPUs that take no
+// job yet for a finding.
 MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const auto read = scope_of(body);
+  const bool forgives = body.boolean("forgive").value_or(false);
   CKPT_TRYV(body.finish());
   if (!read) return read.assume_error();
   const Scope& scope = read.assume_value();
   CKPT_TRYV(check_known(scope, parts_.nodes));
+  if (forgives) {
+    CKPT_TRYV(forgive(scope));
+  }
   CKPT_TRY(cleared, parts_.cordons.clear(scope));
   parts_.drains.cancel_of(scope, to_text(scope) + " was uncordoned");
   std::vector<Cordon> left;
@@ -150,8 +181,10 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
     const bool concerns = !scope.gpu || cordon.scope.covers(Place(scope.node, *scope.gpu));
     if (concerns) left.push_back(cordon);
   }
-  return to_response(
-      200, {{"place", to_text(scope)}, {"cleared", cordons_json(cleared)}, {"left", cordons_json(left)}});
+  return to_response(200, {{"place", to_text(scope)},
+                           {"cleared", cordons_json(cleared)},
+                           {"left", cordons_json(left)},
+                           {"suspect", suspects_of(scope)}});
 }
 
 MaintenanceSection::Answer MaintenanceSection::list_drains() const {
@@ -161,19 +194,19 @@ MaintenanceSection::Answer MaintenanceSection::list_drains() const {
   return to_response(200, list);
 }
 
-MaintenanceSection::Answer MaintenanceSection::begin(const HttpRequest& request) {
-  CKPT_TRY(body, BodyReader::parse(request.body));
+control::Task<MaintenanceSection::Answer> MaintenanceSection::begin(HttpRequest request) {
+  CKPT_CO_TRY(body, BodyReader::parse(request.body));
   bool dry_run = false;
-  CKPT_TRY(wanted, read_drain(body, dry_run));
-  if (dry_run) return plan(wanted);
-  CKPT_TRY(begun, parts_.drains.begin(wanted));
+  CKPT_CO_TRY(wanted, read_drain(body, dry_run));
+  if (dry_run) co_return co_await plan(std::move(wanted));
+  CKPT_CO_TRY(begun, parts_.drains.begin(wanted));
   json shown = drain_json(*parts_.table.find(begun.id));
   shown["joined"] = begun.joined;
-  return to_response(202, shown);
+  co_return to_response(202, shown);
 }
 
-MaintenanceSection::Answer MaintenanceSection::plan(const DrainRequest& request) {
-  CKPT_TRY(prospects, parts_.drains.dry_run(request));
+control::Task<MaintenanceSection::Answer> MaintenanceSection::plan(DrainRequest request) {
+  CKPT_CO_TRY(prospects, co_await parts_.drains.dry_run(request));
   json jobs = json::array();
   bool all = true;
   for (const Drains::Prospect& prospect : prospects) {
@@ -182,16 +215,17 @@ MaintenanceSection::Answer MaintenanceSection::plan(const DrainRequest& request)
     const bool possible = prospect.job.to.has_value();
     job["possible"] = possible;
     job["passing"] = prospect.passing;
+    job["warning"] = text_or_null(prospect.warning);
     job["expected_pause_ms"] = pause_ms_json(prospect.pause);
     job["expected_pause_from"] = pause_from_json(prospect.pause);
     jobs.push_back(std::move(job));
     all = all && possible;
   }
-  return to_response(200, {{"dry_run", true},
-                           {"place", to_text(request.scope)},
-                           {"parallel", request.parallel},
-                           {"possible", all},
-                           {"jobs", jobs}});
+  co_return to_response(200, {{"dry_run", true},
+                              {"place", to_text(request.scope)},
+                              {"parallel", request.parallel},
+                              {"possible", all},
+                              {"jobs", jobs}});
 }
 
 MaintenanceSection::Answer MaintenanceSection::cancel(const HttpRequest& request, DrainId id) {

@@ -17,6 +17,8 @@ class MaintenanceSection : public ApiSection {
   struct Parts {
     NodeTable& nodes;
     CordonTable& cordons;
+    PolicyTable& policy;
+    const GpuFaults& faults;
     Drains& drains;
     DrainTable& table;
   };
@@ -30,9 +32,11 @@ class MaintenanceSection : public ApiSection {
   Answer list_cordons() const;
   Answer cordon(const HttpRequest& request);
   Answer uncordon(const HttpRequest& request);
+  [[nodiscard]] json suspects_of(const Scope& scope) const;
+  Result<void> forgive(const Scope& scope);
   Answer list_drains() const;
-  Answer begin(const HttpRequest& request);
-  Answer plan(const DrainRequest& request);
+  control::Task<Answer> begin(HttpRequest request);
+  control::Task<Answer> plan(DrainRequest request);
   Answer cancel(const HttpRequest& request, DrainId id);
   control::Task<Answer> watch(HttpRequest request, DrainId id);
   Answer show(DrainId id, unsigned status) const;

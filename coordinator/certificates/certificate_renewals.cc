@@ -110,8 +110,10 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
                                                                 tls::Peer shown) {
   if (!authority_)
     co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
+  CKPT_CO_TRY(addresses, tls::addresses_of_request(signing_request));
   tls::Authority::Order order;
   order.subject = tls::Peer::node(node);
+  order.hosts = std::move(addresses);  // its own word: parts of a cluster go by names
   order.term = tls::kNodeTerm;
   auto certify = [authority = &*authority_, request = std::move(signing_request), order = std::move(order)] {
     return authority->certify(request, order);

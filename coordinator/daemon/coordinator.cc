@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "coordinator/health/health_metrics.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
@@ -93,6 +94,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       removed_nodes_(store_, jobs_, lifecycle_),
       nodes_(store_),
       node_calls_(nodes_, store_sync_, node_frames_, executor_),
+      health_({store_, events_, node_calls_, node_frames_, policy_, executor_}),
+      faults_(health_, cordons_, policy_),
       denied_({store_, events_, nodes_, node_calls_}),
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
                          lifecycle_, executor_},
@@ -102,8 +105,8 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
               executor_}),
       fence_(node_calls_, jobs_),
       backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),
-      states_(nodes_, migrations_, snapshots_),
-      planner_({config_, nodes_, jobs_, migrations_, cordons_, states_}),
+      states_(nodes_, migrations_, snapshots_, faults_),
+      planner_({config_, nodes_, jobs_, migrations_, cordons_, faults_, states_}),
       rendezvous_({nodes_, node_calls_, jobs_}),
       image_books_(around_images()),
       images_(around_images(), image_books_),
@@ -135,7 +138,6 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_, gang_moves_,
                fallback != nullptr ? *fallback : images_.requests, drain_table_, executor_}),
-      health_({store_, events_, node_calls_, node_frames_, policy_, executor_}),
       evacuation_table_(store_),
       evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
                     states_, planner_, moves_, gang_moves_,
@@ -146,7 +148,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                 welcome_of(config_, peer_token)),
       removals_({removed_nodes_, denied_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
                  config_.fence_command}),
-      maintenance_({nodes_, cordons_, drains_, drain_table_}),
+      maintenance_({nodes_, cordons_, policy_, faults_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
       metrics_({events_, nodes_, jobs_, migrations_, states_}),
       rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
@@ -154,7 +156,13 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       housekeeping_({config_, events_, jobs_, lifecycle_, migration_runner_, drain_table_, health_,
                      evacuation_table_, executor_}),
       renewals_({config_, events_, nodes_, node_calls_, denied_, executor_}),
-      joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {}
+      joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {
+  image_books_.catalog.judge_by([this](JobId id, Incarnation incarnation, std::int64_t barrier_ms) {
+    const Job* job = jobs_.find(id);
+    return job == nullptr ? std::nullopt : std::optional(why_suspect(job->doubts, incarnation, barrier_ms));
+  });
+  observe_health(metrics_.registry(), {nodes_, jobs_, faults_, policy_, evacuation_table_});
+}
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_context& io, Config config,
                                                          std::function<void(const Error&)> fatal,
@@ -264,7 +272,7 @@ Result<void> Coordinator::listen() {
   CKPT_TRYV(listen_for_agents());
   CKPT_TRYV(joins_.load({listener_->address(), agent_token_}));
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
-                                                 planner_, listener_->address(), wall_clock_ms()});
+                                                 planner_, faults_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
       &recovery_, &image_api_, &rebalancer_,   &maintenance_, &health_section_,    &removals_,        &joins_,
       &denied_,   &backups_,   &gang_section_, &job_section_, &migration_section_, &*cluster_section_};

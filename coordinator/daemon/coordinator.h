@@ -97,6 +97,8 @@ class Coordinator {
   NodeTable nodes_;
   NodeFrames node_frames_;
   NodeCalls node_calls_;
+  HealthTable health_;
+  FaultsByFindings faults_;
   DeniedCertificates denied_;
   MigrationRunner migration_runner_;
   InstanceEnds instance_ends_;
@@ -126,7 +128,6 @@ class Coordinator {
   MigrationSection migration_section_;
   DrainTable drain_table_;
   Drains drains_;
-  HealthTable health_;
   EvacuationTable evacuation_table_;
   Evacuations evacuations_;
   NodeEvents node_events_;

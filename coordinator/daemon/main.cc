@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "coordinator/daemon/coordinator.h"
+#include "coordinator/settings/settings_list.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/command_line/command_line.h"
 #include "libckpt/net/control/loop_watch.h"
@@ -66,10 +67,15 @@ int main(int argc, char** argv) {
   std::string log_file;
   app.add_option("--home", home,
                  "folder of the cluster (default: GPUMIGRATE_HOME or ~/.local/share/gpumigrate)");
-  app.add_option("--config", config_path, "TOML file; keys in docs/api.md");
+  app.add_option("--config", config_path, "Its settings (coordinator.toml)");
+  bool list_settings = false;
+  app.add_flag("--list-settings", list_settings,
+               "Print every key of coordinator.toml with its default, and end");
   app.add_option("--log-file", log_file, "write the log there instead of to standard error");
   app.add_version_flag("--version", GPUMIGRATE_VERSION);
   if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kExitUsage;
+  if (list_settings)
+    return std::fputs(ckpt::coordinator::settings_page().c_str(), stdout) < 0 ? kExitFailed : 0;
   auto config = ckpt::coordinator::load_config(config_path, home);
   if (!config) {
     std::fprintf(stderr, "gpumigrate-coordinator: %s\n", config.assume_error().to_string().c_str());

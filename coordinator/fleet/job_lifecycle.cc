@@ -149,16 +149,13 @@ Result<void> JobLifecycle::request_stop(Job& job, std::int64_t grace_ms) {
   return table_.replace(std::move(changed));
 }
 
-void JobLifecycle::stop_parked(Job& job) {
+void JobLifecycle::stop_parked(Job& job, const std::string& silent_node) {
   if (job.state != JobState::kParked || job.operation) return;
   job.rested_ms = job.ended_ms;
-  end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
-}
-
-void JobLifecycle::stop_away(Job& job, const std::set<std::string>& nodes) {
-  job.may_live_on.insert(nodes.begin(), nodes.end());
-  end(job, JobState::kExited, kExitOfStopped,
-      "stopped while node " + job.node() + " was away: what runs of it there ends when the node comes back");
+  if (silent_node.empty()) return end(job, JobState::kExited, kExitOfStopped, "stopped while it was parked");
+  end(job, JobState::kExited, -1,
+      "stopped while it was parked; an instance of it may run on node " + silent_node +
+          ", which is silent: it is ended there when the node is back");
 }
 
 void JobLifecycle::lose(JobId id, bool unfenced) {
@@ -216,6 +213,12 @@ void JobLifecycle::end(Job& job, JobState state, int exit_code, std::string reas
 Result<void> JobLifecycle::forget(const Job& job) {
   const JobId id = job.id;
   const std::string text = "job " + label(job);
+  if (!is_ended(job.state) && job.stop_requested)
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("{} is to be stopped, and node {} has not said that it has ended. It ends when that node "
+                    "is back; `gpumigrate node rm {} --force --fenced` is your word that it is dead",
+                    text, job.node(), job.node()));
   if (!is_ended(job.state))
     return Error(ErrorCode::kRefused,
                  fmt::format("{} is {}: only ended jobs are removed; `gpumigrate stop {}` ends it", text,

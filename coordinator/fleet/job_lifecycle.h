@@ -45,11 +45,9 @@ class JobLifecycle {
 
   // Durable before it counts.
   Result<void> request_stop(Job& job, std::int64_t grace_ms);
-  // Nothing of a parked job runs: it ends at once.
-  void stop_parked(Job& job);
-  // Its node is away: the job ends here, and its name is free. What lives of it on one of `nodes` is ended
-  // when that node returns (Job::may_live_on).
-  void stop_away(Job& job, const std::set<std::string>& nodes);
+  // Nothing of a parked job runs: it ends at once. `silent_node`: that may have started it and is away; then
+  // how it ends is not known.
+  void stop_parked(Job& job, const std::string& silent_node);
 
   // Its node was removed. `unfenced`: an instance may still run there.
   void lose(JobId id, bool unfenced);

@@ -66,6 +66,15 @@ Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish
                    "There are no images of all ranks of the step of " + image_text(*wish.image));
   } else {
     auto sets = sets_of(parts_.catalog, gang);
+    const std::string why = sets.empty() ? "" : sets.front().suspect();
+    const std::string newest = sets.empty() ? "" : image_text(sets.front().images.front());
+    std::erase_if(sets, [](const GangSet& one) { return !one.suspect().empty(); });
+    if (sets.empty() && !why.empty())
+      return Error(
+          ErrorCode::kRefused,
+          fmt::format("The images of {} are suspect, since they were taken after a fault of a GPU ({}): "
+                      "`restore {}` starts from them all the same",
+                      gang.name, why, newest));
     if (sets.empty())
       return Error(ErrorCode::kNotFound, "There are no images of all ranks of job " + gang.name +
                                              " of one step: `snapshot` takes them");

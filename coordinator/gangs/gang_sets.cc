@@ -23,6 +23,12 @@ ImagesOfSets images_by_set(const ImageCatalog& catalog, const Gang& gang) {
 
 }  // namespace
 
+std::string GangSet::suspect() const {
+  for (const Image& image : images)
+    if (!image.suspect.empty()) return image.suspect;
+  return {};
+}
+
 std::vector<GangSet> sets_of(const ImageCatalog& catalog, const Gang& gang) {
   std::vector<GangSet> sets;
   for (auto& [number, images] : images_by_set(catalog, gang)) {

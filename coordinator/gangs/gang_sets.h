@@ -16,6 +16,9 @@ struct GangSet {
   std::uint64_t number = 0;
   std::vector<Image> images;    // by rank
   std::int64_t barrier_ms = 0;  // Unix time: the earliest of its images
+
+  // Why one of its images is; empty: none is.
+  [[nodiscard]] std::string suspect() const;
 };
 
 // The whole ones, newest first.

@@ -8,6 +8,7 @@
 
 #include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/net/control/at_once.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -182,17 +183,24 @@ void GangSnapshot::give_up() {
 control::Task<> GangSnapshot::let_go() {
   const auto self = shared_from_this();
   if (!wish_.holds) co_return;
-  for (const Member& member : members_) {
-    if (!member.taken || !*member.taken) continue;
-    wire::GatherRank order;
-    order.job = member.job;
-    order.incarnation = member.incarnation;
-    order.set = wish_.set;
-    order.act = wire::GatherAct::kGoOn;
-    const auto told = co_await parts_.calls.gather(member.node, std::move(order), kGoOnAnswer);
-    if (!told)
-      spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.assume_error().to_string());
+  std::vector<control::Task<>> told;
+  for (std::size_t at = 0; at < members_.size(); ++at) {
+    if (members_[at].taken && *members_[at].taken) told.push_back(let_go_of(at));
   }
+  co_await control::at_once(parts_.executor, "a rank that goes on", std::move(told));
+}
+
+control::Task<> GangSnapshot::let_go_of(std::size_t at) {
+  const auto self = shared_from_this();
+  const Member& member = members_[at];
+  wire::GatherRank order;
+  order.job = member.job;
+  order.incarnation = member.incarnation;
+  order.set = wish_.set;
+  order.act = wire::GatherAct::kGoOn;
+  const auto told = co_await parts_.calls.gather(member.node, std::move(order), kGoOnAnswer);
+  if (!told)
+    spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.assume_error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -51,6 +51,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   control::Task<Result<void>> run();
   // After a run() without an error, of ranks that are held: they go on. What a rank answers is logged.
   control::Task<> let_go();
+  control::Task<> let_go_of(std::size_t at);
   // A failure that images which are no base any more explain: worth a run with `full`.
   [[nodiscard]] bool may_work_in_full() const {
     return !wish_.full && (failed_with_ == ErrorCode::kCorrupt || failed_with_ == ErrorCode::kAborted);

@@ -12,6 +12,19 @@ namespace ckpt::coordinator {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr std::uint64_t kSlowLinkBytesPerMs = 100'000;  // of a gigabit a second, without what frames take
+
+json failed_json(const std::vector<FailedTarget>& failed) {
+  json list = json::array();
+  for (const FailedTarget& target : failed)
+    list.push_back({{"to", place_document(target.to)}, {"why", target.why}});
+  return list;
+}
+
+}  // namespace
+
 std::string evacuation_text(EvacuationId id) {
   return wire::id_text('e', id);
 }
@@ -77,19 +90,36 @@ bool trips_breaker(std::uint32_t recent, const EvacuationLimits& limits) {
   return recent >= limits.breaker_count;
 }
 
+std::int64_t live_deadline_ms(std::int64_t base_ms, std::uint64_t bytes) {
+  return base_ms + static_cast<std::int64_t>(bytes / kSlowLinkBytesPerMs);
+}
+
 std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all, std::int64_t now_ms,
                           const EvacuationLimits& limits) {
   std::uint32_t attempts = 0;
   for (const Evacuation* e : all) {
     if (e->job != job) continue;
-    attempts += static_cast<std::uint32_t>(
+    const auto recent = static_cast<std::size_t>(
         std::count_if(e->started_ms.begin(), e->started_ms.end(),
                       [&](std::int64_t started) { return started > now_ms - limits.job_window_ms; }));
+    attempts += static_cast<std::uint32_t>(recent - std::min(recent, e->failed.size()));
   }
   return attempts;
 }
 
+std::string failed_text(const Evacuation& evacuation) {
+  std::string text;
+  for (const FailedTarget& target : evacuation.failed)
+    text += (text.empty() ? "" : "; ") + to_text(target.to) + ": " + target.why;
+  return text;
+}
+
 void escalate(Evacuation& evacuation, const Evacuation& further) {
+  // From now on the finding is the reason, and not how live moves went.
+  if (further.outcome == wire::HealthOutcome::kRestore) {
+    evacuation.failed.clear();
+    evacuation.not_live.clear();
+  }
   const bool graver = further.outcome > evacuation.outcome || (further.urgent && !evacuation.urgent) ||
                       (further.leave_node && !evacuation.leave_node);
   evacuation.outcome = std::max(evacuation.outcome, further.outcome);
@@ -112,6 +142,9 @@ std::string evacuation_document(const Evacuation& e) {
             {"note", e.note},
             {"migration", e.migration},
             {"started_ms", e.started_ms},
+            {"failed", failed_json(e.failed)},
+            {"not_live", e.not_live},
+            {"incarnation", e.incarnation},
             {"created_ms", e.created_ms},
             {"ended_ms", e.ended_ms}};
   if (e.to) j["to"] = place_document(*e.to);
@@ -136,6 +169,11 @@ Evacuation evacuation_from_document(const std::string& text) {
   e.started_ms = j.at("started_ms").get<std::vector<std::int64_t>>();
   e.created_ms = j.at("created_ms").get<std::int64_t>();
   e.ended_ms = j.at("ended_ms").get<std::int64_t>();
+  // One that an older version wrote lacks these.
+  e.incarnation = j.value("incarnation", Incarnation{0});
+  e.not_live = j.value("not_live", "");
+  for (const json& failed : j.value("failed", json::array()))
+    e.failed.emplace_back(place_from_document(failed.at("to")), failed.at("why").get<std::string>());
   if (j.contains("to")) e.to = place_from_document(j.at("to"));
   if (j.contains("lost_ms")) e.lost_ms = j.at("lost_ms").get<std::int64_t>();
   return e;

@@ -37,10 +37,19 @@ enum class EvacuationState : std::uint8_t {
   return state > EvacuationState::kQueued && !is_over(state);
 }
 
+// A live move to that GPU came to nothing.
+struct FailedTarget {
+  FailedTarget() = default;
+  FailedTarget(Place place, std::string reason) : to(std::move(place)), why(std::move(reason)) {}
+  Place to;
+  std::string why;
+};
+
 struct Evacuation {
   Evacuation() = default;
   EvacuationId id = 0;
   JobId job = 0;
+  Incarnation incarnation = 0;  // that its instance was started as; 0: not known
   std::string job_name;
   Place from;
   wire::HealthOutcome outcome = wire::HealthOutcome::kNone;
@@ -54,6 +63,8 @@ struct Evacuation {
   MigrationId migration = 0;
   std::optional<std::int64_t> lost_ms;
   std::vector<std::int64_t> started_ms;  // each attempt
+  std::vector<FailedTarget> failed;      // that were tried live
+  std::string not_live;                  // why it is not moved live although its memory can be read
   std::int64_t created_ms = 0;
   std::int64_t ended_ms = 0;
 
@@ -67,7 +78,12 @@ struct EvacuationLimits {
   std::int64_t breaker_window_ms = 600'000;
   std::uint32_t attempts_per_job = 3;
   std::int64_t job_window_ms = 3'600'000;
+  std::size_t live_targets = 8;  // that one evacuation tries
 };
+
+// How long a live move of so many bytes may take: `base_ms`, and the time that a link of a gigabit a second
+// takes for them.
+[[nodiscard]] std::int64_t live_deadline_ms(std::int64_t base_ms, std::uint64_t bytes);
 
 // The evacuations to start now, best first. Urgent ones up to the limit: those whose memory can still be read
 // first, since it may not be for long; then restores, which lose nothing by waiting. Those that are not
@@ -83,9 +99,13 @@ struct EvacuationLimits {
 // One more would be too many.
 [[nodiscard]] bool trips_breaker(std::uint32_t recent, const EvacuationLimits& limits);
 
-// Attempts at one job within its window.
+// Attempts at one job within its window. Live moves that came to nothing do not count: each had a target of
+// its own.
 [[nodiscard]] std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all,
                                         std::int64_t now_ms, const EvacuationLimits& limits);
+
+// The targets that were tried live, and what came of each.
+[[nodiscard]] std::string failed_text(const Evacuation& evacuation);
 
 // A further finding about a job that is on its way out already: the more severe verdict counts.
 void escalate(Evacuation& evacuation, const Evacuation& further);

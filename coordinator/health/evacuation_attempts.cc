@@ -14,9 +14,6 @@ using wire::HealthOutcome;
 
 constexpr std::int64_t kPatientMoveMs = 600'000;
 constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // as `migrate` has it
-// A GPU with a finding of its own takes no refugees for so long, even if it was not cordoned.
-constexpr std::int64_t kSuspicionMs = 600'000;
-
 std::string why_of(const Evacuation& e) {
   return "[gpumigrate] evacuation: " + e.reason;
 }
@@ -81,14 +78,12 @@ bool Evacuations::may_start(Evacuation& e) {
 
 PlanHints Evacuations::hints_for(const Evacuation& e) const {
   PlanHints hints;
+  if (e.outcome == HealthOutcome::kLive) {
+    for (const FailedTarget& failed : e.failed)
+      hints.closed.emplace_back(Scope(failed.to.node, failed.to.gpu), "a move there came to nothing");
+  }
   hints.closed.emplace_back(Scope(e.from.node, e.from.gpu), "it is to be left");
   if (e.leave_node) hints.closed.emplace_back(Scope(e.from.node, std::nullopt), "its host is suspect");
-  const std::int64_t since = wall_clock_ms() - kSuspicionMs;
-  for (const Finding& finding : parts_.health.all()) {
-    if (finding.reported.time_ms >= since && finding.is_suspicion() && finding.place() != e.from)
-      hints.closed.emplace_back(Scope(finding.node, finding.reported.gpu),
-                                "suspect: " + finding.reported.reason);
-  }
   return hints;
 }
 
@@ -96,15 +91,12 @@ PlanHints Evacuations::hints_for(const Evacuation& e) const {
 void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
   const JobId gang = rank.spec.gang.id;
   if (parts_.gang_moves.is_beginning(gang)) return wait(e, "a move of its ranks is being prepared");
-  MigrateRequest request;
-  request.options.max_downtime_ns = kEvacuationDowntimeNs;
-  request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
-  request.why = why_of(e);
+  MigrateRequest request = live_request(e, rank);
   request.ranks.push_back(rank.ranks.front().rank);
   const PlanHints hints = hints_for(e);
   const auto plan = parts_.gang_moves.plan(gang, request, hints.closed);
   if (!plan) return wait(e, plan.assume_error().to_string());
-  if (plan.assume_value().places.empty()) return no_target(e, plan.assume_value().reason, true);
+  if (plan.assume_value().places.empty()) return no_live_target(e, rank, plan.assume_value().reason);
   e.started_ms.push_back(wall_clock_ms());
   parts_.table.save(e);
   wait(e, "the move of the rank is being prepared");
@@ -114,30 +106,51 @@ void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
 }
 
 void Evacuations::attempt_live(Evacuation& e, const Job& job) {
+  if (e.failed.size() >= limits_.live_targets) return no_live_target(e, job, "enough targets were tried");
   if (job.spec.gang.id != 0) return attempt_rank(e, job);
   auto planned = parts_.planner.plan(job, "auto", hints_for(e));
   if (!planned) return wait(e, planned.assume_error().to_string());
   const MigratePlan& plan = planned.assume_value();
   if (!plan.to) {
     const std::string obstacle = parts_.states.why_not_movable(job);
-    if (obstacle.empty()) return no_target(e, plan.reason, true);
+    if (obstacle.empty()) return no_live_target(e, job, plan.reason);
     parts_.moves.give_up_parking(job, plan, why_of(e));
     if (plan.passing) return wait(e, plan.reason);
     if (!e.urgent) return enter(e, EvacuationState::kLeft, plan.reason);
-    e.outcome = HealthOutcome::kRestore;
-    return attempt_restore(e, job);
+    return give_up_live(e, job, obstacle);
   }
   e.started_ms.push_back(wall_clock_ms());
   parts_.table.save(e);
-  MigrateRequest request;
-  request.options.max_downtime_ns = kEvacuationDowntimeNs;
-  request.timeout_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
-  request.why = why_of(e);
-  auto begun = parts_.moves.begin(job, request, plan);
+  auto begun = parts_.moves.begin(job, live_request(e, job), plan);
   if (!begun) return wait(e, begun.assume_error().to_string());
   e.migration = begun.assume_value()->id;
   e.to = *plan.to;
   enter(e, EvacuationState::kMoving, migration_text(e.migration));
+}
+
+MigrateRequest Evacuations::live_request(const Evacuation& e, const Job& job) const {
+  MigrateRequest request;
+  request.options.max_downtime_ns = kEvacuationDowntimeNs;
+  const std::int64_t base_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
+  request.timeout_ms = live_deadline_ms(base_ms, job.expected_bytes());
+  request.why = why_of(e);
+  return request;
+}
+
+// No GPU that is left can take it. Those that were tried are no reason to wait.
+void Evacuations::no_live_target(Evacuation& e, const Job& job, const std::string& why) {
+  if (e.failed.empty()) return no_target(e, why, true);
+  if (e.urgent) return give_up_live(e, job, "no live move of it came to its end (" + failed_text(e) + ")");
+  // It is tried again at the next change, wherever there is free memory then.
+  const std::string tried = failed_text(e);
+  e.failed.clear();
+  wait(e, tried + "; it is tried again");
+}
+
+void Evacuations::give_up_live(Evacuation& e, const Job& job, std::string why) {
+  e.not_live = std::move(why);
+  e.outcome = HealthOutcome::kRestore;
+  attempt_restore(e, job);
 }
 
 void Evacuations::after_live(Evacuation& e, const Migration& migration) {
@@ -158,22 +171,26 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
       break;
   }
   e.to.reset();
-  if (e.urgent) e.outcome = HealthOutcome::kRestore;
+  if (e.outcome == HealthOutcome::kLive && migration.to != e.from)
+    e.failed.emplace_back(migration.to, outcome);
   // One that is not urgent is tried again at the next change.
   if (e.urgent)
     tried_at_.erase(e.id);
   else
     tried_at_[e.id] = generation_;
-  enter(e, EvacuationState::kQueued, outcome + (e.urgent ? "; its image is next" : ""));
+  enter(e, EvacuationState::kQueued, outcome + (e.urgent ? "; what is left is tried next" : ""));
 }
 
 void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
   if (parts_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
   const auto image = parts_.images.newest(e.job);
   if (!image) {
+    // Its memory can be read: it rests in an image that is made of it.
+    if (!e.failed.empty() && !is_ended(job.state) && check_has_images(job)) return park(e, true);
     if (parts_.planner.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
     return enter(e, EvacuationState::kLeft,
-                 "its memory cannot be moved, and there is no image of it: it is left as it is");
+                 (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +
+                     ", and there is no image of it: it is left as it is");
   }
   const auto plan = parts_.planner.plan_restore(job, *image, "auto", hints_for(e));
   if (!plan) return wait(e, plan.assume_error().to_string());
@@ -181,7 +198,8 @@ void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
   if (!to) return no_target(e, plan.assume_value().reason, false);
   e.started_ms.push_back(wall_clock_ms());
   e.to = to;
-  enter(e, EvacuationState::kRestoring, "from its newest image");
+  enter(e, EvacuationState::kRestoring,
+        (e.not_live.empty() ? "" : e.not_live + "; ") + std::string("from its newest image"));
   control::spawn(parts_.executor, "restoring " + job_text(e.job), restore(e.id, *to));
 }
 
@@ -213,7 +231,7 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
 // Never killed: it rests in the vault, or runs on as it can until a GPU has the memory.
 void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs) {
   const bool too_early = parts_.planner.nodes_may_come_back();
-  if (e.urgent && !too_early) return park(e, job_runs);
+  if (e.urgent && !too_early) return park(e, job_runs || !e.failed.empty());
   const std::string note = why + "; it goes as soon as there is room";
   if (e.state == EvacuationState::kQueued) return wait(e, note);
   enter(e, EvacuationState::kQueued, note);
@@ -221,7 +239,7 @@ void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs
 
 void Evacuations::park(Evacuation& e, bool snapshot) {
   e.started_ms.push_back(wall_clock_ms());
-  enter(e, EvacuationState::kParking, "no GPU can take it");
+  enter(e, EvacuationState::kParking, e.not_live.empty() ? "no GPU can take it" : e.not_live);
   control::spawn(parts_.executor, "parking " + job_text(e.job), rest(e.id, snapshot));
 }
 

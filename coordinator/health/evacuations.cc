@@ -28,12 +28,28 @@ EvacuationLimits limits_of(const Config& config) {
   return limits;
 }
 
+}  // namespace
+
 bool is_on(const Place& place, const Job& job) {
   return std::any_of(job.ranks.begin(), job.ranks.end(),
                      [&](const JobRank& rank) { return rank.place == place; });
 }
 
-}  // namespace
+Evacuation evacuation_of(const Job& job, const Finding& finding, HealthOutcome outcome) {
+  const wire::JobVerdict* verdict = verdict_of(finding.reported, job.id);
+  Evacuation e;
+  e.job = job.id;
+  e.incarnation = job.segments.back().incarnation;
+  e.job_name = job.spec.name;
+  e.from = finding.place();
+  e.outcome = outcome;
+  e.urgent = finding.reported.urgent;
+  e.leave_node = finding.reported.leave_node;
+  e.revive = outcome == HealthOutcome::kRestore && verdict != nullptr;
+  e.reason = verdict != nullptr && !verdict->reason.empty() ? verdict->reason : finding.reported.reason;
+  e.created_ms = wall_clock_ms();
+  return e;
+}
 
 Evacuations::Evacuations(Parts parts)
     : parts_(std::move(parts)), limits_(limits_of(parts_.config)), wake_(parts_.executor) {
@@ -86,12 +102,14 @@ control::Task<> Evacuations::run() {
 
 void Evacuations::step() {
   for (const Finding& finding : parts_.health.fresh()) begin_evacuations(finding);
+  take_in_arrivals();
   const std::set<EvacuationId> open = parts_.table.open();
   for (const EvacuationId id : open) reconcile(parts_.table.at(id));
   start_next();
 }
 
 void Evacuations::begin_evacuations(const Finding& finding) {
+  doubt_images(finding);
   if (parts_.policy.is_paused(finding.node)) {
     if (auto kept = keep(finding, {}); !kept)
       spdlog::error("a finding of {} was not marked: {}", finding.node, kept.assume_error().to_string());
@@ -114,23 +132,13 @@ std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
   for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: those that died of it
     if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
-    const auto verdict = std::find_if(finding.reported.jobs.begin(), finding.reported.jobs.end(),
-                                      [&](const wire::JobVerdict& v) { return v.job == id; });
-    const bool named = verdict != finding.reported.jobs.end();
+    const wire::JobVerdict* verdict = verdict_of(finding.reported, id);
+    const bool named = verdict != nullptr;
     const HealthOutcome outcome = named ? verdict->outcome : finding.reported.outcome;
     const bool died = is_ended(job.state);
     if (outcome == HealthOutcome::kNone || outcome == HealthOutcome::kInvalid) continue;
     if (died && !(named && outcome == HealthOutcome::kRestore && died_of(job, finding))) continue;
-    Evacuation& e = found.emplace_back();
-    e.job = id;
-    e.job_name = job.spec.name;
-    e.from = finding.place();
-    e.outcome = outcome;
-    e.urgent = finding.reported.urgent;
-    e.leave_node = finding.reported.leave_node;
-    e.revive = outcome == HealthOutcome::kRestore && named;
-    e.reason = named && !verdict->reason.empty() ? verdict->reason : finding.reported.reason;
-    e.created_ms = wall_clock_ms();
+    found.push_back(evacuation_of(job, finding, outcome));
   }
   return found;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. A
-// job moves live where its memory can be read, else it is restored from its newest image, else it is parked.
+// Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. That
+// includes jobs that come later, as long as the finding stands (standing_findings.h); moves that are under way to
+// the GPU are given up. A job moves live where its memory can be read, to one target after the other. Else it is
+// restored from its newest image, else it is parked.
 // A job is never killed: if nothing is possible it stays as it is, and that is reported.
 //
 // A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
@@ -11,14 +13,21 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "coordinator/gangs/moves/gang_moves.h"
 #include "coordinator/health/evacuation_table.h"
 #include "coordinator/health/health.h"
+#include "coordinator/health/standing_findings.h"
 #include "coordinator/images/images.h"
 #include "coordinator/operations/moves.h"
 
 namespace ckpt::coordinator {
+
+// The job has a rank there.
+[[nodiscard]] bool is_on(const Place& place, const Job& job);
+// An evacuation of the job because of that finding.
+[[nodiscard]] Evacuation evacuation_of(const Job& job, const Finding& finding, wire::HealthOutcome outcome);
 
 class Evacuations {
  public:
@@ -55,6 +64,12 @@ class Evacuations {
 
   void begin_evacuations(const Finding& finding);
   [[nodiscard]] std::vector<Evacuation> concerned(const Finding& finding) const;
+  // arrivals.cc
+  void doubt_images(const Finding& finding);
+  void take_in_arrivals();
+  [[nodiscard]] std::vector<Evacuation> arrivals_at(const Finding& finding) const;
+  [[nodiscard]] bool was_decided(const Job& job, const Place& place) const;
+  void give_up_moves_to(const Finding& finding);
   [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
   Result<void> keep(const Finding& finding, std::vector<Evacuation> decided);
 
@@ -64,6 +79,9 @@ class Evacuations {
   void attempt_live(Evacuation& evacuation, const Job& job);
   void attempt_rank(Evacuation& evacuation, const Job& rank);
   void attempt_restore(Evacuation& evacuation, const Job& job);
+  [[nodiscard]] MigrateRequest live_request(const Evacuation& evacuation, const Job& job) const;
+  void no_live_target(Evacuation& evacuation, const Job& job, const std::string& why);
+  void give_up_live(Evacuation& evacuation, const Job& job, std::string why);
   void after_live(Evacuation& evacuation, const Migration& migration);
   void no_target(Evacuation& evacuation, const std::string& why, bool job_runs);
   void park(Evacuation& evacuation, bool snapshot);
@@ -79,6 +97,7 @@ class Evacuations {
   Parts parts_;
   EvacuationLimits limits_;
   std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ of the last attempt that came to nothing
+  std::set<MigrationId> given_up_;                  // by this coordinator
   std::uint64_t generation_ = 1;
   std::uint64_t wakes_ = 0;
   Signal wake_;

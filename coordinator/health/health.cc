@@ -147,7 +147,15 @@ Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding find
 void HealthTable::index(const Finding& finding) {
   known_.emplace(finding.node, finding.reported.number, finding.reported.time_ms);
   newest_[finding.node] = {finding.row, finding.reported.number};
+  if (finding.is_suspicion()) suspicions_[{finding.node, finding.reported.gpu}] = finding.row;
   if (!finding.acted) fresh_.insert(finding.row);
+}
+
+const Finding* HealthTable::newest_suspicion(const Place& place) const {
+  const auto row = suspicions_.find({place.node, place.gpu});
+  if (row == suspicions_.end()) return nullptr;
+  const auto at = std::ranges::lower_bound(findings_, row->second, {}, &Finding::row);
+  return at == findings_.end() || at->row != row->second ? nullptr : &*at;
 }
 
 bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& finding) const {

@@ -50,6 +50,8 @@ class HealthTable {
   void on_node_ready(const Node& node);
 
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
+  // The newest of the GPU that is about it, and not only about a program; null: there is none.
+  [[nodiscard]] const Finding* newest_suspicion(const Place& place) const;
   // Those that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
   // Removes those that were acted on and need not stay; the newest of every node does.
@@ -83,10 +85,11 @@ class HealthTable {
   using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // node, number, time
   std::vector<Finding> findings_;                                    // by row
   std::set<Key> known_;
-  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;  // of a node: row, number
-  std::set<std::int64_t> fresh_;                                          // rows
-  std::map<std::string, Taken> taken_;                                    // by node
-  std::set<std::string> untold_;                                          // nodes, of their settings
+  std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;      // of a node: row, number
+  std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;  // of a GPU: row
+  std::set<std::int64_t> fresh_;                                              // rows
+  std::map<std::string, Taken> taken_;                                        // by node
+  std::set<std::string> untold_;                                              // nodes, of their settings
   control::asio::steady_timer retell_;
 };
 

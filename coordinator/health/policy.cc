@@ -12,6 +12,7 @@ constexpr const char* kPolicySchema =
     "CREATE TABLE IF NOT EXISTS health_policy (key TEXT PRIMARY KEY, value TEXT NOT NULL)";
 constexpr const char* kBreakerKey = "breaker";
 constexpr std::string_view kNodePrefix = "paused/";
+constexpr std::string_view kForgivenPrefix = "forgiven/";
 
 }  // namespace
 
@@ -23,8 +24,10 @@ Result<void> PolicyTable::load() {
     if (!row) return ok();
     const std::string key = statement.text(0);
     if (key.starts_with(kNodePrefix)) paused_[key.substr(kNodePrefix.size())] = statement.text(1) == "1";
-    if (key != kBreakerKey) continue;
     try {
+      if (key.starts_with(kForgivenPrefix))
+        forgiven_[key.substr(kForgivenPrefix.size())] = std::stoll(statement.text(1));
+      if (key != kBreakerKey) continue;
       const auto j = nlohmann::json::parse(statement.text(1));
       breaker_.open = j.at("open").get<bool>();
       breaker_.since_ms = j.at("since_ms").get<std::int64_t>();
@@ -32,7 +35,7 @@ Result<void> PolicyTable::load() {
       breaker_.forgiven_ms = j.at("forgiven_ms").get<std::int64_t>();
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
-                   std::string("The breaker's row of table health_policy does not decode: ") + e.what());
+                   "Row " + key + " of table health_policy does not decode: " + e.what());
     }
   }
 }
@@ -77,6 +80,19 @@ Result<void> PolicyTable::reset_breaker() {
   CKPT_TRYV(set_breaker(std::move(breaker)));
   if (was_open) events_.add("breaker-reset", "automatic moves go on");
   return ok();
+}
+
+Result<void> PolicyTable::forgive(const Place& place) {
+  const std::int64_t now = wall_clock_ms();
+  CKPT_TRYV(put(std::string(kForgivenPrefix) + to_text(place), std::to_string(now)));
+  forgiven_[to_text(place)] = now;
+  changed_.notify();
+  return ok();
+}
+
+std::int64_t PolicyTable::forgiven_ms(const Place& place) const {
+  const auto at = forgiven_.find(to_text(place));
+  return at == forgiven_.end() ? 0 : at->second;
 }
 
 const char* PolicyTable::evacuation_of(const std::string& node) const {

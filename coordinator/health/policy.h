@@ -36,6 +36,10 @@ class PolicyTable {
   Result<void> open_breaker(const std::string& reason);
   Result<void> reset_breaker();
   [[nodiscard]] const Breaker& breaker() const { return breaker_; }
+  // Findings of the GPU up to now do not keep new jobs from it any more, by the operator's word.
+  Result<void> forgive(const Place& place);
+  [[nodiscard]] std::int64_t forgiven_ms(const Place& place) const;
+
   // "on", "paused" (here) or "stopped" (everywhere, by the breaker).
   [[nodiscard]] const char* evacuation_of(const std::string& node) const;
   [[nodiscard]] Signal& changed() { return changed_; }
@@ -49,6 +53,7 @@ class PolicyTable {
   EventLog& events_;
   Signal changed_;
   std::map<std::string, bool> paused_;
+  std::map<std::string, std::int64_t> forgiven_;  // by place
   Breaker breaker_;
 };
 

@@ -35,6 +35,7 @@ Image image_of(const std::string& node, const std::string& folder, const wire::I
   image.barrier_ms = row.created_ms;
   image.state_bytes = row.state_bytes;
   image.gpu_model = row.gpu_model;
+  image.incarnation = row.incarnation;
   return image;
 }
 
@@ -100,6 +101,7 @@ Result<void> ImageCatalog::load() {
         row.row.sequence = j.value("sequence", std::uint64_t{0});
         row.row.set = j.value("set", std::uint64_t{0});
         row.job_ended_ms = j.value("job_ended_ms", std::int64_t{0});
+        row.suspect = j.value("suspect", "");
         row.seen_ms = j.value("seen_ms", seen_ms);
         last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
       }
@@ -131,6 +133,7 @@ void ImageCatalog::save(const Key& key, Vault& vault) {
                       {"sequence", row.row.sequence},
                       {"set", row.row.set},
                       {"job_ended_ms", row.job_ended_ms},
+                      {"suspect", row.suspect},
                       {"seen_ms", row.seen_ms},
                       {"pause_ns", row.pause_ns}});
   VaultRow stored;
@@ -204,7 +207,9 @@ ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& rep
   if (const Row* known = find_row(key, reported.vault_job, reported.version)) {
     row.pause_ns = known->pause_ns;
     row.job_ended_ms = known->job_ended_ms;
+    row.suspect = known->suspect;
   }
+  row.suspect = suspect_of(row);
   const auto pause = measured_.find({key, reported.vault_job, reported.version});
   if (pause == measured_.end()) return row;
   row.pause_ns = pause->second;
@@ -316,7 +321,7 @@ bool ImageCatalog::same_lists(Rows a, Rows b) {
     return std::tie(r.row.vault_job, r.row.job, r.row.version, r.row.parent, r.row.created_ms,
                     r.row.incarnation, r.row.state_bytes, r.row.written_bytes, r.row.damaged, r.row.gpu_model,
                     r.row.memory_bytes, r.row.disk_bytes, r.row.sequence, r.row.set, r.pause_ns,
-                    r.job_ended_ms);
+                    r.job_ended_ms, r.suspect);
   };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](const Row& x, const Row& y) { return reported(x) == reported(y); });
@@ -340,6 +345,11 @@ bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
     begin = end;
   }
   return false;
+}
+
+std::string ImageCatalog::suspect_of(const Row& row) const {
+  if (!doubt_of_) return row.suspect;
+  return doubt_of_(row.row.job, row.row.incarnation, row.row.created_ms).value_or(row.suspect);
 }
 
 void ImageCatalog::measured(const std::string& node, const wire::SnapshotReport& report) {
@@ -383,6 +393,7 @@ void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> jo
       if (!key.second.empty() && newest.at({key.second, row.row.vault_job}).second != key.first) continue;
       ListedImage& entry = listed.emplace_back();
       entry.image = image_of(key.first, key.second, row.row);
+      entry.image.suspect = suspect_of(row);
       entry.job_ended_ms = row.job_ended_ms;
       entry.order_ms = row.order_ms;
       entry.parent = row.row.parent;
@@ -458,8 +469,10 @@ void ImageCatalog::note_ends(const EndOf& end_of) {
     std::optional<std::int64_t> ended_ms;
     for (Row& row : vault.rows) {
       if (row.row.job != job) ended_ms = end_of(job = row.row.job);
-      if (!ended_ms || row.job_ended_ms == *ended_ms) continue;
+      const std::string suspect = suspect_of(row);
+      if (!ended_ms || (row.job_ended_ms == *ended_ms && row.suspect == suspect)) continue;
       row.job_ended_ms = *ended_ms;
+      row.suspect = suspect;
       differs = true;
     }
     if (differs) save(key, vault);

@@ -43,6 +43,10 @@ class ImageCatalog {
   [[nodiscard]] Recognised& recognised() { return recognised_; }
   // Outside of a recovery no node's images say which cluster this is; what they would have said counts once it begins.
   void let_recognise(bool may);
+  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not known any
+  // more, and the last answer holds. Without it none is.
+  using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
+  void judge_by(DoubtOf doubt_of) { doubt_of_ = std::move(doubt_of); }
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
@@ -90,6 +94,7 @@ class ImageCatalog {
     std::int64_t pause_ns = -1;
     std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
     std::int64_t job_ended_ms = 0;
+    std::string suspect;        // as of the last look at its job
     std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
   };
   struct Vault {
@@ -117,7 +122,10 @@ class ImageCatalog {
   void add(std::vector<ListedImage>& listed, std::optional<JobId> job) const;
   void save(const Key& key, Vault& vault);
 
+  [[nodiscard]] std::string suspect_of(const Row& row) const;
+
   Store& store_;
+  DoubtOf doubt_of_;
   Recognised recognised_;
   std::string cluster_;
   bool cluster_settled_ = false;  // images of it are known

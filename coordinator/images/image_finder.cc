@@ -14,7 +14,8 @@ bool ImageFinder::is_readable(const Image& image) const {
 }
 
 std::optional<Image> ImageFinder::newest(JobId job) const {
-  return catalog_.newest(job, [this](const Image& image) { return is_readable(image); });
+  return catalog_.newest(job,
+                         [this](const Image& image) { return image.suspect.empty() && is_readable(image); });
 }
 
 Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
@@ -25,7 +26,16 @@ Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
                                               wanted->node + ", which is not connected");
   }
   const auto found = newest(job.id);
-  const auto best = catalog_.newest(job.id, [](const Image&) { return true; });
+  const auto best = catalog_.newest(job.id, [](const Image& image) { return image.suspect.empty(); });
+  const auto last = catalog_.newest(job.id, [](const Image&) { return true; });
+  const bool is_doubted = last && !last->suspect.empty();
+  if (is_doubted && (!best || verb != "restore"))
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("{} of job {} is suspect, since it was taken after a fault of its GPU ({}): `restore {}` "
+                    "starts from it all the same{}",
+                    image_text(*last), job.spec.name, last->suspect, image_text(*last),
+                    best ? ", `restore " + image_text(*best) + "` from the newest one of before" : ""));
   if (!found && best)
     return Error(ErrorCode::kUnavailable, "The images of job " + job.spec.name + " are in the vault of " +
                                               best->node + ", which is not connected");

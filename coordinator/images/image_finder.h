@@ -21,9 +21,10 @@ class ImageFinder {
 
   // A node that is connected has it, or a folder that any has.
   [[nodiscard]] bool is_readable(const Image& image) const;
-  // The newest whole one that can be read.
+  // The newest whole one that can be read and is not suspect.
   [[nodiscard]] std::optional<Image> newest(JobId job) const;
-  // The image that an order of `verb` continues from; `wanted`: the one that it names, else the newest.
+  // The image that an order of `verb` continues from; `wanted`: the one that it names, else the newest that is not
+  // suspect.
   [[nodiscard]] Result<Image> for_order(const Job& job, const std::string& verb,
                                         const std::optional<Image>& wanted = std::nullopt) const;
 

@@ -50,7 +50,8 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   const Job* job = parts_.jobs.find(image.job);
   if (job != nullptr && job->operation)
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is on its way into or out of an image");
-  const auto best = parts_.catalog.newest(image.job, [](const Image&) { return true; });
+  const auto best =
+      parts_.catalog.newest(image.job, [](const Image& known) { return known.suspect.empty(); });
   const bool rests =
       job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
   if (rests && !force)

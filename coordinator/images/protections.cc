@@ -62,6 +62,9 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
     return Error(
         ErrorCode::kRefused,
         "Job " + job->spec.name + " was adopted, and has no images: start it with `run` to protect it");
+  if (parts_.snapshots.lacks_context(*job))
+    return Error(ErrorCode::kRefused,
+                 "Job " + job->spec.name + " cannot be protected: " + parts_.snapshots.why_none(*job));
   CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
   Protected answer;
   answer.expected_pause_ms = pause_of_last(*job);
@@ -124,8 +127,9 @@ Result<void> Protections::unprotect(JobId id) {
 
 std::optional<std::string> Protections::where_now(JobId id) const {
   const Job* job = parts_.jobs.find(id);
-  return job != nullptr && parts_.snapshots.why_none(*job).empty() ? std::optional(job->node())
-                                                                   : std::nullopt;
+  // Its memory must not be read any more.
+  if (job == nullptr || open_doubt(job->doubts) != nullptr) return std::nullopt;
+  return parts_.snapshots.why_none(*job).empty() ? std::optional(job->node()) : std::nullopt;
 }
 
 control::Task<> Protections::take_one(JobId id) {

@@ -18,6 +18,15 @@ constexpr std::chrono::seconds kCheckAnswer{30};
 
 }  // namespace
 
+// Images that are suspect, or will be, push none out that are good.
+std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& vault_job) const {
+  const auto listed = parts_.catalog.list(job.id);
+  const auto suspects = std::count_if(listed.begin(), listed.end(), [&](const ListedImage& known) {
+    return known.image.vault_job == vault_job && !known.image.suspect.empty();
+  });
+  return static_cast<std::uint32_t>(suspects) + (open_doubt(job.doubts) != nullptr ? 1 : 0);
+}
+
 Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destination& to, bool end_after) {
   CKPT_TRY(sequence, parts_.numbers.next());
   wire::TakeSnapshot order;
@@ -27,6 +36,7 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   order.folder = to.folder;
   order.vault_job = parts_.catalog.vault_job_of(job);
   order.keep = job.protection ? job.protection->keep : kKeptWithoutProtection;
+  order.keep += suspects_of(job, order.vault_job);
   order.spec = job.spec;
   order.spec.incarnation = job.segments.back().incarnation;
   for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)

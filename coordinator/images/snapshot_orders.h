@@ -55,6 +55,7 @@ class SnapshotOrders {
   void give_up_soon(JobId id, std::string node, Incarnation incarnation);
 
  private:
+  [[nodiscard]] std::uint32_t suspects_of(const Job& job, const std::string& vault_job) const;
   // With the grant of the vault that it has.
   control::Task<Result<void>> send(wire::TakeSnapshot order, std::string node,
                                    std::chrono::milliseconds limit);

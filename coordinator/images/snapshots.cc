@@ -29,7 +29,8 @@ std::string Snapshots::why_none(const Job& job) const {
   if (const Migration* open = parts_.migrations.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
   const std::string state = parts_.states.of(job);
-  return state == "running" ? "" : "it is " + state;
+  if (state == "running") return {};
+  return "it is " + state + (state == "starting" && !job.reason.empty() ? ": " + job.reason : "");
 }
 
 control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
@@ -40,7 +41,7 @@ control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     const std::string state = parts_.states.of(*job);
     const bool held = parts_.running.contains(id) || parts_.migrations.open_of(id) != nullptr;
-    const bool soon = state == "paused" || state == "starting";
+    const bool soon = state == "paused" || (state == "starting" && !parts_.states.lacks_context(*job));
     if (held || !soon) soon_until = steady_clock::now() + kLongestPause;
     const bool passes = held || (soon && steady_clock::now() < soon_until);
     const std::string obstacle = why_none(*job);

@@ -39,6 +39,7 @@ class Snapshots {
   control::Task<Result<void>> wait_until_free(JobId id);
   // Empty, or why it can have none now.
   [[nodiscard]] std::string why_none(const Job& job) const;
+  [[nodiscard]] bool lacks_context(const Job& job) const { return parts_.states.lacks_context(job); }
 
  private:
   control::Task<> run_task(JobId id, Destination to, TaskId task);

@@ -5,11 +5,18 @@
 #include <utility>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kLongestMoveMs = 600'000;
+// Inventories until a job that was refused is looked at again: its program may have closed what kept it.
+constexpr std::uint64_t kLookAgain = 12;
+
+bool is_refusal(const Error& error) {
+  return error.code() == ErrorCode::kRefused || error.code() == ErrorCode::kNotSupported;
+}
 
 }  // namespace
 
@@ -64,13 +71,13 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
   if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
   std::uint64_t& planned_at = memory.planned_at[entry.job];
   if (std::exchange(planned_at, generation_) == generation_) return;
-  const auto failed_at = memory.failed_at.find(entry.job);
-  PlanHints hints;
-  if (failed_at != memory.failed_at.end())
-    hints.closed.emplace_back(Scope(failed_at->second.node, failed_at->second.gpu),
-                              "the last move there failed");
-  auto plan = parts_.planner.plan(job, "auto", hints);
-  if (plan && !plan.assume_value().to && !hints.closed.empty()) plan = parts_.planner.plan(job, "auto");
+  SourceAnswer& answer = memory.answers[entry.job];
+  if (answer.is_known && !answer.refusal.empty() && inventories_ > answer.at + kLookAgain) {
+    answer = SourceAnswer();
+    answer.is_due = true;
+    memory.failures.erase(entry.job);
+  }
+  auto plan = plan_for(job, memory.failures[entry.job]);
   entry.obstacles.clear();
   if (!plan) {
     entry.state = DrainJobState::kBlocked;
@@ -79,10 +86,67 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
     entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     explain(found, entry, [this](const Place& place) { return parts_.drains.is_drained(place); });
     parts_.moves.give_up_parking(job, found, drain_reason(drain));
+  } else if (stays_by_its_node(drain, entry, job, *found.to)) {
+    return;
   } else if (!begin(drain, entry, job, found)) {
     memory.retry_after[entry.job] = inventories_;
     if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
   }
+}
+
+// Where the last moves failed last, and where one was refused not at all.
+Result<MigratePlan> DrainMoves::plan_for(const Job& job, const std::vector<Failure>& failures) const {
+  PlanHints hints;
+  PlanHints refusals;
+  std::string why;
+  for (const Failure& failure : failures) {
+    const Scope scope(failure.to.node, failure.to.gpu);
+    hints.closed.emplace_back(scope, "the last move there failed");
+    if (failure.refusal.empty()) continue;
+    refusals.closed.emplace_back(scope, "a move there was refused");
+    why += (why.empty() ? "" : "; ") + failure.refusal;
+  }
+  auto plan = parts_.planner.plan(job, "auto", hints);
+  if (!plan || plan.assume_value().to || hints.closed.empty()) return plan;
+  plan = parts_.planner.plan(job, "auto", refusals);
+  if (!plan || plan.assume_value().to || why.empty()) return plan;
+  MigratePlan refused = std::move(plan).assume_value();
+  refused.reason = why;
+  refused.no_gpu = refused.passing = false;
+  return refused;
+}
+
+bool DrainMoves::stays_by_its_node(Drain& drain, DrainJob& entry, const Job& job, const Place& to) {
+  SourceAnswer& answer = memory_[drain.id].answers[entry.job];
+  const bool leaves_node = to.node != job.node();
+  if (leaves_node && job.obstacles > 0 && !answer.is_known) answer.is_due = true;
+  if (answer.is_known && !answer.refusal.empty()) {
+    entry.state = DrainJobState::kBlocked;
+    entry.reason = answer.refusal;
+    return true;
+  }
+  if (!answer.is_due) return false;
+  entry.state = DrainJobState::kWaiting;
+  entry.reason = "its node is asked whether it can leave";
+  if (answer.is_asked) return true;
+  answer.is_asked = true;
+  control::spawn(parts_.executor, "whether " + job_text(entry.job) + " can leave",
+                 ask_source(drain.id, entry.job, leaves_node));
+  return true;
+}
+
+control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) {
+  const auto checked = co_await parts_.moves.check_source(job, leaves_node);
+  const auto memory = memory_.find(id);
+  if (memory == memory_.end()) co_return;
+  SourceAnswer& answer = memory->second.answers[job];
+  answer = SourceAnswer();
+  answer.is_known = true;
+  answer.at = inventories_;
+  // A node that does not answer is no obstacle: the move tells more.
+  if (!checked && is_refusal(checked.assume_error())) answer.refusal = checked.assume_error().to_string();
+  on_news();
+  parts_.jobs.changed().notify();
 }
 
 bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan) {
@@ -144,10 +208,18 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
   });
 }
 
-void DrainMoves::note_failure(DrainId id, JobId job, const Place& to) {
+void DrainMoves::note_failure(DrainId id, JobId job, const Place& to, const std::string& refusal) {
   Memory& memory = memory_[id];
-  memory.retry_after[job] = inventories_;
-  memory.failed_at[job] = to;
+  std::vector<Failure>& failures = memory.failures[job];
+  std::erase_if(failures, [&to](const Failure& known) { return known.to == to || known.refusal.empty(); });
+  failures.push_back({to, refusal});
+  on_news();
+  if (refusal.empty()) {
+    memory.retry_after[job] = inventories_;
+    return;
+  }
+  memory.answers[job] = SourceAnswer();
+  memory.answers[job].is_due = true;
 }
 
 unsigned DrainMoves::leaving(const std::string& node) const {

@@ -34,12 +34,14 @@ class DrainMoves {
     Moves& moves;
     GangMoves& gang_moves;
     const DrainTable& drains;
+    control::asio::any_io_executor executor;
   };
-  explicit DrainMoves(Parts parts) : parts_(parts) {}
+  explicit DrainMoves(Parts parts) : parts_(std::move(parts)) {}
 
   void start(Drain& drain);
-  // A migration of its job to that place has come to nothing.
-  void note_failure(DrainId id, JobId job, const Place& to);
+  // A migration of its job to that place has come to nothing. `refusal`: why it was refused; empty: it failed, and
+  // may be tried there again.
+  void note_failure(DrainId id, JobId job, const Place& to, const std::string& refusal);
   void forget(DrainId id) { memory_.erase(id); }
 
   // A change that may free memory, or make a job movable.
@@ -50,17 +52,35 @@ class DrainMoves {
   [[nodiscard]] unsigned leaving(const std::string& node) const;
 
  private:
+  // The answer of a job's node to the question whether it can leave. It is asked before the first move where the
+  // node has counted obstacles, and after a refusal: a job that no target can take is blocked at once.
+  struct SourceAnswer {
+    bool is_due = false;
+    bool is_asked = false;
+    bool is_known = false;
+    std::string refusal;
+    std::uint64_t at = 0;  // inventories_
+  };
+  struct Failure {
+    Place to;
+    std::string refusal;  // empty: it may be tried there again
+  };
   // Need not survive: which change each job was last tried at.
   struct Memory {
     std::map<JobId, std::uint64_t> planned_at;   // generation_
     std::map<JobId, std::uint64_t> retry_after;  // inventories_
-    std::map<JobId, Place> failed_at;
+    std::map<JobId, std::vector<Failure>> failures;
+    std::map<JobId, SourceAnswer> answers;
     std::map<JobId, std::string> not_begun;  // by gang: why the last move of its ranks did not begin
   };
 
   // It was taken in, and stays until that is confirmed; the entry tells it.
   [[nodiscard]] bool leave_unconfirmed(DrainJob& entry) const;
   void move(Drain& drain, DrainJob& entry, const Job& job);
+  [[nodiscard]] Result<MigratePlan> plan_for(const Job& job, const std::vector<Failure>& failures) const;
+  // True: it cannot leave by the answer of its node, or the node is being asked.
+  bool stays_by_its_node(Drain& drain, DrainJob& entry, const Job& job, const Place& to);
+  control::Task<> ask_source(DrainId id, JobId job, bool leaves_node);
   bool begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
   // All ranks of one job that are in the way, together.
   void move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries);

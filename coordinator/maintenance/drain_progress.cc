@@ -8,6 +8,12 @@
 namespace ckpt::coordinator {
 namespace {
 
+// A restore of it is under way to the place.
+bool is_restored_to(const Scope& scope, const Job& job) {
+  return job.operation && job.operation->goal == OperationGoal::kRunning &&
+         scope.covers(Place(job.operation->to_node, job.operation->to_gpu));
+}
+
 std::string ended_text(const Job& job) {
   if (job.state == JobState::kExited && job.exit_code >= 0)
     return "it ended with exit code " + std::to_string(job.exit_code);
@@ -38,7 +44,7 @@ bool DrainProgress::reconcile(Drain& drain) {
     const bool here = is_within(drain.scope, job);
     if (here && drain.find(job.id) == nullptr) drain.jobs.push_back(drain_job_of(job));
     const Migration* open = here ? nullptr : migrations_.open_of(job.id);
-    coming = coming || (open != nullptr && drain.scope.covers(open->to));
+    coming = coming || (open != nullptr && drain.scope.covers(open->to)) || is_restored_to(drain.scope, job);
   }
   for (DrainJob& entry : drain.jobs) {
     const Job* job = jobs_.find(entry.job);
@@ -103,7 +109,8 @@ void DrainProgress::on_migration_ended(Drain& drain, DrainJob& entry, const Migr
   }
   entry.state = DrainJobState::kWaiting;
   if (migration.result == MigrationResult::kDone || by_deadline) return;
-  moves_.note_failure(drain.id, entry.job, migration.to);
+  const bool refused = migration.result == MigrationResult::kRefused;
+  moves_.note_failure(drain.id, entry.job, migration.to, refused ? entry.reason : "");
   if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
 }
 

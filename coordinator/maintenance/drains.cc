@@ -5,8 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/net/control/at_once.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -19,7 +21,7 @@ constexpr std::chrono::hours kLong{24};
 Drains::Drains(Parts parts)
     : parts_(std::move(parts)),
       moves_({parts_.jobs, parts_.migrations, parts_.states, parts_.planner, parts_.moves, parts_.gang_moves,
-              parts_.table}),
+              parts_.table, parts_.executor}),
       progress_(parts_.jobs, parts_.migrations, moves_),
       wake_(parts_.executor) {
   const auto on_change = [this] {
@@ -109,7 +111,57 @@ void Drains::cancel_of(const Scope& scope, const std::string& why) {
                   cancelled.assume_error().to_string());
 }
 
-Result<std::vector<Drains::Prospect>> Drains::dry_run(const DrainRequest& request) const {
+control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainRequest request) {
+  CKPT_CO_TRY(found, prospects_of(request));
+  const auto prospects = std::make_shared<Prospects>(std::move(found));
+  std::vector<control::Task<>> checks;
+  for (std::size_t at = 0; at < prospects->size(); ++at) checks.push_back(check(prospects, at));
+  co_await control::at_once(parts_.executor, "a look at a drain's job", std::move(checks));
+  co_return std::move(*prospects);
+}
+
+control::Task<> Drains::check(std::shared_ptr<Prospects> prospects, std::size_t at) {
+  Prospect& prospect = (*prospects)[at];
+  const Job* job = parts_.jobs.find(prospect.job.job);
+  // The nodes of ranks are asked when they move.
+  if (!prospect.job.to || job == nullptr || job->spec.gang.id != 0) co_return;
+  const auto checked = co_await parts_.moves.check(prospect.job.job, *prospect.job.to, "");
+  if (checked) co_return;
+  prospect.job.to.reset();
+  prospect.pause.reset();
+  prospect.job.state = DrainJobState::kBlocked;
+  prospect.job.reason = checked.assume_error().to_string();
+}
+
+// Those of one job move together, as begin() has them.
+void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const {
+  std::map<JobId, std::vector<Prospect*>> gangs;
+  for (Prospect& prospect : prospects) {
+    const JobId gang = parts_.jobs.find(prospect.job.job)->spec.gang.id;
+    if (gang != 0) gangs[gang].push_back(&prospect);
+  }
+  for (const auto& [gang, ranks] : gangs) {
+    MigrateRequest move;
+    for (const Prospect* rank : ranks)
+      move.ranks.push_back(parts_.jobs.find(rank->job.job)->ranks.front().rank);
+    const auto plan = parts_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
+    const bool possible = plan && !plan.assume_value().places.empty();
+    for (Prospect* rank : ranks) {
+      const std::uint32_t number = parts_.jobs.find(rank->job.job)->ranks.front().rank;
+      rank->job.state = possible ? DrainJobState::kWaiting : DrainJobState::kBlocked;
+      rank->job.to.reset();
+      rank->job.obstacles.clear();
+      rank->job.reason = !plan ? plan.assume_error().to_string() : plan.assume_value().reason;
+      if (!possible) continue;
+      const std::vector<std::uint32_t>& moved = plan.assume_value().moved;
+      const auto place = std::find(moved.begin(), moved.end(), number);
+      if (place != moved.end())
+        rank->job.to = plan.assume_value().places[static_cast<std::size_t>(place - moved.begin())];
+    }
+  }
+}
+
+Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request) const {
   CKPT_TRYV(check_known(request.scope, parts_.nodes));
   std::vector<DrainJob> entries;
   for (const Job& job : parts_.jobs.live()) {
@@ -122,6 +174,7 @@ Result<std::vector<Drains::Prospect>> Drains::dry_run(const DrainRequest& reques
   for (const DrainJob& entry : entries) {
     Prospect& prospect = prospects.emplace_back();
     prospect.job = entry;
+    prospect.warning = parts_.states.warning_of(*parts_.jobs.find(entry.job));
     const Job& job = *parts_.jobs.find(entry.job);
     CKPT_TRY(plan, parts_.planner.plan(job, "auto", hints));
     if (plan.to) prospect.pause = expected_pause(job, parts_.nodes, plan.to->node == job.node());
@@ -134,6 +187,7 @@ Result<std::vector<Drains::Prospect>> Drains::dry_run(const DrainRequest& reques
     const std::uint64_t asked = job.spec.gpu_memory_bytes;
     if (plan.to) hints.promised.emplace_back(*plan.to, std::max(entry.state_bytes, asked));
   }
+  add_ranks(request, prospects);
   return prospects;
 }
 

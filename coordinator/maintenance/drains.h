@@ -10,6 +10,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -64,13 +65,20 @@ class Drains {
   struct Prospect {
     DrainJob job;  // state kWaiting: it would be moved to `to`; kBlocked: it could not, for `reason`
     bool passing = false;
+    std::string warning;                 // what speaks against the GPU that it would leave
     std::optional<ExpectedPause> pause;  // that the move would be
   };
-  // The moves that begin() would make, in its order. Touches nothing.
-  Result<std::vector<Prospect>> dry_run(const DrainRequest& request) const;
+  // The moves that begin() would make, in its order, as the nodes of both sides answer. Touches nothing.
+  control::Task<Result<std::vector<Prospect>>> dry_run(DrainRequest request);
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  using Prospects = std::vector<Prospect>;
+  // As the tables are.
+  [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request) const;
+  void add_ranks(const DrainRequest& request, Prospects& prospects) const;
+  control::Task<> check(std::shared_ptr<Prospects> prospects, std::size_t at);
 
   control::Task<> expect_nodes();
   control::Task<> run(DrainId id);

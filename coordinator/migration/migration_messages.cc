@@ -55,8 +55,8 @@ void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& 
   if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
   const auto* fired = std::get_if<migration::TimerFired>(&event);
   const bool late = fired != nullptr && fired->timer == migration::Timer::kMigration;
-  if (std::holds_alternative<migration::AbortRequested>(event))
-    m->abort_cause = AbortCause::kUser;
+  if (const auto* asked = std::get_if<migration::AbortRequested>(&event))
+    m->abort_cause = asked->reason.code == ErrorCode::kUnavailable ? AbortCause::kTarget : AbortCause::kUser;
   else if (late && m->abort_cause == AbortCause::kNone)
     m->abort_cause = AbortCause::kTimeout;
   else

@@ -38,6 +38,8 @@ MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
       return MigrationResult::kInterrupted;
     case AbortCause::kTimeout:
       return MigrationResult::kTimedOut;
+    case AbortCause::kTarget:
+      return MigrationResult::kFailed;
     case AbortCause::kNone:
       break;
   }

@@ -112,6 +112,7 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   m.to = request.to;
   m.options = request.options;
   m.timeout_ms = request.timeout_ms;
+  m.expected_pause_ms = request.expected_pause_ms;
   m.why = request.why;
   m.network = plan.network;
   if (request.network.transport != wire::LaneTransport::kInvalid)
@@ -193,6 +194,14 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Switch
 }
 
 Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
+  return abort_for(AbortCause::kUser, id, why.empty() ? "Asked to abort" : why);
+}
+
+Result<void> MigrationRunner::give_up(MigrationId id, const std::string& why) {
+  return abort_for(AbortCause::kTarget, id, why);
+}
+
+Result<void> MigrationRunner::abort_for(AbortCause cause, MigrationId id, const std::string& why) {
   Migration* m = parts_.table.find(id);
   if (m == nullptr) return no_migration(id);
   if (m->phase == MigrationPhase::kCommitted ||
@@ -202,12 +211,15 @@ Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
     return Error(ErrorCode::kRefused,
                  "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
   if (m->gang_move != 0) {
-    parts_.table.gang_abort_asked().notify(m->gang_move, why.empty() ? "Asked to abort" : why);
+    parts_.table.gang_abort_asked().notify(m->gang_move, cause, why);
     return ok();
   }
-  const wire::Reason reason(ErrorCode::kAborted, why.empty() ? "Asked to abort" : why);
+  const bool by_user = cause == AbortCause::kUser;
+  const wire::Reason reason(by_user ? ErrorCode::kAborted : ErrorCode::kUnavailable, why);
   if (checking_.erase(id) != 0) {
-    outcomes_.decide(*m, MigrationResult::kInterrupted, reason.text, owner_of(id));
+    m->abort_cause = cause;
+    outcomes_.decide(*m, by_user ? MigrationResult::kInterrupted : MigrationResult::kRefused, why,
+                     owner_of(id));
     checked_.notify();
     return ok();
   }

@@ -48,6 +48,7 @@ class MigrationRunner : private SwitchEffects {
     Place to;
     wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
+    double expected_pause_ms = 0;
     std::string why;
     SharedNetwork network;  // the plan's
   };
@@ -60,6 +61,8 @@ class MigrationRunner : private SwitchEffects {
   // kInvalidArgument if it is no switch of that node.
   Result<void> recover(const std::string& node, migration::SwitchInfo info);
   Result<void> abort(MigrationId id, const std::string& why);
+  // The same because its target shall take no job any more: the migration has failed, and nobody aborted it.
+  Result<void> give_up(MigrationId id, const std::string& why);
   control::Task<Result<void>> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
@@ -86,6 +89,7 @@ class MigrationRunner : private SwitchEffects {
                                                    const migration::ArmTimer& timer) const override;
   control::Task<Result<Forget>> forgettable() override;
 
+  Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& why);
   // The network first, then the switch.
   control::Task<> start(MigrationId id, migration::SwitchInfo info, SharedNetwork network);
   Result<void> start_switch(Migration& migration, migration::SwitchInfo info);

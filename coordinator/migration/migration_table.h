@@ -89,7 +89,9 @@ class MigrationTable : public MigrationQueries {
   // Of jobs whose migration has been decided, or has let the job run somewhere.
   [[nodiscard]] Listeners<JobId>& moved() { return moved_; }
   // Of moves of ranks: they are to be aborted, or their nodes that are away are dead by the operator's word.
-  [[nodiscard]] Listeners<MigrationId, std::string>& gang_abort_asked() { return gang_abort_asked_; }
+  [[nodiscard]] Listeners<MigrationId, AbortCause, std::string>& gang_abort_asked() {
+    return gang_abort_asked_;
+  }
   [[nodiscard]] Listeners<MigrationId>& gang_resolve_asked() { return gang_resolve_asked_; }
 
  private:
@@ -98,7 +100,7 @@ class MigrationTable : public MigrationQueries {
   Store& store_;
   Signal changed_;
   Listeners<JobId> moved_;
-  Listeners<MigrationId, std::string> gang_abort_asked_;
+  Listeners<MigrationId, AbortCause, std::string> gang_abort_asked_;
   Listeners<MigrationId> gang_resolve_asked_;
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;

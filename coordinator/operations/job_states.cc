@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/operations/job_states.h"
 
+#include <algorithm>
+
+#include "libckpt/base/clock.h"
+
 namespace ckpt::coordinator {
+namespace {
+
+// So a script may order something right behind `run --detach`.
+constexpr std::int64_t kMakesContextMs = 3000;
+
+}  // namespace
 
 std::string JobStates::of(const Job& job) const {
   if (job.operation && job.operation->stops) return "stopping";
   if (job.operation && job.operation->goal == OperationGoal::kParked) return "suspending";
   const bool no_instance = job.state == JobState::kParked || job.state == JobState::kRestoring;
   if (is_ended(job.state) || no_instance) return std::string(to_string(job.state));
-  if (!nodes_.connected(job.node())) return "unreachable";
   if (job.stop_requested) return "stopping";
+  if (!nodes_.connected(job.node())) return "unreachable";
   const Node* node = nodes_.find(job.node());
   const wire::JobInstance* instance = node->find(job.id, job.segments.back().incarnation);
   if (instance != nullptr && instance->unknown) return "unknown";
@@ -19,7 +29,45 @@ std::string JobStates::of(const Job& job) const {
   return "running";
 }
 
+std::string JobStates::trouble_of(const Job& job) const {
+  if (!holds_gpu(job.state) || job.state == JobState::kRestoring) return {};
+  for (const JobRank& rank : job.ranks) {
+    const auto fault = faults_.find(rank.place);
+    if (fault && fault->is_unhealthy()) return to_text(rank.place) + ": " + to_text(*fault);
+  }
+  return {};
+}
+
+std::string JobStates::warning_of(const Job& job) const {
+  std::string text = trouble_of(job);
+  if (text.empty()) return text;
+  const bool forbidden = std::any_of(job.ranks.begin(), job.ranks.end(), [this](const JobRank& rank) {
+    const auto fault = faults_.find(rank.place);
+    return fault && fault->forbids_reading;
+  });
+  if (forbidden)
+    text += "; its memory must not be read any more: `restore` brings the job back from an image of before";
+  return text;
+}
+
+std::string JobStates::silent_node(const Job& job) const {
+  if (holds_gpu(job.state) && job.state != JobState::kRestoring && !nodes_.connected(job.node()))
+    return job.node();
+  for (const std::string& name : job.may_live_on)
+    if (!nodes_.connected(name)) return name;
+  return {};
+}
+
+std::string JobStates::why_not_stopped(const Job& job) const {
+  const std::string silent = job.stop_requested ? silent_node(job) : "";
+  if (silent.empty()) return {};
+  return "node " + silent +
+         " is silent, and it may run on there: the order to stop it stands until that node is back";
+}
+
 std::string JobStates::why_not_movable(const Job& job) const {
+  if (const std::string silent = is_ended(job.state) ? "" : why_not_stopped(job); !silent.empty())
+    return silent;
   const std::string state = of(job);
   if (const Migration* open = migrations_.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
@@ -29,14 +77,22 @@ std::string JobStates::why_not_movable(const Job& job) const {
   if (state == "unknown") return job.reason;
   // A snapshot gives way: its node has the job go on first.
   const bool passes = state == "paused" && snapshots_.contains(job.id);
+  if (state == "starting" && !job.reason.empty()) return "it is starting: " + job.reason;
   if (state != "running" && !passes) return "it is " + state;
   if (!job.movable) return job.reason.empty() ? "it has not said that it can be moved" : job.reason;
   return {};
 }
 
+bool JobStates::lacks_context(const Job& job) const {
+  // Until its node has reported it, it may come to run at any moment.
+  const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
+  return is_reported && job.spec.way == MigrationMode::kTransparent && of(job) == "starting" &&
+         wall_clock_ms() - job.started_ms > kMakesContextMs;
+}
+
 bool JobStates::stays_put(const Job& job) const {
   const bool is_rank = job.spec.gang.id != 0;
-  return is_rank || (of(job) == "running" && !job.movable && !job.reason.empty());
+  return is_rank || lacks_context(job) || (of(job) == "running" && !job.movable && !job.reason.empty());
 }
 
 }  // namespace ckpt::coordinator

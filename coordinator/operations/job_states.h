@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "coordinator/fleet/gpu_faults.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/fleet/running_snapshots.h"
 #include "coordinator/migration/migration_table.h"
@@ -13,12 +14,24 @@ namespace ckpt::coordinator {
 
 class JobStates {
  public:
-  JobStates(const NodeTable& nodes, const MigrationTable& migrations, const RunningSnapshots& snapshots)
-      : nodes_(nodes), migrations_(migrations), snapshots_(snapshots) {}
+  JobStates(const NodeTable& nodes, const MigrationTable& migrations, const RunningSnapshots& snapshots,
+            const GpuFaults& faults)
+      : nodes_(nodes), migrations_(migrations), snapshots_(snapshots), faults_(faults) {}
 
   [[nodiscard]] std::string of(const Job& job) const;
+  // A node that is not connected, where an instance of the job may run; empty: there is none.
+  [[nodiscard]] std::string silent_node(const Job& job) const;
+  // Why a job that is to be stopped has not ended, or how it ended is not known; empty: no node is silent.
+  [[nodiscard]] std::string why_not_stopped(const Job& job) const;
+  // What speaks against a GPU that it runs on; empty: nothing.
+  [[nodiscard]] std::string trouble_of(const Job& job) const;
+  // The same as a warning before a move; empty: nothing.
+  [[nodiscard]] std::string warning_of(const Job& job) const;
   // Empty, or why it cannot be moved now.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
+  // Its program has no CUDA context, and has had the time in which a program that wants one makes it. So no verb waits
+  // for it any more.
+  [[nodiscard]] bool lacks_context(const Job& job) const;
   // Of a job that is not movable now: whether that is of its own making and will stay.
   [[nodiscard]] bool stays_put(const Job& job) const;
 
@@ -26,6 +39,7 @@ class JobStates {
   const NodeTable& nodes_;
   const MigrationTable& migrations_;
   const RunningSnapshots& snapshots_;
+  const GpuFaults& faults_;
 };
 
 }  // namespace ckpt::coordinator

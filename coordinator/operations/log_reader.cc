@@ -22,14 +22,17 @@ std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment&
   return over ? std::optional(instance->log_bytes) : std::nullopt;
 }
 
+// As far as its node has reported.
+std::uint64_t reported_length(const NodeTable& nodes, const Segment& segment, JobId job) {
+  const Node* node = nodes.find(segment.node);
+  const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, segment.incarnation);
+  return instance == nullptr ? 0 : instance->log_bytes;
+}
+
 // Of all instances, as far as their nodes have reported.
 std::uint64_t known_length(const NodeTable& nodes, const Job& job) {
   std::uint64_t length = 0;
-  for (const Segment& segment : job.segments) {
-    const Node* node = nodes.find(segment.node);
-    const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job.id, segment.incarnation);
-    if (instance != nullptr) length += instance->log_bytes;
-  }
+  for (const Segment& segment : job.segments) length += reported_length(nodes, segment, job.id);
   return length;
 }
 
@@ -58,6 +61,13 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
     const auto length = final_length(nodes_, segment, id);
     if (length && index + 1 < job->segments.size() && offset >= begin + *length) {
       begin += *length;
+      ++index;
+      continue;
+    }
+    if (index + 1 < job->segments.size() && !nodes_.connected(segment.node)) {
+      chunk.missing.insert(segment.node);
+      begin += reported_length(nodes_, segment, id);
+      offset = chunk.next_offset = std::max(offset, begin);
       ++index;
       continue;
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's log over all its moves: the logs of the instances that ran, one after the other.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
-// kUnavailable (a node is away).
+// kUnavailable (the node where it runs, or ran last, is away). What former nodes wrote that are away is passed over.
 #pragma once
 
 #include <chrono>
+#include <set>
 #include <string>
 
 #include "coordinator/fleet/jobs.h"
@@ -19,6 +20,8 @@ struct LogChunk {
   bool ended = false;
   Segment from;              // the instance that wrote them
   std::uint64_t length = 0;  // of the whole log, as far as its nodes have reported
+  // Former nodes that are away, whose part was passed over: "node-a".
+  std::set<std::string> missing;
 };
 
 // How a part of a log is wanted.

@@ -197,8 +197,6 @@ void Metrics::observe_gpus() {
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.total_bytes; });
   each("gpumigrate_gpu_memory_free_bytes", "Memory of the GPU that is free, as last reported.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.free_bytes; });
-  each("gpumigrate_gpu_healthy", "1 if nothing speaks against the GPU, else 0 (its reason: gpumigrate gpus).",
-       [](const Node&, const wire::GpuInfo& gpu) { return gpu.healthy ? 1 : 0; });
   each("gpumigrate_gpu_jobs", "Live jobs on the GPU.", [this](const Node& node, const wire::GpuInfo& gpu) {
     return tables_.jobs.live_on(Place(node.row.name, gpu.index));
   });

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "coordinator/fleet/expected_pause.h"
 #include "coordinator/migration/network_check.h"
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/base/clock.h"
@@ -112,6 +113,8 @@ Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, c
   begun.to = *plan.to;
   begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
+  if (const auto pause = expected_pause(job, parts_.nodes, plan.to->node == job.node()))
+    begun.expected_pause_ms = pause->ms;
   begun.why = request.why;
   begun.network = std::move(network);
   return parts_.migration_runner.begin(job, begun, std::move(full));
@@ -132,31 +135,59 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   if (state == "paused") return true;
   if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
-  if (state == "starting" || not_described_yet) return true;
+  if (state == "starting") return !parts_.states.lacks_context(job);
+  if (not_described_yet) return true;
   if (!parts_.states.why_not_movable(job).empty()) return false;
   // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
   return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
 }
 
+// The move's own estimate decides, which knows the target's rates and how much the job writes.
+std::string Moves::limit_warning(const Job& job, const Place& to, const wire::MigrateOptions& options) const {
+  const auto pause = expected_pause(job, parts_.nodes, to.node == job.node());
+  const double limit_ms = static_cast<double>(options.max_downtime_ns) / static_cast<double>(kNanosPerMs);
+  if (options.if_not_converged != wire::NotConverged::kAbort || !pause || pause->ms <= limit_ms) return {};
+  return fmt::format(
+      "a pause of about {:.0f} ms is expected, and it may be {:.0f} ms: the move is refused unless its own "
+      "estimate is shorter",
+      pause->ms, limit_ms);
+}
+
 control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request) {
   const Job* job = parts_.jobs.find(id);
   CKPT_CO_TRYV(check_program(*job, request.options));
   CKPT_CO_TRY(plan, parts_.planner.plan(*job, request.to, hints_of(request)));
+  if (const std::string warning = parts_.states.warning_of(*job); !warning.empty())
+    plan.warnings.push_back(warning);
   if (!plan.to) co_return plan;
+  if (const std::string warning = limit_warning(*job, *plan.to, request.options); !warning.empty())
+    plan.warnings.push_back(warning);
   const std::string name = job->spec.name;
-  wire::CheckMove check;
-  check.job = id;
-  check.incarnation = job->incarnation;
-  check.leaves_node = plan.to->node != job->node();
-  const Place from = job->ranks.front().place;
-  CKPT_CO_TRY(network, network_to(*job, plan.to->node, request.network));
-  auto checked = co_await parts_.calls.call(from.node, std::move(check), kCheckAnswer);
-  if (checked) checked = co_await check_network(parts_.calls, from, *plan.to, std::move(network));
+  const auto checked = co_await check(id, *plan.to, request.network);
   if (checked) co_return plan;
   plan.to.reset();
   plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();
   co_return plan;
+}
+
+control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  wire::CheckMove check;
+  check.job = id;
+  check.incarnation = job->incarnation;
+  check.leaves_node = leaves_node;
+  co_return co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
+}
+
+control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const Place from = job->ranks.front().place;
+  CKPT_CO_TRY(shared, network_to(*job, to.node, network));
+  CKPT_CO_TRYV(co_await check_source(id, to.node != from.node));
+  co_return co_await check_network(parts_.calls, from, to, std::move(shared));
 }
 
 control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
@@ -169,13 +200,7 @@ control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
   MoveObstacles found;
   for (const bool leaves_node : {false, true}) {
     std::string& reason = leaves_node ? found.between_nodes : found.within_node;
-    job = parts_.jobs.find(id);
-    if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    wire::CheckMove check;
-    check.job = id;
-    check.incarnation = job->incarnation;
-    check.leaves_node = leaves_node;
-    const auto checked = co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
+    const auto checked = co_await check_source(id, leaves_node);
     if (checked) continue;
     const Error& error = checked.assume_error();
     if (error.code() != ErrorCode::kRefused && error.code() != ErrorCode::kNotSupported) co_return error;

@@ -58,8 +58,14 @@ class Moves {
   // For one rank of several that move together: its plan, and the network that it goes over.
   Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
                                                                      const MigrateRequest& request) const;
-  // A dry run: the plan, and whether the job's node would begin with it. Touches nothing.
+  // A dry run: the plan, and whether the nodes of both sides would begin with it. Touches nothing.
   control::Task<Result<MigratePlan>> look(JobId id, MigrateRequest request);
+  // Whether a move of the job to that place would begin, as the nodes of both sides find: the one check of
+  // `look`, and of drains before and after they begin. Touches nothing. kRefused, kNotSupported: it would not, with
+  // the reason; else the errors of the nodes' answers.
+  control::Task<Result<void>> check(JobId id, Place to, std::string network);
+  // The part of it that does not depend on the target.
+  control::Task<Result<void>> check_source(JobId id, bool leaves_node);
   // What stands in the way of a move of this running job, wherever it would go: its node looks at the job, and not at
   // targets. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
   control::Task<Result<MoveObstacles>> obstacles(JobId id);
@@ -73,6 +79,8 @@ class Moves {
 
  private:
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
+  [[nodiscard]] std::string limit_warning(const Job& job, const Place& to,
+                                          const wire::MigrateOptions& options) const;
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
   // Of the job's node and `to`.

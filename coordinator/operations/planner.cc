@@ -56,6 +56,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.healthy = gpu.healthy;
       view.health_reason = gpu.health_reason;
       view.closed = why_closed(view.place, hints);
+      view.suspect = why_suspect(view.place);
       describe_gpu(view, node, gpu);
       view.total_bytes = gpu.total_bytes;
       view.free_bytes = gpu.free_bytes;
@@ -89,6 +90,12 @@ std::string Planner::why_closed(const Place& place, const PlanHints& hints) cons
     if (scope.covers(place)) why += (why.empty() ? "" : "; ") + reason;
   }
   return why;
+}
+
+// A cordon by health is an objection of its own.
+std::string Planner::why_suspect(const Place& place) const {
+  const auto fault = parts_.faults.find(place);
+  return fault && fault->closed_until_ms != 0 && !fault->cordoned ? to_text(*fault) : "";
 }
 
 // The memory of the job that its node's last report of free memory is already without.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/fleet/cordons.h"
+#include "coordinator/fleet/gpu_faults.h"
 #include "coordinator/fleet/jobs.h"
 #include "coordinator/operations/job_states.h"
 #include "coordinator/placement/gang_placement.h"
@@ -45,6 +46,7 @@ struct MigratePlan {
   bool passing = false;  // not possible, but it may be once something ends, starts or comes back
   bool no_gpu = false;   // not possible, since none of the candidates will do
   std::vector<Candidate> candidates;
+  std::vector<std::string> warnings;  // of a dry run
 };
 
 // "NODE" or "NODE:GPU".
@@ -64,6 +66,7 @@ class Planner {
     const JobTable& jobs;
     const MigrationTable& migrations;
     const CordonTable& cordons;
+    const GpuFaults& faults;
     const JobStates& states;
   };
   explicit Planner(Parts parts) : parts_(parts) {}
@@ -98,6 +101,7 @@ class Planner {
  private:
   void count_migrations(GpuView& view) const;
   [[nodiscard]] std::string why_closed(const Place& place, const PlanHints& hints) const;
+  [[nodiscard]] std::string why_suspect(const Place& place) const;
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   [[nodiscard]] std::uint64_t shown_bytes(const Job& job) const;
 

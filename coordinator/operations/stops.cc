@@ -23,7 +23,10 @@ Stops::Stops(Parts parts) : parts_(std::move(parts)) {
 Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   if (is_ended(job.state)) return ok();
   if (job.state == JobState::kParked) {
-    parts_.lifecycle.stop_parked(job);
+    const auto silent =
+        std::find_if(job.may_live_on.begin(), job.may_live_on.end(),
+                     [this](const std::string& name) { return !parts_.nodes.connected(name); });
+    parts_.lifecycle.stop_parked(job, silent == job.may_live_on.end() ? "" : *silent);
     parts_.ends.prove_soon(job.id);  // a start that was given up ends before its node has finished it
     return ok();
   }
@@ -31,11 +34,6 @@ Result<void> Stops::begin(Job& job, std::int64_t grace_ms) {
   const JobId id = job.id;
   std::erase_if(told_, [&](const Told& told) { return std::get<1>(told) == id; });
   carry_out(id);
-  // An aborted migration has told by now where the job is.
-  if (is_ended(job.state) || parts_.nodes.connected(job.node())) return ok();
-  std::set<std::string> nodes{job.node()};
-  if (const Migration* open = parts_.migrations.open_of(id)) nodes.insert({open->from.node, open->to.node});
-  parts_.lifecycle.stop_away(job, nodes);
   return ok();
 }
 

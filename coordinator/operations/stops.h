@@ -36,8 +36,8 @@ class Stops {
   Stops(const Stops&) = delete;
   Stops& operator=(const Stops&) = delete;
 
-  // A job without an operation on its images. It ends here at once if its node is away. Again: with the new
-  // grace.
+  // A job without an operation on its images. Where its node is away the order stands, and the job has not ended
+  // before that node reports it. Again: with the new grace.
   Result<void> begin(Job& job, std::int64_t grace_ms);
   void on_inventory(const Node& node);
   void on_instance(const wire::JobInstance& instance);

@@ -10,9 +10,10 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Whether it would do once its node is back and its memory free.
+// Whether it would do once its node is back, its memory free, and no finding recent.
 bool may_do_later(GpuView gpu, const PlacementRequest& request) {
   gpu.connected = true;
+  gpu.suspect.clear();
   gpu.free_bytes = gpu.total_bytes;
   gpu.promised_bytes = 0;
   return objections(gpu, request).empty();

@@ -30,7 +30,8 @@ struct GpuView {
   bool connected = true;
   bool healthy = true;
   std::string health_reason;
-  std::string closed;  // why no new job may come (a cordon, a suspicion); empty: it may
+  std::string closed;   // why no new job may come, such as a cordon; empty: it may
+  std::string suspect;  // why no new job may come for some minutes: a finding of its own; empty: it may
   std::string model;
   std::string driver;  // version of its node's driver; empty: not known
   std::uint64_t total_bytes = 0;

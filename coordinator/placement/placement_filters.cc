@@ -34,6 +34,10 @@ Objection closed(const GpuView& gpu, const PlacementRequest&) {
   return gpu.closed.empty() ? std::nullopt : Objection(gpu.closed);
 }
 
+Objection suspect(const GpuView& gpu, const PlacementRequest&) {
+  return gpu.suspect.empty() ? std::nullopt : Objection(gpu.suspect);
+}
+
 // A GPU that is "unhealthy" for it needs no second objection.
 Objection needs_recovery(const GpuView& gpu, const PlacementRequest&) {
   if (gpu.recovery_action == 0 || !gpu.healthy) return std::nullopt;
@@ -73,9 +77,17 @@ Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
   return network ? std::nullopt : Objection(network.assume_error().message());
 }
 
+// Also without any other job.
+bool is_too_small(const GpuView& gpu, const PlacementRequest& request) {
+  return gpu.total_bytes < request.memory_bytes + request.margin_bytes;
+}
+
 Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
   if (gpu.available_bytes() >= needed) return std::nullopt;
+  if (is_too_small(gpu, request))
+    return fmt::format("too small: {} in all, needed are {}{}", bytes_text(gpu.total_bytes),
+                       bytes_text(needed), request.memory_why.empty() ? "" : " (" + request.memory_why + ")");
   return fmt::format("{} free{}, needed are {}{}", bytes_text(gpu.available_bytes()),
                      gpu.promised_bytes > 0
                          ? " after " + bytes_text(gpu.promised_bytes) + " that are promised to its jobs"
@@ -88,11 +100,12 @@ struct NamedFilter {
   const char* cause;
 };
 
-constexpr std::array<NamedFilter, 12> kFilters{{{not_asked_for, "not asked for"},
+constexpr std::array<NamedFilter, 13> kFilters{{{not_asked_for, "not asked for"},
                                                 {away, "not connected"},
                                                 {there_already, "its own"},
                                                 {unhealthy, "unhealthy"},
                                                 {closed, "cordoned"},
+                                                {suspect, "suspect"},
                                                 {needs_recovery, "in need of recovery"},
                                                 {needs_remapping, "in need of a reset"},
                                                 {divided, "in MIG mode"},
@@ -118,7 +131,8 @@ std::vector<std::string> objections_but_memory(const GpuView& gpu, const Placeme
 std::string cause_of(const GpuView& gpu, const PlacementRequest& request) {
   for (const NamedFilter& named : kFilters)
     if (named.filter(gpu, request)) return named.cause;
-  return too_full(gpu, request) ? "full" : "";
+  if (!too_full(gpu, request)) return "";
+  return is_too_small(gpu, request) ? "too small" : "full";
 }
 
 std::vector<std::string> objections(const GpuView& gpu, const PlacementRequest& request) {

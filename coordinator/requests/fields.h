@@ -50,6 +50,7 @@ inline constexpr std::array kFields = {
     Field{"fenced", Effect::kOverridesProof},
     Field{"for_ms", Effect::kChangesMembers},
     Field{"force"},
+    Field{"forgive"},
     Field{"gpu"},
     Field{"gpu_memory_bytes"},
     Field{"gpus"},

@@ -22,6 +22,28 @@ E enum_from(const json& j) {
   return static_cast<E>(j.get<unsigned>());
 }
 
+json doubts_document(const std::vector<Doubt>& doubts) {
+  json list = json::array();
+  for (const Doubt& doubt : doubts)
+    list.push_back({{"since_ms", doubt.since_ms},
+                    {"from", doubt.from},
+                    {"up_to", doubt.up_to},
+                    {"reason", doubt.reason}});
+  return list;
+}
+
+std::vector<Doubt> doubts_from(const json& list) {
+  std::vector<Doubt> doubts;
+  for (const json& j : list) {
+    Doubt& doubt = doubts.emplace_back();
+    doubt.since_ms = j.at("since_ms").get<std::int64_t>();
+    doubt.from = j.at("from").get<Incarnation>();
+    doubt.up_to = j.at("up_to").get<Incarnation>();
+    doubt.reason = j.at("reason").get<std::string>();
+  }
+  return doubts;
+}
+
 json memory_document(const MemoryHistory& memory) {
   json minutes = json::array();
   for (const MemoryMinute& entry : memory.minutes()) minutes.push_back({entry.minute, entry.bytes});
@@ -94,6 +116,7 @@ std::string job_document(const Job& job) {
   j["resumes_itself"] = job.resumes_itself;
   j["stop_grace_ms"] = job.stop_grace_ms;
   j["may_live_on"] = job.may_live_on;
+  if (!job.doubts.empty()) j["doubts"] = doubts_document(job.doubts);
   j["unfenced"] = job.unfenced;
   if (job.unconfirmed) j["unconfirmed"] = true;
   j["parked_ms"] = job.parked_ms;
@@ -145,6 +168,7 @@ Job job_from_document(const std::string& text) {
   job.resumes_itself = j.value("resumes_itself", false);
   job.stop_grace_ms = j.value("stop_grace_ms", std::int64_t{0});
   job.may_live_on = j.value("may_live_on", std::set<std::string>());
+  job.doubts = doubts_from(j.value("doubts", json::array()));
   if (j.value("stop_owed", false)) job.may_live_on.insert(job.node());  // of a store before may_live_on
   job.unfenced = j.value("unfenced", false);
   job.unconfirmed = j.value("unconfirmed", false);
@@ -182,6 +206,7 @@ std::string migration_document(const Migration& m) {
             {"allowed_differences", m.options.allowed_differences},
             {"communicators", number(m.options.communicators)},
             {"timeout_ms", m.timeout_ms},
+            {"expected_pause_ms", m.expected_pause_ms},
             {"why", m.why},
             {"network", m.network},
             {"transport", m.transport},
@@ -224,6 +249,7 @@ Migration migration_from_document(const std::string& text) {
   if (j.contains("communicators"))
     m.options.communicators = enum_from<wire::Communicators>(j.at("communicators"));
   m.timeout_ms = j.at("timeout_ms").get<std::int64_t>();
+  m.expected_pause_ms = j.value("expected_pause_ms", 0.0);
   m.why = j.at("why").get<std::string>();
   m.network = j.value("network", "");
   m.transport = j.value("transport", "");

@@ -14,7 +14,9 @@ json image_document(const Image& image) {
           {"sequence", image.sequence},
           {"barrier_ms", image.barrier_ms},
           {"state_bytes", image.state_bytes},
-          {"gpu_model", image.gpu_model}};
+          {"gpu_model", image.gpu_model},
+          {"incarnation", image.incarnation},
+          {"suspect", image.suspect}};
 }
 
 Image image_from(const json& j) {
@@ -28,6 +30,8 @@ Image image_from(const json& j) {
   image.barrier_ms = j.at("barrier_ms").get<std::int64_t>();
   image.state_bytes = j.at("state_bytes").get<std::uint64_t>();
   image.gpu_model = j.at("gpu_model").get<std::string>();
+  image.incarnation = j.value("incarnation", wire::Incarnation{0});
+  image.suspect = j.value("suspect", "");
   return image;
 }
 

@@ -23,6 +23,8 @@ struct Image {
   std::int64_t barrier_ms = 0;  // Unix time: later work of the job is not in it
   std::uint64_t state_bytes = 0;
   std::string gpu_model;
+  wire::Incarnation incarnation = 0;  // of the job when it was taken; 0: not known
+  std::string suspect;                // why its memory may be wrong (doubt.h); empty: it is not
 };
 
 // `protect`: the request and its state.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/state/doubt.h"
 #include "coordinator/state/image_records.h"
 #include "coordinator/state/memory_history.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -103,6 +104,7 @@ struct Job {
   std::int64_t rested_ms = 0;   // ended while it was parked: its last work, Unix time; 0: it was not parked
   std::optional<Protection> protection;
   std::optional<SnapshotFacts> snapshot;    // the last good one
+  std::vector<Doubt> doubts;                // which of its images are suspect
   std::optional<ImageOperation> operation;  // open: it judges the instances
   MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
@@ -142,7 +144,8 @@ enum class MigrationResult : std::uint8_t {
 [[nodiscard]] std::string_view to_string(MigrationResult result) noexcept;
 [[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
 
-enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout };
+// kTarget: its target shall take no job any more.
+enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout, kTarget };
 
 // Of a rank that stayed while others moved, in milliseconds: how long it stood still, how long its new communicators took
 // while it computed, and how long it took to the barrier once it was told where to stop.
@@ -165,8 +168,9 @@ struct Migration {
   Place to;
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
-  std::string why;      // the user's --reason
-  std::string network;  // over which it goes (wire::DataNetwork), and how; empty: not known
+  double expected_pause_ms = 0;  // before it began (expected_pause.h); 0: not known
+  std::string why;               // the user's --reason
+  std::string network;           // over which it goes (wire::DataNetwork), and how; empty: not known
   std::string transport;
   MigrationPhase phase = MigrationPhase::kPreparing;
   MigrationResult result = MigrationResult::kNone;

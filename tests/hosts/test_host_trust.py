@@ -127,7 +127,8 @@ class Trust(HostsTest):
 
     def test_certificates_that_end_soon_are_renewed_while_jobs_move(self):
         authority = self.cluster.home / "coordinator/tls"
-        self.cluster.gpumigrate("node", "certificate", "node-b", "--days", "2", "--folder", authority, "--out", self.own)
+        self.cluster.gpumigrate("node", "certificate", "node-b", "--days", "2", "--host", self.cluster.hosts.address("node-b"),
+                                "--folder", authority, "--out", self.own)
         self.cluster.restart_agent("node-b")
         eventually(self.cluster.all_ready, "node-b has come back")
         before, key = self.ends(), (self.own / "node.key").read_bytes()
@@ -142,6 +143,9 @@ class Trust(HostsTest):
         self.assertEqual(self.ends()["node-a"], before["node-a"], "it was not due")
         self.assertNotEqual((self.own / "node.key").read_bytes(), key)
         self.assertEqual((self.own / "node.key").stat().st_mode & 0o777, 0o600)
+        hosts = subprocess.run(["openssl", "x509", "-in", self.own / "node.pem", "-noout", "-ext", "subjectAltName"],
+                               capture_output=True, text=True, check=True, timeout=60).stdout
+        self.assertIn(f"IP Address:{self.cluster.hosts.address('node-b')}", hosts, "a renewed one keeps the addresses")
         renewals = self.cluster.call("events", "--type", "certificate-renewed").stdout.splitlines()
         self.assertEqual(len(renewals), 1, renewals)
         self.assertIn("node-b", renewals[0])

@@ -75,5 +75,13 @@ class CheckLayers(unittest.TestCase):
         (self.root / "agent/io/file.h").write_text("// as cudasim has it\n")
         self.assert_finds("agent/io/file.h:1: the word cudasim")
 
+    def test_misplaced_call_is_found(self):
+        (self.root / "agent/migration/modes").mkdir(parents=True)
+        call = "auto list = host::processes_of(root);\n"
+        (self.root / "agent/migration/modes/tree_work.cc").write_text(call)
+        self.assertEqual(self.run_check(), (0, ""))
+        (self.root / "agent/migration/modes/swap_mode.cc").write_text(call)
+        self.assert_finds("agent/migration/modes/swap_mode.cc:1: calls host::processes_of")
+
 
 unittest.main()

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "agent/host_process/criu_image/left_out.h"
+#include "agent/host_process/early_pages/held_pages.h"
 #include "agent/host_process/early_pages/unseen_writes.h"
 
 namespace ckpt::agent::host {
@@ -21,6 +22,8 @@ constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
 constexpr std::uint64_t kReadAgain = 32;
 constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // of one report
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
+constexpr std::uint64_t kComparedPages = 512;     // of a move, by what its processes hold
+constexpr std::uint64_t kLeastComparedPages = 8;  // of a process
 
 std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   std::uint64_t bytes = 0;
@@ -119,18 +122,17 @@ Result<bool> EarlyPages::append(pid_t pid, PageIndex& index, const std::vector<M
 
 Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew,
                                       Round& round) {
-  CKPT_TRY(watched, process.watch.is_watched(mapping));
-  if (!watched) {
+  CKPT_TRY(follow, process.watch.follow(mapping));
+  for (const MemoryRange& part : follow.fresh) process.index.forget(part);
+  if (!follow.is_watched) {
     process.index.forget(mapping);
-    CKPT_TRY(can_be, process.watch.watch(mapping));
-    if (!can_be) return ok();
+    return ok();
   }
-  std::uint64_t told = log_->filled();
   for (std::uint64_t at = mapping.begin; at < mapping.end && !round.is_cut;) {
     std::vector<MemoryRange> written;
     const auto next = process.watch.take_written(mapping, at, written);
-    if (!next && next.assume_error().code() == ErrorCode::kRefused)
-      return ok();  // the next round finds it new
+    // Some of it may have been taken, and counts as not written now.
+    if (!next) process.index.forget({at, mapping.end});
     CKPT_TRY(went_to, next);
     at = went_to;
     for (const MemoryRange& range : written) process.index.forget(range);
@@ -142,20 +144,17 @@ Result<void> EarlyPages::read_mapping(Followed& process, const MemoryRange& mapp
       }
       CKPT_TRY(was_there, append(process.watch.pid(), process.index, some, false));
       if (was_there) round.read_bytes += bytes_of(some);
-      if (log_->filled() - told >= kGrowthStep) {
-        told = log_->filled();
-        grew(told);
-      }
+      if (log_->filled() - told_bytes_ >= kGrowthStep) grew(told_bytes_ = log_->filled());
       round.is_cut = round.is_cut || is_cut_.load();
     }
     round.is_cut = round.is_cut || is_cut_.load();
   }
-  grew(log_->filled());
   return ok();
 }
 
 Result<void> EarlyPages::read_process(Followed& process, const Growth& grew, Round& round) {
   CKPT_TRY(mappings, process.watch.mappings());
+  process.index.keep_only(mappings);
   for (const MemoryRange& mapping : mappings) {
     if (round.is_cut) return ok();
     CKPT_TRYV(read_mapping(process, mapping, grew, round));
@@ -173,8 +172,11 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
       continue;
     }
     auto read = read_process(*process, grew, round);
-    if (!read && read.assume_error().code() != ErrorCode::kNotFound) return std::move(read).assume_error();
+    if (read) continue;
+    process->index.keep_only({});
+    if (read.assume_error().code() != ErrorCode::kNotFound) return std::move(read).assume_error();
   }
+  grew(told_bytes_ = log_->filled());  // not for each mapping: a program may have tens of thousands
   return round;
 }
 
@@ -202,35 +204,57 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
 }
 
 // What is not proven to be as it was read is forgotten. Returns the pages that CRIU leaves out: those of mappings
-// that are watched.
-Result<std::vector<MemoryRange>> EarlyPages::keep_proven(Followed& process) {
-  CKPT_TRY(mappings, process.watch.mappings());
+// that are watched, be it by another one.
+Result<std::vector<MemoryRange>> EarlyPages::keep_proven(MemoryWatch& watch, PageIndex& index,
+                                                         bool is_distrusted) {
+  CKPT_TRY(mappings, watch.mappings());
   PresentPages pages;
-  std::vector<MemoryRange> watched;
+  std::vector<MemoryRange> own;
   for (const MemoryRange& mapping : mappings) {
-    CKPT_TRY(is_watched, process.watch.is_watched(mapping));
+    CKPT_TRY(is_watched, watch.is_watched(mapping));
     if (!is_watched) continue;
-    watched.push_back(mapping);
-    CKPT_TRYV(process.watch.find_present(mapping, pages));
+    CKPT_TRY(parts, watch.own(mapping));
+    own.insert(own.end(), parts.begin(), parts.end());
+    CKPT_TRYV(watch.find_present(mapping, pages));
   }
-  if (process.is_distrusted || may_be_written_unseen(process.watch.pid())) watched.clear();
-  process.index.keep_only(watched);
-  for (const MemoryRange& range : pages.written) process.index.forget(range);
+  if (is_distrusted || may_be_written_unseen(watch.pid())) own.clear();
+  index.keep_only(own);
+  for (const MemoryRange& range : pages.written) index.forget(range);
   return pages.present;
 }
 
-Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) const {
-  std::vector<std::byte> page(kMemoryPage);
-  for (const IndexedRange& range : index.ranges()) {
-    for (std::uint64_t done = 0; done < range.bytes; done += kMemoryPage) {
-      const std::uint64_t address = range.address + done;
-      CKPT_TRYV(read_memory(pid, {{address, address + kMemoryPage}}, page.data(), true));
-      if (!std::ranges::equal(page, log_->at(range.offset + done, kMemoryPage)))
-        return Error(ErrorCode::kCorrupt,
-                     fmt::format("The page at {:#x} of process {} was written unseen", address, pid));
-    }
-  }
-  return ok();
+Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
+  Followed* process = followed(pid);
+  MemoryWatch onlooker = MemoryWatch::onlooker(pid);
+  PageIndex nothing;
+  PageIndex& index = process != nullptr ? process->index : nothing;
+  Proof proof;
+  CKPT_TRY(left_out, keep_proven(process != nullptr ? process->watch : onlooker, index,
+                                 process != nullptr && process->is_distrusted));
+  index.keep_only(left_out);
+  proof.left_out = std::move(left_out);
+  proof.held = index.ranges();
+  return proof;
+}
+
+// Memory that a process shares with one that is followed is watched, too, and so is what some other program watches.
+Result<bool> EarlyPages::has_left_out_pages(pid_t pid) const {
+  MemoryWatch onlooker = MemoryWatch::onlooker(pid);
+  const auto mappings = onlooker.mappings();
+  if (!mappings && mappings.assume_error().code() == ErrorCode::kNotFound) return false;  // it has ended
+  CKPT_TRYV(mappings);
+  return onlooker.has_watched_memory();
+}
+
+// The sample of all processes together is bounded: it is drawn in the pause.
+Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
+  const auto held = index.ranges();
+  const bool all = std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr;
+  const std::uint64_t share = indexed_bytes_ > 0 ? kComparedPages * index.bytes() / indexed_bytes_ : 0;
+  auto same = all ? compare_pages(pid, held, *log_)
+                  : compare_some_pages(pid, held, *log_, std::max(share, kLeastComparedPages), random_);
+  if (!same) spdlog::error("memory copied ahead is not right: {}", same.assume_error().to_string());
+  return same;
 }
 
 EarlyPages::Followed* EarlyPages::followed(pid_t pid) {
@@ -249,32 +273,28 @@ Result<void> EarlyPages::read_missing(pid_t pid, PageIndex& index, const std::ve
   return ok();
 }
 
-// One that is followed, or that has the place in CRIU's images of one that has ended since.
+// One that is followed, or has pages that CRIU left out, or has the place in CRIU's images of one that has ended since.
 Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                                         const Growth& grew) {
-  PageIndex nothing;
-  PageIndex* index = &nothing;
   PageIndex wanted;
   for (const IndexedRange& range : dumped.ranges)
     wanted.put({range.address, range.address + range.bytes}, range.offset);
-  std::uint64_t left_out = 0;
-  if (Followed* process = followed(pid); process != nullptr) {
-    CKPT_TRY(present, keep_proven(*process));
-    index = &process->index;
-    const std::vector<MemoryRange> more = wanted.missing(present);
-    left_out = bytes_of(more);
-    CKPT_TRYV(add_left_out_pages(folder, dumped.process, indexed(more)));
-    for (const MemoryRange& range : more) wanted.put(range, 0);
-  }
+  Followed* process = followed(pid);
+  MemoryWatch onlooker = MemoryWatch::onlooker(pid);
+  PageIndex nothing;
+  PageIndex* index = process != nullptr ? &process->index : &nothing;
+  CKPT_TRY(present, keep_proven(process != nullptr ? process->watch : onlooker, *index,
+                                process != nullptr && process->is_distrusted));
+  const std::vector<MemoryRange> more = wanted.missing(present);
+  CKPT_TRYV(add_left_out_pages(folder, dumped.process, indexed(more)));
+  for (const MemoryRange& range : more) wanted.put(range, 0);
   const std::vector<MemoryRange> all = ranges_of(wanted);
   index->keep_only(all);
   const std::uint64_t held = index->bytes();
-  if (std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr) {
-    CKPT_TRYV(compare(pid, *index));
-  }
+  CKPT_TRYV(compare(pid, *index));
   CKPT_TRYV(read_missing(pid, *index, all, grew));
   spdlog::info("memory copied ahead: pid {} held_bytes {} read_at_last_bytes {} left_out_bytes {}", pid, held,
-               index->bytes() - held, left_out);
+               index->bytes() - held, bytes_of(more));
   return write_memory_index(folder, dumped.pages_file, index->ranges());
 }
 
@@ -287,11 +307,17 @@ Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& 
     processes[id] = pid;
   }
   CKPT_TRY(all, dumped_pages(folder));
+  indexed_bytes_ = 0;
+  for (const auto& process : processes_) indexed_bytes_ += process->index.bytes();
   for (const DumpedPages& dumped : all) {
     const auto process = processes.find(dumped.process);
     const bool is_known = process != processes.end();
     const bool is_thrown_away = thrown_away_.contains(dumped.pages_file);
-    if (!is_thrown_away && (!is_known || followed(process->second) == nullptr)) continue;
+    if (!is_thrown_away && !is_known) continue;
+    if (!is_thrown_away && followed(process->second) == nullptr) {
+      CKPT_TRY(has_more, has_left_out_pages(process->second));
+      if (!has_more) continue;
+    }
     if (!is_known)
       return Error(ErrorCode::kAborted,
                    "The job's processes changed while they were dumped, and CRIU put shared "

@@ -13,10 +13,11 @@
 // A page counts as held only if it is proven that nobody wrote it: its mapping has been watched since it was read
 // (memory_watch.h). All else is read at the end. Something may write into a process that the kernel does not see
 // as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at the end.
-// With $GPUMIGRATE_COMPARE_HOST_MEMORY set, finish() compares each page that counts as held: for tests.
-// Threads: one caller at a time, which blocks (offload()); cut() from any. Errors: kNotFound, no process can be
-// followed, or why the last one cannot; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was lost: the processes
-// have their memory still.
+// finish() compares a sample of the pages that count as held with the process, and fails with kCorrupt if one differs.
+// Each move has another sample; with $GPUMIGRATE_COMPARE_HOST_MEMORY set it is all of them.
+// Threads: one caller at a time, which blocks (offload()); cut() and held_bytes() from any. Errors: kNotFound, no process can
+// be followed, or why the last one cannot; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was
+// lost: the processes have their memory still.
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -78,6 +80,14 @@ class EarlyPages {
   Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);
   Result<PlacedPages> finish(const std::string& folder, const Growth& grew);
 
+  // What finish() knows of a stopped process without CRIU's images.
+  struct Proof {
+    std::vector<IndexedRange> held;  // in the log as the process has them
+    std::vector<MemoryRange>
+        left_out;  // pages that CRIU leaves out: of mappings that are watched, by this or another one
+  };
+  Result<Proof> prove(pid_t pid);
+
  private:
   struct Followed {
     explicit Followed(MemoryWatch made) : watch(std::move(made)) {}
@@ -95,9 +105,10 @@ class EarlyPages {
   Result<void> read_process(Followed& process, const Growth& grew, Round& round);
   Result<void> read_mapping(Followed& process, const MemoryRange& mapping, const Growth& grew, Round& round);
   Result<bool> append(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& ranges, bool stopped);
-  Result<std::vector<MemoryRange>> keep_proven(Followed& process);
+  Result<std::vector<MemoryRange>> keep_proven(MemoryWatch& watch, PageIndex& index, bool is_distrusted);
   Followed* followed(pid_t pid);
-  [[nodiscard]] Result<void> compare(pid_t pid, const PageIndex& index) const;
+  [[nodiscard]] Result<bool> has_left_out_pages(pid_t pid) const;
+  [[nodiscard]] Result<void> compare(pid_t pid, const PageIndex& index);
   Result<void> finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                               const Growth& grew);
   Result<void> read_missing(pid_t pid, PageIndex& index, const std::vector<MemoryRange>& wanted,
@@ -108,7 +119,10 @@ class EarlyPages {
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;
+  std::uint64_t told_bytes_ = 0;         // of the log, in the rounds
   std::set<std::uint32_t> thrown_away_;  // CRIU's files of pages, by number
+  std::uint64_t indexed_bytes_ = 0;      // of all processes, before finish() proves them
+  std::mt19937_64 random_{std::random_device{}()};
   std::atomic<bool> is_cut_{false};
 };
 

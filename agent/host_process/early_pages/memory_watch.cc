@@ -46,15 +46,17 @@ static_assert(sizeof(ScanOrder) == 96 && sizeof(PageRegion) == 24);
 constexpr unsigned long kPagemapScan = _IOWR('f', 16, ScanOrder);
 constexpr std::uint64_t kScanProtects = 1u << 0;   // PM_SCAN_WP_MATCHING
 constexpr std::uint64_t kScanIsWatched = 1u << 1;  // PM_SCAN_CHECK_WPASYNC
+constexpr std::uint64_t kPageWatched = 1u << 0;    // PAGE_IS_WPALLOWED, a property of its mapping
 constexpr std::uint64_t kPageWritten = 1u << 1;
 constexpr std::uint64_t kPagePresent = 1u << 3;
 constexpr std::uint64_t kPageSwapped = 1u << 4;
 constexpr std::uint64_t kPageZero = 1u << 5;
 constexpr std::uint64_t kPageGuard = 1u << 8;  // PAGE_IS_GUARD, of a later kernel
 
-constexpr std::size_t kRegions = 512;             // of one scan
-constexpr std::size_t kMaxVectors = 512;          // of one read; IOV_MAX is 1024
-constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, so that they are read soon after
+constexpr std::size_t kRegions = 512;                   // of one scan
+constexpr std::size_t kMaxVectors = 512;                // of one read; IOV_MAX is 1024
+constexpr std::uint64_t kMaxPagesAtOnce = 16384;        // 64 MiB, so that they are read soon after
+constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // of a program
 
 // What is no page of a program: zero pages, and guards where the kernel knows them by name.
 std::uint64_t find_unwanted() {
@@ -106,6 +108,16 @@ bool set_up(const UniqueFd& faults) {
 
 }  // namespace
 
+// Which pages a scan finds, and what it does to them (struct pm_scan_arg).
+struct MemoryWatch::Question {
+  std::uint64_t flags = 0;
+  std::uint64_t inverted = 0;
+  std::uint64_t mask = 0;
+  std::uint64_t any_of = 0;
+  std::uint64_t returned = 0;
+  std::uint64_t max_pages = 0;  // 0: all
+};
+
 bool kernel_watches_memory() {
   static const bool kWatches = [] {
     const UniqueFd faults(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
@@ -144,41 +156,104 @@ Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
   return found;
 }
 
+// Of mappings that are all watched nothing is to be found; the kernel does not look at their pages.
 Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
-  PresentPages ignored;
-  auto looked = scan({range.begin, range.begin + kMemoryPage}, range.begin, kScanIsWatched, 0, ignored);
+  const Question question{
+      .flags = kScanIsWatched, .inverted = kPageWatched, .mask = kPageWatched, .returned = kPageWatched};
+  PresentPages none;
+  const auto looked = scan(range, range.begin, question, none);
   if (looked) return true;
   if (looked.assume_error().code() == ErrorCode::kRefused) return false;
-  return std::move(looked).assume_error();
+  return looked.assume_error();
+}
+
+Result<bool> MemoryWatch::has_watched_memory() const {
+  const Question question{.mask = kPageWatched, .returned = kPageWatched, .max_pages = 1};
+  PresentPages found;
+  CKPT_TRYV(scan(kAllMemory, kAllMemory.begin, question, found));
+  return !found.present.empty();
 }
 
 Result<bool> MemoryWatch::watch(const MemoryRange& range) {
   uffdio_register order{};
   order.range = {range.begin, range.bytes()};
   order.mode = UFFDIO_REGISTER_MODE_WP;
-  if (::ioctl(faults_.get(), UFFDIO_REGISTER, &order) == 0) return true;
+  if (::ioctl(faults_.get(), UFFDIO_REGISTER, &order) == 0) {
+    own_.add(range);
+    return true;
+  }
   if (errno == ESRCH) return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid_) + " has ended");
+  own_.remove(range);
   return false;
 }
 
-Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
-                                        std::uint64_t wanted, PresentPages& found) const {
+// What has no watch now is not this watch's own any more.
+Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
+  const Question question{.mask = kPageWatched, .returned = kPageWatched};
+  RangeSet unwatched;
+  unwatched.add(range);
+  for (std::uint64_t at = range.begin; at < range.end;) {
+    PresentPages found;
+    CKPT_TRY(next, scan(range, at, question, found));
+    if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
+    for (const MemoryRange& watched : found.present) unwatched.remove(watched);
+    at = next;
+  }
+  for (const MemoryRange& gap : unwatched.common(range)) own_.remove(gap);
+  return ok();
+}
+
+// Memory becomes watched by this function alone. So what is its own and was always found watched has been so without a
+// gap. New parts are registered alone: a mapping that takes the place of an own one meanwhile stays unwatched.
+Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
+  CKPT_TRY(all, is_watched(range));
+  if (!all) {
+    CKPT_TRYV(drop_unwatched(range));
+  }
+  Follow follow{.is_watched = true, .fresh = own_.missing(range)};
+  for (const MemoryRange& part : follow.fresh) {
+    CKPT_TRY(can_be, watch(part));
+    follow.is_watched = follow.is_watched && can_be;
+  }
+  return follow;
+}
+
+// Registering again what is its own changes nothing, and fails where it has become another one's.
+Result<std::vector<MemoryRange>> MemoryWatch::own(const MemoryRange& range) {
+  CKPT_TRY(all, is_watched(range));
+  if (!all) {
+    CKPT_TRYV(drop_unwatched(range));
+  }
+  const std::vector<MemoryRange> parts = own_.common(range);
+  std::vector<MemoryRange> found;
+  for (const MemoryRange& part : parts) {
+    CKPT_TRY(is_own, watch(part));
+    if (is_own) found.push_back(part);
+  }
+  return found;
+}
+
+Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t from,
+                                        const Question& question, PresentPages& found) const {
   std::array<PageRegion, kRegions> regions{};
   ScanOrder order;
-  order.flags = flags;
+  order.flags = question.flags;
   order.start = from;
   order.end = range.end;
   order.vec = reinterpret_cast<std::uint64_t>(regions.data());
   order.vec_len = regions.size();
-  order.max_pages = (flags & kScanProtects) != 0 ? kMaxPagesAtOnce : 0;
-  order.category_inverted = unwanted_pages();
-  order.category_mask = wanted | unwanted_pages();
-  order.category_anyof_mask = kPagePresent | kPageSwapped;
-  order.return_mask = kPageWritten;
+  order.max_pages = question.max_pages;
+  order.category_inverted = question.inverted;
+  order.category_mask = question.mask;
+  order.category_anyof_mask = question.any_of;
+  order.return_mask = question.returned;
   const int count = ::ioctl(pagemap_.get(), kPagemapScan, &order);
   if (count < 0 && errno == EPERM)
     return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM,
                  "Memory of a process is not watched any more");
+  if (count < 0 && errno == ESRCH)
+    return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, ESRCH,
+                 "Process " + std::to_string(pid_) + " has other memory now, or has ended");
   if (count < 0) return Error::from_errno("Looking for written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];
@@ -188,18 +263,32 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   return order.walk_end;
 }
 
+// A scan that is to fail at the first mapping without a watch (kScanIsWatched) may have taken pages before it, which it
+// does not tell. This one passes over such mappings.
 Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
                                                 std::vector<MemoryRange>& written) {
+  const Question question{.flags = kScanProtects,
+                          .inverted = unwanted_pages(),
+                          .mask = kPageWatched | kPageWritten | unwanted_pages(),
+                          .any_of = kPagePresent | kPageSwapped,
+                          .returned = kPageWritten,
+                          .max_pages = kMaxPagesAtOnce};
   PresentPages found;
   found.written = std::move(written);
-  auto next = scan(range, from, kScanProtects | kScanIsWatched, kPageWritten, found);
+  auto next = scan(range, from, question, found);
   written = std::move(found.written);
+  if (next && next.assume_value() <= from)
+    return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
   return next;
 }
 
 Result<void> MemoryWatch::find_present(const MemoryRange& range, PresentPages& found) const {
+  const Question question{.inverted = unwanted_pages(),
+                          .mask = unwanted_pages(),
+                          .any_of = kPagePresent | kPageSwapped,
+                          .returned = kPageWritten};
   for (std::uint64_t at = range.begin; at < range.end;) {
-    CKPT_TRY(next, scan(range, at, kScanIsWatched, 0, found));
+    CKPT_TRY(next, scan(range, at, question, found));
     if (next <= at) return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
     at = next;
   }

@@ -4,6 +4,8 @@
 // Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor fault at the first write to
 // a page. The end of the watch takes all of it back.
 // What the kernel does not see is not found: writes of devices into memory that was given to them.
+// Others may watch the same memory: a process that shares it (vfork, CLONE_VM) has a watch of its own. A mapping has one
+// watch at a time, and only what this one has watched all the time is its own.
 // Threads: one caller at a time; every call blocks for up to milliseconds (offload()). Errors: kNotSupported
 // (kernel), kNotFound (the process has ended), errno.
 #pragma once
@@ -13,20 +15,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "agent/host_process/early_pages/memory_range.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
-
-// Whole pages [begin, end).
-struct MemoryRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
-  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
-};
-
-inline constexpr std::uint64_t kMemoryPage = 4096;
 
 // Pages of a range, by address.
 struct PresentPages {
@@ -41,35 +34,50 @@ class MemoryWatch {
  public:
   // Stops the process for a moment (userfaultfd_of.h).
   static Result<MemoryWatch> create(pid_t pid);
+  // Watches nothing, and finds what others watch. Nothing is done to the process.
+  static MemoryWatch onlooker(pid_t pid) { return {pid, UniqueFd()}; }
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
   // Private memory of no file: what can be watched. By address. What follows is about the memory that the process
   // has now: after an exec, or where another one has its number, nothing of it is watched.
   Result<std::vector<MemoryRange>> mappings();
-  // Whether the range, one of mappings(), has been watched since the last call of watch() for it. A mapping that
-  // is new at an old place is not.
+  // Whether all of the range has a watch, this or another one.
   [[nodiscard]] Result<bool> is_watched(const MemoryRange& range) const;
-  // From now on. False: it cannot be.
-  Result<bool> watch(const MemoryRange& range);
+  // Whether any memory of the process has a watch. After mappings().
+  [[nodiscard]] Result<bool> has_watched_memory() const;
 
-  // The pages of a watched range that were written since the last take_written(), from `from` on: some of them.
+  struct Follow {
+    bool is_watched = false;         // false: it cannot be, or another one watches it
+    std::vector<MemoryRange> fresh;  // was not this watch's own all the time since the last call: not known
+  };
+  // Watches all of the range, one of mappings(), from now on. A mapping that is new at an old place is fresh.
+  Result<Follow> follow(const MemoryRange& range);
+  // What this watch has watched of the range since follow(). The process is stopped.
+  Result<std::vector<MemoryRange>> own(const MemoryRange& range);
+
+  // The pages of the range that were written since the last take_written(), from `from` on: some of them.
   // Those count as not written from here on, so they are read after this. Returns where to go on;
-  // range.end: that was all. Zero pages are none. kRefused: it is not watched any more.
+  // range.end: that was all. Zero pages are none, and pages that nobody watches. After an error nothing is known of
+  // the pages from `from` on: some of them may count as not written.
   Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
                                      std::vector<MemoryRange>& written);
-  // All pages of a watched range that are not zero pages, guards or absent. Adds to `found`; what was written
-  // stays so. kRefused: it is not watched any more.
+  // All pages of the range that are not zero pages, guards or absent. Adds to `found`; what was written
+  // stays so.
   Result<void> find_present(const MemoryRange& range, PresentPages& found) const;
 
  private:
+  struct Question;
   MemoryWatch(pid_t pid, UniqueFd faults) : pid_(pid), faults_(std::move(faults)) {}
-  Result<std::uint64_t> scan(const MemoryRange& range, std::uint64_t from, std::uint64_t flags,
-                             std::uint64_t wanted, PresentPages& found) const;
+  Result<bool> watch(const MemoryRange& range);
+  Result<void> drop_unwatched(const MemoryRange& range);
+  Result<std::uint64_t> scan(const MemoryRange& range, std::uint64_t from, const Question& question,
+                             PresentPages& found) const;
 
   pid_t pid_;
   UniqueFd faults_;
   UniqueFd pagemap_;  // of mappings(): it stays with the memory that the process had then
+  RangeSet own_;      // registered by this watch, and not seen without a watch since
 };
 
 // Reads pages of a process to `to`, which takes one range after the other. kRefused: a page cannot be

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/host_process/criu_image/memory_index.h"
-#include "agent/host_process/early_pages/memory_watch.h"
+#include "agent/host_process/early_pages/memory_range.h"
 
 namespace ckpt::agent::host {
 

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -107,6 +108,12 @@ Result<std::uint64_t> memory_of(pid_t pid) {
   return kib << 10;
 }
 
+std::uint64_t mappings_of(pid_t pid) {
+  std::ifstream maps(proc_path(pid, "/maps"));
+  return static_cast<std::uint64_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
 bool all_are(const std::vector<std::uint64_t>& numbers, std::uint64_t wanted) {
   return numbers.size() == 4 &&
          std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == wanted; });
@@ -129,6 +136,18 @@ Result<std::vector<pid_t>> processes_of(pid_t root) {
                    "The job has more than " + std::to_string(kMaxProcesses) + " processes");
   }
   return list;
+}
+
+std::vector<pid_t> line_of(pid_t pid) {
+  std::vector<pid_t> line{pid};
+  while (line.back() > 1 && line.size() < kMaxProcesses) {
+    const Result<std::string> status = status_of(line.back());
+    if (!status.has_value()) break;
+    const std::vector<std::uint64_t> parent = status_numbers(status.assume_value(), "PPid", 10);
+    if (parent.empty() || parent.front() == 0) break;
+    line.push_back(static_cast<pid_t>(parent.front()));
+  }
+  return line;
 }
 
 std::uint64_t start_ticks_of(pid_t pid) {
@@ -242,6 +261,15 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
   return estimate;
 }
 
+std::uint64_t max_mappings() {
+  const Result<std::string> text = read_file("/proc/sys/vm/max_map_count", 64);
+  std::uint64_t most = 0;
+  if (text.has_value())
+    std::from_chars(text.assume_value().data(), text.assume_value().data() + text.assume_value().size(),
+                    most);
+  return most;
+}
+
 TreeSize size_of_tree(pid_t root) {
   TreeSize size;
   const auto list = processes_of(root);
@@ -261,6 +289,9 @@ TreeSize size_of_tree(pid_t root) {
     std::error_code gone;
     std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);
     for (; !gone && file != std::filesystem::directory_iterator(); file.increment(gone)) ++size.descriptors;
+    const std::uint64_t mappings = mappings_of(pid);
+    size.mappings += mappings;
+    size.most_mappings = std::max(size.most_mappings, mappings);
   }
   return size;
 }

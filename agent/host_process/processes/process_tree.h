@@ -20,6 +20,9 @@ inline constexpr std::size_t kMaxProcesses = 4096;
 // `root` first, parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);
 
+// `pid`, its parent, and so on; shorter where one of them ended meanwhile.
+[[nodiscard]] std::vector<pid_t> line_of(pid_t pid);
+
 // Field 22 of /proc/PID/stat: with the PID it identifies a process for ever. 0 if there is none.
 [[nodiscard]] std::uint64_t start_ticks_of(pid_t pid);
 [[nodiscard]] inline bool is_process(pid_t pid, std::uint64_t start_ticks) {
@@ -75,6 +78,8 @@ struct TreeSize {
   std::uint64_t processes = 0;
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
+  std::uint64_t mappings = 0;
+  std::uint64_t most_mappings = 0;  // of one process
   std::vector<pid_t> members;
   // Without `bytes` of the shared ones, which are transferred apart.
   [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
@@ -82,6 +87,8 @@ struct TreeSize {
   }
 };
 [[nodiscard]] TreeSize size_of_tree(pid_t root);
+// How many mappings this node lets a process have (vm.max_map_count); 0: not known.
+[[nodiscard]] std::uint64_t max_mappings();
 
 // "/proc/PID" and `rest`, which begins with a slash.
 [[nodiscard]] std::string proc_path(pid_t pid, const std::string& rest);

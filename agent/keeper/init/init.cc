@@ -3,9 +3,10 @@
 // keeper, parent of the program. The namespace lets a copy of the program keep its process ids while the
 // stopped original still has them; it is moved with the program, so it is small, static, and holds no
 // descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
-//   Signals: it leads the session and process group that the program is in, so the keeper's signals to the group reach the program itself;
-//   one sent to this process alone is passed on to the program. Status: it reaps, and ends when the program has ended (the kernel then kills
-//   what is left in the namespace), with the program's exit code; a signal that killed the program is reported as in init_status.h.
+//   Signals: one sent to this process alone is passed on to the program. The keeper signals each process of the job
+//   itself. Status: it reaps, and ends when the program has ended (the kernel then kills what is left in the
+//   namespace); after a SIGTERM to the whole job when all others have ended, too. It ends with the program's exit code;
+//   what else is to be known of the program's end is in its name (init_words.h).
 // gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its
 // standard input does (holder.h).
 //   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed with nothing written once it runs.
@@ -22,15 +23,27 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent/keeper/init/init_words.h"
+
 namespace {
+
+using ckpt::keeper::kExitName;
+using ckpt::keeper::kSignalName;
+using ckpt::keeper::kToTheWholeJob;
 
 constexpr int kExitUsage = 64;
 constexpr int kExitNotStarted = 127;
 constexpr int kSignalBase = 128;
 
 volatile sig_atomic_t program = 0;
+volatile sig_atomic_t is_terminated = 0;  // the whole job was
 
 void pass_on(int number, siginfo_t* info, void*) {
+  if (number == SIGTERM && info->si_code == SI_QUEUE && info->si_pid == 0 &&
+      info->si_value.sival_int == kToTheWholeJob) {
+    is_terminated = 1;
+    return;
+  }
   // From the namespace's own processes (the program's kill(0, …)) or as the group's share: the program has
   // its own copy already.
   const bool from_outside = info->si_code <= 0 && info->si_pid == 0;
@@ -63,6 +76,22 @@ int status_of(pid_t wanted) {
     if (ended == wanted) return status;
     if (ended < 0 && errno != EINTR) return kExitNotStarted << 8;
   }
+}
+
+void wait_for_all_others() {
+  while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+  }
+}
+
+// An exit code has too few bits, and process 1 that is killed has none: its name stays readable until it is reaped.
+void tell_end(int status) {
+  char name[16];
+  if (WIFSIGNALED(status)) {
+    std::snprintf(name, sizeof name, "%s%d", kSignalName, WTERMSIG(status));
+  } else {
+    std::snprintf(name, sizeof name, "%s%d", kExitName, WEXITSTATUS(status));
+  }
+  ::prctl(PR_SET_NAME, name);
 }
 
 // Orphans of the namespace come here and leave no zombies.
@@ -103,11 +132,8 @@ int main(int argc, char** argv) {
   pass_signals_on();
   ::close(report);
   const int status = status_of(child);
-  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  // Process 1 cannot be killed from within, and an exit code has no more bits: its name stays readable until
-  // it is reaped.
-  char name[16];
-  std::snprintf(name, sizeof name, "gpm-signal %d", WTERMSIG(status));
-  ::prctl(PR_SET_NAME, name);
-  return kSignalBase + WTERMSIG(status);
+  program = 0;
+  tell_end(status);
+  if (is_terminated != 0) wait_for_all_others();
+  return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }

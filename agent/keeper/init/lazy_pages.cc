@@ -19,12 +19,15 @@ Result<LazyPages> LazyPages::create(pid_t server) {
 }
 
 LazyPages::State LazyPages::on_changed(int status) {
+  end_status_ = status;
   if (!WIFSTOPPED(status))
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? State::kWhole : State::kLost;
   const int event = status >> kEventShift;
   if (event == PTRACE_EVENT_EXIT) {
     unsigned long how = 1;
-    if (::ptrace(PTRACE_GETEVENTMSG, server_, nullptr, &how) != 0 || how != 0) return State::kLost;
+    const bool is_known = ::ptrace(PTRACE_GETEVENTMSG, server_, nullptr, &how) == 0;
+    end_status_ = static_cast<int>(how);
+    if (!is_known || how != 0) return State::kLost;
     let_end();
   } else if (event == PTRACE_EVENT_STOP) {
     ::ptrace(PTRACE_LISTEN, server_, nullptr, nullptr);

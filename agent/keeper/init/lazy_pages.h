@@ -27,12 +27,15 @@ class LazyPages {
   };
   // `status`: of waitpid, of the server. A stop that is not its end is undone.
   [[nodiscard]] State on_changed(int status);
+  // After kLost: the wait status that it ends with.
+  [[nodiscard]] int end_status() const { return end_status_; }
   // No process is left that could read zeros.
   void let_end();
 
  private:
   explicit LazyPages(pid_t server) : server_(server) {}
   pid_t server_;
+  int end_status_ = 0;
 };
 
 }  // namespace ckpt::keeper

@@ -9,13 +9,15 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
 
+#include "agent/keeper/init/init_words.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
 namespace {
 
-constexpr std::string_view kSignalName = "gpm-signal ";  // init.cc writes it
 constexpr int kSignalBase = 128;
 constexpr std::size_t kMaxProcText = 4096;
 
@@ -39,12 +41,19 @@ Result<pid_t> fork_into_pid_namespace() {
 }
 
 int program_status(pid_t init, int init_status) {
-  if (!WIFEXITED(init_status) || WEXITSTATUS(init_status) <= kSignalBase) return init_status;
   const Result<std::string> name = read_file(proc_path(init, "/comm"), kMaxProcText);
-  if (!name.has_value() || !name.assume_value().starts_with(kSignalName)) return init_status;
-  const long number = std::strtol(name.assume_value().c_str() + kSignalName.size(), nullptr, 10);
-  if (number != WEXITSTATUS(init_status) - kSignalBase) return init_status;  // a program's own code over 128
-  return static_cast<int>(number);
+  if (!name.has_value()) return init_status;
+  const auto number_after = [&name](std::string_view word) -> std::optional<int> {
+    if (!name.assume_value().starts_with(word)) return std::nullopt;
+    return static_cast<int>(std::strtol(name.assume_value().c_str() + word.size(), nullptr, 10));
+  };
+  // Killed while it waited for what the program has left behind.
+  if (const auto code = number_after(kExitName)) return WIFSIGNALED(init_status) ? *code << 8 : init_status;
+  const auto killed_by = number_after(kSignalName);
+  if (!killed_by) return init_status;
+  const bool tells_it = WIFSIGNALED(init_status) ||
+                        (WIFEXITED(init_status) && WEXITSTATUS(init_status) == kSignalBase + *killed_by);
+  return tells_it ? *killed_by : init_status;
 }
 
 pid_t program_of(pid_t init) {

@@ -1,9 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/keeper/io/peer.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 #include <utility>
 
 namespace ckpt::keeper {
+namespace {
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+}  // namespace
+
+bool Peer::has_ended() const {
+  int number = -1;
+  socklen_t size = sizeof number;
+  if (::getsockopt(socket_.fd(), SOL_SOCKET, SO_PEERPIDFD, &number, &size) != 0)
+    return errno != ENOPROTOOPT;  // reaped already
+  const UniqueFd process(number);
+  pollfd ended{process.get(), POLLIN, 0};
+  return ::poll(&ended, 1, 0) != 0;
+}
 
 Result<void> Peer::send(const local::Message& message, std::vector<UniqueFd> descriptors) {
   CKPT_TRY(bytes, local::encode(message));

@@ -27,6 +27,8 @@ class Peer {
   Result<void> flush();
   Result<local::Received> receive() { return socket_.receive(); }
   Result<local::Socket::Peer> identity() const { return socket_.peer(); }
+  // The process that has connected, not just one with its number. False where the kernel cannot tell (before Linux 6.5).
+  [[nodiscard]] bool has_ended() const;
 
  private:
   static constexpr std::size_t kMaxQueued = 64;

@@ -68,8 +68,6 @@ std::string RankLink::why_not_movable() const {
     return "The job has " + std::to_string(others_.size() + 1) +
            " processes that use a GPU; jobs with more than one cannot be moved yet";
   }
-  if (has_outsider_)
-    return "A process that uses a GPU has left the job's process group, where its lease cannot be enforced";
   return {};
 }
 

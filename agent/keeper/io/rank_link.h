@@ -50,7 +50,6 @@ class RankLink {
   void add_other(Peer peer, pid_t pid);
   // The first of the others becomes the rank's. False: there is none.
   bool promote_other();
-  void refuse_outsider() { has_outsider_ = true; }
   // All sessions, when the program has ended; the owner is not notified.
   void close();
   void drop();
@@ -69,7 +68,6 @@ class RankLink {
   Peer rank_;
   pid_t pid_ = 0;
   std::vector<Session> others_;
-  bool has_outsider_ = false;  // a process outside of the group wanted a session
 };
 
 }  // namespace ckpt::keeper

@@ -29,6 +29,12 @@ Result<void> write_pid(const std::string& path, pid_t pid) {
   return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
 }
 
+// The program dies with it, and it looks large: it maps the image. Without the right to do this it goes on as it is.
+void spare_from_oom_killer() {
+  const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file) (void)!::write(file.get(), "-1000", 5);
+}
+
 int report(const Error& error) {
   std::fprintf(stderr, "gpumigrate-lazy-pages: %s\n", error.to_string().c_str());
   return EXIT_FAILURE;
@@ -43,6 +49,7 @@ Result<void> start(const std::string& folder, const std::string& pid_file) {
   if (child > 0) return write_pid(pid_file, child);
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
+  spare_from_oom_killer();
   set_fault_role("lazy_pages");
   const Result<void> done = server.run(listener.get(), now_ns() + kMaxRestore);
   std::_Exit(done.has_value() ? EXIT_SUCCESS : report(done.assume_error()));

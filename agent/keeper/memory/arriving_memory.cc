@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 64;
 
+std::string how_it_ends(int status) {
+  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+  return "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
 }  // namespace
 
 void ArrivingMemory::begin(std::optional<LazyPages> pages) {
@@ -25,7 +30,7 @@ void ArrivingMemory::await(std::uint64_t request) {
     return agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kRefused,
                          "Too many requests wait for the program's memory");
   waiting_.push_back(request);
-  if (is_whole()) end_wait();
+  if (is_whole() || !why_never_.empty()) end_wait();
 }
 
 void ArrivingMemory::refuse_dump(std::uint64_t request) {
@@ -41,21 +46,33 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
     pages_.reset();
     return end_wait();
   }
-  ::dprintf(
-      2, "The process that brought the program's memory ends too early (status %d): the program is killed\n",
-      status);
+  loss_ =
+      "the host memory that followed its move was lost: the process that brings it (gpumigrate-lazy-pages, "
+      "pid " +
+      std::to_string(child) + ") ended with " + how_it_ends(pages_->end_status());
+  why_never_ = "The program was killed: " + loss_;
+  ::dprintf(2, "%s\n", why_never_.c_str());
+  end_wait();
   if (const Result<void> killed = process_.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
 }
 
 void ArrivingMemory::on_rank_exited() {
   if (pages_) pages_->let_end();
+  if (pages_ && why_never_.empty())
+    why_never_ = "The program ended before all of its host memory had arrived";
   pages_.reset();
   end_wait();
 }
 
 void ArrivingMemory::end_wait() {
-  for (const std::uint64_t request : std::exchange(waiting_, {})) agent_.answer(request, local::Done{});
+  for (const std::uint64_t request : std::exchange(waiting_, {})) {
+    if (why_never_.empty()) {
+      agent_.answer(request, local::Done{});
+    } else {
+      agent_.refuse(request, local::MessageType::kAwaitMemory, ErrorCode::kAborted, why_never_);
+    }
+  }
 }
 
 }  // namespace ckpt::keeper

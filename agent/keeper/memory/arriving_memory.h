@@ -2,13 +2,14 @@
 // Whether the host memory of a restored program is whole, which may run before (init/lazy_pages.h). Until then
 // it must not be dumped: the image would lack what is missing.
 // Threads: one. Ownership: the trace of what brings it. Errors: a program whose memory cannot be brought any
-// more is killed.
+// more is killed; who waits for it, then or later, is refused with the reason.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/keeper/init/lazy_pages.h"
@@ -22,9 +23,11 @@ class ArrivingMemory {
   ArrivingMemory(const RankProcess& process, AgentPort& agent) : process_(process), agent_(agent) {}
 
   void begin(std::optional<LazyPages> pages);
-  [[nodiscard]] bool is_whole() const { return !pages_.has_value(); }
+  [[nodiscard]] bool is_whole() const { return !pages_.has_value() && why_never_.empty(); }
+  // Why the program was killed; empty: it was not.
+  [[nodiscard]] const std::string& loss() const { return loss_; }
 
-  // Answered with Done once it is whole, or the program has ended.
+  // Answered with Done once it is whole. Refused if it never will be: it was lost, or the program ended before.
   void await(std::uint64_t request);
   void refuse_dump(std::uint64_t request);
 
@@ -38,6 +41,8 @@ class ArrivingMemory {
   const RankProcess& process_;
   AgentPort& agent_;
   std::optional<LazyPages> pages_;
+  std::string loss_;
+  std::string why_never_;               // it is not whole and never will be; empty: it is or may be
   std::vector<std::uint64_t> waiting_;  // the requests of await()
 };
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "agent/keeper/rank/adopted_process.h"
+#include "agent/keeper/rank/descent.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "agent/keeper/rank/adopted_process.h"
+#include "agent/keeper/rank/descent.h"
 
 namespace ckpt::keeper {
 namespace {
@@ -37,33 +37,40 @@ void RankLease::on_timer() {
 }
 
 void RankLease::end() {
-  if (parts_.state.phase == local::Phase::kExited) return;
+  const local::Phase phase = parts_.state.phase;
+  if (phase == local::Phase::kExited) return;
   if (!is_over_) {
     is_over_ = true;
     parts_.page.set_gate(true);
     if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
-    parts_.process.signal_group(SIGSTOP);
+    // A dump leaves all of them stopped, and a hold the others: that is no choice of the program's.
+    parts_.process.stop_all(phase != local::Phase::kDumped && !parts_.hold.is_held());
   }
-  if (parts_.is_foreign) look_whether_stopped();
+  look_whether_stopped();
 }
 
-void RankLease::on_stopped() {
+void RankLease::report_stopped() {
   if (!is_over_ || stop_reported_) return;
   stop_reported_ = true;
   parts_.agent.answer(0, local::RankStopped{now_ns()});
 }
 
+void RankLease::on_stopped() {
+  if (is_over_) look_whether_stopped();
+}
+
 void RankLease::on_continued() {
   if (!is_over_) return;
   stop_reported_ = false;  // another process's SIGCONT does not bring a lease back
-  parts_.process.signal_group(SIGSTOP);
+  look_whether_stopped();
 }
 
-// It may also go on by another process's SIGCONT, so this is repeated for as long as it has no lease.
+// Another process's SIGCONT may let one go on that is no child of this keeper, so this is repeated for as long as the
+// job has no lease.
 void RankLease::look_whether_stopped() {
-  const bool stopped = is_stopped(parts_.process.pid());
-  if (!stopped) parts_.process.signal_group(SIGSTOP);
-  if (stopped) on_stopped();
+  const bool stopped = stand_still(parts_.process.members());
+  if (!stopped) parts_.process.stop_all(false);
+  if (stopped) report_stopped();
   parts_.timer.set(now_ns() + (stopped ? kStoppedCheckNs : kStopCheckNs));
 }
 

@@ -19,14 +19,12 @@ class RankLease {
   struct Parts {
     Timer timer;
     local::ControlPageMapping& page;
-    const RankProcess& process;
+    RankProcess& process;
     ThreadHold& hold;
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;
     bool is_transparent = false;  // then the rank gets a message, too
-    // A keeper that is not the parent gets no notice of a stop: it checks on the timer.
-    bool is_foreign = false;
   };
   explicit RankLease(Parts parts) : parts_(std::move(parts)) {}
 
@@ -46,6 +44,7 @@ class RankLease {
 
  private:
   void end();
+  void report_stopped();
   void look_whether_stopped();
 
   Parts parts_;

@@ -9,14 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <set>
 #include <vector>
 
-#include "agent/keeper/rank/adopted_process.h"
+#include "agent/keeper/init/init_words.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/program_error.h"
 
@@ -165,11 +167,11 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
     ::waitpid(child, nullptr, 0);
     return to_error(Failure{Step::kExec, error_number}, config);
   }
-  return RankProcess(child, start_ticks_of(child));
+  return RankProcess(child, start_ticks_of(child), !config.init.empty());
 }
 
 RankProcess RankProcess::adopt(pid_t pid) {
-  return RankProcess(pid, start_ticks_of(pid));
+  return RankProcess(pid, start_ticks_of(pid), is_namespace_init(pid));
 }
 
 RankProcess RankProcess::foreign(pid_t pid) {
@@ -178,14 +180,82 @@ RankProcess RankProcess::foreign(pid_t pid) {
   return process;
 }
 
-std::vector<pid_t> RankProcess::members() const {
-  std::vector<pid_t> pids;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const pid_t pid = std::atoi(entry.path().filename().c_str());
-    if (pid > 0 && contains(pid)) pids.push_back(pid);
+std::vector<pid_t> RankProcess::roots() const {
+  std::vector<pid_t> roots;
+  if (is_there()) roots.push_back(pid_);
+  if (has_namespace_ || is_foreign_) return roots;
+  for (const pid_t child : children_of(::getpid())) {
+    if (child != pid_ && is_orphan(child)) roots.push_back(child);
   }
-  return pids;
+  return roots;
+}
+
+// Of the keeper's other children.
+bool RankProcess::is_orphan(pid_t child) const {
+  return child != helper_ && ::getpgid(child) != ::getpgrp();
+}
+
+std::vector<pid_t> RankProcess::members() const {
+  return tree_of(roots());
+}
+
+bool RankProcess::contains(pid_t pid) const {
+  const std::vector<pid_t> line = line_of(pid);
+  if (line.empty()) return false;
+  if (is_there() && std::find(line.begin(), line.end(), pid_) != line.end()) return true;
+  if (has_namespace_ || is_foreign_) return false;
+  const auto keeper = std::find(line.begin(), line.end(), ::getpid());
+  return keeper != line.begin() && keeper != line.end() && is_orphan(*std::prev(keeper));
+}
+
+// What is stopped forks no more, so each list has fewer that are new; the last one has none.
+void RankProcess::stop_each(const std::function<void(pid_t)>& before) const {
+  std::set<pid_t> reached;
+  for (bool has_grown = true; has_grown;) {
+    has_grown = false;
+    for (const pid_t pid : members()) {
+      if (!reached.insert(pid).second) continue;
+      has_grown = true;
+      before(pid);
+      ::kill(pid, SIGSTOP);
+    }
+  }
+}
+
+void RankProcess::stop_all(bool remembers_stopped) {
+  stop_each([this, remembers_stopped](pid_t pid) {
+    if (remembers_stopped && is_stopped(pid)) stopped_before_[pid] = start_ticks_of(pid);
+  });
+}
+
+void RankProcess::continue_all() {
+  const std::vector<pid_t> list = members();
+  // Children first: none of them is to meet a parent that saw them stopped.
+  for (auto pid = list.rbegin(); pid != list.rend(); ++pid) {
+    const auto before = stopped_before_.find(*pid);
+    if (before == stopped_before_.end() || before->second != start_ticks_of(*pid)) ::kill(*pid, SIGCONT);
+  }
+  stopped_before_.clear();
+}
+
+void RankProcess::terminate_all() const {
+  for (const pid_t pid : members()) {
+    if (pid == pid_ && has_namespace_) {
+      ::sigqueue(pid, SIGTERM, sigval{.sival_int = kToTheWholeJob});
+    } else {
+      ::kill(pid, SIGTERM);
+    }
+  }
+}
+
+Result<void> RankProcess::kill_all() const {
+  // The end of a namespace's init is the end of all in it.
+  if (!has_namespace_ || is_foreign_) {
+    stop_each([](pid_t) {});
+    for (const pid_t pid : members()) ::kill(pid, SIGKILL);
+  }
+  if (is_foreign_ || !is_there() || ::kill(pid_, SIGKILL) == 0) return ok();
+  return Error::from_errno("Killing the program, process " + std::to_string(pid_));
 }
 
 Result<void> enter_new_pid_namespace() {
@@ -193,37 +263,6 @@ Result<void> enter_new_pid_namespace() {
   if (errno != EPERM) return Error::from_errno("Making a PID namespace");
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
-}
-
-bool RankProcess::contains(pid_t pid) const {
-  return pid == pid_ || ::getpgid(pid) == pid_;
-}
-
-void RankProcess::signal_group(int signal) const {
-  if (!is_foreign_) {
-    ::kill(-pid_, signal);
-  } else if (start_ticks_of(pid_) == start_ticks_) {  // its number may be another's by now
-    signal_tree(pid_, signal);
-  }
-}
-
-Result<void> RankProcess::kill_all() const {
-  signal_group(SIGKILL);
-  if (is_foreign_ || ::kill(pid_, SIGKILL) == 0) return ok();
-  return Error::from_errno("Killing the program, process " + std::to_string(pid_));
-}
-
-std::uint64_t start_ticks_of(pid_t pid) {
-  const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  if (!stat.has_value()) return 0;
-  const std::string& text = stat.assume_value();
-  std::size_t at = text.rfind(')');  // the name before it may hold anything
-  if (at == std::string::npos) return 0;
-  for (int field = 2; field < 22; ++field) {
-    at = text.find(' ', at + 1);
-    if (at == std::string::npos) return 0;
-  }
-  return std::strtoull(text.c_str() + at + 1, nullptr, 10);
 }
 
 }  // namespace ckpt::keeper

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a job as a process. It is started with clean descriptors in a process group of its own, and
-// signalled as that group. The kernel kills it if the keeper dies.
-// Threads: none. Ownership: the process ends with kill_all() or by itself; the destructor does nothing.
+// The program of a job and what descends from it, in whatever session or process group: the job's processes. It is
+// started with clean descriptors in a process group of its own. The kernel kills the program if the keeper dies.
+// In a PID namespace of its own orphans stay with its init. Else they come to the keeper, a subreaper, which leaves
+// its own process group to itself and its helpers.
+// Threads: one. Ownership: the processes end with kill_all() or by themselves; the destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "agent/keeper/rank/descent.h"
 #include "agent/keeper/settings/config.h"
 #include "libckpt/base/result.h"
 
@@ -25,31 +30,43 @@ class RankProcess {
                                    const std::string& log_path);
   // A child of this process that was restored from an image: the init of its PID namespace.
   static RankProcess adopt(pid_t pid);
-  // One that was not started by us (adopted_process.h), here or where it came from: all of its descendants
-  // are signalled, whatever their group.
+  // One that was not started by us (adopted_process.h), here or where it came from. Its orphans go elsewhere.
   static RankProcess foreign(pid_t pid);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::uint64_t start_ticks() const { return start_ticks_; }
-  // The program itself or a process that it has started.
+  // A child of the keeper in a process group of its own that is not of the job.
+  void leave_out(pid_t helper) { helper_ = helper; }
+  // `pid`, which must not be able to end meanwhile, is of the job.
   [[nodiscard]] bool contains(pid_t pid) const;
-  void signal_group(int signal) const;
-  // SIGKILL to the group and to its leader, which must not have been reaped. kIo: nothing was reached.
-  [[nodiscard]] Result<void> kill_all() const;
-  // The ids of the processes in the group.
+  // Parents before children; without what has ended.
   [[nodiscard]] std::vector<pid_t> members() const;
 
+  // What is stopped already stays so in continue_all(), with `remembers_stopped`.
+  void stop_all(bool remembers_stopped);
+  void continue_all();
+  // SIGTERM. An init ends after all others then.
+  void terminate_all() const;
+  // SIGKILL. kIo: not even the program was reached, although it must not have been reaped.
+  [[nodiscard]] Result<void> kill_all() const;
+
  private:
-  RankProcess(pid_t pid, std::uint64_t start_ticks) : pid_(pid), start_ticks_(start_ticks) {}
+  RankProcess(pid_t pid, std::uint64_t start_ticks, bool has_namespace)
+      : pid_(pid), start_ticks_(start_ticks), has_namespace_(has_namespace) {}
+  [[nodiscard]] bool is_there() const { return start_ticks_of(pid_) == start_ticks_; }
+  [[nodiscard]] std::vector<pid_t> roots() const;
+  [[nodiscard]] bool is_orphan(pid_t child) const;
+  void stop_each(const std::function<void(pid_t)>& before) const;
+
   pid_t pid_;
   std::uint64_t start_ticks_;
+  bool has_namespace_;
   bool is_foreign_ = false;
+  pid_t helper_ = 0;
+  std::map<pid_t, std::uint64_t> stopped_before_;  // with their start ticks
 };
 
 // The next child is process 1 of a new PID namespace. Needs root; kNotSupported without.
 Result<void> enter_new_pid_namespace();
-
-// Field 22 of /proc/PID/stat; 0 if there is no such process.
-[[nodiscard]] std::uint64_t start_ticks_of(pid_t pid);
 
 }  // namespace ckpt::keeper

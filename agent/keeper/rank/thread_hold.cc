@@ -12,7 +12,6 @@
 #include <string_view>
 #include <thread>
 
-#include "agent/keeper/rank/adopted_process.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
@@ -90,7 +89,7 @@ Result<void> ThreadHold::stop_all() {
 }
 
 void ThreadHold::go_on() {
-  if (!is_held()) return process_.signal_group(SIGCONT);
+  if (!is_held()) return process_.continue_all();
   if (is_ending_) return release();
   ::kill(held_pid_, SIGCONT);
 }
@@ -110,7 +109,7 @@ void ThreadHold::on_exited() {
 
 void ThreadHold::release() {
   // Children first: none of them is to meet a parent that saw them stopped.
-  const std::vector<pid_t> tree = tree_of(process_.pid());
+  const std::vector<pid_t> tree = process_.members();
   for (auto pid = tree.rbegin(); pid != tree.rend(); ++pid) ::kill(*pid, SIGCONT);
   detach_all();
   held_pid_ = 0;

@@ -21,7 +21,7 @@ namespace ckpt::keeper {
 
 class ThreadHold {
  public:
-  ThreadHold(const RankProcess& process, Timer limit) : process_(process), limit_(std::move(limit)) {}
+  ThreadHold(RankProcess& process, Timer limit) : process_(process), limit_(std::move(limit)) {}
 
   // `pid` is stopped, and of the job. Its threads `workers` are left out. On failure nothing is held.
   [[nodiscard]] Result<void> take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
@@ -42,7 +42,7 @@ class ThreadHold {
   void detach_all();
   void release();
 
-  const RankProcess& process_;
+  RankProcess& process_;
   Timer limit_;
   pid_t held_pid_ = 0;  // 0: none
   bool is_ending_ = false;

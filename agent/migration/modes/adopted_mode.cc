@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -11,8 +12,10 @@
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
+#include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/saved_context.h"
+#include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -84,14 +87,14 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
   const wire::JobSpec& spec = job->record().spec;
-  CKPT_CO_TRYV(host::check_credentials(root, spec.uid, spec.gid));
-  CKPT_CO_TRY(processes, host::processes_of(root));
+  CKPT_CO_TRYV(co_await check_credentials(context_, root, spec.uid, spec.gid));
+  CKPT_CO_TRY(processes, co_await processes_of(context_, root));
   CKPT_CO_TRYV(host::check_sessions(processes));
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_of_adopted(context_, root, *criu_)));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
-  const auto measure = [root] { return host::size_of_tree(root); };
-  size_ = co_await offload(context_.images, measure);
+  size_ = co_await size_of_tree(context_, root);
+  limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
   co_return ok();
 }
 
@@ -104,8 +107,9 @@ PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool st
   work.add(PauseTerm::kContextSave, device).add(PauseTerm::kContextRestore, device).add(PauseTerm::kFinal);
   if (stays) return work;
   const std::uint64_t bytes = size.without_shared(device) + device;
-  work.add(PauseTerm::kDump, bytes).add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));
-  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size))
+      .add(PauseTerm::kFinal, bytes, 0, static_cast<Nanos>(bytes));
+  return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes, restore_cost(size));
 }
 
 Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
@@ -129,8 +133,8 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU to dump the process with");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
-  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
-  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
+  CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   CKPT_CO_TRYV(host::check_memory_left(estimate.bytes));
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder, host::MemoryFolder::create(place, image_folder_name(context_, operation_, "source"),
@@ -148,7 +152,8 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.connections = has_connections_;
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
-  CKPT_CO_TRYV(ports_.share(root));
+  const auto share = [this, root] { return ports_.share(root); };
+  CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRYV(host::detach_from_namespace(folder.path(), root));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
@@ -196,8 +201,9 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
     CKPT_CO_TRYV(co_await offload(context.images, wait));
     co_await remove_dump_links(context, job);
     CKPT_CO_TRYV(co_await end_repair(context, root, repair));
-    CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await resume_source(context, root));
+    const Milliseconds limit = co_await time_limit_of(context, root);
+    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, limit));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
@@ -292,14 +298,23 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
-  HostRestore order = restore_order(*criu_, options, image_.bytes);
+  RestoreWork work;
+  work.image_bytes = work.restored_bytes = image_.bytes;
+  work.paused_ns = image_.paused_ns;
+  work.size = co_await offload(context_.images, [&folder] { return host::size_of_image(folder.path()); });
+  const PauseLines lines = pause_lines(context_, operation_.pause_kind());
+  CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
+  HostRestore order = restore_order(*criu_, options, time);
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
   if (const auto keeper = job->keeper()) {
     auto status = co_await keeper->attach();
-    accepted = status ? host::check_credentials(static_cast<pid_t>(status.assume_value().rank_pid),
-                                                operation_.spec().uid, operation_.spec().gid)
-                      : Result<void>(std::move(status).assume_error());
+    if (status) {
+      accepted = co_await check_credentials(context_, static_cast<pid_t>(status.assume_value().rank_pid),
+                                            operation_.spec().uid, operation_.spec().gid);
+    } else {
+      accepted = std::move(status).assume_error();
+    }
   }
   if (!accepted) {
     co_await context_.jobs.remove(job);
@@ -343,8 +358,11 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
-                                    job->record().device_bytes));
+    CKPT_CO_TRY(is_held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
+                                            job->record().device_bytes));
+    if (is_held) {
+      CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
+    }
     remove_image_folder(context_, operation_, "target");
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }
@@ -362,7 +380,9 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
 PauseWork AdoptedTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
   work.add(PauseTerm::kContextRestore, job.record().device_bytes);
-  if (!stays_) work.add(PauseTerm::kHostRestore, image_bytes_);
+  if (!stays_)
+    work.add(PauseTerm::kHostRestore, image_bytes_,
+             restore_cost(host::size_of_tree(static_cast<pid_t>(job.rank_pid()))));
   return work;
 }
 

@@ -13,6 +13,7 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/mode.h"
@@ -60,6 +61,7 @@ class AdoptedSource final : public SourceMode {
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
   host::TreeSize size_;
+  Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;

@@ -8,7 +8,7 @@ namespace {
 
 PauseWork work_of(const JobOperation& operation) {
   PauseWork work = common_work(PauseKind::kCooperative);
-  if (const auto expected = operation.communicators()) work.add(PauseTerm::kCommunicators, 0, *expected);
+  if (const auto expected = operation.communicators()) work.add(PauseTerm::kCommunicators, 0, 0, *expected);
   return work;
 }
 

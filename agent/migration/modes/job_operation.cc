@@ -45,6 +45,8 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   wire::MigrationPlan& known = plan.assume_value();
   made.pause_kind_ = pause_kind_of(known.spec.way, wire::is_swap(known));
   made.copies_ahead_ = known.options.mode == wire::MigrateMode::kLive;
+  if (known.options.if_not_converged == wire::NotConverged::kAbort)
+    made.pause_limit_ = known.options.max_downtime_ns;
   made.spec_ = std::move(known.spec);
   made.target_ranks_ = std::move(known.target_ranks);
   made.new_argv_ = std::move(known.options.new_argv);

@@ -46,6 +46,8 @@ class JobOperation {
   [[nodiscard]] wire::Incarnation base() const noexcept { return base_; }
   [[nodiscard]] wire::Incarnation next() const noexcept { return base_ + 1; }
   [[nodiscard]] PauseKind pause_kind() const noexcept { return pause_kind_; }
+  // Of a migration whose pause is to end rather than to pass it, with that limit.
+  [[nodiscard]] std::optional<Nanos> pause_limit() const noexcept { return pause_limit_; }
   // A live migration: memory is copied while the job runs.
   [[nodiscard]] bool copies_ahead() const noexcept { return copies_ahead_; }
   [[nodiscard]] const wire::JobSpec& spec() const noexcept { return spec_; }
@@ -69,6 +71,7 @@ class JobOperation {
   wire::Incarnation base_;
   PauseKind pause_kind_ = PauseKind::kCooperative;
   bool copies_ahead_ = false;
+  std::optional<Nanos> pause_limit_;
   wire::JobSpec spec_;
   std::vector<wire::RankSpec> target_ranks_;
   std::vector<std::string> new_argv_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "agent/migration/modes/latest_growth.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -46,9 +48,7 @@ HostProgress MemoryRounds::progress() const {
 }
 
 host::EarlyPages::Growth MemoryRounds::growth() const {
-  return [executor = context_.executor, tell = grew_](std::uint64_t filled) {
-    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
-  };
+  return latest_growth(context_.executor, [tell = grew_](std::uint64_t filled) { tell(filled, false); });
 }
 
 Task<> MemoryRounds::settle() {

@@ -55,16 +55,17 @@ struct MigrationContext {
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its
 // node (none: it does not know).
 struct EndpointPayload {
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   EndpointPayload() = default;
   std::vector<std::string> addresses;
   std::vector<wire::CostLine> costs;  // by PauseTerm
   bool reads_memory_log = false;      // host memory may come ahead of the pause (memory_index.h)
   bool restores_connections = false;  // of a program to itself (connections.h)
   bool starts_programs = false;       // other than the job's own (MigrateOptions::new_argv)
+  std::uint64_t max_mappings = 0;     // of a process there (vm.max_map_count); 0: not known
   template <class A>
   void fields(A& a) {
-    a(addresses, costs, reads_memory_log, restores_connections, starts_programs);
+    a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings);
   }
 };
 

@@ -29,6 +29,7 @@ struct HostState {
   HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
   UniqueFd file;
   std::uint64_t bytes = 0;
+  Nanos paused_ns = 0;  // at a target: when its mover was told of the pause; 0: there is none
 };
 
 // Host state that is written into a memory file while it is sent.

@@ -11,10 +11,12 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/latest_growth.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
+#include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/datapath/engine/shared/lane_messages.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -32,6 +34,7 @@ constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
 // Of pages that CRIU does not keep, bytes a nanosecond: what it writes for nobody takes 0.12 s for 1 GiB. What it leaves
 // out, both it and the agent still look at: 0.03 s for 1 GiB.
 constexpr std::uint64_t kDrainedPerNano = 9;
+constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own, beside those of the process
 constexpr std::uint64_t kLookedAtPerNano = 32;
 
 double ms(Nanos span) {
@@ -42,11 +45,13 @@ double ms(Nanos span) {
 
 Nanos dump_cost(const host::TreeSize& size) {
   return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 2) +
+         static_cast<Nanos>(size.mappings) * (kNanosPerMs / 32) +
          static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
 }
 
 Nanos restore_cost(const host::TreeSize& size) {
   return static_cast<Nanos>(size.threads + size.descriptors / 4) * (kNanosPerMs / 4) +
+         static_cast<Nanos>(size.mappings) * (kNanosPerMs / 32) +
          static_cast<Nanos>(size.processes) * 10 * kNanosPerMs;
 }
 
@@ -79,12 +84,13 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
   PauseWork work = common_work(PauseKind::kProcess);
   const std::uint64_t bytes = memory.read;
   work.add(PauseTerm::kContextSave).add(PauseTerm::kContextRestore);
-  work.add(PauseTerm::kDump, bytes, dump_cost(size) + memory.scan);
+  work.add(PauseTerm::kDump, bytes, dump_cost(size), memory.scan);
   work.add(PauseTerm::kHostRestore, memory.restored, restore_cost(size)).add(PauseTerm::kVerify, bytes);
   if (streams) {
     work.add(PauseTerm::kFinal, bytes).save_beside_copy();
   } else {
-    work.add(PauseTerm::kFinal, bytes, static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
+    work.add(PauseTerm::kFinal, bytes, 0,
+             static_cast<Nanos>(bytes));  // 1 ns a byte: all of it, after the dump
   }
   if (!imports) work.add(PauseTerm::kFill, region_bytes);
   return work;
@@ -115,11 +121,15 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();  // the job may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
-  auto whole = co_await keeper->await_memory(host::time_limit_of(static_cast<pid_t>(status.rank_pid)));
-  if (!whole)
+  const Milliseconds limit = co_await time_limit_of(context_, static_cast<pid_t>(status.rank_pid));
+  auto whole = co_await keeper->await_memory(limit);
+  if (!whole) {
+    const bool is_late = whole.assume_error().code() == ErrorCode::kTimedOut;
     co_return Error(ErrorCode::kRefused,
-                    "The program's memory is still arriving from its last move: try again later")
+                    is_late ? "The program's memory is still arriving from its last move: try again later"
+                            : "The program's memory has not arrived from its last move")
         .caused_by(std::move(whole).assume_error());
+  }
   if (status.session_pid == status.rank_pid)
     co_return Error(
         ErrorCode::kRefused,
@@ -131,8 +141,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
   named_bytes_ = files.named.bytes() + files.cached.bytes();
-  const auto measure = [root] { return host::size_of_tree(root); };
-  size_ = co_await offload(context_.images, measure);
+  size_ = co_await size_of_tree(context_, root);
+  limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
   const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
   size_.private_bytes += context + named_bytes_;
   co_return co_await open_stream(root, context + named_bytes_);
@@ -144,7 +154,7 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_b
     const bool follows = co_await follow_memory(root, beside_bytes);
     if (follows) co_return ok();
   }
-  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   const std::uint64_t expected = estimate.largest_bytes + beside_bytes;
   if (!can_stream(expected)) co_return host::check_memory_left(estimate.bytes + beside_bytes);
   const auto make = [expected] { return host::PageStream::create(longest_state(expected), expected); };
@@ -203,9 +213,8 @@ const host::MemoryLog& ProcessSource::log() const {
 // The progress of the stream's thread is reported to the mover on the loop.
 Result<void> ProcessSource::begin_pages(const std::string& folder, const host::DumpEstimate& estimate) {
   if (rounds_) return rounds_->pages().begin_dump(folder, estimate);
-  const auto grew = [executor = context_.executor, tell = grew_](std::uint64_t filled) {
-    boost::asio::post(executor, [tell, filled] { tell(filled, false); });
-  };
+  const auto grew =
+      latest_growth(context_.executor, [tell = grew_](std::uint64_t filled) { tell(filled, false); });
   return stream_->begin(folder, estimate.largest_position, grew);
 }
 
@@ -228,6 +237,12 @@ Task<> ProcessSource::settle_host_state() {
 }
 
 Result<void> ProcessSource::check_target(const EndpointPayload& target) {
+  if (target.max_mappings != 0 && size_.most_mappings + kMappingsOfRestore > target.max_mappings)
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("A process of the job has {} mappings of memory, and the target lets a process have {} "
+                    "while it is restored: raise vm.max_map_count there",
+                    size_.most_mappings, target.max_mappings));
   return check_connections(has_connections_, target);
 }
 
@@ -261,8 +276,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
-  CKPT_CO_TRYV(co_await keeper->prepare_dump(host::time_limit_of(root)));
-  CKPT_CO_TRY(estimate, host::estimate_dump(root));
+  CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
+  CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
   const std::uint64_t held = rounds_ ? rounds_->held_bytes() : 0;
   const std::uint64_t again = rounds_ ? rounds_->rest_bytes() : 0;
   CKPT_CO_TRYV(
@@ -291,7 +306,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos prepared = now_ns();
   CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
   fault_point(FaultPoint::kSourceDumped);
-  CKPT_CO_TRYV(ports_.share(root));
+  const auto share = [this, root] { return ports_.share(root); };
+  CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   ImageNotes notes;
@@ -335,8 +351,9 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     co_await remove_dump_links(context_, job);
     ports_.take_back();
     CKPT_CO_TRYV(co_await end_repair(context_, root, repair_));
-    CKPT_CO_TRYV(host::resume_source(root));
-    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, host::time_limit_of(root)));
+    CKPT_CO_TRYV(co_await resume_source(context_, root));
+    const Milliseconds limit = co_await time_limit_of(context_, root);
+    CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, limit));
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }

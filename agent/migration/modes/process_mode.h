@@ -14,6 +14,7 @@
 #include "agent/host_process/criu.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/memory_rounds.h"
@@ -25,7 +26,8 @@
 
 namespace ckpt::agent {
 
-// CRIU stops, asks and starts each thread and opens each file by itself.
+// CRIU stops, asks and starts each thread, opens each file and maps each piece of memory by itself: what that takes on a
+// common server. A node's own factor is learnt (pause_costs.h).
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
@@ -88,8 +90,9 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
-  wire::Bytes files_;              // the process's open files, encoded
-  std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm and files of caches, among them
+  Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
+  wire::Bytes files_;                       // the process's open files, encoded
+  std::uint64_t named_bytes_ = 0;           // of memory in /dev/shm and files of caches, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
@@ -130,7 +133,9 @@ class ProcessTarget final : public TargetMode {
   std::optional<host::Criu> criu_;
   bool restores_lazily_ = false;
   HostState image_;
+  bool is_held_ = false;  // nothing of the program has run here
   std::uint64_t image_bytes_ = 0;
+  host::TreeSize size_;           // of the processes, once they run here
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
   MadeResources made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>

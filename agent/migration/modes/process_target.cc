@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/driver_listener.h"
+#include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -12,6 +13,7 @@
 #include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/restored_process.h"
 #include "agent/migration/modes/thin_rank.h"
+#include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
 
 namespace ckpt::agent {
@@ -24,7 +26,12 @@ Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire:
   const auto keeper = job->keeper();
   if (!keeper) co_return;
   const auto arrived = co_await keeper->await_memory(kLongestArrival);
-  if (!arrived || job->ended()) co_return;
+  if (!arrived) {
+    spdlog::error("host memory that follows has not arrived: job {} after_ms {} reason {}",
+                  wire::job_text(job->id()), (now_ns() - began) / kNanosPerMs,
+                  arrived.assume_error().to_string());
+    co_return;
+  }
   report.memory_follows_ns = now_ns() - began;
   context.late_report(report);
 }
@@ -91,6 +98,8 @@ Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
   auto restored = co_await restore();
   if (restored) co_return restored;
+  if (auto in_time = check_pause(operation_, image_.paused_ns); !in_time)
+    co_return std::move(in_time).assume_error().caused_by(std::move(restored).assume_error());
   // It never ran here, and the source is stopped at its barrier still.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
       .caused_by(std::move(restored).assume_error());
@@ -113,6 +122,11 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   };
   const Nanos began = now_ns();
   CKPT_CO_TRY(pages, co_await offload(context_.images, unpack));
+  RestoreWork work;
+  work.image_bytes = image_.bytes;
+  work.restored_bytes = host::restored_bytes(image_.bytes, pages.lazy);
+  work.paused_ns = image_.paused_ns;
+  work.size = co_await offload(context_.images, [&folder] { return host::size_of_image(folder.path()); });
   const Nanos unpacked = now_ns();
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   if (notes.log.empty())
@@ -125,7 +139,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   options.lazy = pages.lazy > 0;
   JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
-  HostRestore order = restore_order(*criu_, options, image_.bytes);
+  const PauseLines lines = pause_lines(context_, operation_.pause_kind());
+  CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
+  HostRestore order = restore_order(*criu_, options, time);
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   const Nanos restored = now_ns();
   auto accepted = co_await accept(job);
@@ -148,8 +164,8 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   if (!keeper)
     co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
   CKPT_CO_TRY(status, co_await keeper->attach());
-  co_return host::check_credentials(static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
-                                    operation_.spec().gid);
+  co_return co_await check_credentials(context_, static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
+                                       operation_.spec().gid);
 }
 
 // From here on the memory outlives this agent.
@@ -179,6 +195,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
   auto resumed = co_await resume(job, order, report);
   if (resumed) {
+    size_ = co_await size_of_tree(context_, static_cast<pid_t>(status.rank_pid));
     made_.keep();
     if (report != nullptr && lazy_bytes_ > 0 && context_.late_report) {
       report->memory_follows_bytes = lazy_bytes_;
@@ -205,13 +222,18 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRYV(co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+    CKPT_CO_TRY(held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+    is_held_ = held;
   }
   remove_image_folder(context_, operation_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
+  // The last moment: from its next instruction on, it is the job.
+  if (is_held_) {
+    CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
+  }
   const Nanos placed_ns = now_ns();
   local::Resume resume;
   resume.incarnation = order.k;
@@ -233,9 +255,8 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
 
 PauseWork ProcessTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(PauseKind::kProcess);
-  const host::TreeSize size = host::size_of_tree(static_cast<pid_t>(job.rank_pid()));
   work.add(PauseTerm::kContextRestore)
-      .add(PauseTerm::kHostRestore, host::restored_bytes(image_bytes_, lazy_bytes_), restore_cost(size));
+      .add(PauseTerm::kHostRestore, host::restored_bytes(image_bytes_, lazy_bytes_), restore_cost(size_));
   if (!context_.remap.imports()) work.add(PauseTerm::kFill, job.summary().region_bytes);
   return work;
 }

@@ -4,8 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
-#include "agent/host_process/processes/process_tree.h"
-#include "agent/host_process/processes/time_limit.h"
+#include "agent/migration/modes/process_mode.h"
+#include "agent/migration/modes/tree_work.h"
+#include "libckpt/base/clock.h"
 
 namespace ckpt::agent {
 namespace {
@@ -13,10 +14,12 @@ namespace {
 // A thin context takes half a second, more goes at some GB a second.
 constexpr std::uint64_t kHoldMs = 5000;
 constexpr std::uint64_t kBytesPerMs = 1 << 20;
+constexpr Nanos kTooLong = 10;  // times what is expected
+constexpr Milliseconds kLeastRestore{5000};
 
 // Of the tree's first process that uses a GPU; 0: the driver names none.
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
-  const auto processes = host::processes_of(root);
+  const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;
   for (const pid_t pid : processes.assume_value()) {
     const auto thread = co_await context.contexts.restore_thread(pid);
@@ -27,12 +30,37 @@ Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
 
 }  // namespace
 
-HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options, std::uint64_t bytes) {
+Result<void> check_pause(const JobOperation& operation, Nanos paused_ns) {
+  const auto limit = operation.pause_limit();
+  if (!limit || paused_ns == 0 || now_ns() - paused_ns < *limit) return ok();
+  return Error(ErrorCode::kAborted, "The pause has passed its limit of " +
+                                        std::to_string(*limit / kNanosPerMs) +
+                                        " ms before the job went on at the target: it goes back");
+}
+
+Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,
+                                  const RestoreWork& work) {
+  const Milliseconds most = host::criu_timeout(work.image_bytes);
+  if (operation.kind() != JobOperation::Kind::kMigration) return most;
+  CKPT_TRYV(check_pause(operation, work.paused_ns));
+  const Nanos expected =
+      line.at(static_cast<std::int64_t>(work.restored_bytes)) + line.of_items(restore_cost(work.size));
+  const auto unexpected =
+      std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(kTooLong * expected));
+  Milliseconds time = std::min(most, std::max(host::criu_least(kLeastRestore), unexpected));
+  if (const auto limit = operation.pause_limit(); limit && work.paused_ns != 0) {
+    const auto left = std::chrono::nanoseconds(work.paused_ns + *limit - now_ns());
+    time = std::min(time, std::max(Milliseconds(1), std::chrono::duration_cast<Milliseconds>(left)));
+  }
+  return time;
+}
+
+HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options, Milliseconds timeout) {
   HostRestore order;
   order.command = criu.restore_command(options);
   order.pid_file = host::Criu::pid_file(options);
   order.criu_log = host::Criu::restore_log(options);
-  order.timeout = host::criu_timeout(bytes);
+  order.timeout = timeout;
   if (!options.lazy) return order;
   order.lazy_pages = host::lazy_pages_command(options.images);
   order.lazy_pages_pid_file = host::lazy_pages_pid_file(options.images);
@@ -53,7 +81,7 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
   co_return Error(error.code(), error.to_string() + "; CRIU: " + *reason);
 }
 
-Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
+Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes) {
   local::Reattach how;
   how.restore_thread = static_cast<std::uint32_t>(co_await find_restore_thread(context, root));
@@ -62,9 +90,11 @@ Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
   } else {
     spdlog::warn(
         "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
-    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(co_await resume_source(context, root));
   }
-  co_return co_await keeper->reattach(how, host::time_limit_of(root));
+  const Milliseconds limit = co_await time_limit_of(context, root);
+  CKPT_CO_TRYV(co_await keeper->reattach(how, limit));
+  co_return how.restore_thread != 0;
 }
 
 }  // namespace ckpt::agent

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/jobs/keeper_files.h"
 #include "agent/jobs/keeper_link.h"
 #include "agent/migration/modes/job_operation.h"
@@ -19,16 +20,31 @@
 
 namespace ckpt::agent {
 
-// How a keeper takes a process from an image of `bytes` (agent/keeper/init/restored.h).
+// How long CRIU may take for a process (docs/adr/0050). A migration's source can go on with it, so a restore that takes
+// far longer than expected is given up, and so is one that passes the limit of the pause. A restore from an image has
+// all the time.
+struct RestoreWork {
+  std::uint64_t image_bytes = 0;
+  std::uint64_t restored_bytes = 0;  // before the process goes on
+  host::TreeSize size;
+  Nanos paused_ns = 0;  // HostState::paused_ns
+};
+// kAborted: the pause is over already.
+Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,
+                                  const RestoreWork& work);
+// kAborted once the operation's pause has passed its limit.
+Result<void> check_pause(const JobOperation& operation, Nanos paused_ns);
+
+// How a keeper takes a process from an image (agent/keeper/init/restored.h).
 [[nodiscard]] HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options,
-                                        std::uint64_t bytes);
+                                        Milliseconds timeout);
 
 // The keeper and its restored process, in place of what an earlier attempt left. The error has CRIU's own reason.
 Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
                                                   JobRecord record, HostRestore order);
 
-// `device_bytes`: of its context; the more, the longer it may take.
-Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
+// `device_bytes`: of its context; the more, the longer it may take. True: it is held.
+Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes);
 
 }  // namespace ckpt::agent

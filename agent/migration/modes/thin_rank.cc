@@ -3,9 +3,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/processes/time_limit.h"
 #include "agent/migration/modes/saved_context.h"
+#include "agent/migration/modes/tree_work.h"
 #include "agent/mover_client/memory_fill.h"
 #include "libckpt/base/fault.h"
 
@@ -22,7 +22,8 @@ class Placing {
     CKPT_CO_TRY(status, co_await keeper_->attach());
     if (status.session_pid == 0) co_return Error(ErrorCode::kRefused, "No process of the job uses a GPU");
     pid_ = static_cast<pid_t>(status.session_pid);
-    step_time_ = host::time_limit_of(pid_) + host::time_limit(job_->summary().state_bytes, Milliseconds(0));
+    const Milliseconds limit = co_await time_limit_of(context_, pid_);
+    step_time_ = limit + host::time_limit(job_->summary().state_bytes, Milliseconds(0));
     CKPT_CO_TRY(state, co_await context_.contexts.state(pid_));
     memory_ = status.memory;
     state_ = state;

@@ -15,23 +15,26 @@ namespace {
 constexpr std::uint64_t kMaxStagingBytes = std::uint64_t{256} << 20;
 
 Result<std::unique_ptr<transport::Transport>> open_path(wire::LaneTransport transport,
-                                                        const std::string& address) {
+                                                        const std::string& address,
+                                                        transport::PortRange ports) {
   if (transport == wire::LaneTransport::kTls) {
     transport::TlsOptions options;
     options.ip = address;
+    options.ports = ports;
     return transport::make_tls_transport(options);
   }
   transport::UcxOptions options;
   options.ip = address;
+  options.ports = ports;
   options.rdma = transport == wire::LaneTransport::kRdmaTrusted;
   return transport::make_ucx_transport(options);
 }
 
-Gpu::Network open_network(const wire::DataNetwork& network) {
+Gpu::Network open_network(const wire::DataNetwork& network, transport::PortRange ports) {
   Gpu::Network opened{network.name, {}};
   for (const std::string& address : network.addresses()) {
     const Gpu::Path& path =
-        opened.paths.emplace_back(Gpu::Path{address, open_path(network.transport, address)});
+        opened.paths.emplace_back(Gpu::Path{address, open_path(network.transport, address, ports)});
     if (!path.transport)
       spdlog::error("network cannot be used: name {} address {} reason {}", network.name, address,
                     path.transport.assume_error().to_string());
@@ -50,14 +53,19 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure
   if (!engine::is_chunk_size(chunk_bytes))
     return Error(ErrorCode::kInvalidArgument, "Chunks of " + std::to_string(chunk_bytes) +
                                                   " bytes: a power of two from 64 KiB to 2 MiB is possible");
+  if (configure.last_port < configure.first_port || (configure.first_port == 0 && configure.last_port != 0))
+    return Error(ErrorCode::kInvalidArgument, "Ports from " + std::to_string(configure.first_port) + " to " +
+                                                  std::to_string(configure.last_port) + ": no range");
   CKPT_TRY(device, Device::open(static_cast<int>(configure.gpu)));
   auto gpu = std::make_unique<Gpu>(std::move(device));
   gpu->chunk_bytes = chunk_bytes;
   CKPT_TRY(staging, engine::StagingPool::create(gpu->device, configure.staging_bytes));
   gpu->staging = std::move(staging);
-  for (const wire::DataNetwork& network : configure.networks) gpu->networks.push_back(open_network(network));
+  const transport::PortRange ports{configure.first_port, configure.last_port};
+  for (const wire::DataNetwork& network : configure.networks)
+    gpu->networks.push_back(open_network(network, ports));
   if (configure.networks.empty())
-    gpu->networks.push_back(open_network({"local", "127.0.0.1", wire::LaneTransport::kTls}));
+    gpu->networks.push_back(open_network({"local", "127.0.0.1", wire::LaneTransport::kTls}, ports));
   return gpu;
 }
 

@@ -45,10 +45,10 @@ GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing
                        CKPT_TRY(message, gang::decode_message(body));
                        return on_message(node, message, body.size());
                      });
-  parts_.table.gang_abort_asked().subscribe([this](MigrationId id, const std::string& why) {
+  parts_.table.gang_abort_asked().subscribe([this](MigrationId id, AbortCause cause, const std::string& why) {
     for (const auto& [row_id, m] : parts_.table.all())
       if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
-        parts_.table.find(row_id)->abort_cause = AbortCause::kUser;
+        parts_.table.find(row_id)->abort_cause = cause;
     driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, why)));
   });
   parts_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });

@@ -10,6 +10,7 @@
 
 #include "coordinator/migration/network_check.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/net/control/at_once.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::coordinator {
@@ -204,32 +205,37 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   return plan;
 }
 
+control::Task<> GangMoves::ask_rank(std::shared_ptr<std::vector<AskedRank>> ranks, std::size_t at) {
+  AskedRank& rank = (*ranks)[at];
+  rank.answer = co_await parts_.calls.ask_groups(rank.node, rank.request, kGroupsAnswer);
+}
+
 // Which groups get other communicators, and what the ranks find each other with.
 control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                                                std::int64_t timeout_ms) {
   Groups groups;
   CKPT_CO_TRY(epoch, parts_.numbers.next());
   groups.epoch = epoch;
-  struct Asked {
-    JobId job;
-    std::uint32_t rank;
-    Incarnation incarnation;
-    std::string node;
-  };
-  std::vector<Asked> ranks;  // a job may be removed while another one is asked
-  for (const Job* rank : gang.ranks)
-    ranks.push_back({rank->id, number_of(*rank), rank->incarnation, rank->node()});
+  // A job may be removed while they are asked.
+  const auto ranks = std::make_shared<std::vector<AskedRank>>();
+  std::vector<control::Task<>> asked;
+  for (const Job* rank : gang.ranks) {
+    AskedRank& one = ranks->emplace_back();
+    one.rank = number_of(*rank);
+    one.node = rank->node();
+    one.request.job = rank->id;
+    one.request.incarnation = rank->incarnation;
+    one.request.epoch = groups.epoch;
+    one.request.moved = moved;
+    one.request.timeout_ms =
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout_ms / 2, 1, kGroupsAnswerMs));
+    asked.push_back(ask_rank(ranks, ranks->size() - 1));
+  }
+  co_await control::at_once(parts_.executor, "the groups of a rank", std::move(asked));
   std::set<std::string> touched;
   std::set<std::string> made;
-  for (const Asked& rank : ranks) {
-    gang::AskGroups request;
-    request.job = rank.job;
-    request.incarnation = rank.incarnation;
-    request.epoch = groups.epoch;
-    request.moved = moved;
-    request.timeout_ms =
-        static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout_ms / 2, 1, kGroupsAnswerMs));
-    auto answer = co_await parts_.calls.ask_groups(rank.node, std::move(request), kGroupsAnswer);
+  for (AskedRank& rank : *ranks) {
+    Result<gang::RankGroups>& answer = rank.answer;
     if (!answer)
       co_return Error(answer.assume_error().code(), fmt::format("Rank {} on {}: {}", rank.rank, rank.node,
                                                                 answer.assume_error().message()));
@@ -290,21 +296,27 @@ Result<void> GangMoves::fit_communicators(const Gang& gang, const GangMovePlan& 
 }
 
 control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan plan, MigrateRequest request) {
-  std::vector<std::pair<Place, SharedNetwork>> checks;
-  std::vector<Place> targets = plan.places;
+  const auto checks = std::make_shared<std::vector<NetworkCheck>>();
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
     if (!moves(plan.moved, *rank)) continue;
-    const Place to = targets[next++];
-    CKPT_CO_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
-    checks.emplace_back(rank->ranks.front().place, std::move(planned.second));
+    NetworkCheck& check = checks->emplace_back();
+    check.from = rank->ranks.front().place;
+    check.to = plan.places[next++];
+    CKPT_CO_TRY(planned, parts_.moves.plan_of_rank(*rank, check.to, request));
+    check.network = std::move(planned.second);
   }
-  for (std::size_t at = 0; at < checks.size(); ++at) {
-    if (checks[at].second.name.empty() || checks[at].first.node == targets[at].node) continue;
-    CKPT_CO_TRYV(
-        co_await check_network(parts_.calls, checks[at].first, targets[at], std::move(checks[at].second)));
-  }
+  std::vector<control::Task<>> asked;
+  for (std::size_t at = 0; at < checks->size(); ++at) asked.push_back(check_one(checks, at));
+  co_await control::at_once(parts_.executor, "the network of a rank", std::move(asked));
+  for (const NetworkCheck& check : *checks)
+    if (!check.answer) co_return check.answer;
   co_return ok();
+}
+
+control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at) {
+  NetworkCheck& check = (*checks)[at];
+  check.answer = co_await check_network(parts_.calls, check.from, check.to, check.network);
 }
 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
@@ -362,8 +374,24 @@ Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const
   return created;
 }
 
+// Nothing was begun. Rows that were made have no machine: they are refused here, or nobody would ever end them.
 Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
                                      const MigrateRequest& request, Groups groups) {
+  std::vector<MigrationId> made;
+  auto recorded = record_rows(gang, plan, request, std::move(groups), made);
+  if (recorded) return recorded;
+  for (const MigrationId id : made) {
+    Migration* row = parts_.table.find(id);
+    if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
+    parts_.outcomes.decide(*row, MigrationResult::kRefused, recorded.assume_error().to_string(), 0);
+    parts_.table.mark_settled(id);
+  }
+  return recorded;
+}
+
+Result<Migration*> GangMoves::record_rows(const Gang& gang, const GangMovePlan& plan,
+                                          const MigrateRequest& request, Groups groups,
+                                          std::vector<MigrationId>& made) {
   gang::GangInfo info;
   info.gang = gang.id;
   gang::GangPlan full;
@@ -395,6 +423,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
     moved.plan = wire::encode(planned.first);
     CKPT_TRY(row,
              create_row(*rank, to, request, std::move(planned.first), lead == nullptr ? 0 : lead->gang_move));
+    made.push_back(row->id);
     moved.migration = row->id;
     if (lead == nullptr) {
       lead = row;

@@ -107,6 +107,21 @@ class GangMoves : private GangSwitchEffects {
                                               const Closed& closed) const;
   control::Task<> begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                  std::function<void(const Error&)> failed);
+  // A rank that is asked for its groups, and its answer.
+  struct AskedRank {
+    std::uint32_t rank = 0;
+    std::string node;
+    gang::AskGroups request;
+    Result<gang::RankGroups> answer = gang::RankGroups();
+  };
+  control::Task<> ask_rank(std::shared_ptr<std::vector<AskedRank>> ranks, std::size_t at);
+  struct NetworkCheck {
+    Place from;
+    Place to;
+    SharedNetwork network;
+    Result<void> answer = ok();
+  };
+  control::Task<> check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at);
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
   // Of these ranks' last move that made some; nullopt: not known.
@@ -115,6 +130,9 @@ class GangMoves : private GangSwitchEffects {
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);
+  // `made`: the rows, also where it fails.
+  Result<Migration*> record_rows(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
+                                 Groups groups, std::vector<MigrationId>& made);
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
                                 wire::MigrationPlan plan, MigrationId move);
   control::Task<> run_gather(gang::GangInfo info);

@@ -69,6 +69,12 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
   CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(id));
   const Job* job = parts_.jobs.find(id);
   CKPT_CO_TRYV(check_has_images(*job));
+  if (const Doubt* doubt = open_doubt(job->doubts))
+    co_return Error(ErrorCode::kRefused,
+                    "Job " + job->spec.name +
+                        " is not put into an image, since its memory must not be read any more (" +
+                        doubt->reason + "): `restore " + job->spec.name +
+                        " --accept-loss` brings it back from an older one");
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
   operation.image.node = vault_node(*job, to);
@@ -138,7 +144,7 @@ Result<TaskId> ImageRequests::begin_resting(JobId id, ImageOperation operation) 
   wish.verb = "park";
   wish.by_user = false;
   CKPT_TRYV(parts_.restores.may_restore(id, wish));
-  const auto image = parts_.catalog.newest(id, [](const Image&) { return true; });
+  const auto image = parts_.catalog.newest(id, [](const Image& known) { return known.suspect.empty(); });
   if (!image) return Error(ErrorCode::kNotFound, "There is no image of job " + job->spec.name);
   operation.goal = OperationGoal::kParked;
   operation.image = *image;

@@ -95,6 +95,7 @@ Result<void> OperationRecords::to_starting(Job job) {
   ImageOperation& operation = *job.operation;
   operation.stage = OperationStage::kStarting;
   job.incarnation = operation.fenced + 1;
+  if (operation.image.suspect.empty()) end_doubts(job.doubts, operation.fenced);
   // The log on a node that is away cannot be read, and would keep the rest of the log from being read.
   std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
@@ -121,6 +122,7 @@ Result<void> OperationRecords::to_starting(Job job) {
 Restored OperationRecords::restored_of(const Job& job) const {
   const ImageOperation& operation = *job.operation;
   Restored restored;
+  restored.suspect = operation.image.suspect;
   restored.image = operation.image;
   restored.lost_ms = operation.lost_ms;
   restored.place = Place(operation.to_node, operation.to_gpu);
@@ -160,7 +162,8 @@ Result<void> OperationRecords::runs(JobId id) {
       fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}",
                   name_and_id(*job), to_text(restored.place), image_text(restored.image),
                   restored.incarnation, restored.lost_ms, operation.why.empty() ? "" : ": " + operation.why,
-                  restored.note.empty() ? "" : " (" + restored.note + ")"),
+                  (restored.note.empty() ? "" : " (" + restored.note + ")") +
+                      (restored.suspect.empty() ? "" : " (its image is suspect: " + restored.suspect + ")")),
       operation.to_node, id);
   // The work that is lost since a parked job's image was reported when it was parked; not so the work that an
   // older image lacks.

@@ -9,6 +9,7 @@
 #include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/net/control/at_once.h"
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/node_messages.h"
@@ -256,24 +257,29 @@ control::Task<> OperationRunner::ask_vault(JobId id) {
 
 // ---- out of an image ----
 
+control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarnation up_to) {
+  wire::StopJob order;
+  order.job = id;
+  order.incarnation = up_to;
+  if (auto told = co_await parts_.calls.call(node, order, kEnding); !told)
+    spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node, told.assume_error().to_string());
+}
+
 control::Task<> OperationRunner::end_instances(JobId id) {
   const Incarnation up_to = parts_.jobs.find(id)->operation->fenced;
   std::vector<std::string> nodes;
   for (const auto& [name, node] : parts_.nodes.all()) {
     if (node.connected() && has_instance(node, id, up_to)) nodes.push_back(name);
   }
-  for (const std::string& node : nodes) {
-    wire::StopJob order;
-    order.job = id;
-    order.incarnation = up_to;
-    if (auto told = co_await parts_.calls.call(node, order, kEnding); !told)
-      spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node,
-                   told.assume_error().to_string());
+  std::vector<control::Task<>> ends;
+  for (const std::string& node : nodes) ends.push_back(end_instance(id, node, up_to));
+  co_await control::at_once(parts_.executor, "the end of an instance", std::move(ends));
+  const Job* left = parts_.jobs.find(id);
+  std::vector<control::Task<>> proofs;
+  for (const std::string& node : left == nullptr ? std::set<std::string>() : left->may_live_on) {
+    if (parts_.nodes.connected(node)) proofs.push_back(parts_.ends.prove(id, node));
   }
-  const auto given_up = parts_.jobs.find(id)->may_live_on;
-  for (const std::string& node : given_up) {
-    if (parts_.nodes.connected(node)) co_await parts_.ends.prove(id, node);
-  }
+  co_await control::at_once(parts_.executor, "a proof that nothing is left", std::move(proofs));
   const Job* job = parts_.jobs.find(id);
   if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
 }

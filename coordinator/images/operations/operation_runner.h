@@ -67,6 +67,7 @@ class OperationRunner {
   control::Task<> cancel_last_snapshot(JobId id);
   control::Task<> ask_vault(JobId id);
   control::Task<> end_instances(JobId id);
+  control::Task<> end_instance(JobId id, std::string node, Incarnation up_to);
   control::Task<> start_restored(JobId id);
   control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error why);
   [[nodiscard]] bool is_still_starting(JobId id, const ImageOperation& operation) const;

@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 
 namespace ckpt::transport {
@@ -35,6 +37,28 @@ std::string ip_text(const LaneAddress& address) {
           : &reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_addr;
   ::inet_ntop(address.family(), ip, text, sizeof text);
   return text;
+}
+
+LaneAddress with_port(LaneAddress address, std::uint16_t port) {
+  (address.family() == AF_INET ? v4(address).sin_port : v6(address).sin6_port) = htons(port);
+  return address;
+}
+
+std::vector<std::uint16_t> ports_in_turn(PortRange ports) {
+  if (ports.first == 0) return {0};
+  static std::atomic<std::uint32_t> turn{static_cast<std::uint32_t>(::getpid())};
+  const std::uint32_t count = std::uint32_t{ports.last} - ports.first + 1;
+  const std::uint32_t begin = turn.fetch_add(1) % count;
+  std::vector<std::uint16_t> all(count);
+  for (std::uint32_t i = 0; i < count; ++i)
+    all[i] = static_cast<std::uint16_t>(ports.first + (begin + i) % count);
+  return all;
+}
+
+Error ports_taken(PortRange ports, const LaneAddress& local) {
+  return {ErrorCode::kUnavailable, "All ports from " + std::to_string(ports.first) + " to " +
+                                       std::to_string(ports.last) + " are taken on " + ip_text(local) +
+                                       ": give a larger range as mover.ports in agent.toml"};
 }
 
 std::string format_address(std::string_view scheme, const LaneAddress& address) {

@@ -7,8 +7,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/datapath/transport/transport.h"
 
 namespace ckpt::transport {
 
@@ -26,5 +28,11 @@ Result<LaneAddress> parse_address(std::string_view scheme, const std::string& te
 // The same without a port: it is 0.
 Result<LaneAddress> parse_ip(const std::string& ip);
 std::string ip_text(const LaneAddress& address);
+LaneAddress with_port(LaneAddress address, std::uint16_t port);
+
+// All ports of a range, from another one at each call. {0} where the kernel chooses.
+std::vector<std::uint16_t> ports_in_turn(PortRange ports);
+// kUnavailable: something listens at each of them.
+Error ports_taken(PortRange ports, const LaneAddress& local);
 
 }  // namespace ckpt::transport

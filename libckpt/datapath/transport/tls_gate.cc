@@ -42,11 +42,11 @@ Result<std::optional<FrameView>> FrameReader::read(tls::PskStream& stream) {
 }
 
 Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const LaneAddress& local, const SessionToken& token,
-                                                 Nanos greeting_nanos) {
+                                                 const LaneAddress& local, PortRange ports,
+                                                 const SessionToken& token, Nanos greeting_nanos) {
   CKPT_TRY(key, lane_psk(token));
   std::unique_ptr<TlsGate> gate(new TlsGate(std::move(context), token, key, greeting_nanos));
-  CKPT_TRY(listener, listen_tls(local));
+  CKPT_TRY(listener, listen_tls(local, ports));
   gate->listener_ = std::move(listener);
   CKPT_TRY(bound, local_address_of(gate->listener_.get()));
   gate->address_ = format_tls_address(bound);

@@ -42,8 +42,8 @@ class TlsGate {
   static constexpr std::size_t kMaxWatched = kMaxStrangers + 1;
 
   static Result<std::unique_ptr<TlsGate>> listen(std::shared_ptr<const tls::PskContext> context,
-                                                 const LaneAddress& local, const SessionToken& token,
-                                                 Nanos greeting_nanos);
+                                                 const LaneAddress& local, PortRange ports,
+                                                 const SessionToken& token, Nanos greeting_nanos);
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
   struct Arrival {

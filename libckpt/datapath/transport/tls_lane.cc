@@ -25,7 +25,7 @@ Result<std::unique_ptr<TlsLane>> TlsLane::listen(std::shared_ptr<const tls::PskC
                                                  const SessionToken& token, LaneHandler& handler) {
   CKPT_TRY(waker, LaneWaker::create());
   std::unique_ptr<TlsLane> lane(new TlsLane(options, token, handler, std::move(waker)));
-  CKPT_TRY(gate, TlsGate::listen(std::move(context), local, token, options.greeting_nanos));
+  CKPT_TRY(gate, TlsGate::listen(std::move(context), local, options.ports, token, options.greeting_nanos));
   lane->gate_ = std::move(gate);
   lane->address_ = lane->gate_->address();
   return lane;

@@ -54,11 +54,25 @@ Result<LaneAddress> parse_tls_address(const std::string& text) {
   return parse_address(kScheme, text);
 }
 
-Result<UniqueFd> listen_tls(const LaneAddress& local) {
-  CKPT_TRY(listener, make_socket(local.family()));
-  if (::bind(listener.get(), local.get(), local.length) != 0 || ::listen(listener.get(), kBacklog) != 0)
+Result<UniqueFd> listen_tls(const LaneAddress& local, PortRange ports) {
+  for (const std::uint16_t port : ports_in_turn(ports)) {
+    CKPT_TRY(listener, make_socket(local.family()));
+    const LaneAddress at = with_port(local, port);
+    // A port at which only connections of a former lane are left is free.
+    if (port != 0 && !set(listener.get(), SOL_SOCKET, SO_REUSEADDR, 1))
+      return Error::from_errno("Setting up a lane's socket");
+    if (::bind(listener.get(), at.get(), at.length) == 0 && ::listen(listener.get(), kBacklog) == 0)
+      return std::move(listener);
+    if (port == 0 || errno != EADDRINUSE) return Error::from_errno("Listening on " + format_tls_address(at));
+  }
+  return ports_taken(ports, local);
+}
+
+Result<void> check_local(const LaneAddress& local) {
+  CKPT_TRY(socket, make_socket(local.family()));
+  if (::bind(socket.get(), local.get(), local.length) != 0)
     return Error::from_errno("Listening on " + format_tls_address(local));
-  return std::move(listener);
+  return ok();
 }
 
 Result<LaneAddress> local_address_of(int socket) {

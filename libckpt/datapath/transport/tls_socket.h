@@ -15,8 +15,10 @@ namespace ckpt::transport {
 std::string format_tls_address(const LaneAddress& address);
 Result<LaneAddress> parse_tls_address(const std::string& text);
 
-// Nonblocking; a port is chosen.
-Result<UniqueFd> listen_tls(const LaneAddress& local);
+// Nonblocking. kUnavailable: no port of the range is left.
+Result<UniqueFd> listen_tls(const LaneAddress& local, PortRange ports = {});
+// An address that this machine does not have is refused.
+Result<void> check_local(const LaneAddress& local);
 Result<LaneAddress> local_address_of(int socket);
 // Nonblocking. The connection is under way, or has failed already: then its first use shows it.
 Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address);

@@ -141,8 +141,15 @@ std::unique_ptr<Transport> make_loopback_transport();
 // their lanes in one order. They outlive it; they are at least one.
 std::unique_ptr<Transport> make_spread_transport(std::vector<Transport*> over);
 
+// Where lanes listen. A lane takes a port of the range that nothing listens at.
+struct PortRange {
+  std::uint16_t first = 0;  // 0: the kernel chooses
+  std::uint16_t last = 0;
+};
+
 struct UcxOptions {
   std::string ip = "127.0.0.1";  // listen on, and connect from, the device that has this address
+  PortRange ports{};             // of the connections that UCX makes, too
   // False: TCP. True: the RDMA device that stands on that device, by rc_verbs and connected by rdmacm.
   // Shared memory is left out of both: UCX 1.13 has no peer failure detection for it.
   bool rdma = false;
@@ -156,6 +163,7 @@ Result<std::unique_ptr<Transport>> make_ucx_transport(const UcxOptions& options)
 
 struct TlsOptions {
   std::string ip = "127.0.0.1";  // IPv4 or IPv6: listen on it, and connect from it
+  PortRange ports{};
   // From a connection's arrival to the end of its greeting; it is dropped then.
   Nanos greeting_nanos = 10'000'000'000;
   std::uint64_t rekey_bytes = std::uint64_t{64}

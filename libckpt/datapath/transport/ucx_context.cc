@@ -137,6 +137,10 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   if (!options.rdma) {
     CKPT_TRYV(set(config.get(), "AF_PRIO", local.family() == AF_INET6 ? "inet6" : "inet"));
   }
+  if (!options.rdma && options.ports.first != 0) {
+    CKPT_TRYV(set(config.get(), "PORT_RANGE",
+                  std::to_string(options.ports.first) + "-" + std::to_string(options.ports.last)));
+  }
   if (device.loopback) {
     CKPT_TRYV(set(config.get(), "SNDBUF", kLocalSocketBuffer));
     CKPT_TRYV(set(config.get(), "RCVBUF", kLocalSocketBuffer));
@@ -153,7 +157,8 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   ucp_context_h context = nullptr;
   status = ucp_init(&params, config.get(), &context);
   if (status != UCS_OK) return ucx_error(status, "Starting UCX with " + transports + " on " + used);
-  return std::shared_ptr<const UcxContext>(new UcxContext(UniqueUcpContext(context), local, options.rdma));
+  return std::shared_ptr<const UcxContext>(
+      new UcxContext(UniqueUcpContext(context), local, options.ports, options.rdma));
 }
 
 Result<UniqueUcpWorker> UcxContext::make_worker() const {

@@ -42,15 +42,17 @@ class UcxContext {
 
   [[nodiscard]] ucp_context_h get() const noexcept { return context_.get(); }
   [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }  // the ip of the options, port 0
+  [[nodiscard]] PortRange ports() const noexcept { return ports_; }
   [[nodiscard]] bool rdma() const noexcept { return rdma_; }
   // A worker with wake-up, for one thread at a time.
   Result<UniqueUcpWorker> make_worker() const;
 
  private:
-  UcxContext(UniqueUcpContext context, const LaneAddress& local, bool rdma)
-      : context_(std::move(context)), local_(local), rdma_(rdma) {}
+  UcxContext(UniqueUcpContext context, const LaneAddress& local, PortRange ports, bool rdma)
+      : context_(std::move(context)), local_(local), ports_(ports), rdma_(rdma) {}
   UniqueUcpContext context_;
   LaneAddress local_;
+  PortRange ports_;
   bool rdma_;
 };
 

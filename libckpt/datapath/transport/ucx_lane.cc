@@ -75,11 +75,18 @@ Result<void> UcxLane::start_listener() {
   const LaneAddress& local = context_->local();
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
-  params.sockaddr = {local.get(), local.length};
   params.conn_handler = {&UcxLane::on_connection_request, this};
   ucp_listener_h listener = nullptr;
-  ucs_status_t status = ucp_listener_create(worker_.get(), &params, &listener);
-  if (status != UCS_OK) return ucx_error(status, "Listening on " + format_ucx_address(local));
+  ucs_status_t status = UCS_ERR_BUSY;
+  for (const std::uint16_t port : ports_in_turn(context_->ports())) {
+    const LaneAddress at = with_port(local, port);
+    params.sockaddr = {at.get(), at.length};
+    status = ucp_listener_create(worker_.get(), &params, &listener);
+    if (status == UCS_OK) break;
+    if (port == 0 || status != UCS_ERR_BUSY)
+      return ucx_error(status, "Listening on " + format_ucx_address(at));
+  }
+  if (status != UCS_OK) return ports_taken(context_->ports(), local);
   listener_.reset(listener);
   ucp_listener_attr_t attributes{};
   attributes.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;

@@ -22,7 +22,15 @@ struct NamesTraits {
   static constexpr Value kNull = nullptr;
   static void close(Value names) noexcept { GENERAL_NAMES_free(names); }
 };
+struct ExtensionsTraits {
+  using Value = STACK_OF(X509_EXTENSION) *;
+  static constexpr Value kNull = nullptr;
+  static void close(Value extensions) noexcept {
+    sk_X509_EXTENSION_pop_free(extensions, X509_EXTENSION_free);
+  }
+};
 using UniqueRequest = UniqueHandle<RequestTraits>;
+using UniqueExtensions = UniqueHandle<ExtensionsTraits>;
 
 Error not_done(const char* what) {
   return {ErrorCode::kInternal, std::string(what) + ": " + take_openssl_error()};
@@ -56,6 +64,35 @@ std::string host_of(const GENERAL_NAME& name) {
   return ::inet_ntop(family, bytes, out.data(), out.size()) == nullptr ? std::string() : out.data();
 }
 
+Result<void> ask_for(X509_REQ* request, const std::vector<std::string>& addresses) {
+  if (addresses.empty()) return ok();
+  std::string text;
+  for (const std::string& address : addresses) {
+    in6_addr parsed{};
+    if (::inet_pton(AF_INET, address.c_str(), &parsed) != 1 &&
+        ::inet_pton(AF_INET6, address.c_str(), &parsed) != 1)
+      return Error(ErrorCode::kInvalidArgument, "\"" + address + "\" is no IP address");
+    text += (text.empty() ? "IP:" : ",IP:") + address;
+  }
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, nullptr, nullptr, request, nullptr, 0);
+  const UniqueExtensions extensions(sk_X509_EXTENSION_new_null());
+  X509_EXTENSION* names = X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, text.c_str());
+  if (!extensions || names == nullptr || sk_X509_EXTENSION_push(extensions.get(), names) == 0) {
+    X509_EXTENSION_free(names);
+    return not_done("Asking for addresses in a certificate");
+  }
+  if (X509_REQ_add_extensions(request, extensions.get()) != 1)
+    return not_done("Asking for addresses in a certificate");
+  return ok();
+}
+
+UniqueRequest read_request(const std::string& request) {
+  const UniqueBio text = bio_of(request);
+  return UniqueRequest(text ? PEM_read_bio_X509_REQ(text.get(), nullptr, no_password, nullptr) : nullptr);
+}
+
 }  // namespace
 
 Result<UniquePrivateKey> make_private_key() {
@@ -75,12 +112,14 @@ Result<std::string> pem_of(EVP_PKEY* key) {
   });
 }
 
-Result<SigningRequest> make_signing_request() {
+Result<SigningRequest> make_signing_request(const std::vector<std::string>& addresses) {
   CKPT_TRY(key, make_private_key());
   const UniqueRequest request(X509_REQ_new());
   if (!request || X509_REQ_set_version(request.get(), 0) != 1 ||
-      X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
-      X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0)
+      X509_REQ_set_pubkey(request.get(), key.get()) != 1)
+    return not_done("Making a request for a certificate");
+  CKPT_TRYV(ask_for(request.get(), addresses));
+  if (X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0)
     return not_done("Making a request for a certificate");
   SigningRequest made;
   CKPT_TRY(text, written(BIO_s_mem(), "Writing a request",
@@ -93,14 +132,30 @@ Result<SigningRequest> make_signing_request() {
 
 Result<UniquePrivateKey> key_of_request(const std::string& request) {
   if (request.size() > kMaxPemBytes) return not_usable_text("The request for a certificate is too long");
-  const UniqueBio text = bio_of(request);
-  const UniqueRequest read(text ? PEM_read_bio_X509_REQ(text.get(), nullptr, no_password, nullptr) : nullptr);
+  const UniqueRequest read = read_request(request);
   UniquePrivateKey key(read ? X509_REQ_get_pubkey(read.get()) : nullptr);
   if (!key || X509_REQ_verify(read.get(), key.get()) != 1)
     return not_usable_text("Not a request for a certificate, or one that its key has not signed");
   if (EVP_PKEY_is_a(key.get(), "EC") != 1 || EVP_PKEY_get_bits(key.get()) != 256)
     return not_usable_text("The key of the request is not of the curve P-256");
   return key;
+}
+
+Result<std::vector<std::string>> addresses_of_request(const std::string& request) {
+  if (request.size() > kMaxPemBytes) return not_usable_text("The request for a certificate is too long");
+  const UniqueRequest read = read_request(request);
+  if (!read) return not_usable_text("Not a request for a certificate");
+  const UniqueExtensions extensions(X509_REQ_get_extensions(read.get()));
+  const UniqueHandle<NamesTraits> names(
+      static_cast<GENERAL_NAMES*>(X509V3_get_d2i(extensions.get(), NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> addresses;
+  for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()) && addresses.size() < kMaxAddresses; ++i) {
+    const GENERAL_NAME& name = *sk_GENERAL_NAME_value(names.get(), i);
+    std::string address = name.type == GEN_IPADD ? host_of(name) : std::string();
+    if (!address.empty()) addresses.push_back(std::move(address));
+  }
+  ERR_clear_error();
+  return addresses;
 }
 
 Result<UniqueCertificate> certificate_of(const std::string& pem) {

@@ -20,9 +20,14 @@ struct SigningRequest {
   std::string request;
   std::string key;  // the caller's to protect
 };
-Result<SigningRequest> make_signing_request();
+// `addresses`: IP addresses of the machine, which the request asks for.
+Result<SigningRequest> make_signing_request(const std::vector<std::string>& addresses = {});
 // The public key that a request names, and proves to have.
 Result<UniquePrivateKey> key_of_request(const std::string& request);
+// The IP addresses that a request asks for, the first kMaxAddresses of them. Names are left out: one may be any
+// machine's.
+inline constexpr std::size_t kMaxAddresses = 8;
+Result<std::vector<std::string>> addresses_of_request(const std::string& request);
 
 Result<UniquePrivateKey> make_private_key();  // P-256
 Result<UniqueCertificate> certificate_of(const std::string& pem);

@@ -16,16 +16,20 @@
 namespace ckpt::wire::mover {
 
 struct Configure {
-  CKPT_MOVER_MESSAGE(Configure);
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  static constexpr std::string_view kName = "Configure";
+  Configure() = default;
   std::string node;
   std::uint32_t gpu = 0;              // the driver's ordinal
   std::vector<DataNetwork> networks;  // the preferred one first; none: TLS over this machine's loopback
   std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned, made now; at most 256 MiB
   std::uint64_t chunk_bytes =
       0;  // of new sessions at the source, a power of two, 64 KiB-2 MiB; 0 = the default
+  std::uint16_t first_port = 0;  // lanes listen at ports from this one on; 0: the kernel chooses
+  std::uint16_t last_port = 0;
   template <class A>
   void fields(A& a) {
-    a(node, gpu, networks, staging_bytes, chunk_bytes);
+    a(node, gpu, networks, staging_bytes, chunk_bytes, first_port, last_port);
   }
 };
 

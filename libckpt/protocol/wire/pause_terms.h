@@ -75,20 +75,24 @@ struct PauseFacts {
   }
 };
 
-// What a term takes on a node: base + bytes.
+// What a term takes on a node: base + bytes + things that can be counted.
 struct CostLine {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   CostLine() = default;
   CostLine(std::int64_t base, std::int64_t per_mib) : base_ns(base), ns_per_mib(per_mib) {}
   std::int64_t base_ns = 0;
   std::int64_t ns_per_mib = 0;
+  std::uint32_t items_permille = 1000;  // of what threads, descriptors and the like take on a common server
+  [[nodiscard]] Nanos of_items(Nanos common) const {
+    return static_cast<Nanos>(static_cast<double>(common) * items_permille / 1000);
+  }
   [[nodiscard]] Nanos grown(std::int64_t bytes) const {
     return static_cast<Nanos>(static_cast<double>(ns_per_mib) * static_cast<double>(bytes) / (1 << 20));
   }
   [[nodiscard]] Nanos at(std::int64_t bytes) const { return base_ns + grown(bytes); }
   template <class A>
   void fields(A& a) {
-    a(base_ns, ns_per_mib);
+    a(base_ns, ns_per_mib, items_permille);
   }
 };
 

@@ -2,12 +2,11 @@
 """Device memory as the package sees it: a pointer, a size, a type and a shape, out of whatever holds it."""
 from __future__ import annotations
 
-import ctypes
 import math
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from ._errors import LibraryError, UsageError
+from ._errors import UsageError
 
 # ckpt_dtype and the bytes of one element, by the type strings of the array interface (without byte order).
 DTYPES = {"u1": (1, 1), "i1": (2, 1), "u2": (3, 2), "i2": (4, 2), "u4": (5, 4), "i4": (6, 4), "u8": (7, 8),
@@ -68,25 +67,3 @@ def is_contiguous(shape: tuple[int, ...], strides: Optional[tuple[int, ...]], it
             return False
         expected *= size
     return True
-
-
-class Driver:
-    """Memory for a job that gpumigrate has not started: the driver's own."""
-
-    def __init__(self) -> None:
-        try:
-            self.library = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise LibraryError(f"there is no CUDA driver to allocate memory with: {error}") from None
-
-    def alloc(self, nbytes: int) -> int:
-        pointer = ctypes.c_uint64()
-        status = self.library.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
-        if status != 0:
-            raise LibraryError(f"cuMemAlloc of {nbytes} bytes returned {status}")
-        return pointer.value
-
-    def free(self, pointer: int) -> None:
-        status = self.library.cuMemFree_v2(ctypes.c_uint64(pointer))
-        if status != 0:
-            raise LibraryError(f"cuMemFree returned {status}")

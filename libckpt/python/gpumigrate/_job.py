@@ -12,7 +12,8 @@ import sys
 import warnings
 from typing import Any, Callable, Iterable, Iterator, Optional
 
-from ._buffers import DTYPES, KINDS, Buffer, Driver, Layout, layout_of
+from ._buffers import DTYPES, KINDS, Buffer, Layout, layout_of
+from ._driver import Driver
 from ._errors import Error, LibraryError, Mismatch, MoveWarning, StateChanged, UsageError
 from ._library import ERROR_CONNECTION, Session, report
 from ._position import Position
@@ -64,7 +65,8 @@ class Job:
     # What moves.
 
     def alloc(self, nbytes: int) -> Buffer:
-        """Device memory that can be moved while the job runs. Its content is undefined."""
+        """Device memory that can be moved while the job runs. Its content is undefined. Where no context is current in
+        this thread, that of the first GPU becomes it."""
         return Buffer(self._memory().alloc(nbytes), nbytes)
 
     def free(self, buffer: Buffer) -> None:

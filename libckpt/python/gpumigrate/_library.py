@@ -12,6 +12,7 @@ import shutil
 import sys
 from typing import Callable, Optional, Sequence
 
+from ._driver import make_context_current
 from ._errors import LibraryError
 
 NAME = "libckpt.so.1"
@@ -89,6 +90,7 @@ class Session:
             raise LibraryError(self.library.ckpt_last_error().decode(errors="replace"), status)
 
     def alloc(self, nbytes: int) -> int:
+        make_context_current()
         pointer = ctypes.c_ulonglong()
         self._check(self.library.ckpt_alloc(self.handle, nbytes, ctypes.byref(pointer)))
         return pointer.value

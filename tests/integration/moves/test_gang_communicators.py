@@ -31,6 +31,9 @@ class SlowCommunicatorsTest(GangMovesTest):
                    key=lambda m: m["started"])["report"]
 
 
+SWITCH = ("--if-not-converged", "switch")  # these are not about the limit
+
+
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
     """Nothing runs in CI's time that the ranks would notice."""
@@ -39,7 +42,7 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         self.start()
         self.faults_of_nccl.write_text("init-delay 3000\n")
         before = self.last_step()
-        self.migrate("--rank", "3", "--to", "node-c", "--max-downtime", "1s")
+        self.migrate("--rank", "3", "--to", "node-c", "--max-downtime", "1s", *SWITCH)
         self.settled()
         self.assertGreater(self.last_step(), before + 30)
         report = self.report()
@@ -140,7 +143,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
     def test_pause_has_the_time_that_they_take(self):
         self.start()
         self.faults_of_nccl.write_text("init-delay 3000\n")
-        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s")
+        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", *SWITCH)
         self.settled()
         report = self.report()
         self.assertEqual(report["communicators"], "in-pause")
@@ -151,7 +154,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
             self.assertGreater(rank["pause_ms"], 1500, rank)
             self.assertGreater(rank["communicators_ms"], 1000, rank)
         self.check_metrics()
-        self.migrate(*self.rank_3, "--to", "node-a", "--max-downtime", "10s")
+        self.migrate(*self.rank_3, "--to", "node-a", "--max-downtime", "10s", *SWITCH)
         self.settled()
         self.assertGreater(self.report()["estimate_breakdown_ms"]["communicators"], 1000, "known from the move before")
         self.check_end()
@@ -166,7 +169,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
 
     def test_ranks_that_stay_are_not_silent_because_the_copy_takes_long(self):
         self.start()
-        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", "--bandwidth", "128KiB/s")
+        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", *SWITCH, "--bandwidth", "128KiB/s")
         self.settled()
         report = self.report()
         self.assertGreater(report["total_ms"] - report["downtime_ms"], 3500, "the copy ahead took too short for this test")
@@ -202,14 +205,15 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         step = self.last_step()
         eventually(lambda: self.last_step() > step, "the ranks compute again")
         self.faults_of_nccl.write_text("")
-        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s")
+        self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", *SWITCH)
         self.settled()
         self.check_end()
 
     def dies_while_they_are_made(self, kill, fault="init-delay 8000"):
         """All ranks are held, and wait for each other."""
         self.faults_of_nccl.write_text(fault + "\n")
-        with self.cluster.popen("migrate", "train", *self.rank_3, "--to", "node-c", "--max-downtime", "20s") as moving:
+        with self.cluster.popen("migrate", "train", *self.rank_3, "--to", "node-c", "--max-downtime", "20s",
+                                *SWITCH) as moving:
             eventually(lambda: self.cluster.json("describe", "train")["ranks"][0]["state"] == "paused", "rank 0 is held")
             kill()
             moving.communicate(timeout=120)

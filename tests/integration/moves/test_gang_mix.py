@@ -23,7 +23,7 @@ DAEMONS = (*(f"nodes/{node}/agent.toml" for node in NODES), "gpumigrate-coordina
 JOBS = (("charlm-dp", ()), ("charlm-dp", ("--shards",)), ("charlm-dp", ("--graphs",)), ("pipeline", ()))
 SETTLED_WITHIN_S = 90
 ONE_MORE_S = 60  # until some move was done
-SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s")  # the copy ahead of the pause takes some seconds
+SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s", "--if-not-converged", "switch")  # the copy ahead of the pause takes some seconds
 
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")

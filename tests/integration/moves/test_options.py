@@ -31,13 +31,12 @@ class Options(ClusterTest):
 
         # No pause can be this short, and the rounds cannot shrink below what is rewritten at each step.
         gave_up = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us",
-                               "--if-not-converged", "abort",
-                               exits=(1,))
-        self.assertEqual(gave_up["result"], "failed")
+                               exits=(5,))
+        self.assertEqual(gave_up["result"], "refused")
         self.assertEqual(cluster.job("job")["node"], "node-a")
 
         rounds = cluster.json("migrate", "job", "--to", "node-b", "--max-downtime", "1us", "--max-rounds",
-                              "2")
+                              "2", "--if-not-converged", "switch")
         self.assertEqual(rounds["rounds"], 3, "two rounds and the final one")
 
         # So slow that it would not end today, until the limit is lifted.

@@ -57,6 +57,18 @@ class PythonPackage(ClusterTest):
                 self.assertEqual(self.cluster.finish("job"), expected)
                 self.assert_steps_in_order(self.cluster.log("job"))
 
+    def test_first_example_of_the_readme_runs_as_printed(self):
+        printed = re.search(r"(?ms)^```python\n(.*?)^```", (PACKAGE / "README.md").read_text()).group(1)
+        program = self.cluster.home / "first_example.py"
+        program.write_text(printed)
+        run = (*INTERPRETER, str(program))
+        self.start(run=run)
+        self.move("node-b")
+        self.cluster.call("wait", "job")
+        log = self.cluster.log("job")
+        self.assertEqual(log.splitlines()[-1], str({"seen": 10 * sum(range(100))}))
+        self.assert_steps_in_order(log)
+
     def test_in_transparent_mode_the_package_stays_out(self):
         self.cluster.start("job", *RUN, way=())
         self.assertEqual(self.cluster.finish("job"), run_unmoved(*RUN))

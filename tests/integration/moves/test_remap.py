@@ -136,7 +136,7 @@ class FreedMemory(RemapTest):
     def move_with_limit(self):
         """To the GPU with the limit, and back; the bytes that the first of them sent."""
         report = self.cluster.migrate("job", "node-a:1", "--bandwidth", "300MiB/s", "--codec", "raw", "--max-downtime", "1ms",
-                                      "--max-rounds", "8")
+                                      "--max-rounds", "8", "--if-not-converged", "switch")
         self.assertEqual(report["result"], "done", report)
         self.assertEqual(self.cluster.migrate("job", "node-a:0")["result"], "done")
         return report["sent_bytes"]

@@ -17,6 +17,7 @@ std::string names_of(const Json& names) {
 
 Cell state_of_image(const Json& image) {
   if (flag_of(image, "damaged")) return {"damaged", Tone::kBad};
+  if (has_value(image, "suspect")) return {"suspect", Tone::kBad};
   return flag_of(image, "readable") ? Cell("whole", Tone::kGood) : Cell("out of reach", Tone::kWarning);
 }
 

@@ -125,6 +125,7 @@ Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery&
   (void)parse_number(response.log.lost_ms, piece.lost_ms);
   piece.incarnation = std::move(response.log.incarnation);
   piece.restored_from = std::move(response.log.restored_from);
+  piece.missing = std::move(response.log.missing);
   piece.bytes = std::move(response.body);
   return piece;
 }

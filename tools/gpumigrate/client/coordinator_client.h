@@ -22,6 +22,7 @@ struct LogPiece {
   std::string incarnation;    // of the instance that wrote the bytes
   std::string restored_from;  // the image that it was started from; empty: none
   double lost_ms = 0;         // of work since that image
+  std::string missing;        // former nodes that are away: their part was passed over
 };
 
 struct LogQuery {

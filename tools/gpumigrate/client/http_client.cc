@@ -159,6 +159,7 @@ HttpResponse decode(http::response<http::string_body>&& message) {
                   .length = std::string(message["X-Length"]),
                   .incarnation = std::string(message["X-Incarnation"]),
                   .restored_from = std::string(message["X-Restored-From"]),
+                  .missing = std::string(message["X-Missing"]),
                   .lost_ms = std::string(message["X-Lost-Ms"])};
   response.body = std::move(message.body());
   return response;

@@ -41,6 +41,7 @@ struct LogHeaders {
   std::string length;
   std::string incarnation;
   std::string restored_from;
+  std::string missing;
   std::string lost_ms;
 };
 

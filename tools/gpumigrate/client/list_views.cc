@@ -53,6 +53,19 @@ std::string movable_of(const Json& job) {
   return obstacles.empty() ? "yes" : "within its node; " + obstacles;
 }
 
+// Why it was begun, or why it did not come to its end.
+std::string why_of(const Json& migration) {
+  const bool is_over = has_value(migration, "result") && text_of(migration, "result") != "done";
+  return is_over && has_value(migration, "error") ? text_of(migration, "error") : reason_of(migration);
+}
+
+// "ok", or what speaks against the GPU.
+Cell health_of(const Json& gpu) {
+  if (!flag_of(gpu, "healthy")) return {text_of(gpu, "reason"), Tone::kBad};
+  const Json& finding = member(gpu, "finding");
+  return finding.is_object() ? Cell(text_of(finding, "text"), Tone::kWarning) : Cell("ok", Tone::kGood);
+}
+
 }  // namespace
 
 bool has_ended(const Json& job) {
@@ -93,6 +106,8 @@ Cell state_of_job(const Json& job, const MoveOf& move_of) {
     return {has_value(job, "exit_code") ? "exited " + text_of(job, "exit_code") : state, Tone::kFaint};
   if (state == "failed" || state == "lost" || state == "unknown" || state == "unreachable")
     return {state, Tone::kBad};
+  if (state == "stopping" && has_value(job, "silent_node")) return {"stopping (node silent)", Tone::kBad};
+  if (state == "running" && has_value(job, "trouble")) return {"running (bad GPU)", Tone::kBad};
   if (state != "migrating") return {state, state == "running" ? Tone::kGood : Tone::kWarning};
   const std::string move = move_of ? move_of(text_of(job, "id")) : std::string();
   return {move.empty() ? "moving" : move, Tone::kWarning};
@@ -184,12 +199,10 @@ std::string view_gpus(const Json& gpus, const Layout& layout) {
                {"PEAK", {.rank = 6, .wide = true, .right = true}},
                {"UUID", {.rank = 7, .wide = true}}});
   for (const Json& gpu : gpus) {
-    const Cell health =
-        flag_of(gpu, "healthy") ? Cell("ok", Tone::kGood) : Cell(text_of(gpu, "reason"), Tone::kBad);
     table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
                short_bytes_of(gpu, "available_bytes"), short_bytes_of(gpu, "total_bytes"),
-               short_bytes_of(gpu, "expected_bytes"), health, joined(member(gpu, "jobs")), cordons_of(gpu),
-               short_bytes_of(member(gpu, "memory"), "peak_bytes"), text_of(gpu, "uuid")});
+               short_bytes_of(gpu, "expected_bytes"), health_of(gpu), joined(member(gpu, "jobs")),
+               cordons_of(gpu), short_bytes_of(member(gpu, "memory"), "peak_bytes"), text_of(gpu, "uuid")});
   }
   return table.text(layout);
 }
@@ -218,7 +231,7 @@ std::string view_migrations(const Json& migrations, const Layout& layout) {
                    Tone::kWarning);
     table.add({text_of(migration, "id"), text_of(migration, "job_name"), state, text_of(migration, "from"),
                text_of(migration, "to"), short_span_of(report, "downtime_ms"),
-               age_of(migration, "started", layout), reason_of(migration), text_of(migration, "mode"),
+               age_of(migration, "started", layout), why_of(migration), text_of(migration, "mode"),
                short_span_of(report, "total_ms"), text_of(migration, "started"),
                text_of(migration, "error")});
   }

@@ -2,6 +2,7 @@
 #include "tools/gpumigrate/client/log_stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/table.h"
@@ -45,6 +46,9 @@ std::string LogStream::mark_of(const LogPiece& piece) const {
 Result<std::string> LogStream::read(milliseconds follow) {
   CKPT_TRY(piece,
            context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
+  if (!piece.missing.empty() && std::exchange(missing_, piece.missing) != piece.missing)
+    context_.note("what job " + job_ + " wrote on " + printable(piece.missing) +
+                  " is left out: it was there before, and that node is away");
   std::string text = mark_of(piece) + piece.bytes;
   const bool is_short = piece.bytes.size() < kShortPiece && piece.incarnation == incarnation_;
   short_pieces_ = is_short ? short_pieces_ + 1 : 0;

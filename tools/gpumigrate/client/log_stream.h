@@ -46,6 +46,7 @@ class LogStream {
   std::string incarnation_;  // whose output came last
   bool begins_line_ = true;
   unsigned short_pieces_ = 0;  // one after the other, of one incarnation
+  std::string missing_;        // nodes whose part is left out, as was told
   bool copied_ = false;
   bool ended_ = false;
 };

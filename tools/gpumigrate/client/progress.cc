@@ -75,10 +75,16 @@ std::string wire_rate_of(const Json& migration) {
 std::string pause_of(const Json& migration) {
   const Json& progress = member(migration, "progress");
   if (text_of(migration, "mode") == "stop-copy") return "paused";
-  if (has_estimate(progress)) return "pause ~" + short_span_of(progress, "estimate_ms");
   const Json& options = member(migration, "options");
-  return has_value(options, "max_downtime_ms") ? "pause <=" + short_span_of(options, "max_downtime_ms")
-                                               : "pause -";
+  const bool measured = has_estimate(progress);
+  const double forecast =
+      measured ? number_of(progress, "estimate_ms") : number_of(migration, "expected_pause_ms");
+  if (forecast <= 0)
+    return has_value(options, "max_downtime_ms") ? "pause <=" + short_span_of(options, "max_downtime_ms")
+                                                 : "pause -";
+  const double limit = number_of(options, "max_downtime_ms");
+  const bool is_over = limit > 0 && forecast > limit;
+  return "pause ~" + short_span(forecast) + (is_over ? " (limit " + short_span(limit) + ")" : "");
 }
 
 std::string eta_of(const Json& migration) {

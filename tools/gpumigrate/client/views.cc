@@ -146,6 +146,8 @@ std::string view_plan(const Json& plan, bool each, const Layout& layout) {
   } else {
     out = paragraph(out + " cannot move: " + text_of(plan, "reason"), layout);
   }
+  for (const Json& warning : member(plan, "warnings"))
+    if (warning.is_string()) out += paragraph("warning: " + warning.get<std::string>(), layout);
   return out + view_candidates(plan, each, layout);
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `cluster init`, `cluster certificate` and `node certificate`: the cluster's own certificate authority, in files
 // of this machine. The coordinator is not asked.
+#include <filesystem>
+
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/authority_folder.h"
 #include "tools/gpumigrate/client/access.h"
+#include "tools/gpumigrate/client/site_files.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
 
@@ -34,30 +37,68 @@ std::string authority_folder(const Context& context, const CertificateOptions& o
   return options.folder.empty() ? context.home() + "/tls" : options.folder;
 }
 
-Result<bool> make_cluster(const std::string& folder, const std::vector<std::string>& hosts) {
+struct MadeCluster {
+  bool authority_is_new = false;
+  bool wrote_settings = false;
+};
+
+Result<MadeCluster> make_cluster(const CoordinatorSite& site, const std::string& settings) {
+  const std::string& folder = site.authority;
+  MadeCluster made;
   CKPT_TRY(is_new, tls::obtain_authority(folder));
+  made.authority_is_new = is_new;
   tls::Authority::Order order;
   order.subject = tls::Peer::coordinator();
-  order.hosts = hosts;
+  order.hosts = site.hosts;
   order.term = tls::kCoordinatorTerm;
   CKPT_TRYV(tls::issue(folder, order, folder, "coordinator"));
   order.subject = tls::Peer::client("admin");
   order.hosts.clear();
   CKPT_TRYV(tls::issue(folder, order, folder, "admin"));
-  return is_new;
+  std::error_code code;
+  if (std::filesystem::exists(settings, code)) return made;
+  std::filesystem::create_directories(std::filesystem::path(settings).parent_path(), code);
+  if (code) return Error(ErrorCode::kIo, "Making the folder of " + settings + " failed: " + code.message());
+  CKPT_TRYV(write_file_durably(settings, coordinator_settings(site), kPublic));
+  made.wrote_settings = true;
+  return made;
+}
+
+// What comes next.
+void say_next(Context& context, const CoordinatorSite& site, const std::string& settings) {
+  context.out << "Next: gpumigrate-coordinator --config " << settings
+              << " (or the unit gpumigrate-coordinator)\n";
+  if (is_reachable(site))
+    context.out << "Then for each node: gpumigrate node token NODE > token, and on its machine "
+                   "gpumigrate node join token --address ADDRESS --out /etc/gpumigrate\n";
+  else
+    context.out << "Other machines do not reach it: for that, give this machine's IP address by --host\n";
 }
 
 int init_cluster(Context& context, const CertificateOptions& options) {
-  const std::string folder = authority_folder(context, options);
-  const auto is_new = make_cluster(folder, options.hosts);
-  if (!is_new) return report(context, is_new.assume_error());
+  const auto absolute = [](const std::string& path) { return std::filesystem::absolute(path).string(); };
+  CoordinatorSite site;
+  site.home = absolute(context.home());
+  site.authority = absolute(authority_folder(context, options));
+  site.hosts = options.hosts;
+  const std::string settings =
+      absolute(options.out.empty() ? context.home() : options.out) + "/coordinator.toml";
+  const auto result = make_cluster(site, settings);
+  if (!result) return report(context, result.assume_error());
+  const MadeCluster& made = result.assume_value();
   if (context.json) {
-    context.print({{"folder", folder}, {"authority_is_new", is_new.assume_value()}});
+    context.print({{"folder", site.authority},
+                   {"authority_is_new", made.authority_is_new},
+                   {"settings", settings},
+                   {"wrote_settings", made.wrote_settings}});
     return kDone;
   }
-  context.out << (is_new.assume_value() ? "Made the authority " : "Kept the authority ") << folder
-              << "/ca.pem\nMade " << folder << "/coordinator.pem and " << folder
-              << "/admin.pem for 90 days\nKeep " << folder << "/ca.key: whoever has it can be any node\n";
+  context.out << (made.authority_is_new ? "Made the authority " : "Kept the authority ") << site.authority
+              << "/ca.pem\nMade " << site.authority << "/coordinator.pem and " << site.authority
+              << "/admin.pem for 90 days\nKeep " << site.authority
+              << "/ca.key: whoever has it can be any node\n"
+              << (made.wrote_settings ? "Wrote " : "Kept ") << settings << "\n";
+  say_next(context, site, settings);
   return kDone;
 }
 
@@ -109,17 +150,22 @@ void add_certificate_commands(CommandTree& tree) {
   constexpr const char* kFolder = "Of the authority (default: tls in the cluster's folder)";
   const auto options = std::make_shared<CertificateOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
-  Command init = tree.add(cluster, "init", "Make the authority, and certificates of coordinator and admin",
+  Command init = tree.add(cluster, "init",
+                          "Make the authority, coordinator.toml, and certificates of coordinator and admin",
                           [options](Context& c) { return init_cluster(c, *options); });
   init.add_option("--folder", options->folder, kFolder).called("FOLDER");
+  init.add_option("--out", options->out, "A folder for coordinator.toml (default: GPUMIGRATE_HOME)")
+      .called("FOLDER");
   init.add_option("--host", options->hosts, "Address or name of the coordinator's machine; may be repeated")
       .called("HOST")
       .one_value_each();
-  init.add_example("gpumigrate cluster init --host 10.0.0.1", "Once, on the coordinator's machine");
+  init.add_example("gpumigrate cluster init --host 10.0.0.1 --out /etc/gpumigrate",
+                   "Once, on the coordinator's machine");
   init.set_footer(
       "An authority that is there already is kept, and the two certificates are made again: a coordinator "
       "that "
-      "runs\nuses them for new connections. The authority is valid for 10 years, the two for 90 days.");
+      "runs\nuses them for new connections. So is coordinator.toml. The authority is valid for 10 years, the "
+      "two for 90 days.");
   Command client =
       tree.add(cluster, "certificate", "Make a certificate for people or programs that use the API",
                [options](Context& c) { return certify_client(c, *options); });

@@ -31,6 +31,7 @@ struct DrainOptions {
   bool cancel = false;
   bool each = false;  // -v
   bool all = false;
+  bool forgive = false;  // `uncordon`: findings of the last minutes, too
 };
 
 template <typename View>
@@ -163,8 +164,9 @@ int cordon(Context& context, const DrainOptions& options) {
 }
 
 int uncordon(Context& context, const DrainOptions& options) {
-  return ask_and_print(context, context.coordinator.post("/v1/uncordon", {{"place", options.place}}),
-                       view_uncordon);
+  Json body = {{"place", options.place}};
+  if (options.forgive) body["forgive"] = true;
+  return ask_and_print(context, context.coordinator.post("/v1/uncordon", body), view_uncordon);
 }
 
 int cancel(Context& context, const DrainOptions& options) {
@@ -180,6 +182,7 @@ bool is_open_drain(const Json& drain) {
 
 AskList drains_list(const DrainOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRYV(check_states(options.state, {"running", "empty", "incomplete", "deadline", "cancelled"}));
     CKPT_TRY(all, context.coordinator.get("/v1/drains"));
     Json drains = Json::array();
     for (const Json& drain : all) {
@@ -187,6 +190,7 @@ AskList drains_list(const DrainOptions& options) {
       if (is_place_wanted(text_of(drain, "place"), options.node) && is_state_wanted(state, options.state))
         drains.push_back(drain);
     }
+    CKPT_TRYV(check_node(context, options.node, drains));
     ListAnswer answer{.list = drains};
     if (!options.all)
       answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
@@ -282,10 +286,12 @@ void add_drain_commands(CommandTree& tree) {
                            [options](Context& c) { return cordon(c, *options); });
   close.add_option("place", options->place, "NODE or NODE:GPU").required();
   close.add_option("--reason", options->reason, "For the records");
-  tree.add(tree.app(), "uncordon", "Let jobs come again; lists the cordons that it removed",
-           [options](Context& c) { return uncordon(c, *options); })
-      .add_option("place", options->place, "NODE or NODE:GPU")
-      .required();
+  Command open = tree.add(tree.app(), "uncordon", "Let jobs come again; lists the cordons that it removed",
+                          [options](Context& c) { return uncordon(c, *options); });
+  open.add_option("place", options->place, "NODE or NODE:GPU").required();
+  open.add_flag(
+      "--forgive", options->forgive,
+      "Also where a finding of the last ten minutes keeps jobs away: your word that the GPU is sound");
   add_drain(tree, options);
   Command drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });

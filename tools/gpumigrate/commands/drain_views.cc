@@ -64,6 +64,18 @@ std::string view_cordon(const Json& cordon) {
   return printable(out);
 }
 
+// "warning: node-a:0 takes no job before 10:58:25Z: Xid 79 ... "
+static std::string view_suspects(const Json& suspects) {
+  std::string out;
+  if (!suspects.is_array()) return out;
+  for (const Json& suspect : suspects)
+    out += printable("warning: " + text_of(suspect, "place") + " is " + text_of(suspect, "text") +
+                     " (it takes no job until then; `gpumigrate uncordon " + text_of(suspect, "place") +
+                     " --forgive` is your word that it is sound)") +
+           "\n";
+  return out;
+}
+
 std::string view_uncordon(const Json& answer) {
   std::string out;
   const std::string place = text_of(answer, "place");
@@ -74,7 +86,7 @@ std::string view_uncordon(const Json& answer) {
     out += printable("still: " + view_cordon(cordon) + " (`gpumigrate uncordon " + text_of(cordon, "place") +
                      "`)") +
            "\n";
-  return out;
+  return out + view_suspects(member(answer, "suspect"));
 }
 
 std::string view_drains(const Json& drains, const Layout& layout) {
@@ -142,6 +154,11 @@ std::string view_drain_plan(const Json& plan, bool each, const Layout& layout) {
                (flag_of(job, "passing") ? "for now: " : "") + text_of(job, "reason")});
   }
   std::string out = table.text(layout) + obstacles_text(jobs, each, layout);
+  for (const Json& job : jobs) {
+    if (!has_value(job, "warning")) continue;
+    const std::string warning = "warning: " + text_of(job, "name") + ": " + text_of(job, "warning");
+    for (const std::string& line : wrapped(printable(warning), layout.width)) out += line + "\n";
+  }
   const std::string end = "dry run: " + text_of(plan, "place") + ", " + text_of(plan, "parallel") +
                           " at a time, in this order" +
                           (flag_of(plan, "possible") ? "" : "; not all can be moved") +

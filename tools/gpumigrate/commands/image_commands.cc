@@ -101,6 +101,9 @@ std::string outcome_of(const Json& task) {
     const double lost = number_of(restored, "lost_ms");
     out += lost > 0 ? ", " + format_milliseconds(lost) + " of work are lost" : ", nothing is lost";
     if (has_value(restored, "note")) out += " (" + text_of(restored, "note") + ")";
+    if (has_value(restored, "suspect"))
+      out += "; its image is suspect, since it was taken after a fault of its GPU: " +
+             text_of(restored, "suspect");
     return out;
   }
   // Nothing was taken: it rests already.

@@ -10,6 +10,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/preloaded.h"
 #include "tools/common/moment.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/job_environment.h"
@@ -107,6 +108,12 @@ class EndFollower {
   EndFollower(Context& context, std::string id, Wait& wait)
       : context_(context), id_(std::move(id)), wait_(wait) {}
 
+  // A job that may run on at a silent node is not waited for.
+  EndFollower& until_silent() {
+    is_until_silent_ = true;
+    return *this;
+  }
+
   // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at
   // once.
   Result<Json> follow(bool known) {
@@ -114,6 +121,8 @@ class EndFollower {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
+      if (job && is_until_silent_ && has_value(job.assume_value(), "silent_node"))
+        return std::move(job).assume_value();
       if (job) wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
       if (auto end = wait_.end()) return *std::move(end);
       if (job) {
@@ -144,6 +153,7 @@ class EndFollower {
   Context& context_;
   std::string id_;
   Wait& wait_;
+  bool is_until_silent_ = false;
   std::optional<Clock::time_point> lost_since_;
 };
 
@@ -286,6 +296,20 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 
 }  // namespace
 
+// As far as this machine can see: on the job's node the program may be another.
+static void warn_of_missing_library(Context& context, const RunOptions& options) {
+  if (options.cooperative) return;
+  const char* path = std::getenv("PATH");
+  const std::string why =
+      why_not_preloaded(program_path(options.command.front()), path == nullptr ? "" : path,
+                        options.cwd.empty() ? "." : options.cwd, ::geteuid());
+  if (!why.empty())
+    context.note(
+        "warning: " + why +
+        ", so gpumigrate's library cannot be put into it: if it uses the GPU itself, cuInit fails (304). "
+        "Build it dynamically linked, or run it with --cooperative");
+}
+
 int run_job(Context& context, const RunOptions& options) {
   if (options.command.empty()) {
     return report(context, Error(ErrorCode::kInvalidArgument,
@@ -308,6 +332,7 @@ int run_job(Context& context, const RunOptions& options) {
   const std::string id = text_of(job.assume_value(), "id");
   context.err << view_displaced(member(job.assume_value(), "displaced"), "was ", context.layout())
               << std::flush;
+  warn_of_missing_library(context, options);
   if (options.detach) return print_job(context, job.assume_value());
   context.note("job " + id + " (" + text_of(job.assume_value(), "name") + ") runs at " +
                place_of(job.assume_value()));
@@ -440,10 +465,18 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
   if (!job) return report(context, job.assume_error());
   wait.assume_value()->now_for("the end of job " + name + " (stopping)");
-  auto ended = EndFollower(context, text_of(job.assume_value(), "id"), *wait.assume_value()).follow(true);
+  auto ended = std::move(job);
+  if (!has_value(ended.assume_value(), "silent_node"))
+    ended = EndFollower(context, text_of(ended.assume_value(), "id"), *wait.assume_value())
+                .until_silent()
+                .follow(true);
   if (!ended) return report(context, ended.assume_error());
   wait.assume_value()->clear();
-  return print_end(context, ended.assume_value());
+  const Json& end = ended.assume_value();
+  print_end(context, end);
+  if (!has_value(end, "silent_node")) return kDone;
+  context.note("job " + text_of(end, "id") + ": " + text_of(end, "reason"));
+  return kUnknown;
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {

@@ -4,14 +4,13 @@
 
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/net/ca/request.h"
-#include "libckpt/net/control/toml_text.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/client/join_token.h"
+#include "tools/gpumigrate/client/site_files.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -30,6 +29,7 @@ struct JoinOptions {
   std::string token_file;
   std::string out;
   std::string address;
+  std::string home;
 };
 
 Result<JoinToken> make_token(const Context& context, const JoinOptions& options) {
@@ -95,23 +95,10 @@ class JoinerFolder {
   std::string path_;
 };
 
-// What differs from node to node; docs/operations.md has the rest.
-std::string agent_settings(const std::string& out, const Json& answer, const std::string& address) {
-  using control::toml_string;
-  std::ostringstream text;
-  text << "node = " << toml_string(text_of(answer, "node")) << "\n"
-       << "coordinator = " << toml_string(text_of(answer, "agent_address")) << "\n"
-       << "token_file = " << toml_string(out + "/agent-token") << "\n"
-       << "peer_listen = " << toml_string(address + ":7071") << "\n\n"
-       << "[[network]]\nname = \"data\"\naddress = " << toml_string(address) << "\ntransport = \"tls\"\n\n"
-       << "[tls]\nca = " << toml_string(out + "/ca.pem")
-       << "\ncertificate = " << toml_string(out + "/node.pem") << "\nkey = " << toml_string(out + "/node.key")
-       << "\n";
-  return text.str();
-}
-
-Result<void> write_node(const std::string& out, const JoinToken& token, const std::string& key,
-                        const Json& answer, const std::string& address) {
+// Whether agent.toml was written; one that is there is kept.
+Result<bool> write_node(const NodeSite& site, const JoinToken& token, const std::string& key,
+                        const Json& answer) {
+  const std::string& out = site.folder;
   CKPT_TRY(named, tls::peer_with_key(text_of(answer, "certificate"), key));
   if (named != tls::Peer::node(text_of(answer, "node")))
     return Error(ErrorCode::kProtocol, "The coordinator's answer is not a certificate of this node");
@@ -119,11 +106,19 @@ Result<void> write_node(const std::string& out, const JoinToken& token, const st
   CKPT_TRYV(tls::replace_pair(out + "/node.pem", text_of(answer, "certificate"), out + "/node.key", key));
   CKPT_TRYV(write_file_durably(out + "/agent-token", text_of(answer, "agent_token") + "\n", kPrivate));
   std::error_code ignored;
-  if (std::filesystem::exists(out + "/agent.toml", ignored)) return ok();
-  return write_file_durably(out + "/agent.toml", agent_settings(out, answer, address), kPublic);
+  if (std::filesystem::exists(out + "/agent.toml", ignored)) return false;
+  CKPT_TRYV(write_file_durably(out + "/agent.toml", node_settings(site), kPublic));
+  return true;
 }
 
-Result<std::string> join(const JoinOptions& options) {
+struct Joined {
+  std::string node;
+  std::string folder;
+  bool wrote_settings = false;
+};
+
+Result<Joined> join(const Context& context, const JoinOptions& options) {
+  CKPT_TRYV(has_address(options.address));  // before the token is used up
   CKPT_TRY(text, read_token(options.token_file));
   CKPT_TRY(token, parse_join_token(text));
   const std::string out = std::filesystem::absolute(options.out).string();
@@ -131,21 +126,33 @@ Result<std::string> join(const JoinOptions& options) {
   std::filesystem::create_directories(out, code);
   if (code) return Error(ErrorCode::kIo, "Making the folder " + out + " failed: " + code.message());
   CKPT_TRY(joiner, JoinerFolder::make(token, out));
-  CKPT_TRY(made, tls::make_signing_request());
+  CKPT_TRY(made, tls::make_signing_request({options.address}));
   CoordinatorClient coordinator(joiner->path());
   CKPT_TRY(answer, coordinator.post("/v1/join", {{"request", made.request}}));
-  CKPT_TRYV(write_node(out, token, made.key, answer, options.address));
-  return text_of(answer, "node");
+  NodeSite site;
+  site.node = text_of(answer, "node");
+  site.home =
+      std::filesystem::absolute(options.home.empty() ? context.home() + "/agent" : options.home).string();
+  site.coordinator = reachable_address(text_of(answer, "agent_address"), token.url);
+  site.address = options.address;
+  site.folder = out;
+  CKPT_TRY(wrote, write_node(site, token, made.key, answer));
+  return Joined{site.node, out, wrote};
 }
 
 int join_cluster(Context& context, const JoinOptions& options) {
-  const auto node = join(options);
-  if (!node) return report(context, node.assume_error());
-  if (context.json)
-    context.print({{"node", node.assume_value()}, {"folder", options.out}});
-  else
-    context.out << "This machine is node " << node.assume_value() << "\nLook at " << options.out
-                << "/agent.toml, then start: gpumigrate-agent --config " << options.out << "/agent.toml\n";
+  const auto made = join(context, options);
+  if (!made) return report(context, made.assume_error());
+  const Joined& joined = made.assume_value();
+  if (context.json) {
+    context.print(
+        {{"node", joined.node}, {"folder", joined.folder}, {"wrote_settings", joined.wrote_settings}});
+    return kDone;
+  }
+  context.out << "This machine is node " << joined.node << "\n"
+              << (joined.wrote_settings ? "Wrote " : "Kept ") << joined.folder
+              << "/agent.toml\nNext: gpumigrate-agent --config " << joined.folder
+              << "/agent.toml (or the unit gpumigrate-agent)\n";
   return kDone;
 }
 
@@ -172,12 +179,15 @@ void add_join_commands(CommandTree& tree) {
   Command join = tree.add(node, "join", "Make this machine a node, with a join token",
                           [options](Context& c) { return join_cluster(c, *options); });
   join.add_option("token", options->token_file, "A file with the token; - is standard input").required();
-  join.add_option("--address", options->address, "Of this machine, where other nodes reach it")
+  join.add_option("--address", options->address, "IP address of this machine, where other nodes reach it")
       .called("ADDRESS")
       .required();
   join.add_option("--out", options->out, "A folder for agent.toml, certificate, key and the agents' token")
       .called("FOLDER")
       .required();
+  join.add_option("--home", options->home,
+                  "The node's folder: journal, logs, images (default: agent in GPUMIGRATE_HOME)")
+      .called("FOLDER");
   join.add_example("gpumigrate node join token --address 10.0.0.2 --out /etc/gpumigrate",
                    "Makes a key here, and agent.toml unless there is one");
 }

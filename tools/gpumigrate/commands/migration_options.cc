@@ -30,9 +30,12 @@ void add_migrate(CommandTree& tree) {
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
   migrate
       .add_option("--max-downtime", o->max_downtime,
-                  "Limit of the pause (200ms): the switch comes once the estimate is within it")
+                  "Limit of the pause; one that is given binds: a move whose forecast is longer is refused "
+                  "(200ms, which does not bind)")
       .called("TIME");
-  migrate.add_option("--if-not-converged", o->if_not_converged, "switch or abort")
+  migrate
+      .add_option("--if-not-converged", o->if_not_converged,
+                  "Where the forecast stays over the limit: switch or abort (abort with --max-downtime)")
       .called("WHAT")
       .one_of({"switch", "abort"});
   migrate
@@ -72,7 +75,7 @@ void add_migrate(CommandTree& tree) {
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
   migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
   migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");
-  migrate.add_example("gpumigrate migrate train --to node-b:1 --max-downtime 50ms --if-not-converged abort",
+  migrate.add_example("gpumigrate migrate train --to node-b:1 --max-downtime 50ms",
                       "Move it only if the pause is short");
   migrate.add_example("gpumigrate migrate train --to node-b --exec 'python3 train_v2.py' --allow new",
                       "Go on as the next version of the program, which has further tensors");

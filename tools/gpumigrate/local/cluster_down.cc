@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <csignal>
 
 #include "tools/gpumigrate/client/table.h"
@@ -27,11 +28,16 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   for (const Json& job : jobs.assume_value()) {
     if (!is_live(job)) continue;
     const std::string path = "/v1/jobs/" + path_part(text_of(job, "id"));
-    if (context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}}))
-      stopping.push_back(path);
+    const auto stopped = context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}});
+    if (stopped && !has_value(stopped.assume_value(), "silent_node")) stopping.push_back(path);
   }
+  // They end beside each other.
+  const auto until = std::chrono::steady_clock::now() + kGrace;
   for (const std::string& path : stopping) {
-    (void)context.coordinator.get(path + "/wait?timeout_ms=" + std::to_string(kGrace.count()));
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    (void)context.coordinator.get(
+        path + "/wait?timeout_ms=" + std::to_string(std::max<std::int64_t>(1, left.count())));
     if (auto end = wait.end()) return *std::move(end);
   }
   return static_cast<int>(stopping.size());

@@ -3,6 +3,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -60,6 +61,26 @@ bool is_state_wanted(const std::string& state, const std::string& wanted) {
   return false;
 }
 
+Result<void> check_states(const std::string& wanted, const std::vector<std::string>& known) {
+  std::istringstream list(wanted);
+  for (std::string one; std::getline(list, one, ',');) {
+    if (std::find(known.begin(), known.end(), one) != known.end()) continue;
+    std::string all;
+    for (const std::string& state : known) all += (all.empty() ? "" : ", ") + state;
+    return Error(ErrorCode::kInvalidArgument, "--state: \"" + one + "\" is none of " + all);
+  }
+  return ok();
+}
+
+Result<void> check_node(Context& context, const std::string& wanted, const Json& found) {
+  if (wanted.empty() || !found.empty()) return ok();
+  const std::string name = wanted.substr(0, wanted.rfind(':'));
+  CKPT_TRY(nodes, context.coordinator.get("/v1/nodes"));
+  for (const Json& node : nodes)
+    if (text_of(node, "name") == name || text_of(node, "name") == wanted) return ok();
+  return Error(ErrorCode::kNotFound, "--node: there is no node \"" + wanted + "\"; see `gpumigrate nodes`");
+}
+
 bool is_place_wanted(const std::string& place, const std::string& wanted) {
   return wanted.empty() || place == wanted || place.starts_with(wanted + ":");
 }
@@ -81,12 +102,16 @@ std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kep
 AskList jobs_list(const ListOptions& options) {
   const auto progress = std::make_shared<Progress>();
   return [options, progress](Context& context) -> Result<ListAnswer> {
+    CKPT_TRYV(check_states(options.state,
+                           {"starting", "running", "migrating", "paused", "stopping", "suspending", "parked",
+                            "restoring", "exited", "failed", "lost", "unreachable", "unknown"}));
     CKPT_TRY(jobs, context.coordinator.get_all("/v1/jobs", "jobs"));
     ListAnswer answer{.list = kept_of(jobs, [&](const Json& job) {
                         return is_place_wanted(place_of(job), options.node) &&
                                is_name_wanted(text_of(job, "name"), options.name) &&
                                is_state_wanted(text_of(job, "state"), options.state);
                       })};
+    CKPT_TRYV(check_node(context, options.node, answer.list));
     // A state that was asked for is shown, whatever it is.
     const bool all = options.all || !options.state.empty();
     const Json shown = kept_of(answer.list, [all](const Json& job) { return all || !has_ended(job); });
@@ -109,6 +134,7 @@ AskList jobs_list(const ListOptions& options) {
 
 AskList nodes_list(const ListOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRYV(check_states(options.state, {"ready", "unreachable"}));
     CKPT_TRY(nodes, context.coordinator.get("/v1/nodes"));
     ListAnswer answer{.list = kept_of(nodes, [&](const Json& node) {
                         return is_name_wanted(text_of(node, "name"), options.name) &&
@@ -126,6 +152,7 @@ AskList gpus_list(const ListOptions& options) {
                         return is_place_wanted(text_of(gpu, "node") + ":" + text_of(gpu, "index"),
                                                options.node);
                       })};
+    CKPT_TRYV(check_node(context, options.node, answer.list));
     answer.view = [list = answer.list](const Layout& layout) { return view_gpus(list, layout); };
     return answer;
   };
@@ -133,6 +160,8 @@ AskList gpus_list(const ListOptions& options) {
 
 AskList migrations_list(const ListOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
+    CKPT_TRYV(check_states(options.state, {"open", "done", "failed", "timed-out", "interrupted", "restored",
+                                           "lost", "refused"}));
     CKPT_TRY(migrations, context.coordinator.get_all("/v1/migrations", "migrations"));
     ListAnswer answer{.list = kept_of(migrations, [&](const Json& migration) {
                         const std::string state =
@@ -142,6 +171,7 @@ AskList migrations_list(const ListOptions& options) {
                                is_name_wanted(text_of(migration, "job_name"), options.name) &&
                                is_state_wanted(state, options.state);
                       })};
+    CKPT_TRYV(check_node(context, options.node, answer.list));
     Json shown = answer.list;
     if (!options.all)
       answer.footer = hidden_text(hide_older(shown, is_open_migration, kOlderShown), "older migrations");
@@ -157,6 +187,7 @@ AskList images_list(const ListOptions& options) {
                         return is_place_wanted(text_of(image, "node"), options.node) &&
                                is_name_wanted(text_of(image, "job_name"), options.name);
                       })};
+    CKPT_TRYV(check_node(context, options.node, answer.list));
     if (answer.list.empty()) answer.footer = "no images";
     answer.view = [list = answer.list](const Layout& layout) { return view_images(list, layout); };
     return answer;

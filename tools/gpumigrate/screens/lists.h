@@ -30,6 +30,11 @@ bool is_state_wanted(const std::string& state, const std::string& wanted);
 bool is_place_wanted(const std::string& place, const std::string& wanted);
 bool is_name_wanted(const std::string& name, const std::string& wanted);
 
+// kInvalidArgument if one of the comma's list is none of `known`. Pure.
+Result<void> check_states(const std::string& wanted, const std::vector<std::string>& known);
+// kNotFound where nothing was found and there is no such node: nothing is no answer then.
+Result<void> check_node(Context& context, const std::string& wanted, const Json& found);
+
 // "43 ended jobs hidden (-a: all)", empty for none. Pure.
 std::string hidden_text(std::size_t hidden, const char* what);
 

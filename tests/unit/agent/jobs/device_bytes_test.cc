@@ -22,27 +22,36 @@ wire::JobInstance holding(std::uint64_t state_bytes) {
 
 TEST(DeviceBytes, LargerOfDriversAndRanksCountIsShown) {
   wire::JobInstance instance = holding(100);
-  add_device_bytes(counted(7, 130), 7, instance);
+  add_device_bytes(counted(7, 130), {7}, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 130U);
-  add_device_bytes(counted(7, 30), 7, instance);
+  add_device_bytes(counted(7, 30), {7}, instance);
   EXPECT_EQ(instance.ranks[0].device_bytes, 100U);
 }
 
 TEST(DeviceBytes, MemoryTakenSinceTheDriversCountIsNotCounted) {
   const wire::JobInstance then = holding(20);
   wire::JobInstance now = holding(100);
-  count_device_bytes(counted(7, 30), 7, then.ranks, now);
+  count_device_bytes(counted(7, 30), {7}, then.ranks, now);
   EXPECT_EQ(now.ranks[0].device_bytes, 30U);
-  count_device_bytes(counted(8, 500), 7, then.ranks, now);  // a driver that does not count it
+  count_device_bytes(counted(8, 500), {7}, then.ranks, now);  // a driver that does not count it
   EXPECT_EQ(now.ranks[0].device_bytes, 20U);
-  count_device_bytes(counted(8, 500), 7, {}, now);  // it had not been started
+  count_device_bytes(counted(8, 500), {7}, {}, now);  // it had not been started
   EXPECT_EQ(now.ranks[0].device_bytes, 0U);
+}
+
+TEST(DeviceBytes, EachProcessOfTheJobCounts) {
+  InventorySnapshot snapshot = counted(7, 130);
+  snapshot.gpus[0].processes.emplace_back(9, 40);
+  snapshot.gpus[0].processes.emplace_back(11, 1000);  // another job's
+  wire::JobInstance instance = holding(100);
+  add_device_bytes(snapshot, {7, 9}, instance);
+  EXPECT_EQ(instance.ranks[0].device_bytes, 170U);
 }
 
 // Memory that the driver counts under no known process belongs to no job.
 TEST(DeviceBytes, ARankWithoutAProcessHasNothingCounted) {
   wire::JobInstance ended = holding(0);
-  add_device_bytes(counted(0, 500), 0, ended);
+  add_device_bytes(counted(0, 500), {0}, ended);
   EXPECT_EQ(ended.ranks[0].device_bytes, 0U);
 }
 

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of a process that it has not started.
 #include "agent/keeper/rank/adopted_process.h"
+#include "agent/keeper/rank/descent.h"
 #include "tests/unit/agent/keeper/harness.h"
 
 namespace ckpt::keeper {
 namespace {
+
+void kill_tree(pid_t root) {
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    for (const pid_t pid : tree_of(root)) ::kill(pid, signal);
+  }
+}
 
 class AdoptedTest : public KeeperTest {
  protected:
@@ -26,7 +33,7 @@ class AdoptedTest : public KeeperTest {
     EXPECT_TRUE(wait_readable(output.get()));
   }
   ~AdoptedTest() override {
-    signal_tree(process_, SIGKILL);
+    kill_tree(process_);
     ::waitpid(process_, nullptr, 0);
   }
 
@@ -66,7 +73,7 @@ TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
   Agent agent(adopt());
   agent.send(local::SetDeadline{now_ns() + 1'000'000});
   agent.next<local::RankStopped>();  // before the answer or after it
-  EXPECT_TRUE(is_stopped(process_));
+  EXPECT_TRUE(stand_still(tree_of(process_)));
   EXPECT_EQ(state_of(process_), 'T');
   agent.send(local::SetDeadline{local::kNoDeadline});
   agent.next<local::RankContinued>();
@@ -77,7 +84,7 @@ TEST_F(AdoptedTest, ExpiredLeaseStopsTheProcessTree) {
 TEST_F(AdoptedTest, EndOfTheProcessIsNoticedWithoutAnExitCode) {
   const std::string folder = adopt();
   Agent agent(folder);
-  signal_tree(process_, SIGKILL);
+  kill_tree(process_);
   EXPECT_EQ(agent.next<local::RankExited>().wait_status, kUnknownStatus);
   EXPECT_EQ(status_of(folder).value("unknown", false), true);
   EXPECT_FALSE(status_of(folder).contains("exit_code"));

@@ -68,8 +68,39 @@ TEST_F(ArrivingTest, AgentThatComesLaterMayWaitToo) {
 TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
   const std::string folder = start_restored(1);
   const Watch program(pid_in("restored"));
+  Agent agent(folder);
+  agent.send(local::AwaitMemory{});
   end_server();
+  const std::string why(agent.next_failure().text.view());
+  EXPECT_NE(why.find("was lost"), std::string::npos) << why;
+  EXPECT_NE(why.find("exit code 1"), std::string::npos) << why;
   EXPECT_TRUE(program.ended());
+  agent.next<local::RankExited>();
+  const Json report = Json::parse(text_of(folder + "/status.json"));
+  EXPECT_NE(report["loss"].get<std::string>().find("exit code 1"), std::string::npos) << report;
+  agent.send(local::AwaitMemory{});
+  EXPECT_NE(agent.next_failure().text.view().find("was lost"), std::string_view::npos);
+}
+
+TEST_F(ArrivingTest, EndOfTheProgramIsNoArrival) {
+  const std::string folder = start_restored(0);
+  Agent agent(folder);
+  agent.send(local::AwaitMemory{});
+  ::kill(pid_in("restored"), SIGKILL);
+  EXPECT_NE(agent.next_failure().text.view().find("before all of its host memory"), std::string_view::npos);
+  agent.next<local::RankExited>();
+  EXPECT_FALSE(Json::parse(text_of(folder + "/status.json")).contains("loss"));
+  end_server();
+}
+
+TEST_F(ArrivingTest, EndOfAProgramThatIsWholeLosesNothing) {
+  const std::string folder = start_restored(0);
+  Agent agent(folder);
+  end_server();
+  agent.ask<local::Done>(local::AwaitMemory{});
+  ::kill(pid_in("restored"), SIGKILL);
+  agent.next<local::RankExited>();
+  agent.ask<local::Done>(local::AwaitMemory{});
 }
 
 TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerIsKilled) {

@@ -70,6 +70,23 @@ TEST_F(PacketLinkTest, ManyMoreThanTheSocketTakesKeepTheirOrder) {
     ASSERT_EQ(b_.got[static_cast<std::size_t>(i)].bytes[0], static_cast<std::byte>(i & 0xff));
 }
 
+// As for each mapping of a program, to a mover that is busy.
+TEST_F(PacketLinkTest, TensOfThousandsOfSmallPacketsWaitForABusyPeer) {
+  constexpr std::size_t kCount = 50'000;
+  for (std::size_t i = 0; i < kCount; ++i) a_.link->send(packet_of(40, static_cast<std::byte>(i & 0xff)));
+  run_until(io_, [&] { return b_.got.size() == kCount || !a_.closed.empty(); });
+  ASSERT_TRUE(a_.closed.empty()) << a_.closed[0].to_string();
+  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(b_.got[i].bytes[0], static_cast<std::byte>(i & 0xff));
+}
+
+TEST_F(PacketLinkTest, PeerThatDoesNotReadIsGivenUpWithAReason) {
+  for (int i = 0; i < 100'000; ++i) a_.link->send(packet_of(900));
+  run_until(io_, [&] { return !a_.closed.empty(); });
+  EXPECT_EQ(a_.closed[0].code(), ErrorCode::kOutOfMemory);
+  EXPECT_NE(a_.closed[0].to_string().find("packets wait for it"), std::string::npos)
+      << a_.closed[0].to_string();
+}
+
 TEST_F(PacketLinkTest, APacketOverTheLimitEndsTheLink) {
   a_.link->send(packet_of(1001));
   run_until(io_, [&] { return !b_.closed.empty(); });

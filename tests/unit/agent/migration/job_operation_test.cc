@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/migration/modes/restored_process.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 
@@ -50,6 +51,38 @@ TEST(JobOperationTest, MigrationFollowsItsPlan) {
   EXPECT_EQ(operation.next(), 6U);
   EXPECT_EQ(operation.source_gpu().value(), 1U);
   EXPECT_EQ(operation.target_gpu().value(), 2U);
+}
+
+// A restore that takes far longer than expected, or past the pause's limit, is given up; one from an image is not.
+TEST(RestoreTime, EndsWithThePauseAndFarBeyondWhatIsExpected) {
+  migration::SwitchInfo info = info_of(MigrationMode::kTransparent, "b");
+  const wire::CostLine line(100 * kNanosPerMs, 10 * kNanosPerMs);
+  RestoreWork work;
+  work.image_bytes = work.restored_bytes = 10 << 20;
+  work.paused_ns = now_ns();
+  const auto of = [&](const JobOperation& operation) { return restore_time(line, operation, work); };
+  EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(5000)) << "the least";
+  work.restored_bytes = 100 << 20;
+  EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(11'000)) << "ten times what is expected";
+  work.size.threads = 4000;
+  EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(21'000)) << "its threads, too";
+  EXPECT_GE(of(JobOperation::restore(spec_of(MigrationMode::kTransparent))).value(), Milliseconds(60'000));
+
+  auto plan = wire::decode_plan(info.plan).assume_value();
+  plan.options.if_not_converged = wire::NotConverged::kAbort;
+  plan.options.max_downtime_ns = 3600'000 * kNanosPerMs;
+  info.plan = wire::encode(plan);
+  EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(21'000));
+  plan.options.max_downtime_ns = 2000 * kNanosPerMs;
+  info.plan = wire::encode(plan);
+  EXPECT_LE(of(JobOperation::migration(info)).value(), Milliseconds(2000));
+  work.paused_ns = now_ns() - 2000 * kNanosPerMs;
+  const auto late = of(JobOperation::migration(info));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code(), ErrorCode::kAborted);
+  EXPECT_NE(late.error().to_string().find("limit of 2000 ms"), std::string::npos) << late.error().to_string();
+  work.paused_ns = 0;  // of a pause that an earlier agent was told of
+  EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(21'000));
 }
 
 TEST(JobOperationTest, MigrationWithoutAPlanIsCooperativeAndHasNoGpu) {

@@ -58,7 +58,9 @@ TEST(ProcessWork, TermsGrowWithWhatTheyDo) {
   HostMemoryWork memory = copied_ahead(host_memory_work(size, 0, 0), 3 * kGib, 0, true);
   const PauseWork work = process_work(size, memory, 0, true, true);
   EXPECT_EQ(work[PauseTerm::kDump].bytes, memory.read);
-  EXPECT_EQ(work[PauseTerm::kDump].known, dump_cost(size) + memory.scan);
+  EXPECT_EQ(work[PauseTerm::kDump].known, memory.scan);
+  EXPECT_EQ(work[PauseTerm::kDump].items, dump_cost(size));
+  EXPECT_EQ(work[PauseTerm::kHostRestore].items, restore_cost(size));
   EXPECT_EQ(work[PauseTerm::kHostRestore].bytes, memory.restored);
   EXPECT_TRUE(work.saves_beside_copy());
 }

@@ -79,6 +79,32 @@ TEST(PauseCosts, OneSizeChangesTheRateAsFarAsTheRateCounts) {
   EXPECT_GT(other.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib, 3 * kMs) << "the rate is lower";
 }
 
+// 1,500 threads: the node takes three times as long for each as a common server does.
+TEST(PauseCosts, ThreadsCountByTheNodesOwnRate) {
+  PauseCosts costs;
+  costs.assume(PauseKind::kProcess, PauseTerm::kDump, {100 * kMs, 1 * kMs});
+  const Nanos items = 750 * kMs;
+  PauseWork many(PauseKind::kProcess);
+  many.add(PauseTerm::kDump, 10 * kMiB, items);
+  const auto expected = [&costs](const PauseWork& work) {
+    const PauseLines lines = costs.lines(PauseKind::kProcess);
+    return estimate_pause(work, lines, lines, {}).total();
+  };
+  EXPECT_EQ(expected(many), 860 * kMs) << "as on a common server";
+  wire::PauseNumbers took;
+  took[PauseTerm::kDump] = 110 * kMs + 3 * items;
+  learn_pause(costs, many, took, false);
+  EXPECT_NEAR(static_cast<double>(expected(many)), (110.0 + 3 * 750) * kMs, 50.0 * kMs);
+  PauseWork few(PauseKind::kProcess);
+  few.add(PauseTerm::kDump, 10 * kMiB, 2 * kMs);
+  EXPECT_NEAR(static_cast<double>(expected(few)), 116.0 * kMs, 10.0 * kMs)
+      << "it has no part in the threads' time";
+  const auto again = PauseCosts::decode(costs.encode());
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).items_permille,
+            costs.line(PauseKind::kProcess, PauseTerm::kDump).items_permille);
+}
+
 RehearsalFacts rehearsal() {
   RehearsalFacts facts;
   for (const std::uint64_t mib : {16, 128}) {
@@ -105,6 +131,23 @@ TEST(PauseCosts, RehearsedLineStandsUntilAMoveHasShownMore) {
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);  // twice as long as rehearsed
   EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
               1000.0 * kMs, 60.0 * kMs);
+}
+
+TEST(PauseCosts, RehearsedThreadsGiveTheNodesRate) {
+  RehearsalFacts facts = rehearsal();
+  RehearsedProcess many = facts.processes.front();
+  many.dump_items = 200 * kMs;
+  many.restore_items = 100 * kMs;
+  many.dump_ns += 500 * kMs;
+  many.restore_ns = 75 * kMs + 400 * kMs;
+  facts.processes.push_back(many);
+  PauseCosts costs;
+  keep_rehearsal(costs, facts);
+  const auto dump = costs.line(PauseKind::kProcess, PauseTerm::kDump);
+  EXPECT_NEAR(static_cast<double>(dump.at(1024 * kMiB)), (100.0 + 2048.0) * kMs, 1.0 * kMs)
+      << "bytes are bytes";
+  EXPECT_NEAR(dump.items_permille, 2500, 30);
+  EXPECT_NEAR(costs.line(PauseKind::kAdoptedProcess, PauseTerm::kHostRestore).items_permille, 4000, 200);
 }
 
 TEST(PauseCosts, RehearsalIsReadBack) {

@@ -191,6 +191,26 @@ TEST(Networks, EachAddressOfSeveralIsOfThisMachineAndNamedOnce) {
             std::string::npos);
 }
 
+TEST(AgentConfig, MoversHaveTheirRangeOfPorts) {
+  const auto with = [](const std::string& lines) { return error_of(kMin + lines); };
+  const auto config = parse_config(kMin + "vault_port = 7072\n[mover]\nports = '7100-7199'\n", "x");
+  ASSERT_TRUE(config) << config.assume_error().to_string();
+  EXPECT_EQ(config.assume_value().mover_ports.first, 7100);
+  EXPECT_EQ(config.assume_value().mover_ports.last, 7199);
+  EXPECT_EQ(config.assume_value().vault_port, 7072);
+  EXPECT_EQ(parse_config(kMin, "x").value().mover_ports.first, 0);
+  for (const char* wrong : {"7100", "7199-7100", "7100-7101", "80-200", "7100-70000", "7100-7199,", "a-b",
+                            "-7100", "7100 - 7199"})
+    EXPECT_NE(with(std::string("[mover]\nports = '") + wrong + "'\n").find("\"mover.ports\" must be"),
+              std::string::npos)
+        << wrong;
+  const std::string range = "[mover]\nports = '7000-7099'\n";
+  const std::string tls = "[tls]\nca = '/c'\ncertificate = '/d'\nkey = '/k'\n";
+  EXPECT_NE(with("vault_port = 7072\n" + range).find("\"vault_port\" is one of"), std::string::npos);
+  EXPECT_NE(with("peer_listen = '10.0.0.2:7071'\n" + range + tls).find("\"peer_listen\" is one of"),
+            std::string::npos);
+}
+
 TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");

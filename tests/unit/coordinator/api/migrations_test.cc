@@ -54,6 +54,26 @@ TEST_F(ApiTest, LogGoesOnBehindAnInstanceThatIsNotFreedYet) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
 }
 
+TEST_F(ApiTest, LogOfAJobWhoseFormerNodeIsAwayHasWhatIsReachable) {
+  two_nodes();
+  a_->log = "before\n";
+  b_->log = "after\n";
+  start_nodes();
+  run_job();
+  EXPECT_EQ(finished(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"])["result"],
+            "done");
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  const auto log = cluster_.get("/v1/jobs/train/logs");
+  EXPECT_EQ(log.status, 200U) << log.body;
+  EXPECT_EQ(log.body, "after\n");
+  EXPECT_EQ(log.headers.at("X-Missing"), "node-a");
+  EXPECT_EQ(log.headers.at("X-Next-Offset"), "13");  // offsets are those of the whole log
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=10").body, "er\n");
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "after\n");
+}
+
 TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
   two_nodes();
   a_->pauses = true;
@@ -141,6 +161,31 @@ TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
   const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
   EXPECT_EQ(drain["jobs"][0]["expected_pause_ms"], 9.5) << drain;
   EXPECT_EQ(drain["jobs"][0]["expected_pause_from"], "estimate") << drain;
+}
+
+TEST_F(ApiTest, ALimitThatIsNamedBinds) {
+  two_nodes();
+  a_->leaves = wire::Reason(ErrorCode::kRefused, "The limit cannot be met: a pause of 2.7 s is expected");
+  a_->pause_between_nodes_ns = 2'700'000'000;
+  start_nodes();
+  run_job();
+  const auto begin = [this](const std::string& body) {
+    return cluster_.post("/v1/jobs/train/migrate", body).json();
+  };
+  const json plan = begin(R"({"to":"node-b","max_downtime_ms":100,"dry_run":true})");
+  EXPECT_EQ(plan["options"]["if_not_converged"], "abort");
+  ASSERT_EQ(plan["warnings"].size(), 1U) << plan;
+  EXPECT_NE(plan["warnings"][0].get<std::string>().find("about 2700 ms is expected, and it may be 100 ms"),
+            std::string::npos)
+      << plan;
+  EXPECT_TRUE(begin(R"({"to":"node-b","dry_run":true})")["warnings"].empty());
+  const json chosen =
+      begin(R"({"to":"node-b","max_downtime_ms":100,"if_not_converged":"switch","dry_run":true})");
+  EXPECT_EQ(chosen["options"]["if_not_converged"], "switch");
+  const json refused = finished(begin(R"({"to":"node-b","max_downtime_ms":100})")["id"]);
+  EXPECT_EQ(refused["result"], "refused") << refused;
+  EXPECT_EQ(refused["exit_code"], 5) << refused;
+  EXPECT_EQ(refused["expected_pause_ms"], 2700.0) << refused;
 }
 
 TEST_F(ApiTest, AnAgentThatDoesNotKnowAPauseShowsNone) {

@@ -75,7 +75,7 @@ TEST_F(PlacingTest, DryRunStartsNothingAndExplainsThePlace) {
   EXPECT_FALSE(none["possible"].get<bool>());
   EXPECT_EQ(none["to"], nullptr);
   EXPECT_TRUE(mentions(reasons_of(none, "node-b"), "needed are 100.00 GiB"));
-  EXPECT_EQ(none["candidates"][1]["cause"], "full");
+  EXPECT_EQ(none["candidates"][1]["cause"], "too small");
   EXPECT_EQ(plan["candidates"][0]["cause"], nullptr);
   EXPECT_EQ(a_->starts() + b_->starts(), 0U);
   EXPECT_TRUE(cluster_.get("/v1/jobs").json().empty());

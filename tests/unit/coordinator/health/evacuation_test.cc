@@ -34,6 +34,20 @@ std::vector<EvacuationId> next(const std::vector<Evacuation>& all, std::uint32_t
 
 using Ids = std::vector<EvacuationId>;
 
+TEST(EvacuationDeadline, GrowsWithTheBytes) {
+  EXPECT_EQ(live_deadline_ms(30'000, 0), 30'000);
+  EXPECT_EQ(live_deadline_ms(30'000, 80'000'000'000), 830'000);
+}
+
+TEST(EvacuationAttempts, LiveMovesThatCameToNothingHadTargetsOfTheirOwn) {
+  Evacuation e = evacuation(1, true, HealthOutcome::kLive);
+  e.started_ms = {1'000, 2'000, 3'000};
+  e.failed = {{Place("node-b", 0), "it failed"}, {Place("node-c", 0), "it failed"}};
+  EXPECT_EQ(attempts_of(1, {&e}, 4'000, EvacuationLimits()), 1U);
+  const Evacuation again = evacuation_from_document(evacuation_document(e));
+  EXPECT_EQ(failed_text(again), "node-b:0: it failed; node-c:0: it failed");
+}
+
 TEST(EvacuationOrder, ReadableMemoryFirstThenImages) {
   const std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kRestore),
                                     evacuation(2, true, HealthOutcome::kLive),

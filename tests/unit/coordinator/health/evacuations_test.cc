@@ -133,6 +133,142 @@ TEST_F(EvacuationsTest, ALiveMoveThatFailsFallsBackOnTheImage) {
   EXPECT_EQ(e["attempts"], 2);
 }
 
+TEST_F(EvacuationsTest, EveryTargetThatIsLeftIsTriedBeforeTheImage) {
+  images_.jobs = {1};
+  node("node-b").refuse_prepare = true;
+  node("node-c");
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  const json e = wait_for_evacuation("job-a", "moved");
+  EXPECT_EQ(e["to"], "node-c:0");
+  EXPECT_EQ(e["lost_ms"], 0);
+  EXPECT_EQ(e["attempts"], 2);
+  EXPECT_TRUE(images_.calls().empty());
+}
+
+TEST_F(EvacuationsTest, WithoutATargetAndAnImageItRestsInAnImageThatIsMade) {
+  node("node-b").refuse_prepare = true;
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kLive, 64)});
+  const json e = wait_for_evacuation("job-a", "parked");
+  EXPECT_EQ(images_.calls().at(0).what, "snapshot+park");
+  bool is_told = false;
+  const json all = cluster_.get("/v1/events").json();
+  for (const json& event : all["events"]) {
+    const std::string text = event["text"];
+    is_told = is_told || text.find(
+                             "parking: no live move of it came to its end (node-b:0: m1 refused: "
+                             "tensor w1: shapes differ)") != std::string::npos;
+  }
+  EXPECT_TRUE(is_told) << all;
+}
+
+TEST_F(EvacuationsTest, TheTrueReasonIsToldWhereNothingIsPossible) {
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  const std::string note = wait_for_evacuation("job-a", "left")["note"];
+  EXPECT_NE(note.find("its memory must not be read any more, and there is no image of it"), std::string::npos)
+      << note;
+}
+
+TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
+  node("node-b").silent_prepare = true;
+  two_nodes(1);
+  const std::string id =
+      cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").json()["id"].get<std::string>();
+  report("node-b", {against_all(1, HealthOutcome::kLive, 64)});
+  const json m = cluster_.get("/v1/migrations/" + id + "/watch?timeout_ms=30000&since=1000").json();
+  EXPECT_EQ(m["result"], "failed") << m;
+  EXPECT_EQ(m["exit_code"], 1) << m;
+  EXPECT_NE(m["error"].get<std::string>().find("node-b:0 takes no jobs any more: Xid 64"), std::string::npos)
+      << m;
+  EXPECT_EQ(job("job-a")["node"], "node-a");
+}
+
+// The finding comes when the job is about to run there: too late to give its move up.
+TEST_F(EvacuationsTest, AJobThatCameToAGpuInTroubleIsMovedOn) {
+  FakeAgent& b = node("node-b");
+  wire::SwitchMessage held;
+  std::promise<void> committed;
+  b.instead = [&](const wire::SwitchMessage& message) {
+    if (message.to != wire::Party::kTarget || !std::holds_alternative<wire::Lease>(message.body))
+      return false;
+    held = message;
+    const wire::Incarnation k = std::get<wire::Lease>(message.body).k;
+    b.say(message, wire::Party::kTarget, wire::Party::kCoordinator, wire::Verified());
+    b.say(message, wire::Party::kTarget, wire::Party::kCoordinator, wire::Committed(k));
+    committed.set_value();
+    return true;
+  };
+  node("node-c");
+  two_nodes(1);
+  const std::string id =
+      cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").json()["id"].get<std::string>();
+  committed.get_future().wait();
+  report("node-b", {against_all(1, HealthOutcome::kLive, 64)});
+  b.wait_for_settings(1, false);
+  b.post([&] {
+    const wire::Incarnation k = std::get<wire::Lease>(held.body).k;
+    b.instead = nullptr;
+    b.change(held.job, held.base + 1, wire::JobPhase::kRunning);
+    b.say(held, wire::Party::kTarget, wire::Party::kCoordinator, wire::Runs(k));
+  });
+  const json e = wait_for_evacuation("job-a", "moved");
+  EXPECT_EQ(e["from"], "node-b:0") << e;
+  EXPECT_EQ(e["to"], "node-a:0") << e;
+  EXPECT_EQ(e["reason"], "it came to a GPU in trouble: Xid 64 of the test");
+  EXPECT_EQ(cluster_.get("/v1/migrations/" + id).json()["result"], "done");
+}
+
+TEST_F(EvacuationsTest, AJobThatWasLeftWhereItIsIsDecidedOnce) {
+  node("node-b").inventory.gpus[0].free_bytes = 0;
+  two_nodes(1);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  wait_for_evacuation("job-a", "left");
+  restart();
+  report("node-b", {finding(1, 63, "rows remapped")});  // the coordinator has looked again by then
+  node("node-b").wait_for_settings(1, false);
+  EXPECT_EQ(health()["evacuations"].size(), 1U) << health();
+}
+
+TEST_F(EvacuationsTest, TroubleIsShownWherePeopleLook) {
+  two_nodes(1);
+  EXPECT_EQ(cluster_.get("/v1/gpus").json()[0]["finding"], nullptr);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  wait_for_evacuation("job-a", "left");
+  const json gpu = cluster_.get("/v1/gpus").json()[0];
+  EXPECT_FALSE(gpu["healthy"].get<bool>()) << gpu;
+  EXPECT_EQ(gpu["reason"], "Xid 79 of the test (cordoned)") << gpu;
+  EXPECT_EQ(job("job-a")["trouble"], "node-a:0: Xid 79 of the test (cordoned)");
+  const std::string page = cluster_.get("/metrics").body;
+  for (const char* line :
+       {"gpumigrate_gpu_healthy{node=\"node-a\",gpu=\"0\"} 0\n",
+        "gpumigrate_gpu_healthy{node=\"node-b\",gpu=\"0\"} 1\n", "gpumigrate_jobs_left_on_bad_gpu 1\n",
+        "gpumigrate_breaker_open 0\n", "gpumigrate_evacuations_open 0\n"})
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  node("node-a").end_job(1, 0);
+  cluster_.wait_for_event("job-ended");
+  EXPECT_NE(cluster_.get("/metrics").body.find("gpumigrate_jobs_left_on_bad_gpu 0\n"), std::string::npos);
+}
+
+TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobSoonAfterItsFinding) {
+  two_nodes(0);
+  report("node-a", {against_all(1, HealthOutcome::kRestore)});
+  cluster_.wait_for_event("cordoned");
+  const json opened = cluster_.post("/v1/uncordon", R"({"place":"node-a:0"})").json();
+  ASSERT_EQ(opened["suspect"].size(), 1U) << opened;
+  EXPECT_EQ(opened["suspect"][0]["place"], "node-a:0");
+  const std::string run = R"({"argv":["./train"],"cwd":"/tmp","node":"node-a","name":"train"})";
+  const auto refused = cluster_.post("/v1/jobs", run);
+  EXPECT_EQ(refused.status, 409U) << refused.body;
+  EXPECT_NE(refused.body.find("suspect until"), std::string::npos) << refused.body;
+  restart();
+  EXPECT_EQ(cluster_.post("/v1/uncordon", R"({"place":"node-a","forgive":true})").json()["suspect"].size(),
+            0U);
+  restart();  // the operator's word stays
+  EXPECT_EQ(cluster_.post("/v1/jobs", run).status, 201U);
+}
+
 TEST_F(EvacuationsTest, ALiveMoveHasAShortDeadline) {
   cluster_.config().evacuation_live_deadline_ms = 200;
   images_.jobs = {1};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores: what is refused, what is lost, and what goes on after a restart.
+#include "libckpt/base/clock.h"
+#include "libckpt/protocol/wire/health_messages.h"
 #include "tests/unit/coordinator/images/images_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -87,11 +89,11 @@ TEST_F(ImagesTest, RestoreOfAJobOnALostNodeNeedsForceAndFencesIt) {
 TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
-  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "stopping");
   expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "--force");
   restart_coordinator();
   cluster_.wait_for_event("node-ready", 3);
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "node node-a, where it runs");
   EXPECT_TRUE(alive(b_).empty());
   come_back(a_, "node-a");
   wait_until_none(a_);
@@ -103,12 +105,50 @@ TEST_F(ImagesTest, RestoreOfAJobThatWasStoppedWhileItsNodeWasAwayNeedsForce) {
 TEST_F(ImagesTest, ForceRestoresAJobThatWasStoppedWhileItsNodeWasAway) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
-  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "exited");
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").json()["state"], "stopping");
   EXPECT_EQ(order("restore", R"({"accept_loss":true,"force":true})")["restored"]["incarnation"], 2);
   EXPECT_EQ(alive(b_), Incarnations{2});
   come_back(a_, "node-a");
   wait_until_none(a_);
   EXPECT_EQ(alive(b_), Incarnations{2});
+}
+
+// The policy is paused, so that nothing is done to the job: what its images are worth is known all the same.
+TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
+  order("snapshot", R"({"to":"/vault"})");
+  ASSERT_EQ(cluster_.post("/v1/policy/pause", R"({"node":"node-a"})").status, 200U);
+  wire::HealthReport report;
+  wire::HealthFinding& finding = report.findings.emplace_back();
+  finding.number = 1;
+  finding.time_ms = wall_clock_ms();
+  finding.source = "nvml";
+  finding.xid = 79;
+  finding.outcome = wire::HealthOutcome::kRestore;
+  finding.reason = "the GPU has fallen off the bus";
+  a_.agent->report_health(report);
+  a_.agent->wait_for_settings(1, true);
+  order("snapshot", R"({"to":"/vault"})");
+  restart_coordinator();
+  cluster_.wait_for_event("node-ready", 4);
+  const json images = cluster_.get("/v1/images").json();
+  ASSERT_EQ(images.size(), 2U) << images;
+  for (const json& image : images)
+    EXPECT_EQ(image["suspect"], image["version"] == 2 ? json("the GPU has fallen off the bus") : json())
+        << image;
+  expect_refused(cluster_.post("/v1/jobs/train/suspend"), 409, "its memory must not be read any more");
+  order("snapshot", R"({"to":"/vault"})");
+  order("snapshot", R"({"to":"/vault"})");
+  EXPECT_EQ(a_.vault->kept, 2U + 3U) << "suspect images push no good one out";
+  const json plan = cluster_.post("/v1/jobs/train/restore", R"({"accept_loss":true,"dry_run":true})").json();
+  EXPECT_EQ(plan["image"], "j1.v1@/vault") << plan;
+  const json named = order("restore", R"({"accept_loss":true,"image":"j1.v4@/vault","to":"node-b"})");
+  EXPECT_EQ(named["restored"]["suspect"], "the GPU has fallen off the bus") << named;
+  order("snapshot", R"({"to":"/vault"})");  // what it goes on from was suspect
+  const json good = order("restore", kAccept);
+  EXPECT_EQ(good["restored"]["image"], "j1.v1@/vault") << good;
+  EXPECT_EQ(good["restored"]["suspect"], nullptr) << good;
+  order("snapshot", R"({"to":"/vault"})");
+  EXPECT_EQ(order("restore", kAccept)["restored"]["image"], "j1.v6@/vault");
 }
 
 // Its node shows no instance, and is at the order to start one.
@@ -150,7 +190,7 @@ TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
   go_away(a_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   wait_until([&] { return job()["state"] == "exited"; });
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "node node-a, where it runs");
   EXPECT_EQ(b_.vault->restores, 0U);
 }
 

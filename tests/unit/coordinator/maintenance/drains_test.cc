@@ -134,7 +134,7 @@ TEST_F(DrainsTest, UnmovableJobsAreReportedAndTheRestMoves) {
   EXPECT_EQ(count(done, "moved"), 2U);
   const json stuck = job_of(done, "big");
   EXPECT_EQ(stuck["state"], "blocked");
-  EXPECT_EQ(stuck["reason"], "no GPU: 1 being drained, 1 full");
+  EXPECT_EQ(stuck["reason"], "no GPU: 1 being drained, 1 too small");
   ASSERT_EQ(stuck["obstacles"].size(), 2U) << stuck;
   EXPECT_TRUE(stuck["obstacles"][0].get<std::string>().starts_with("node-a:0: ")) << stuck;
   EXPECT_NE(stuck["obstacles"][1].get<std::string>().find("needed are"), std::string::npos) << stuck;
@@ -163,8 +163,51 @@ TEST_F(DrainsTest, EndsAtItsDeadline) {
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
 
-TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
+TEST_F(DrainsTest, ADryRunAsksTheNodes) {
+  node("node-a").refuse_leaving = true;
+  two_nodes(1);
+  const json plan = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_EQ(plan["jobs"][0]["to"], nullptr);
+  EXPECT_NE(plan["jobs"][0]["reason"].get<std::string>().find("Descriptor 3 is a pipe"), std::string::npos)
+      << plan;
+}
+
+TEST_F(DrainsTest, AJobThatItsNodeHasCountedObstaclesOfIsBlockedWithoutAMove) {
+  node("node-a").refuse_leaving = true;
+  two_nodes(1);
+  node("node-a").post([this] {
+    wire::JobChange change;
+    change.instance = node("node-a").inventory.jobs.at(0);
+    change.instance.obstacles = 1;
+    node("node-a").send(change);
+  });
+  while (job("job-a")["obstacles"] != 1) {
+  }
+  const json done = finished_drain(drain(R"({"place":"node-a"})")["id"]);
+  EXPECT_EQ(done["exit_code"], 1);
+  EXPECT_EQ(job_of(done, "job-a")["state"], "blocked") << done;
+  EXPECT_EQ(job_of(done, "job-a")["attempts"], 0) << done;
+  EXPECT_NE(job_of(done, "job-a")["reason"].get<std::string>().find("Descriptor 3 is a pipe"),
+            std::string::npos)
+      << done;
+  EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());
+}
+
+TEST_F(DrainsTest, ARefusedJobIsTriedAtTheOtherTargetsAndThenBlockedAtOnce) {
   node("node-b").refuse_prepare = true;
+  node("node-c").refuse_prepare = true;
+  two_nodes(1);
+  const json done = finished_drain(drain(R"({"place":"node-a"})")["id"]);
+  EXPECT_EQ(done["exit_code"], 1);
+  EXPECT_EQ(job_of(done, "job-a")["state"], "blocked") << done;
+  EXPECT_NE(job_of(done, "job-a")["reason"].get<std::string>().find("shapes differ"), std::string::npos)
+      << done;
+  EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 2U);
+}
+
+TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
+  node("node-b").relinquishes = wire::Reason(ErrorCode::kIo, "the disk is full");
   two_nodes(1);
   const json begun = drain(R"({"place":"node-a"})");
   for (std::uint64_t attempt = 1; attempt <= 2; ++attempt) {
@@ -176,7 +219,7 @@ TEST_F(DrainsTest, GivesUpOnAJobAfterThreeAttempts) {
   const json done = finished_drain(begun["id"]);
   EXPECT_EQ(done["exit_code"], 1);
   EXPECT_EQ(job_of(done, "job-a")["state"], "failed");
-  EXPECT_NE(job_of(done, "job-a")["reason"].get<std::string>().find("shapes differ"), std::string::npos)
+  EXPECT_NE(job_of(done, "job-a")["reason"].get<std::string>().find("the disk is full"), std::string::npos)
       << done;
   EXPECT_EQ(cluster_.get("/v1/migrations").json().size(), 3U);
 }

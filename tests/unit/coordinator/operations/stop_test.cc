@@ -217,21 +217,49 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   EXPECT_EQ(ended_job()["exit_code"], 143);
 }
 
-TEST_F(StopTest, StopOnAnAbsentNodeFreesTheNameAndEndsTheJobOnItsReturn) {
+TEST_F(StopTest, StopOnASilentNodeStandsAndTheJobEndsOnItsReturn) {
   start_nodes();
   run_job();
   a_->stop();
   cluster_.wait_for_event("node-lost");
-  const auto stopped = cluster_.post("/v1/jobs/train/stop");
-  EXPECT_EQ(stopped.status, 202U) << stopped.body;
-  EXPECT_EQ(stopped.json()["state"], "exited");
-  run_job("node-b");
-  EXPECT_EQ(job()["id"], "j2");
+  const auto answer = cluster_.post("/v1/jobs/train/stop");
+  EXPECT_EQ(answer.status, 202U) << answer.body;
+  const json stopped = answer.json();
+  EXPECT_EQ(stopped["state"], "stopping");
+  EXPECT_EQ(stopped["silent_node"], "node-a");
+  EXPECT_EQ(stopped["exit_code"], nullptr);
+  EXPECT_NE(stopped["reason"].dump().find("node node-a is silent, and it may run on there"),
+            std::string::npos)
+      << stopped;
+  const auto removed = request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train");
+  EXPECT_EQ(removed.status, 409U) << removed.body;
+  EXPECT_NE(removed.body.find("--force --fenced"), std::string::npos) << removed.body;
+  cluster_.stop();
+  cluster_.start();  // the order is not forgotten
+  EXPECT_EQ(job()["state"], "stopping");
   a_ = returning("node-a");
   told_a_.listen_at(*a_);
   a_->start();
   EXPECT_TRUE(told_a_.comes());
-  EXPECT_EQ(job()["state"], "running");
+  const json ended = ended_job();
+  EXPECT_EQ(ended["state"], "exited");
+  EXPECT_EQ(ended["exit_code"], 143);
+  EXPECT_EQ(ended["silent_node"], nullptr);
+}
+
+TEST_F(StopTest, RanksOnASilentNodeHaveNotEndedEither) {
+  start_nodes();
+  const auto begun = cluster_.post(
+      "/v1/jobs",
+      R"({"argv":["./train"],"cwd":"/tmp","name":"ranks","ranks":2,"nodes":["node-a","node-b"],"env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
+  ASSERT_EQ(begun.status, 201U) << begun.body;
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  EXPECT_EQ(cluster_.post("/v1/jobs/ranks/stop").status, 202U);
+  const json gang = cluster_.get("/v1/jobs/ranks/wait?timeout_ms=1").json();
+  EXPECT_EQ(gang["state"], "stopping") << gang;
+  EXPECT_EQ(gang["silent_node"], "node-a") << gang;
+  EXPECT_EQ(gang["exit_code"], nullptr) << gang;
 }
 
 TEST_F(StopTest, NodeWithJobsIsRemovedByForceOnlyAndItsJobsAreLost) {
@@ -262,7 +290,8 @@ TEST_F(StopTest, RemovedNodeThatReturnsIsRefusedAndEndsStoppedJobs) {
   a_->stop();
   cluster_.wait_for_event("node-lost");
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
-  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove").status, 200U) << "nothing holds it any more";
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove").status, 409U) << "it may run on there";
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
   cluster_.stop();
   cluster_.start();  // it is not forgotten
   a_ = returning("node-a");

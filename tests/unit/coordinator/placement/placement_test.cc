@@ -101,6 +101,15 @@ TEST(Placement, TemporaryObstaclesAreMarked) {
   }
 }
 
+TEST(Placement, ASuspectGpuTakesNoJobForNow) {
+  GpuView suspect = gpu("a", 0);
+  suspect.suspect = "suspect until 10:58:25Z: Xid 94";
+  const Candidate candidate = rank_candidates({suspect}, PlacementRequest()).at(0);
+  EXPECT_FALSE(candidate.suitable);
+  EXPECT_TRUE(candidate.passing);
+  EXPECT_EQ(candidate.cause, "suspect");
+}
+
 TEST(Placement, SameModelOnlyWhereItMatters) {
   GpuView other = gpu("a", 0);
   other.model = "model-2";
@@ -423,9 +432,10 @@ TEST(Placement, ARefusalListsTwoGpusAndCountsTheCausesOfMore) {
   wanted.memory_bytes = 9 * kGiB;
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("b", 0)};
   gpus[2].closed = "cordoned by operator";
-  EXPECT_EQ(why_none(rank_candidates(gpus, wanted), wanted), "2 full, 1 cordoned");
+  EXPECT_EQ(why_none(rank_candidates(gpus, wanted), wanted), "2 too small, 1 cordoned");
   wanted.node = "a";
-  EXPECT_THAT(why_none(rank_candidates(gpus, wanted), wanted), HasSubstr("a:1: 8.00 GiB free"));
+  EXPECT_THAT(why_none(rank_candidates(gpus, wanted), wanted),
+              HasSubstr("a:1: too small: 8.00 GiB in all, needed are 9.00 GiB"));
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ void FakeVault::give_up(const wire::TakeSnapshot& order) {
 void FakeVault::take(const wire::TakeSnapshot& order) {
   if (order.cancel) return give_up(order);
   ++snapshots;
+  kept = order.keep;
   if (hold_snapshots) {
     held_snapshots_.push_back(order);
     return;

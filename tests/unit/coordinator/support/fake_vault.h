@@ -33,6 +33,7 @@ class FakeVault {
   std::atomic<bool> hold_restores{false};  // no answer, nothing is started
   std::atomic<bool> finds_damage{false};   // of the image that a restore names; the one before is used
   std::atomic<unsigned> snapshots{0};      // ordered
+  std::atomic<unsigned> kept{0};           // versions that stay, as the last order has it
   std::atomic<unsigned> restores{0};
   std::atomic<bool> hold_lists{false};     // asked for its list, it answers with release_lists()
   std::atomic<unsigned> lists{0};          // asked

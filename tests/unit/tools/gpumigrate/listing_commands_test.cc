@@ -9,6 +9,8 @@
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
 #include "tests/unit/tools/gpumigrate/screen_samples.h"
+#include "tools/gpumigrate/client/list_views.h"
+#include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/table.h"
 
 namespace ckpt::cli {
@@ -62,6 +64,51 @@ TEST(Listing, FiltersHoldForTablesAndJson) {
   EXPECT_EQ(run(coordinator.home(), {"drains", "d5", "--node", "node-a"}).code, 64);
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--state", "exited"}).out, "exited 143"));
   EXPECT_EQ(run(coordinator.home(), {"gpus", "--node", "node-a"}).out.find("node-b"), std::string::npos);
+}
+
+TEST(Listing, FiltersThatCanHaveNoAnswerAreRefused) {
+  FakeCoordinator coordinator(sample_answer);
+  for (const char* list : {"jobs", "nodes", "migrations", "drains"}) {
+    const Ended bogus = run(coordinator.home(), {list, "--state", "bogus"});
+    EXPECT_EQ(bogus.code, 64) << list;
+    EXPECT_TRUE(has(bogus.err, "\"bogus\" is none of ")) << bogus.err;
+  }
+  for (const char* list : {"jobs", "gpus", "migrations", "images", "drains"}) {
+    const Ended unknown = run(coordinator.home(), {list, "--node", "nope"});
+    EXPECT_EQ(unknown.code, 5) << list;
+    EXPECT_TRUE(has(unknown.err, "there is no node \"nope\"")) << unknown.err;
+    EXPECT_EQ(run(coordinator.home(), {list, "--node", "node-c:7"}).code, 0) << list;
+  }
+}
+
+TEST(Listing, AMigrationThatFailedShowsWhy) {
+  const Json failed = {
+      {"id", "m4"}, {"result", "failed"}, {"error", "the disk is full"}, {"reason", "maintenance"}};
+  const Json done = {{"id", "m5"}, {"result", "done"}, {"error", nullptr}, {"reason", "maintenance"}};
+  EXPECT_TRUE(has(view_migrations(Json::array({failed}), Layout()), "the disk is full"));
+  EXPECT_FALSE(has(view_migrations(Json::array({failed}), Layout()), "maintenance"));
+  EXPECT_TRUE(has(view_migrations(Json::array({done}), Layout()), "maintenance"));
+}
+
+TEST(Listing, TroubleAndSilenceAreMarked) {
+  const Json gpu = {{"node", "node-a"}, {"index", 0}, {"healthy", false}, {"reason", "Xid 79 (cordoned)"}};
+  EXPECT_TRUE(has(view_gpus(Json::array({gpu}), Layout()), "Xid 79 (cordoned)"));
+  Json job = {{"name", "train"}, {"state", "running"}, {"trouble", "node-a:0: Xid 79 (cordoned)"}};
+  EXPECT_TRUE(has(view_jobs(Json::array({job}), Layout(), {}), "running (bad GPU)"));
+  job["state"] = "stopping";
+  EXPECT_FALSE(has(view_jobs(Json::array({job}), Layout(), {}), "node silent"));
+  job["silent_node"] = "node-a";
+  EXPECT_TRUE(has(view_jobs(Json::array({job}), Layout(), {}), "stopping (node silent)"));
+}
+
+TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {
+  Json migration = {
+      {"mode", "live"}, {"options", {{"max_downtime_ms", 100.0}}}, {"expected_pause_ms", 2700.0}};
+  EXPECT_EQ(pause_of(migration), "pause ~2.7 s (limit 100 ms)");
+  migration["options"]["max_downtime_ms"] = 5000.0;
+  EXPECT_EQ(pause_of(migration), "pause ~2.7 s");
+  migration.erase("expected_pause_ms");
+  EXPECT_EQ(pause_of(migration), "pause <=5 s");
 }
 
 TEST(Listing, WideShowsTheOtherColumns) {

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <vector>
 
 #include "tests/unit/libckpt/datapath/transport/peer.h"
 #include "tests/unit/libckpt/datapath/transport/relay.h"
@@ -434,6 +436,44 @@ TEST_F(TlsLaneTest, KeysAreReplaced) {
   }
   EXPECT_GE(updates, 8);
   EXPECT_LE(updates, 10);
+}
+
+// Below the ports that the kernel gives, and another process's own.
+PortRange own_ports(std::uint16_t count) {
+  const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 2'000 * 8);
+  return {first, static_cast<std::uint16_t>(first + count - 1)};
+}
+
+TEST_F(TlsLaneTest, ListensWithinItsRangeOfPorts) {
+  const PortRange ports = own_ports(4);
+  Peer unused;
+  auto transport = make_tls_transport({.ports = ports}).assume_value();
+  std::set<std::uint16_t> taken;
+  {
+    std::vector<std::unique_ptr<Lane>> lanes;
+    for (int i = 0; i < 4; ++i) {
+      auto lane = transport->listen(kToken, unused);
+      ASSERT_TRUE(lane.has_value()) << lane.assume_error().to_string();
+      taken.insert(Relay::port_of(lane.assume_value()->address()));
+      lanes.push_back(std::move(lane).assume_value());
+    }
+    const auto fifth = transport->listen(kToken, unused);
+    ASSERT_FALSE(fifth.has_value());
+    EXPECT_NE(fifth.assume_error().message().find("are taken on 127.0.0.1"), std::string::npos);
+  }
+  EXPECT_EQ(taken.size(), 4U);
+  EXPECT_EQ(*taken.begin(), ports.first);
+  EXPECT_EQ(*taken.rbegin(), ports.last);
+  EXPECT_TRUE(transport->listen(kToken, unused).has_value()) << "a port that is left is taken again";
+}
+
+TEST_F(TlsLaneTest, APortOfAFormerLaneIsListenedAtAtOnce) {
+  const TlsOptions options{.ports = own_ports(1)};
+  for (int turn = 0; turn < 2; ++turn) {  // the connection of the first turn stays for a minute, as TIME_WAIT
+    Peer target;
+    expect_served(target, listen(target, options));
+    target.stop();
+  }
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 #include <vector>
 
 #include "tests/unit/libckpt/datapath/transport/peer.h"
@@ -50,6 +52,49 @@ TEST(UcxSockets, WithinAMachineTheirBuffersFitACache) {
   const std::vector<int> sizes = send_buffers();
   ASSERT_FALSE(sizes.empty());
   for (const int size : sizes) EXPECT_EQ(size, 2 * (256 << 10));
+  source.stop();
+  target.stop();
+}
+
+// The local ports of this process's TCP sockets that listen.
+std::set<int> listening_ports() {
+  std::set<int> ports;
+  DIR* folder = ::opendir("/proc/self/fd");
+  for (const dirent* entry = ::readdir(folder); entry != nullptr; entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    sockaddr_in own{};
+    socklen_t own_length = sizeof own;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 && own.sin_family == AF_INET)
+      ports.insert(ntohs(own.sin_port));
+  }
+  ::closedir(folder);
+  return ports;
+}
+
+TEST(UcxSockets, ListenWithinTheirRangeOfPorts) {
+  // Below the ports that the kernel gives, and another process's own.
+  const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 1'000 * 16);
+  const PortRange range{first, static_cast<std::uint16_t>(first + 15)};
+  auto transport = make_ucx_transport({.ports = range}).assume_value();
+  Peer target;
+  Peer source;
+  Peer second;
+  auto listening = transport->listen(kToken, target);
+  ASSERT_TRUE(listening.has_value()) << listening.assume_error().to_string();
+  auto also = transport->listen(kToken, second);
+  ASSERT_TRUE(also.has_value()) << also.assume_error().to_string();
+  const std::string address = listening.assume_value()->address();
+  EXPECT_NE(address, also.assume_value()->address());
+  target.start(std::move(listening).assume_value());
+  source.start(transport->connect(address, kToken, source).assume_value());
+  source.send({Bytes(16), Bytes(1 << 20)});
+  ASSERT_TRUE(target.wait_received(1));
+  const std::set<int> ports = listening_ports();
+  EXPECT_GE(ports.size(), 2U);
+  for (const int port : ports) EXPECT_TRUE(port >= range.first && port <= range.last) << port;
   source.stop();
   target.stop();
 }

@@ -65,6 +65,20 @@ TEST(Authority, CertifiesAKeyThatWasMadeElsewhere) {
   EXPECT_FALSE(peer_with_key(certificate, make_signing_request().value().key)) << "another key";
 }
 
+TEST(Authority, RequestAsksForTheAddressesOfItsMachine) {
+  const std::vector<std::string> asked = {"10.0.0.2", "fd77::2"};
+  const SigningRequest made = make_signing_request(asked).value();
+  EXPECT_EQ(addresses_of_request(made.request).value(), asked);
+  EXPECT_TRUE(key_of_request(made.request));
+  EXPECT_TRUE(addresses_of_request(make_signing_request().value().request).value().empty());
+  EXPECT_EQ(addresses_of_request(make_signing_request(std::vector<std::string>(9, "::1")).value().request)
+                .value()
+                .size(),
+            kMaxAddresses);
+  EXPECT_FALSE(make_signing_request({"10.0.0.2,DNS:coordinator.gpumigrate"})) << "no address";
+  EXPECT_FALSE(addresses_of_request("nothing"));
+}
+
 TEST(Authority, RequestThatItsKeyHasNotSignedIsRefused) {
   const Authority authority = Authority::create().value();
   const std::string request = make_signing_request().value().request;

@@ -101,6 +101,10 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     const auto restored = with_lazy ? restore_lazily(arrived.path(), "") : restore(arrived.path());
     ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
     const pid_t copy = restored.assume_value();
+    if (with_lazy) {
+      const std::string server = "/proc/" + std::to_string(pages_->server());
+      EXPECT_EQ(read_file(server + "/oom_score_adj", 16).assume_value(), "-1000\n");
+    }
     ASSERT_TRUE(resume_source(copy).has_value());
     EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
     if (with_lazy) {
@@ -113,6 +117,32 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     ASSERT_EQ(::truncate((folder_ / "data.txt").c_str(), 1), 0);  // as it was dumped
   }
   // And back: the original has what it had.
+  early.assume_value().reset();
+  ASSERT_TRUE(resume_source(source).has_value());
+  EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
+}
+
+// A copy that is not what the process has is found at the latest when all pages are compared, and nothing is lost.
+TEST_P(EarlyPagesTest, MoveFailsWhenACopyIsNotWhatTheProcessHas) {
+  const pid_t source = start({"plain"});
+  EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
+  auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
+  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
+  EarlyPages& pages = *early.assume_value();
+  const auto nobody = [](std::uint64_t) {};
+  ASSERT_TRUE(pages.run_round(nobody).has_value());
+  // All of them: a sample finds it.
+  auto file = pages.log().duplicate_file().assume_value();
+  for (std::uint64_t at = 0; at < pages.log().filled(); at += kMemoryPage)
+    ASSERT_EQ(::pwrite(file.get(), "stale", 5, static_cast<off_t>(at)), 5);
+  const MemoryFolder images = make_memory_folder("l");
+  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
+  const auto placed = pages.finish(images.path(), nobody);
+  ASSERT_FALSE(placed.has_value());
+  EXPECT_EQ(placed.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_NE(placed.assume_error().to_string().find("of process "), std::string::npos);
   early.assume_value().reset();
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));

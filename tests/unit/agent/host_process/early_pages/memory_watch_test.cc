@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "agent/host_process/early_pages/held_pages.h"
 #include "agent/host_process/early_pages/page_index.h"
 #include "agent/host_process/early_pages/userfaultfd_of.h"
 #include "agent/host_process/memory_log.h"
@@ -103,6 +104,11 @@ class MemoryWatchTest : public ::testing::Test {
     EXPECT_TRUE(watch.find_present(range, found).has_value());
     return found.written;
   }
+  static void follow_all(MemoryWatch& watch, const MemoryRange& range) {
+    const auto follow = watch.follow(range);
+    ASSERT_TRUE(follow.has_value()) << follow.assume_error().to_string();
+    EXPECT_TRUE(follow.assume_value().is_watched);
+  }
   static std::vector<MemoryRange> take_all(MemoryWatch& watch, const MemoryRange& range) {
     std::vector<MemoryRange> written;
     for (std::uint64_t at = range.begin; at < range.end;) {
@@ -125,8 +131,11 @@ TEST_F(MemoryWatchTest, WrittenPagesAreFoundOnce) {
   const MemoryRange whole = range_of(0, kPages);
   EXPECT_NE(std::find(mappings.begin(), mappings.end(), whole), mappings.end());
   EXPECT_FALSE(watch.is_watched(whole).assume_value());
-  ASSERT_TRUE(watch.watch(whole).assume_value());
+  EXPECT_FALSE(watch.has_watched_memory().assume_value());
+  follow_all(watch, whole);
   EXPECT_TRUE(watch.is_watched(whole).assume_value());
+  EXPECT_TRUE(watch.has_watched_memory().assume_value());
+  EXPECT_TRUE(watch.follow(whole).assume_value().fresh.empty());
   EXPECT_EQ(take_all(watch, whole), std::vector{whole}) << "nothing of it is known yet";
   EXPECT_TRUE(take_all(watch, whole).empty());
   program.tell('w');
@@ -150,30 +159,82 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
   ASSERT_TRUE(watch.mappings().has_value());
   const MemoryRange whole = range_of(0, kPages);
   for (const char order : {'n', 'm'}) {
-    ASSERT_TRUE(watch.watch(whole).assume_value());
+    follow_all(watch, whole);
     (void)take_all(watch, whole);
     program.tell(order);
     EXPECT_FALSE(watch.is_watched(whole).assume_value()) << order;
-    std::vector<MemoryRange> written;
-    const auto refused = watch.take_written(whole, whole.begin, written);
-    ASSERT_FALSE(refused.has_value());
-    EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+    EXPECT_TRUE(watch.own(whole).assume_value().empty());
+    EXPECT_TRUE(take_all(watch, whole).empty()) << "nobody watches it, so nothing can be taken";
   }
+}
+
+// The kernel refuses a scan that meets a mapping without a watch, after it has taken pages in front of that.
+TEST_F(MemoryWatchTest, PartThatIsMappedAnewTakesNothingFromItsNeighbours) {
+  const Program program([](char) {
+    kPlace[7 * kMemoryPage] = std::byte{2};
+    ::mmap(kPlace + 900 * kMemoryPage, 100 * kMemoryPage, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    kPlace[1010 * kMemoryPage] = std::byte{2};
+  });
+  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  ASSERT_TRUE(watch.mappings().has_value());
+  const MemoryRange whole = range_of(0, kPages);
+  follow_all(watch, whole);
+  (void)take_all(watch, whole);
+  program.tell('n');
+  EXPECT_EQ(take_all(watch, whole), (std::vector{range_of(7, 1), range_of(1010, 1)}));
+  EXPECT_EQ(watch.own(whole).assume_value(), (std::vector{range_of(0, 900), range_of(1000, 24)}));
+  EXPECT_EQ(watch.follow(whole).assume_value().fresh, std::vector{range_of(900, 100)});
+}
+
+// A process that shares memory with another one (vfork, CLONE_VM) must not take pages that the other's watch is to find.
+TEST_F(MemoryWatchTest, MappingHasOneWatch) {
+  const Program program([](char) {});
+  auto first = MemoryWatch::create(program.pid()).assume_value();
+  auto second = MemoryWatch::create(program.pid()).assume_value();
+  ASSERT_TRUE(first.mappings().has_value());
+  ASSERT_TRUE(second.mappings().has_value());
+  follow_all(first, range_of(0, kPages / 2));
+  EXPECT_FALSE(second.follow(range_of(0, kPages / 2)).assume_value().is_watched);
+  EXPECT_TRUE(second.is_watched(range_of(0, kPages / 2)).assume_value()) << "by the other one";
+  EXPECT_TRUE(second.own(range_of(0, kPages)).assume_value().empty());
+  EXPECT_TRUE(second.follow(range_of(kPages / 2, kPages / 2)).assume_value().is_watched);
+  EXPECT_EQ(first.own(range_of(0, kPages)).assume_value(), std::vector{range_of(0, kPages / 2)});
+}
+
+// A heap, a stack and mremap make a mapping longer, and what was followed of it stays so.
+TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
+  const Program program([](char) {
+    ::munmap(kPlace + kPages / 2 * kMemoryPage, kPages / 2 * kMemoryPage);
+    ::mremap(kPlace, kPages / 2 * kMemoryPage, kPages * kMemoryPage, 0);
+    kPlace[(kPages - 1) * kMemoryPage] = std::byte{2};
+  });
+  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  ASSERT_TRUE(watch.mappings().has_value());
+  const MemoryRange whole = range_of(0, kPages);
+  follow_all(watch, range_of(0, kPages / 2));
+  (void)take_all(watch, range_of(0, kPages / 2));
+  program.tell('g');
+  ASSERT_TRUE(watch.mappings().has_value());
+  const auto follow = watch.follow(whole).assume_value();
+  EXPECT_TRUE(follow.is_watched);
+  EXPECT_EQ(follow.fresh, std::vector{range_of(kPages / 2, kPages / 2)});
+  EXPECT_EQ(take_all(watch, whole), std::vector{range_of(kPages - 1, 1)});
 }
 
 TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
   const Program program([](char) { ::execl("/bin/sleep", "sleep", "1000", nullptr); });
   auto watch = MemoryWatch::create(program.pid()).assume_value();
   ASSERT_TRUE(watch.mappings().has_value());
-  ASSERT_TRUE(watch.watch(range_of(0, kPages)).assume_value());
+  follow_all(watch, range_of(0, kPages));
   (void)take_all(watch, range_of(0, kPages));
   program.tell_last('e');
   const auto mappings = watch.mappings();
   ASSERT_TRUE(mappings.has_value()) << mappings.assume_error().to_string();
   for (const MemoryRange& mapping : mappings.assume_value())
     EXPECT_FALSE(watch.is_watched(mapping).assume_value());
-  const auto again = watch.watch(mappings.assume_value().front());
-  EXPECT_FALSE(again.has_value() && again.assume_value());
+  const auto again = watch.follow(mappings.assume_value().front());
+  EXPECT_FALSE(again.has_value() && again.assume_value().is_watched);
 }
 
 TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
@@ -183,12 +244,13 @@ TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
   {
     auto watch = MemoryWatch::create(program.pid()).assume_value();
     ASSERT_TRUE(watch.mappings().has_value());
-    ASSERT_TRUE(watch.watch(range_of(0, kPages)).assume_value());
+    follow_all(watch, range_of(0, kPages));
     (void)take_all(watch, range_of(0, kPages));
   }
   program.tell('w');
   auto second = MemoryWatch::create(program.pid()).assume_value();
-  EXPECT_TRUE(second.watch(range_of(0, kPages)).assume_value()) << "the first one still holds it";
+  ASSERT_TRUE(second.mappings().has_value());
+  EXPECT_TRUE(second.follow(range_of(0, kPages)).assume_value().is_watched) << "the first one still holds it";
 }
 
 TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
@@ -300,6 +362,49 @@ TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
   EXPECT_EQ(index.bytes(), 0u);
 }
 
+TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
+  const Program program([](char) { kPlace[500 * kMemoryPage + 9] = std::byte{2}; });
+  auto log = MemoryLog::create(kPages * kMemoryPage, kMemoryPage).assume_value();
+  const MemoryRange whole = range_of(0, kPages);
+  ASSERT_TRUE(read_memory(program.pid(), {whole}, log->room(whole.bytes()).assume_value().data(), false));
+  log->append(whole.bytes());
+  // Out of order, as pages are that were read again.
+  const std::vector<IndexedRange> held{{whole.begin, 100 * kMemoryPage, 0},
+                                       {range_of(100, 1).begin, 500 * kMemoryPage, 100 * kMemoryPage}};
+  std::mt19937_64 random(7);
+  EXPECT_TRUE(compare_pages(program.pid(), held, *log).has_value());
+  EXPECT_TRUE(compare_some_pages(program.pid(), held, *log, 64, random).has_value());
+  program.tell('w');
+  const auto differs = compare_pages(program.pid(), held, *log);
+  ASSERT_FALSE(differs.has_value());
+  EXPECT_EQ(differs.assume_error().code(), ErrorCode::kCorrupt);
+  const std::string why = differs.assume_error().to_string();
+  EXPECT_NE(why.find("0x7000001f4000 of process " + std::to_string(program.pid())), std::string::npos) << why;
+  int found = 0;
+  for (int i = 0; i < 100; ++i)
+    if (!compare_some_pages(program.pid(), held, *log, 64, random)) ++found;
+  EXPECT_GT(found, 0) << "a sample of 64 of 600 pages misses the page each of a hundred times";
+  EXPECT_LT(found, 100) << "a sample is all pages";
+}
+
+TEST(RangeSetTest, PartsAreAddedAndRemoved) {
+  RangeSet set;
+  set.add({0x1000, 0x3000});
+  set.add({0x5000, 0x6000});
+  set.add({0x3000, 0x4000});
+  const MemoryRange all{0x0, 0x9000};
+  EXPECT_EQ(set.common(all), (std::vector<MemoryRange>{{0x1000, 0x4000}, {0x5000, 0x6000}}));
+  EXPECT_EQ(set.missing(all), (std::vector<MemoryRange>{{0x0, 0x1000}, {0x4000, 0x5000}, {0x6000, 0x9000}}));
+  set.add({0x2000, 0x8000});
+  EXPECT_EQ(set.common(all), (std::vector<MemoryRange>{{0x1000, 0x8000}}));
+  set.remove({0x3000, 0x4000});
+  set.remove({0x0, 0x2000});
+  set.remove({0x7000, 0xf000});
+  EXPECT_EQ(set.common(all), (std::vector<MemoryRange>{{0x2000, 0x3000}, {0x4000, 0x7000}}));
+  EXPECT_EQ(set.common({0x2000, 0x5000}), (std::vector<MemoryRange>{{0x2000, 0x3000}, {0x4000, 0x5000}}));
+  EXPECT_TRUE(set.missing({0x4000, 0x7000}).empty());
+}
+
 TEST(MemoryLogTest, FullLogRefusesWhatDoesNotFit) {
   auto log = MemoryLog::create(4 * kMemoryPage, kMemoryPage).assume_value();
   ASSERT_TRUE(log->room(3 * kMemoryPage).has_value());
@@ -308,6 +413,25 @@ TEST(MemoryLogTest, FullLogRefusesWhatDoesNotFit) {
   const auto refused = log->room(kMemoryPage + 1);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.assume_error().code(), ErrorCode::kOutOfMemory);
+}
+
+// A round fills it on the pool while the loop asks how far it is.
+TEST(MemoryLogTest, GrowthIsSeenFromOtherThreads) {
+  constexpr std::uint64_t kSteps = 512;
+  auto log = MemoryLog::create(kSteps * kMemoryPage, kMemoryPage).assume_value();
+  std::thread writer([&log] {
+    for (std::uint64_t i = 0; i < kSteps; ++i) {
+      log->room(kMemoryPage).assume_value()[0] = std::byte{1};
+      log->append(kMemoryPage);
+    }
+  });
+  std::uint64_t missing = 0;
+  for (std::uint64_t filled = 0; filled < kSteps * kMemoryPage;) {
+    filled = log->filled();
+    if (filled > 0 && log->at(filled - kMemoryPage, 1)[0] != std::byte{1}) ++missing;
+  }
+  writer.join();
+  EXPECT_EQ(missing, 0u) << "pages count as there before they are";
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether pages of a stopped process are in the memory log as the process has them. The kernel's answers prove it for all
+// pages that are held (memory_watch.h). This looks whether the proof is right, for a few pages of each move.
+// Threads: any; it reads the process (offload()). Errors: kCorrupt, with the first page that differs; what reading fails
+// with.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "agent/host_process/criu_image/memory_index.h"
+#include "agent/host_process/memory_log.h"
+#include "libckpt/base/result.h"
+
+namespace ckpt::agent::host {
+
+// All of them.
+Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
+// So many at most, drawn by `random`; 256 take less than a millisecond.
+Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
+                                std::uint64_t most, std::mt19937_64& random);
+
+}  // namespace ckpt::agent::host

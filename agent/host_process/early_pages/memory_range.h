@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole pages of a process by their addresses, one range or a set of them.
+// Threads: values of one owner. No function fails.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace ckpt::agent::host {
+
+inline constexpr std::uint64_t kMemoryPage = 4096;
+
+// Whole pages [begin, end).
+struct MemoryRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
+  friend bool operator==(const MemoryRange&, const MemoryRange&) = default;
+};
+
+class RangeSet {
+ public:
+  void add(MemoryRange range);
+  void remove(const MemoryRange& range);
+  // Of the range what it has, and what it lacks; by address.
+  [[nodiscard]] std::vector<MemoryRange> common(const MemoryRange& range) const;
+  [[nodiscard]] std::vector<MemoryRange> missing(const MemoryRange& range) const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ends_;  // by where a range begins; neighbours are one
+};
+
+}  // namespace ckpt::agent::host

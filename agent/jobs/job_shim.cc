@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of a transparent job that our library is not in: cuInit fails there, and users are to read why.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/host_process/processes/process_tree.h"
+#include "agent/jobs/job.h"
+#include "libckpt/base/preloaded.h"
+
+namespace ckpt::agent {
+namespace {
+
+constexpr const char* kDriver = "/libcuda.so";
+constexpr const char* kRemedy =
+    "cuInit fails there with error 304, and it cannot be moved. A script that sets LD_PRELOAD has to keep "
+    "what is in "
+    "it: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
+
+// Of a process: whether it has the driver's library, and ours.
+struct Loaded {
+  bool driver = false;
+  bool shim = false;
+};
+
+Loaded loaded_by(pid_t pid, const std::string& shim) {
+  Loaded loaded;
+  std::ifstream maps(host::proc_path(pid, "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    loaded.driver = loaded.driver || line.find(kDriver) != std::string::npos;
+    loaded.shim = loaded.shim || line.find(shim) != std::string::npos;
+  }
+  return loaded;
+}
+
+std::string name_of(pid_t pid) {
+  std::ifstream file(host::proc_path(pid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+std::string find_without_shim(pid_t root, const std::string& shim) {
+  const auto processes = host::processes_of(root);
+  if (!processes) return {};
+  for (const pid_t pid : processes.assume_value()) {
+    const Loaded loaded = loaded_by(pid, shim);
+    if (loaded.driver && !loaded.shim)
+      return fmt::format("process {} ({}) has the GPU driver's library without gpumigrate's: {}", pid,
+                         name_of(pid), kRemedy);
+  }
+  return {};
+}
+
+std::string search_path_of(const std::vector<std::string>& environment) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with("PATH=")) return entry.substr(5);
+  }
+  return {};
+}
+
+}  // namespace
+
+Task<> Job::look_for_shim() {
+  auto self = shared_from_this();
+  if (record_.spec.way != MigrationMode::kTransparent || ended() || rank_pid_ == 0) co_return;
+  const std::string shim = "/" + std::filesystem::path(environment_.config.shim_library).filename().string();
+  const auto look = [spec = record_.spec, root = static_cast<pid_t>(rank_pid_), shim] {
+    const std::string found = find_without_shim(root, shim);
+    if (!found.empty() || spec.argv.empty()) return found;
+    const std::string why = why_not_preloaded(spec.argv.front(), search_path_of(spec.env), spec.cwd,
+                                              static_cast<uid_t>(spec.uid));
+    return why.empty() ? why : why + ", so gpumigrate's library is not in it: if it uses the GPU, " + kRemedy;
+  };
+  std::string found = co_await offload(environment_.records, look);
+  if (found.empty() || found == without_shim_) co_return;  // one that has ended is still the reason
+  without_shim_ = std::move(found);
+  changed();
+}
+
+}  // namespace ckpt::agent

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports of a growing log, from the thread that fills it to the loop. What grows before the loop has told the last one
+// is told as one: however small the pieces are, no more than one report waits.
+// Threads: the function may be called by any. Ownership: shared by its copies. Errors: none.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "agent/io/async.h"
+
+namespace ckpt::agent {
+
+// `tell` is called on the loop, with the latest size.
+[[nodiscard]] inline std::function<void(std::uint64_t)> latest_growth(
+    asio::any_io_executor loop, std::function<void(std::uint64_t)> tell) {
+  struct Report {
+    std::atomic<std::uint64_t> filled{0};
+    std::atomic<bool> waits{false};
+  };
+  return [loop = std::move(loop), tell = std::move(tell),
+          report = std::make_shared<Report>()](std::uint64_t filled) {
+    report->filled.store(filled);
+    if (report->waits.exchange(true)) return;
+    asio::post(loop, [tell, report] {
+      report->waits.store(false);
+      tell(report->filled.load());
+    });
+  };
+}
+
+}  // namespace ckpt::agent

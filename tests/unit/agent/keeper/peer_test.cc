@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose connection it is: the number of a process that has ended may be another's by now.
+#include "agent/keeper/io/peer.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "agent/keeper/rank/descent.h"
+#include "tests/unit/agent/keeper/harness.h"
+
+namespace ckpt::keeper {
+namespace {
+
+// The kernel knows by SO_PEERPIDFD, which came with Linux 6.5.
+bool kernel_can_tell() {
+  constexpr int kPeerPidfd = 77;
+  auto ends = local::Socket::pair();
+  int number = -1;
+  socklen_t size = sizeof number;
+  if (::getsockopt(ends.assume_value().first.fd(), SOL_SOCKET, kPeerPidfd, &number, &size) != 0) return false;
+  ::close(number);
+  return true;
+}
+
+struct Connecting {
+  std::string path;
+  local::Socket socket;
+};
+
+int connect_and_end(void* given) {
+  auto* connecting = static_cast<Connecting*>(given);
+  auto socket = local::Socket::connect(connecting->path);
+  if (socket.has_value()) connecting->socket = std::move(socket).assume_value();
+  ::_exit(0);
+}
+
+TEST(PeerTest, ConnectionWhoseProcessHasEndedIsNobodys) {
+  if (!kernel_can_tell()) GTEST_SKIP() << "this kernel cannot tell";
+  const std::string path = "@peer-test-" + std::to_string(::getpid());
+  auto listener = local::Listener::create(path);
+  ASSERT_TRUE(listener.has_value());
+  Connecting connecting{path, {}};
+  std::vector<std::byte> stack(1 << 20);
+  // Shares memory and descriptors, so the connection outlives it.
+  const pid_t child = ::clone(connect_and_end, stack.data() + stack.size(),
+                              CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &connecting);
+  ASSERT_GT(child, 0);
+  ASSERT_TRUE(connecting.socket);
+  ASSERT_TRUE(wait_readable(listener.assume_value().fd()));
+  const Peer gone(std::move(*listener.assume_value().accept().assume_value()));
+  EXPECT_EQ(gone.identity().assume_value().pid, child);
+  EXPECT_TRUE(gone.has_ended());
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(gone.has_ended()) << "its number may be another's now";
+  const local::Socket own = std::move(local::Socket::connect(path).assume_value());
+  ASSERT_TRUE(wait_readable(listener.assume_value().fd()));
+  EXPECT_FALSE(Peer(std::move(*listener.assume_value().accept().assume_value())).has_ended());
+}
+
+TEST(DescentTest, LineOfAProcessGoesUpToTheFirstOne) {
+  const std::vector<pid_t> line = line_of(::getpid());
+  ASSERT_GE(line.size(), 2u);
+  EXPECT_EQ(line[0], ::getpid());
+  EXPECT_EQ(line[1], ::getppid());
+  EXPECT_TRUE(line_of(0x7fffffff).empty());
+}
+
+}  // namespace
+}  // namespace ckpt::keeper

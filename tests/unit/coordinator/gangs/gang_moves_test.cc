@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves of ranks before they begin, with nodes that speak the control messages and do nothing.
+#include "libckpt/protocol/gang/gang_plan.h"
+#include "tests/unit/coordinator/support/nodes_fixture.h"
+
+namespace ckpt::coordinator::test {
+namespace {
+
+using nlohmann::json;
+
+class GangMovesTest : public NodesTest {
+ protected:
+  // Two ranks on node-a and node-b, and two free nodes.
+  void start_ranks() {
+    for (const char* name : {"node-a", "node-b", "node-c", "node-d"}) answer_groups(node(name));
+    start();
+    const auto begun = cluster_.post(
+        "/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"ranks","ranks":2,"nodes":["node-a","node-b"],
+                        "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
+    ASSERT_EQ(begun.status, 201U) << begun.body;
+  }
+  // Once all `waits_for` nodes were asked, where that is not 0.
+  void answer_groups(FakeAgent& agent) {
+    agent.on_other = [this, &agent](const wire::FrameHeader& header, std::span<const std::byte> body) {
+      if (header.type != wire::FrameType::kAskGroups) return;
+      gang::RankGroups answer;
+      answer.request_id = wire::decode<gang::AskGroups>(body).value().request_id;
+      answer.knows_gang = true;
+      const std::lock_guard lock(mutex_);
+      unanswered_.emplace_back(&agent, answer);
+      if (unanswered_.size() < waits_for) return;
+      for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
+        asked->post([asked, groups] { asked->send(groups); });
+    };
+  }
+
+  std::size_t waits_for = 0;
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<FakeAgent*, gang::RankGroups>> unanswered_;
+};
+
+// Each answers only once all were asked: one after the other none would in time.
+TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
+  waits_for = 2;
+  node("node-c").silent_prepare = true;
+  start_ranks();
+  const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
+  EXPECT_EQ(begun.status, 202U) << begun.body;
+}
+
+TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNothingOpen) {
+  start_ranks();
+  const auto only_one_row = [](Coordinator& coordinator, const control::asio::any_io_executor&) {
+    const auto made = coordinator.store().database().execute(
+        "CREATE TRIGGER full BEFORE INSERT ON migrations WHEN (SELECT count(*) FROM migrations) >= 1 "
+        "AND NEW.id NOT IN (SELECT id FROM migrations) BEGIN SELECT RAISE(FAIL, 'the disk is full'); END");
+    ASSERT_TRUE(made) << made.error().to_string();
+  };
+  cluster_.on_io(only_one_row);
+  const auto failed = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
+  EXPECT_GE(failed.status, 400U) << failed.body;
+  const json rows = cluster_.get("/v1/migrations").json();
+  ASSERT_EQ(rows.size(), 1U) << rows;
+  EXPECT_FALSE(rows[0]["open"].get<bool>()) << rows;
+  EXPECT_EQ(rows[0]["result"], "refused") << rows;
+  EXPECT_EQ(cluster_.post("/v1/jobs/ranks/stop").status, 202U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/ranks/wait?timeout_ms=30000").json()["state"], "exited");
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator::test
