@@ -19,6 +19,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/log.h"
+#include "libckpt/net/log/daemon_log.h"
 
 namespace ckpt::context_helper {
 namespace {
@@ -120,8 +121,7 @@ int main(int argc, char** argv) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("context"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  (void)ckpt::logging::open_log({});  // standard error is open already
   constexpr int kSocket = ckpt::agent::context::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

@@ -3,45 +3,20 @@
 
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
-
-#include "libckpt/base/fd.h"
+#include "agent/coordinator_link/api_file.h"
 #include "libckpt/protocol/wire/control_messages.h"
 
 namespace ckpt::agent {
 namespace {
 
-constexpr std::size_t kMaxTokenBytes = 4096;
-constexpr std::size_t kMaxApiFileBytes = 64 << 10;
-
-Result<std::string> read_token(const std::string& path) {
-  CKPT_TRY(text, read_file(path, kMaxTokenBytes));
-  std::string token = text;
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (token.empty())
-    return Error(ErrorCode::kInvalidArgument, path + " is empty: it must hold the agents' token");
-  return token;
-}
-
-Result<std::string> field_of_api_file(const std::string& path, const char* field) {
-  CKPT_TRY(text, read_file(path, kMaxApiFileBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const auto value = json.is_object() ? json.find(field) : json.end();
-  if (!json.is_object() || value == json.end() || !value->is_string()) {
-    return Error(ErrorCode::kInvalidArgument, path + " does not say \"" + field + "\"");
-  }
-  return value->get<std::string>();
-}
-
 Result<std::string> coordinator_address(const Config& config) {
   if (config.coordinator_file.empty()) return config.coordinator;
-  return field_of_api_file(config.coordinator_file, "agent_address");
+  return address_in_api_file(config.coordinator_file);
 }
 
 Result<std::string> coordinator_token(const Config& config) {
   if (config.coordinator_file.empty()) return read_token(config.token_file);
-  CKPT_TRY(path, field_of_api_file(config.coordinator_file, "agent_token_file"));
-  return read_token(path);
+  return token_by_api_file(config.coordinator_file);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // gpumigrate-agent --config agent.toml, or --probe: reports which requirements of moves this node meets
 // (probe.h), and ends, or --rehearse HOME: an agent's own question (rehearsal.h)
 #include <signal.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -14,18 +13,9 @@
 #include "agent/daemon/rehearsed_process.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/command_line/command_line.h"
+#include "libckpt/net/log/daemon_log.h"
 
 namespace {
-
-void open_log(const ckpt::agent::Config& config) {
-  auto logger = config.log_file.empty() ? spdlog::stderr_logger_mt("agent")
-                                        : spdlog::basic_logger_mt("agent", config.log_file);
-  spdlog::set_default_logger(logger);
-  spdlog::set_level(spdlog::level::from_str(config.log_level));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l agent %v");
-  spdlog::flush_on(spdlog::level::warn);
-  spdlog::flush_every(std::chrono::seconds(1));
-}
 
 int complain(const ckpt::Error& error) {
   std::fprintf(stderr, "gpumigrate-agent: %s\n", error.to_string().c_str());
@@ -85,7 +75,10 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   ckpt::set_fault_role("agent." + config.assume_value().node);
   try {
-    open_log(config.assume_value());
+    const ckpt::agent::Config& settings = config.assume_value();
+    if (const auto opened = ckpt::logging::open_log({"agent", settings.log_file, settings.log_level});
+        !opened)
+      return complain(opened.assume_error());
     auto agent = ckpt::agent::Agent::create(std::move(config).assume_value());
     if (!agent) return complain(agent.assume_error());
     if (auto ended = agent.assume_value()->run(); !ended) return complain(ended.assume_error());

@@ -17,6 +17,7 @@
 #include "agent/health_helper/nvml_watch.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/log.h"
+#include "libckpt/net/log/daemon_log.h"
 
 namespace ckpt::health_helper {
 namespace {
@@ -161,8 +162,7 @@ int run(int socket, Settings settings) {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("health"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  (void)ckpt::logging::open_log({});  // standard error is open already
   constexpr int kSocket = ckpt::agent::nvml_watch::kSocketFd;
   const auto settings = ckpt::health_helper::read_arguments(argc, argv);
   struct stat status {};

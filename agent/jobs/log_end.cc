@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "libckpt/base/private_text.h"
+
 namespace ckpt::agent {
 namespace {
 
@@ -25,7 +27,7 @@ std::string quoted_log_end(const std::string& path) {
   for (char& ch : text) {
     if (static_cast<unsigned char>(ch) < 0x20) ch = ' ';
   }
-  return "\"" + text + "\"";
+  return mark_private(PrivatePart::kOutput, "\"" + text + "\"");
 }
 
 }  // namespace ckpt::agent

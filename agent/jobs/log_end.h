@@ -6,7 +6,7 @@
 
 namespace ckpt::agent {
 
-// Its last bytes as one printable line, quoted; "(none)".
+// Its last bytes as one printable line, quoted and marked as output (libckpt/base/private_text.h); "(none)".
 std::string quoted_log_end(const std::string& path);
 
 }  // namespace ckpt::agent

@@ -14,14 +14,14 @@
 #include "agent/mover/probe.h"
 #include "libckpt/datapath/transport/ucx_guard.h"
 #include "libckpt/net/control/log.h"
+#include "libckpt/net/log/daemon_log.h"
 #include "libckpt/protocol/wire/mover_values.h"
 
 int main(int argc, char** argv) {
   ckpt::mover::bound_heap();
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("mover"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  ::signal(SIGXFSZ, SIG_IGN);         // a file that may not grow is an error of that write, like a full disk
+  (void)ckpt::logging::open_log({});  // standard error is open already
   if (argc == 2 && std::string_view(argv[1]) == "--probe") {
     ckpt::mover::print_probe();
     return 0;

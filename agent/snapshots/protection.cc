@@ -310,6 +310,7 @@ Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
   order.writes = request.writes;
   order.into_memory = request.writes && !request.durable && place.way.memory_limit_bytes > 0;
   order.lasts_ms = request.lasts_ms;
+  order.limit_bytes = grant.limit_bytes;
   CKPT_CO_TRY(made, co_await parts_.server->grant(std::move(order)));
   grant.address = made.address;
   grant.token = std::move(made.token);

@@ -14,6 +14,7 @@
 #include "libckpt/base/fd.h"
 #include "libckpt/command_line/command_line.h"
 #include "libckpt/net/control/log.h"
+#include "libckpt/net/log/daemon_log.h"
 #include "libckpt/store/peer/file_server.h"
 
 namespace ckpt::agent::vault_server {
@@ -46,6 +47,7 @@ VaultAnswer obey(vault::FileServer& server, const VaultOrder& order) {
     grant.job = order.job;
     grant.writes = order.writes;
     grant.into_memory = order.into_memory;
+    grant.limit_bytes = order.limit_bytes;
     grant.lasts = std::chrono::milliseconds(order.lasts_ms);
     auto token = server.grant(grant);
     if (!token) answer = failed(token.assume_error());
@@ -99,8 +101,7 @@ int main(int argc, char** argv) {
   app.add_option("--node", node, "Whose vault it is").required();
   if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("vault"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  (void)ckpt::logging::open_log({});  // standard error is open already
   constexpr int kSocket = ckpt::agent::vault_server::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

@@ -17,7 +17,7 @@ inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPacketBytes = 16384;
 
 struct VaultOrder {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   VaultOrder() = default;
   std::uint64_t id = 0;
   std::string job;
@@ -25,9 +25,10 @@ struct VaultOrder {
   bool into_memory = false;
   std::uint64_t lasts_ms = 0;
   std::vector<std::byte> revoke;  // not empty: this token is not to be taken any more, and nothing is granted
+  std::uint64_t limit_bytes = 0;  // of what the job has there altogether; 0: none
   template <class A>
   void fields(A& a) {
-    a(id, job, writes, into_memory, lasts_ms, revoke);
+    a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);
   }
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/authorize.h"
+#include "coordinator/requests/redaction.h"
 #include "coordinator/requests/routes.h"
 
 namespace ckpt::coordinator {
@@ -55,18 +57,19 @@ std::optional<HttpResponse> Api::admit(HttpRequest& request) const {
     return error_response(401, "unauthorized",
                           "A token is needed: see token_file in the coordinator's api.json", 64);
   if (call == nullptr) return error_response(404, "usage", no_such_call(request).to_string(), 64);
-  if (*role < call->least)
-    return forbidden("This needs the role " + std::string(to_text(call->least)) + ", and yours is " +
-                     to_text(*role) + ": an admin can give you another certificate or token");
+  const auto refusal = refusal_of(request, *call, *role);
+  if (!refusal) return error_response(refusal.assume_error());
+  if (refusal.assume_value()) return forbidden(*refusal.assume_value());
   request.peer = tls::Peer::client(to_text(*role));
   return std::nullopt;
 }
 
 control::Task<HttpResponse> Api::handle(HttpRequest request) {
   if (auto refused = admit(request)) co_return std::move(*refused);
+  const Role role = coordinator::role_of(request.peer).value_or(Role::kViewer);
   auto answer = co_await route(std::move(request));
-  if (!answer) co_return error_response(answer.assume_error());
-  co_return std::move(answer).assume_value();
+  if (!answer) co_return shown_to(role, error_response(answer.assume_error()));
+  co_return shown_to(role, std::move(answer).assume_value());
 }
 
 control::Task<Result<HttpResponse>> Api::route(HttpRequest request) {

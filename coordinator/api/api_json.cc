@@ -7,6 +7,7 @@
 
 #include "coordinator/api/image_json.h"
 #include "coordinator/fleet/managed_run_estimate.h"
+#include "coordinator/requests/redaction.h"
 #include "coordinator/state/report.h"
 #include "libckpt/base/clock.h"
 
@@ -66,7 +67,7 @@ json options_json(const wire::MigrateOptions& options) {
           {"codec", codec_text(options.codec)},
           {"shadow_memory_bytes", options.shadow_memory_bytes},
           {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10},
-          {"exec", options.new_argv.empty() ? json() : json(options.new_argv)},
+          {"exec", options.new_argv.empty() ? json() : command_json(options.new_argv)},
           {"allow", allowed_json(options.allowed_differences)},
           {"communicators", communicators_text(options.communicators)}};
 }
@@ -266,6 +267,7 @@ json job_json(const Job& job, const JobStates& states) {
           {"gpu", parked ? json() : json(job.ranks.front().place.gpu)},
           {"ranks", parked ? json::array() : ranks},
           {"incarnation", job.incarnation},
+          {"unconfirmed", job.unconfirmed},
           {"way", to_string(job.spec.way)},
           {"movable", !ended && !parked && obstacle.empty()},
           {"reason", text_or_null(obstacle)},
@@ -290,10 +292,10 @@ json pause_from_json(const std::optional<ExpectedPause>& pause) {
 }
 
 json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
-                     const MigrationTable& migrations, bool with_command) {
+                     const MigrationTable& migrations) {
   json out = job_json(job, states);
-  out["argv"] = with_command ? json(job.spec.argv) : json();
-  out["cwd"] = with_command ? json(job.spec.cwd) : json();
+  out["argv"] = command_json(job.spec.argv);
+  out["cwd"] = command_json(job.spec.cwd);
   out["placed"] = text_or_null(job.placed);
   const auto here = expected_pause(job, nodes, true);
   const auto away = expected_pause(job, nodes, false);

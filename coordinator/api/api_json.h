@@ -28,7 +28,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] json fault_json(const std::optional<GpuFault>& fault);
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
-                                   const MigrationTable& migrations, bool with_command);
+                                   const MigrationTable& migrations);
 // "live", "stop-copy".
 [[nodiscard]] const char* text_of_mode(wire::MigrateMode mode);
 [[nodiscard]] json migration_json(const Migration& migration);

@@ -10,7 +10,6 @@
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/requests/roles.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -131,10 +130,9 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
   if (request.path.size() == 3 && is_get(request)) {
     json out = gang_json(*gang, parts_.states);
-    const bool with_command = role_of(request.peer) > Role::kViewer;
     const wire::JobSpec& spec = gang->ranks.front()->spec;
-    out["argv"] = with_command ? json(spec.argv) : json();
-    out["cwd"] = with_command ? json(spec.cwd) : json();
+    out["argv"] = command_json(spec.argv);
+    out["cwd"] = command_json(spec.cwd);
     out["placed"] = text_or_null(gang->ranks.front()->placed);
     const Migration* open = parts_.moves.open_of(*gang);
     out["open_migration"] = open == nullptr ? json() : migration_json(*open);
@@ -265,6 +263,8 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
   if (rank) wanted.ranks.push_back(*rank);
   if (!dry_run) {
     CKPT_CO_TRY(begun, co_await parts_.moves.begin(id, std::move(wanted)));
+    if (const auto moved = find_gang(parts_.jobs, id))
+      for (const Job* known : moved->ranks) parts_.service.confirm_by_move(known->id);
     co_return to_response(202, migration_json(*begun));
   }
   CKPT_CO_TRY(plan, parts_.moves.plan(id, wanted));

@@ -7,7 +7,6 @@
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/requests/roles.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::coordinator {
@@ -40,8 +39,7 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
     co_return to_response(200, {{"removed", job_text(id)}});
   }
   if (request.path.size() == 3 && is_get(request))
-    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations,
-                                               role_of(request.peer) > Role::kViewer));
+    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
@@ -185,6 +183,7 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
     co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
   }
   CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));
+  parts_.service.confirm_by_move(id);
   co_return to_response(202, migration_json(*migration));
 }
 

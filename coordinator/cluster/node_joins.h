@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "coordinator/cluster/certificate_renewals.h"
+#include "coordinator/certificates/certificate_renewals.h"
 #include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/requests/api_section.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/cluster/denied_certificates.h"
+#include "coordinator/certificates/denied_certificates.h"
 #include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/migration/migration_table.h"

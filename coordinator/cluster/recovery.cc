@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/body_reader.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -26,15 +27,32 @@ bool is_the_job(const wire::JobInstance& instance) {
 
 }  // namespace
 
-Recovery::Recovery(Parts parts) : parts_(std::move(parts)) {
+Recovery::Recovery(Parts parts) : parts_(std::move(parts)), window_(parts_.events, parts_.executor) {
+  parts_.catalog.let_recognise(false);
+  window_.at_change([this] { on_window(); });
   parts_.catalog.recognised().subscribe(
       [this](const std::string& node, const std::string& cluster) { on_cluster_recognised(node, cluster); });
 }
 
-void Recovery::on_ready(const Node& node) {
+void Recovery::on_window() {
+  parts_.catalog.let_recognise(window_.is_open());
+  if (!window_.is_open()) return;
+  shown_.clear();
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    if (!node.connected()) continue;
+    count_ids(node);
+    on_inventory(node);
+  }
+}
+
+void Recovery::count_ids(const Node& node) {
   if (auto counted = parts_.store.count_above(node.newest_job, node.newest_migration); !counted)
     spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
                   counted.assume_error().to_string());
+}
+
+void Recovery::on_ready(const Node& node) {
+  if (window_.is_open()) count_ids(node);
   std::erase_if(not_described_, [&](const Instance& known) { return std::get<0>(known) == node.row.name; });
   parts_.gang_moves.on_ready(node);
   begin_to_look(node);
@@ -85,8 +103,40 @@ void Recovery::begin_to_look(const Node& node) {
       std::any_of(node.instances.begin(), node.instances.end(),
                   [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
   if (!switches && !strangers) return;
+  if (!window_.is_open()) return show_strangers(node);
   looking_.insert(node.row.name);
   control::spawn(parts_.executor, "looking at what runs on " + node.row.name, look_at(node.row.name));
+}
+
+void Recovery::show_strangers(const Node& node) {
+  for (const wire::OpenSwitch& open : node.switches) {
+    if (is_known(open)) continue;
+    Found found;
+    found.kind = "switch";
+    found.node = node.row.name;
+    found.job = open.job;
+    found.migration = open.migration;
+    found.text = fmt::format("migration {} is open on {}", migration_text(open.migration), node.row.name);
+    show_only(std::move(found), open.migration);
+  }
+  for (const wire::JobInstance& instance : node.instances) {
+    if (!is_stranger(node, instance)) continue;
+    Found found;
+    found.kind = "job";
+    found.node = node.row.name;
+    found.job = instance.job;
+    found.text =
+        fmt::format("{} runs on {}, which this store does not know", job_text(instance.job), node.row.name);
+    show_only(std::move(found), instance.incarnation);
+  }
+}
+
+void Recovery::show_only(Found found, Incarnation incarnation) {
+  if (shown_.size() >= kMaxFound || !shown_.emplace(found.node, found.job, incarnation).second) return;
+  found.text += ": it is not taken in (`gpumigrate cluster recover --for 10m` does that)";
+  found.taken_in = false;
+  parts_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
+  note(std::move(found));
 }
 
 // Switches first: an instance that a switch made is that switch's to judge.
@@ -101,7 +151,7 @@ control::Task<> Recovery::recover_switches(std::string name) {
   const std::vector<wire::OpenSwitch> open =
       node == nullptr ? std::vector<wire::OpenSwitch>() : node->switches;
   for (const wire::OpenSwitch& one : open) {
-    if (is_known(one)) continue;
+    if (is_known(one) || !window_.is_open()) continue;
     wire::DescribeSwitch request;
     request.migration = one.migration;
     request.side = one.side;
@@ -139,7 +189,7 @@ Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts)
 }
 
 control::Task<> Recovery::take_in_strangers(std::string name) {
-  while (true) {
+  while (window_.is_open()) {
     const Node* node = parts_.nodes.find(name);
     if (node == nullptr || !node->connected()) co_return;
     const auto stranger =
@@ -183,7 +233,8 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = parts_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
   const Incarnation right = std::max(instance.runs_as, instance.incarnation);
-  const bool given_up = job->state == JobState::kLost && right == job->incarnation;
+  const bool given_up =
+      job->state == JobState::kLost && right == job->incarnation && job->node() == node.row.name;
   if ((right <= job->incarnation && !given_up) || instance.incarnation <= job->fenced || job->operation)
     return;
   if (parts_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
@@ -194,7 +245,9 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   found.text = given_up ? fmt::format("{} was lost with {}, and runs there", job->spec.name, node.row.name)
                         : fmt::format("{} runs on {} as incarnation {}; this store knew {} on {}",
                                       job->spec.name, node.row.name, right, job->incarnation, job->node());
-  parts_.admission.continue_at(job->id, node, instance);
+  // A job that this node was given is not another's word.
+  if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
+  parts_.admission.continue_at(job->id, node, instance, !given_up);
   note(std::move(found));
 }
 
@@ -231,12 +284,48 @@ void Recovery::note(Found found) {
 }
 
 bool Recovery::takes(const HttpRequest& request) const {
-  return request.path.size() == 2 && request.path[1] == "recovery";
+  const auto& path = request.path;
+  if (path[1] == "jobs") return path.size() == 4 && path[3] == "confirm" && is_post(request);
+  return path[1] == "recovery";
 }
 
 control::Task<Result<HttpResponse>> Recovery::handle(HttpRequest request) {
-  if (is_post(request)) co_return no_such_call(request);
+  const auto& path = request.path;
+  if (path[1] == "jobs") co_return confirm(request);
+  if (path.size() == 3 && path[2] == "open") co_return open_window(request);
+  if (path.size() == 3 && path[2] == "close") window_.close("an admin has closed it");
   co_return to_response(200, answer());
+}
+
+Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
+  constexpr std::int64_t kLongestMs = std::chrono::milliseconds(RecoveryWindow::kLongest).count();
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  const auto span = body.integer("for_ms", 1'000, kLongestMs);
+  CKPT_TRYV(body.finish());
+  if (!span) return Error(ErrorCode::kInvalidArgument, "Field for_ms is missing");
+  window_.open(std::chrono::milliseconds(*span));
+  return to_response(200, answer());
+}
+
+Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  CKPT_TRYV(body.finish());
+  std::vector<const Job*> meant;
+  if (const Job* job = parts_.jobs.find(request.path[2])) {
+    meant.push_back(job);
+  } else if (const auto gang = find_gang(parts_.jobs, request.path[2])) {
+    meant.assign(gang->ranks.begin(), gang->ranks.end());
+  }
+  if (meant.empty()) return parts_.jobs.not_found(request.path[2]);
+  std::erase_if(meant, [](const Job* job) { return !job->unconfirmed; });
+  if (meant.empty())
+    return Error(ErrorCode::kRefused, "Job " + request.path[2] +
+                                          " needs no confirmation: it was not taken in, or a "
+                                          "user has moved it since");
+  for (const Job* job : meant) {
+    CKPT_TRYV(parts_.admission.confirm(job->id, "an admin"));
+  }
+  return to_response(200, {{"job", request.path[2]}});
 }
 
 json Recovery::answer() const {
@@ -247,7 +336,8 @@ json Recovery::answer() const {
                      {"node", one.node},
                      {"job", one.job == 0 ? json() : json(job_text(one.job))},
                      {"migration", one.migration == 0 ? json() : json(migration_text(one.migration))},
-                     {"text", one.text}});
+                     {"text", one.text},
+                     {"taken_in", one.taken_in}});
   json open = json::array();
   for (const Migration& m : parts_.migrations.open()) {
     if (!m.forgotten) continue;
@@ -264,7 +354,12 @@ json Recovery::answer() const {
   for (const auto& [name, node] : parts_.nodes.all()) {
     if (!node.connected()) away.push_back(name);
   }
-  return {{"found", found}, {"undecided", open}, {"images_of_unknown_jobs", resting}, {"nodes_away", away}};
+  const std::int64_t until_ms = window_.ends_ms();
+  return {{"open_until", until_ms == 0 ? json() : json(time_text(until_ms))},
+          {"found", found},
+          {"undecided", open},
+          {"images_of_unknown_jobs", resting},
+          {"nodes_away", away}};
 }
 
 }  // namespace ckpt::coordinator

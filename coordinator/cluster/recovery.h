@@ -5,6 +5,9 @@
 // run. Switches without a record are asked about at both sides. Nothing that runs is stopped. GET
 // /v1/recovery shows the findings since this coordinator started, and what no agent can report.
 //
+// Nothing is taken in but in the window that an admin opens (recovery_window.h); outside of it what would be is shown.
+// What was taken in is moved by nobody but users, until an admin confirms it (Job::unconfirmed).
+//
 // Where the store is whole this does nothing: every instance is of a known job, and no later than what is
 // known.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a job or
@@ -20,6 +23,7 @@
 #include <vector>
 
 #include "coordinator/api/api_json.h"
+#include "coordinator/cluster/recovery_window.h"
 #include "coordinator/fleet/job_admission.h"
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/gangs/moves/gang_moves.h"
@@ -57,6 +61,7 @@ class Recovery : public ApiSection {
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
+  [[nodiscard]] RecoveryWindow& window() noexcept { return window_; }
 
  private:
   using Instance = std::tuple<std::string, JobId, Incarnation>;
@@ -68,6 +73,7 @@ class Recovery : public ApiSection {
     JobId job = 0;
     MigrationId migration = 0;
     std::string text;
+    bool taken_in = true;
   };
 
   // The images of the node show that the cluster had this id.
@@ -84,11 +90,20 @@ class Recovery : public ApiSection {
   [[nodiscard]] bool is_known(const wire::OpenSwitch& open) const;
   [[nodiscard]] bool has_unknown_switch(const Node& node, JobId job) const;
   void note(Found found);
+  // Once for each thing, since nothing follows from it.
+  void show_only(Found found, Incarnation incarnation);
+  void on_window();
+  void count_ids(const Node& node);
+  Result<HttpResponse> open_window(const HttpRequest& request);
+  Result<HttpResponse> confirm(const HttpRequest& request);
+  void show_strangers(const Node& node);
   [[nodiscard]] json answer() const;
 
   static constexpr std::size_t kMaxFound = 2'000;  // the newest are shown
 
   Parts parts_;
+  RecoveryWindow window_;
+  std::set<std::tuple<std::string, JobId, Incarnation>> shown_;  // while the window is closed
   std::deque<Found> found_;
   std::set<std::string> looking_;
   std::set<Instance> not_described_;  // until their node connects again

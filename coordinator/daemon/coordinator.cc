@@ -252,7 +252,11 @@ Result<void> Coordinator::listen_for_agents() {
   settings.address =
       config_.agent_address.empty() ? "unix:" + config_.folder() + "/agents.sock" : config_.agent_address;
   settings.token = agent_token_;
-  settings.tls = {identity_, control::except(denied_.serials(), control::any_node())};
+  settings.tls = {identity_,
+                  control::except(denied_.serials(), [this](const tls::Peer& peer) -> Result<void> {
+                    CKPT_TRYV(control::any_node()(peer));
+                    return denied_.admit(peer);
+                  })};
   settings.check_name = control::check_is_node;
   settings.connection.idle_timeout = std::chrono::milliseconds(config_.agent_idle_timeout_ms);
   settings.connection.ping_interval = settings.connection.idle_timeout / 4;
@@ -270,9 +274,8 @@ Result<void> Coordinator::listen() {
   cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
                                                  planner_, faults_, listener_->address(), wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
-      &image_api_,       &rebalancer_, &maintenance_, &health_section_, &removals_,    &joins_,
-      &denied_,          &recovery_,   &backups_,     &gang_section_,   &job_section_, &migration_section_,
-      &*cluster_section_};
+      &recovery_, &image_api_, &rebalancer_,   &maintenance_, &health_section_,    &removals_,        &joins_,
+      &denied_,   &backups_,   &gang_section_, &job_section_, &migration_section_, &*cluster_section_};
   api_ = std::make_unique<Api>(tokens_, sections);
   HttpServer::Settings settings{
       config_.api_address, {identity_, control::except(denied_.serials(), admit_client)}, api_socket()};

@@ -2,8 +2,6 @@
 // gpumigrate-coordinator: nodes, jobs, placement and migrations of one cluster. Exit codes: 0 stopped, 1
 // could not start or had to end, 64 usage.
 #include <signal.h>
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/command_line/command_line.h"
 #include "libckpt/net/control/loop_watch.h"
+#include "libckpt/net/log/daemon_log.h"
 
 namespace {
 
@@ -23,15 +22,6 @@ using ckpt::coordinator::Config;
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 64;
-
-void set_up_logging(const Config& config) {
-  auto logger = config.log_file.empty() ? spdlog::stderr_logger_mt("coordinator")
-                                        : spdlog::basic_logger_mt("coordinator", config.log_file);
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l coordinator %v");
-  logger->set_level(spdlog::level::from_str(config.log_level));
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
-}
 
 // Every call that waits for a change holds a descriptor.
 void raise_descriptor_limit() {
@@ -97,7 +87,11 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
   ckpt::set_fault_role("coordinator");
   try {
-    set_up_logging(settings);
+    if (const auto opened = ckpt::logging::open_log({"coordinator", settings.log_file, settings.log_level});
+        !opened) {
+      std::fprintf(stderr, "gpumigrate-coordinator: %s\n", opened.assume_error().to_string().c_str());
+      return kExitFailed;
+    }
     raise_descriptor_limit();
     return serve(std::move(settings));
   } catch (const std::exception& e) {

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "coordinator/cluster/denied_certificates.h"
+#include "coordinator/certificates/denied_certificates.h"
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/health/evacuations.h"

@@ -163,6 +163,7 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
   job.ranks = ranks_of(spec, node, instance);
   job.spec = std::move(spec);
   job.segments.emplace_back(node.row.name, instance.incarnation);
+  job.unconfirmed = true;
   job.placed = "found running on " + node.row.name + " by a coordinator whose store did not know it";
   job.state = instance.phase == wire::JobPhase::kStarting ? JobState::kStarting : JobState::kRunning;
   job.started_ms = instance.started_unix_ms;
@@ -175,7 +176,7 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
   return kept;
 }
 
-void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance) {
+void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word) {
   Job* job = table_.find(id);
   if (job == nullptr) return;
   events_.add(
@@ -190,11 +191,26 @@ void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstan
   job->exit_code = -1;
   job->ended_ms = job->parked_ms = job->rested_ms = 0;
   job->resumes_itself = job->unfenced = false;
+  job->unconfirmed = job->unconfirmed || by_word;
   job->reason.clear();
   table_.save(*job);
   lifecycle_.runs_at(id, reported_incarnation(instance), Segment(node.row.name, instance.incarnation),
                      ranks_of(job->spec, node, instance), &node);
   lifecycle_.judge_again(id, &node);
+}
+
+Result<void> JobAdmission::confirm(JobId id, const std::string& by) {
+  const Job* job = table_.find(id);
+  if (job == nullptr || !job->unconfirmed) return ok();
+  Job changed = *job;
+  changed.unconfirmed = false;
+  const std::string text =
+      fmt::format("job {} was confirmed by {}: it may move by itself again", label(*job), by);
+  const std::string node = job->node();
+  CKPT_TRYV(table_.replace(std::move(changed)));
+  events_.add("job-confirmed", text, node, id);
+  table_.changed().notify();
+  return ok();
 }
 
 void JobAdmission::make_name_free(wire::JobSpec& spec, JobId id) const {

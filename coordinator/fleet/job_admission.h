@@ -31,7 +31,10 @@ class JobAdmission {
   Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
   // The store is an older copy: the job runs as a later incarnation than is known here. Or it was given up,
   // and runs all the same. A name that a live job has is made longer.
-  void continue_at(JobId id, const Node& node, const wire::JobInstance& instance);
+  // `by_word`: another node was known to have it.
+  void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word);
+  // A job that was taken in may move by itself from now on. Errors: those of the store.
+  Result<void> confirm(JobId id, const std::string& by);
 
  private:
   Result<Job> make(wire::JobSpec spec, const Place& place, std::string placed) const;

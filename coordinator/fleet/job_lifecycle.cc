@@ -9,6 +9,7 @@
 
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/base/private_text.h"
 #include "libckpt/base/program_error.h"
 
 namespace ckpt::coordinator {
@@ -38,7 +39,8 @@ void JobLifecycle::on_started(Job& job) {
 void JobLifecycle::on_start_failed(Job& job, const Error& reason) {
   if (job.state != JobState::kStarting) return;
   const int program_status = program_status_of(reason);
-  end(job, JobState::kFailed, program_status != 0 ? program_status : kExitOfFailed, reason.to_string());
+  end(job, JobState::kFailed, program_status != 0 ? program_status : kExitOfFailed,
+      program_status != 0 ? mark_private(PrivatePart::kCommand, reason.to_string()) : reason.to_string());
 }
 
 std::vector<JobId> JobLifecycle::on_inventory(const Node& node) {

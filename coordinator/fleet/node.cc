@@ -5,7 +5,28 @@
 
 namespace ckpt::coordinator {
 
-void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
+namespace {
+
+std::size_t bytes_of(const wire::JobInstance& instance) {
+  return sizeof instance + instance.name.size() + instance.reason.size() +
+         instance.ranks.size() * sizeof(wire::RankState);
+}
+
+Error too_much(const std::string& node, const std::string& what) {
+  return {ErrorCode::kProtocol, "Node " + node + " reports " + what + ", more than a node may have"};
+}
+
+}  // namespace
+
+Result<void> Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
+  std::size_t bytes = 0;
+  for (const wire::JobInstance& instance : inventory.jobs) bytes += bytes_of(instance);
+  if (inventory.jobs.size() > kMaxNodeInstances || bytes > kMaxNodeBytes)
+    return too_much(row.name, std::to_string(inventory.jobs.size()) + " instances of jobs");
+  if (inventory.labels.size() > kMaxNodeLabels || inventory.networks.size() > kMaxNodeNetworks)
+    return too_much(row.name, std::to_string(inventory.labels.size()) + " labels and " +
+                                  std::to_string(inventory.networks.size()) + " networks");
+  instance_bytes = bytes;
   gpus = inventory.gpus;
   instances = inventory.jobs;
   moves_processes = inventory.moves_processes;
@@ -15,6 +36,10 @@ void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
   labels = inventory.labels;
   networks = inventory.networks;
   certificate_ends_s = inventory.certificate_ends_s;
+  std::erase_if(gpu_memory, [this](const auto& entry) {
+    return std::none_of(gpus.begin(), gpus.end(),
+                        [&](const wire::GpuInfo& gpu) { return gpu.index == entry.first; });
+  });
   for (const wire::GpuInfo& gpu : gpus)
     gpu_memory[gpu.index].add(now_ms, gpu.total_bytes - std::min(gpu.total_bytes, gpu.free_bytes));
   shown.clear();
@@ -27,16 +52,24 @@ void Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
       entry.bytes = rank.device_bytes;
     }
   }
+  return ok();
 }
 
-void Node::keep(const wire::JobInstance& instance) {
+Result<void> Node::keep(const wire::JobInstance& instance) {
   const auto at = std::find_if(instances.begin(), instances.end(), [&](const wire::JobInstance& known) {
     return known.job == instance.job && known.incarnation == instance.incarnation;
   });
-  if (at == instances.end())
+  const bool is_new = at == instances.end();
+  const std::size_t others = instance_bytes - (is_new ? 0 : bytes_of(*at));
+  const std::size_t bytes = others + bytes_of(instance);
+  if (instances.size() + (is_new ? 1 : 0) > kMaxNodeInstances || bytes > kMaxNodeBytes)
+    return too_much(row.name, std::to_string(instances.size() + 1) + " instances of jobs");
+  instance_bytes = bytes;
+  if (is_new)
     instances.push_back(instance);
   else
     *at = instance;
+  return ok();
 }
 
 std::uint64_t Node::shown_bytes(JobId job, Incarnation incarnation) const {

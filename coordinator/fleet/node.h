@@ -23,6 +23,12 @@ struct ShownMemory {
   std::uint64_t bytes = 0;
 };
 
+// What a node may have the coordinator keep: of its inventory, and of what it reports of its instances since.
+inline constexpr std::size_t kMaxNodeInstances = 16'384;
+inline constexpr std::size_t kMaxNodeBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kMaxNodeLabels = 1'024;
+inline constexpr std::size_t kMaxNodeNetworks = 64;
+
 struct Node {
   NodeRow row;
   std::vector<wire::GpuInfo> gpus;           // as last reported
@@ -43,9 +49,11 @@ struct Node {
   JobId newest_job = 0;
   bool describes = false;
   std::shared_ptr<control::Connection> connection;
-  void keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
-  // Replaces what was known of the instance.
-  void keep(const wire::JobInstance& instance);
+  std::size_t instance_bytes = 0;  // of `instances`
+  // kProtocol for more than a node may have; nothing is changed then.
+  Result<void> keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
+  // Replaces what was known of the instance. Errors: likewise.
+  Result<void> keep(const wire::JobInstance& instance);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
   [[nodiscard]] std::uint64_t shown_bytes(JobId job, Incarnation incarnation) const;

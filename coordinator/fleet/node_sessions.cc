@@ -17,7 +17,13 @@ constexpr std::uint32_t kMaxGpuIndex = 1024;  // the API's limit
 constexpr std::size_t kMaxRanks = 1024;
 constexpr std::size_t kMaxOpenSwitches = 4096;
 constexpr std::size_t kMaxUnregistered = 64;
+constexpr std::size_t kLongestShownName = 64;
 constexpr std::chrono::seconds kLastWords{5};
+
+Result<void> check_instance(const std::string& name, const wire::JobInstance& instance) {
+  if (instance.job != 0 && instance.incarnation != 0 && instance.ranks.size() <= kMaxRanks) return ok();
+  return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed job instance");
+}
 
 Result<void> check_inventory(const std::string& name, const wire::NodeInventory& inventory) {
   if (inventory.node != name)
@@ -30,8 +36,7 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
       return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed GPU");
   }
   for (const wire::JobInstance& instance : inventory.jobs) {
-    if (instance.job == 0 || instance.incarnation == 0 || instance.ranks.size() > kMaxRanks)
-      return Error(ErrorCode::kProtocol, "Node " + name + " sent a malformed job instance");
+    CKPT_TRYV(check_instance(name, instance));
   }
   return ok();
 }
@@ -41,7 +46,9 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
 void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello) {
   const auto* key = connection.get();
   if (!valid_job_name(hello.name)) {  // the same alphabet
-    spdlog::warn("dropped {}: \"{}\" is no name for a node", connection->peer(), hello.name);
+    if (const auto left_out = misnamed_.turn(now_ns()))
+      spdlog::warn("dropped {}: \"{}\" is no name for a node ({} others left out)", connection->peer(),
+                   hello.name.substr(0, kLongestShownName), *left_out);
     connection->close(Error(ErrorCode::kProtocol, "Malformed node name"));
     return;
   }
@@ -155,7 +162,7 @@ Result<void> NodeSessions::welcome(Node& node, const std::string& name, const wi
   if (auto stored = parts_.table.store(node); !stored)
     spdlog::error("node {} was not stored: {}", name, stored.assume_error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
-  node.keep(hello.inventory, node.row.last_seen_ms);
+  CKPT_TRYV(node.keep(hello.inventory, node.row.last_seen_ms));
   node.switches = hello.switches;
   node.newest_migration = hello.newest_migration;
   node.newest_job = hello.newest_job;
@@ -174,7 +181,8 @@ Result<void> NodeSessions::on_node_frame(Node& node, const wire::FrameHeader& he
     }
     case FrameType::kJobChange: {
       CKPT_TRY(message, wire::decode<wire::JobChange>(body));
-      node.keep(message.instance);
+      CKPT_TRYV(check_instance(node.row.name, message.instance));
+      CKPT_TRYV(node.keep(message.instance));
       parts_.listener.on_instance(node, message.instance);
       return ok();
     }
@@ -186,7 +194,7 @@ Result<void> NodeSessions::on_node_frame(Node& node, const wire::FrameHeader& he
 Result<void> NodeSessions::on_inventory(Node& node, const wire::NodeInventory& inventory) {
   CKPT_TRYV(check_inventory(node.row.name, inventory));
   node.row.peer_address = inventory.peer_address;
-  node.keep(inventory, node.row.last_seen_ms);
+  CKPT_TRYV(node.keep(inventory, node.row.last_seen_ms));
   parts_.listener.on_inventory(node);
   return ok();
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coordinator/fleet/node_calls.h"
+#include "libckpt/base/rarely.h"
 
 namespace ckpt::coordinator {
 
@@ -76,6 +77,7 @@ class NodeSessions {
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
   // Of nodes that are refused, until their orders have left.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
+  Rarely misnamed_;
 };
 
 }  // namespace ckpt::coordinator

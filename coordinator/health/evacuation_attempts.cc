@@ -29,6 +29,7 @@ void Evacuations::attempt(Evacuation& e) {
   if (job->state == JobState::kParked) return enter(e, EvacuationState::kParked, "it is parked already");
   const Place here = job->ranks.front().place;
   if (here != e.from) return enter(e, EvacuationState::kGone, "it runs at " + to_text(here) + " already");
+  if (const std::string why = job->why_not_by_itself(); !why.empty()) return wait(e, why);
   if (parts_.policy.is_paused(e.from.node)) return wait(e, "the policy of " + e.from.node + " is paused");
   if (const Migration* open = parts_.migrations.open_of(e.job)) {
     if (e.outcome == HealthOutcome::kLive) {

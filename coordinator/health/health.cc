@@ -13,6 +13,10 @@ namespace {
 constexpr std::size_t kMaxVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
 constexpr std::chrono::seconds kRetellAfter{1};
+// From one node.
+constexpr std::chrono::seconds kTakenSpan{60};
+constexpr std::size_t kMostTaken = 600;
+constexpr std::size_t kMostTakenBytes = std::size_t{4} << 20;
 constexpr const char* kHealthSchema =
     "CREATE TABLE IF NOT EXISTS findings (id INTEGER PRIMARY KEY AUTOINCREMENT, node TEXT NOT NULL, number "
     "INTEGER "
@@ -82,6 +86,8 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   bool has_new = false;
   for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
+    // The rest is not acknowledged, so that its node reports it again.
+    if (!is_known(name, finding) && !has_room(name, finding)) break;
     auto kept = keep(name, finding);
     if (!kept) {
       spdlog::error("finding {} of {} was not stored: {}", number, name, kept.assume_error().to_string());
@@ -94,10 +100,33 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   if (has_new) changed_.notify();
 }
 
+bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& finding) {
+  const auto now = std::chrono::steady_clock::now();
+  Taken& taken = taken_[node];
+  if (now - taken.since >= kTakenSpan) {
+    taken = Taken();
+    taken.since = now;
+  }
+  const std::size_t bytes = wire::encode(finding).size();
+  if (taken.count >= kMostTaken || taken.bytes + bytes > kMostTakenBytes) {
+    if (taken.count != kMostTaken + 1)
+      spdlog::warn(
+          "node {} reports more than {} findings or {} bytes of them within a minute: the rest waits", node,
+          kMostTaken, kMostTakenBytes);
+    taken.count = kMostTaken + 1;
+    return false;
+  }
+  ++taken.count;
+  taken.bytes += bytes;
+  return true;
+}
+
 // False: it was known.
 Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding finding) {
   if (is_known(node, finding)) return false;
   bound(finding.reason);
+  bound(finding.source);
+  bound(finding.gpu_uuid);
   if (finding.jobs.size() > kMaxVerdicts) finding.jobs.resize(kMaxVerdicts);
   for (wire::JobVerdict& verdict : finding.jobs) bound(verdict.reason);
   CKPT_TRY(statement,

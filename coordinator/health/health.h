@@ -62,7 +62,15 @@ class HealthTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
+  // What was taken of a node's findings lately.
+  struct Taken {
+    std::chrono::steady_clock::time_point since;
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+  };
   void on_report(const Node& node, const wire::HealthReport& report);
+  // False: the node has had enough taken for now.
+  bool has_room(const std::string& node, const wire::HealthFinding& finding);
   Result<bool> keep(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
@@ -80,6 +88,7 @@ class HealthTable {
   std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;      // of a node: row, number
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;  // of a GPU: row
   std::set<std::int64_t> fresh_;                                              // rows
+  std::map<std::string, Taken> taken_;                                        // by node
   std::set<std::string> untold_;                                              // nodes, of their settings
   control::asio::steady_timer retell_;
 };

@@ -24,8 +24,10 @@ std::optional<wire::VaultContents> ContentsParts::add(const std::string& node, w
     begun_.emplace(key, std::move(part));
     return std::nullopt;
   }
+  std::size_t waiting = part.images.size();
+  for (const auto& [begun, list] : begun_) waiting += std::get<0>(begun) == node ? list.images.size() : 0;
   const bool follows = known != begun_.end() && known->second.part + 1 == part.part;
-  if (!follows || known->second.images.size() + part.images.size() > kMaxListedImages) {
+  if (!follows || waiting > kMaxListedImages) {
     spdlog::warn("a list of the vault of {} is not used: part {} does not follow, or it is too long", node,
                  part.part);
     if (known != begun_.end()) begun_.erase(known);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/images/destination.h"
 
+#include "coordinator/requests/fields.h"
+
 namespace ckpt::coordinator {
 
 Result<Destination> destination_of(const std::string& to, const NodeTable& nodes) {
   Destination destination;
   if (to.empty()) return destination;
-  if (to.starts_with('/')) {
+  if (means_folder(to)) {
     destination.folder = to;
     while (destination.folder.size() > 1 && destination.folder.back() == '/') destination.folder.pop_back();
     return destination;

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "coordinator/images/contents_parts.h"
 #include "coordinator/images/image_numbers.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -18,6 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxMeasured = 1000;
+constexpr std::size_t kMaxVaults = 256;     // of a node
+constexpr std::size_t kLongestText = 4096;  // of a folder, of a name
 
 Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {
   Image image;
@@ -220,6 +224,7 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
   for (const wire::ImageRow& row : contents.images) {
     if (is_ours(row)) {
       cluster_settled_ = true;
+      unrecognised_.clear();
       return;
     }
     const std::string middle = "." + job_text(row.job) + ".";
@@ -231,7 +236,29 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
     if (!plain || (!found.empty() && found != cluster)) return;  // of no cluster, or of several
     found = cluster;
   }
-  if (found.empty()) return;
+  if (!found.empty() && may_recognise_) adopt(node, found);
+}
+
+// Its images are not this cluster's as far as is known: they are once its id is recognised.
+void ImageCatalog::keep_for_later(const Key& key, const wire::VaultContents& contents) {
+  if (!contents.vault_job.empty()) return;
+  std::size_t images = contents.images.size();
+  for (const auto& [known, list] : unrecognised_)
+    if (known.first == key.first && known != key) images += list.images.size();
+  if (images <= kMaxListedImages) unrecognised_[key] = contents;
+}
+
+void ImageCatalog::let_recognise(bool may) {
+  may_recognise_ = may;
+  if (!may) return;
+  // A node's own vault, whose folder is empty, comes before folders that several have.
+  auto lists = std::exchange(unrecognised_, {});
+  for (const bool own : {true, false})
+    for (const auto& [key, contents] : lists)
+      if (key.second.empty() == own) (void)take(key.first, contents);
+}
+
+void ImageCatalog::adopt(const std::string& node, const std::string& found) {
   auto adopted = store_.adopt_cluster_id(found);
   if (!adopted)
     return spdlog::error("the cluster's id {} was not stored: {}", found, adopted.assume_error().to_string());
@@ -242,8 +269,14 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::VaultC
 }
 
 std::vector<Image> ImageCatalog::take(const std::string& node, const wire::VaultContents& contents) {
-  recognise_cluster(node, contents);
   const Key key(node, contents.folder);
+  recognise_cluster(node, contents);
+  if (!has_room(key, contents.images.size())) {
+    spdlog::warn("a list of {} images in {} of {} is not used: its node has listed too much",
+                 contents.images.size(), contents.folder.substr(0, kLongestText), node);
+    return {};
+  }
+  if (!cluster_settled_ && !may_recognise_) keep_for_later(key, contents);
   last_seen_ms_ = std::max(last_seen_ms_ + 1, wall_clock_ms());
   std::vector<Image> damaged;
   std::vector<Row> rows;
@@ -252,6 +285,7 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
     if (reported.damaged && reported.job == 0) reported.job = job_in(reported.vault_job);
     const bool asked = contents.vault_job.empty() || reported.vault_job == contents.vault_job;
     if (!is_ours(reported) || !asked) continue;
+    if (reported.vault_job.size() > kLongestText || reported.gpu_model.size() > kLongestText) continue;
     const Row* known = find_row(key, reported.vault_job, reported.version);
     if (reported.damaged && (known == nullptr || !known->row.damaged))
       damaged.push_back(image_of(node, contents.folder, reported));
@@ -269,6 +303,16 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   put_in_order(vault.rows);
   if (differs) save(key, vault);
   return damaged;
+}
+
+bool ImageCatalog::has_room(const Key& key, std::size_t images) const {
+  std::size_t vaults = 1;
+  for (const auto& [known, vault] : vaults_) {
+    if (known.first != key.first || known == key) continue;
+    ++vaults;
+    images += vault.rows.size();
+  }
+  return vaults <= kMaxVaults && images <= kMaxListedImages && key.second.size() <= kLongestText;
 }
 
 // But for when that was.

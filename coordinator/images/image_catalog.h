@@ -41,6 +41,8 @@ class ImageCatalog {
   // A node whose vault shows that this cluster had another id before its store was lost, and that id.
   using Recognised = Listeners<const std::string&, const std::string&>;
   [[nodiscard]] Recognised& recognised() { return recognised_; }
+  // Outside of a recovery no node's images say which cluster this is; what they would have said counts once it begins.
+  void let_recognise(bool may);
   // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not known any
   // more, and the last answer holds. Without it none is.
   using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
@@ -102,7 +104,11 @@ class ImageCatalog {
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node, folder
 
+  // A node's lists are no more than kMaxVaults, with kMaxListedImages images altogether.
+  [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
   void recognise_cluster(const std::string& node, const wire::VaultContents& contents);
+  void keep_for_later(const Key& key, const wire::VaultContents& contents);
+  void adopt(const std::string& node, const std::string& cluster);
   [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
@@ -123,6 +129,8 @@ class ImageCatalog {
   Recognised recognised_;
   std::string cluster_;
   bool cluster_settled_ = false;  // images of it are known
+  bool may_recognise_ = true;
+  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;  // lists of other clusters
   std::map<Key, Vault> vaults_;
   std::int64_t last_seen_ms_ = 0;
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet

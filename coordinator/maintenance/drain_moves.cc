@@ -36,6 +36,7 @@ void DrainMoves::start(Drain& drain) {
     if (entry.state == DrainJobState::kWaiting || entry.state == DrainJobState::kBlocked)
       ready.push_back(&entry);
   }
+  std::erase_if(ready, [this](DrainJob* entry) { return leave_unconfirmed(*entry); });
   std::sort(ready.begin(), ready.end(),
             [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
   std::map<JobId, std::vector<DrainJob*>> ranks;
@@ -52,6 +53,16 @@ void DrainMoves::start(Drain& drain) {
     else if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
       entry->reason = "waits for its turn";
   }
+}
+
+bool DrainMoves::leave_unconfirmed(DrainJob& entry) const {
+  const Job* job = parts_.jobs.find(entry.job);
+  std::string why = job == nullptr ? std::string() : job->why_not_by_itself();
+  if (why.empty()) return false;
+  entry.state = DrainJobState::kBlocked;
+  entry.obstacles.clear();
+  entry.reason = std::move(why);
+  return true;
 }
 
 void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {

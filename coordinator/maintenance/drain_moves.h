@@ -74,6 +74,8 @@ class DrainMoves {
     std::map<JobId, std::string> not_begun;  // by gang: why the last move of its ranks did not begin
   };
 
+  // It was taken in, and stays until that is confirmed; the entry tells it.
+  [[nodiscard]] bool leave_unconfirmed(DrainJob& entry) const;
   void move(Drain& drain, DrainJob& entry, const Job& job);
   [[nodiscard]] Result<MigratePlan> plan_for(const Job& job, const std::vector<Failure>& failures) const;
   // True: it cannot leave by the answer of its node, or the node is being asked.

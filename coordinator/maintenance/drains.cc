@@ -233,6 +233,8 @@ void Drains::restore_some(Drain& drain, bool deadline_passed) {
   for (DrainJob& entry : drain.jobs) {
     const bool stuck = entry.state == DrainJobState::kBlocked || entry.state == DrainJobState::kFailed ||
                        (deadline_passed && entry.state == DrainJobState::kWaiting);
+    const Job* job = parts_.jobs.find(entry.job);
+    if (job != nullptr && job->unconfirmed) continue;
     if (!stuck || entry.restore_tried || moves_.leaving(drain.scope.node) >= drain.parallel) continue;
     entry.restore_tried = true;
     entry.state = DrainJobState::kRestoring;

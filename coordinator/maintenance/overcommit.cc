@@ -50,7 +50,8 @@ std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
     occupant.priority = job.spec.priority;
     occupant.bytes = job.expected_bytes();
     occupant.started_ms = job.started_ms;
-    occupant.obstacle = parts_.states.why_not_movable(job);
+    occupant.obstacle = job.why_not_by_itself();
+    if (occupant.obstacle.empty()) occupant.obstacle = parts_.states.why_not_movable(job);
     if (!occupant.obstacle.empty()) continue;
     const auto elsewhere = parts_.planner.plan(job, "auto");
     occupant.has_place = elsewhere && elsewhere.assume_value().to.has_value();

@@ -45,7 +45,8 @@ PackProblem Rebalancer::problem() const {
     pack.gpu = *at;
     pack.bytes = job.expected_bytes();
     pack.state_bytes = job.state_bytes();
-    pack.obstacle = parts_.states.why_not_movable(job);
+    pack.obstacle = job.why_not_by_itself();
+    if (pack.obstacle.empty()) pack.obstacle = parts_.states.why_not_movable(job);
     const PlacementRequest wanted = parts_.planner.request_for(job, views);
     for (const GpuView& view : views) pack.may_go.push_back(objections_but_memory(view, wanted).empty());
   }

@@ -51,7 +51,7 @@ std::vector<ParkedJob> Resumes::resting() const {
   std::vector<ParkedJob> found;
   for (const Job& job : parts_.jobs.live()) {
     const JobId id = job.id;
-    if (job.state != JobState::kParked || !job.resumes_itself || job.operation) continue;
+    if (job.state != JobState::kParked || !job.resumes_itself || job.operation || job.unconfirmed) continue;
     const auto image = parts_.images.for_order(job, "resume");
     if (!image) continue;
     const auto backoff = backoffs_.find(id);

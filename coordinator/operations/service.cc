@@ -84,6 +84,12 @@ void Service::end_ranks(const std::vector<JobId>& ids) {
   }
 }
 
+void Service::confirm_by_move(JobId id) {
+  if (auto confirmed = parts_.admission.confirm(id, "a move that was asked for"); !confirmed)
+    spdlog::error("that job {} is confirmed was not stored: {}", job_text(id),
+                  confirmed.assume_error().to_string());
+}
+
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
   co_await start(id);
   Job* started = parts_.jobs.find(id);

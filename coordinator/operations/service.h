@@ -66,6 +66,8 @@ class Service {
   control::Task<> wait_for_end(JobId id, Deadline deadline);
   // Removes a job that has ended, with what its nodes keep of it but for its images. kRefused for a live one.
   Result<void> forget(const Job& job);
+  // A user moves it: what was taken in counts as confirmed.
+  void confirm_by_move(JobId id);
 
  private:
   control::Task<Result<Job*>> start_or_explain(JobId id);

@@ -42,72 +42,84 @@ Result<BodyReader> BodyReader::parse(const std::string& body) {
   return BodyReader(std::move(parsed));
 }
 
-const json* BodyReader::take(const char* key) {
-  taken_.insert(key);
-  const auto at = object_.find(key);
+const json* BodyReader::take(FieldName field) {
+  taken_.insert(field.text());
+  const auto at = object_.find(field.text());
   return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
-void BodyReader::wrong(const char* key, const std::string& why) {
-  if (!error_) error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + key + " " + why);
+std::vector<const Field*> BodyReader::asked() const {
+  std::vector<const Field*> fields;
+  for (const auto& [name, value] : object_.items()) {
+    const Field* field = find_field(name);
+    if (field == nullptr || value.is_null()) continue;
+    const bool counts =
+        !field->if_folder || (value.is_string() && means_folder(value.get_ref<const std::string&>()));
+    if (counts) fields.push_back(field);
+  }
+  return fields;
 }
 
-std::optional<std::string> BodyReader::text(const char* key) {
-  const json* value = take(key);
+void BodyReader::wrong(FieldName field, const std::string& why) {
+  if (!error_) error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + field.text() + " " + why);
+}
+
+std::optional<std::string> BodyReader::text(FieldName field) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string() || has_zero_byte(value->get_ref<const std::string&>())) {
-    wrong(key, "must be a string");
+    wrong(field, "must be a string");
     return std::nullopt;
   }
   return value->get<std::string>();
 }
 
-std::optional<std::size_t> BodyReader::choice(const char* key, const std::vector<std::string>& words) {
-  const auto word = text(key);
+std::optional<std::size_t> BodyReader::choice(FieldName field, const std::vector<std::string>& words) {
+  const auto word = text(field);
   if (!word) return std::nullopt;
   const auto at = std::find(words.begin(), words.end(), *word);
   if (at != words.end()) return static_cast<std::size_t>(at - words.begin());
   std::string list;
   for (const std::string& known : words) list += (list.empty() ? "" : " or ") + known;
-  wrong(key, "must be " + list);
+  wrong(field, "must be " + list);
   return std::nullopt;
 }
 
-std::optional<std::int64_t> BodyReader::integer(const char* key, std::int64_t least, std::int64_t most) {
-  const json* value = take(key);
+std::optional<std::int64_t> BodyReader::integer(FieldName field, std::int64_t least, std::int64_t most) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   const bool fits =
       value->is_number_integer() &&
       (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
   if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
-    wrong(key, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    wrong(field, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return std::nullopt;
   }
   return value->get<std::int64_t>();
 }
 
-std::optional<double> BodyReader::number(const char* key, double least, double most) {
-  const json* value = take(key);
+std::optional<double> BodyReader::number(FieldName field, double least, double most) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most)) {
-    wrong(key, "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
+    wrong(field, "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
     return std::nullopt;
   }
   return value->get<double>();
 }
 
-std::optional<bool> BodyReader::boolean(const char* key) {
-  const json* value = take(key);
+std::optional<bool> BodyReader::boolean(FieldName field) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) {
-    wrong(key, "must be true or false");
+    wrong(field, "must be true or false");
     return std::nullopt;
   }
   return value->get<bool>();
 }
 
-std::optional<std::vector<std::string>> BodyReader::texts(const char* key) {
-  const json* value = take(key);
+std::optional<std::vector<std::string>> BodyReader::texts(FieldName field) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::string> texts;
   bool good = value->is_array();
@@ -118,12 +130,12 @@ std::optional<std::vector<std::string>> BodyReader::texts(const char* key) {
     }
   }
   if (good) return texts;
-  wrong(key, "must be a list of strings");
+  wrong(field, "must be a list of strings");
   return std::nullopt;
 }
 
-std::optional<std::vector<std::uint32_t>> BodyReader::numbers(const char* key, std::uint32_t most) {
-  const json* value = take(key);
+std::optional<std::vector<std::uint32_t>> BodyReader::numbers(FieldName field, std::uint32_t most) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::uint32_t> numbers;
   bool good = value->is_array() && value->size() <= most + std::size_t{1};
@@ -134,12 +146,12 @@ std::optional<std::vector<std::uint32_t>> BodyReader::numbers(const char* key, s
     }
   }
   if (good) return numbers;
-  wrong(key, "must be a list of numbers up to " + std::to_string(most));
+  wrong(field, "must be a list of numbers up to " + std::to_string(most));
   return std::nullopt;
 }
 
-std::optional<std::vector<std::string>> BodyReader::environment(const char* key) {
-  const json* value = take(key);
+std::optional<std::vector<std::string>> BodyReader::environment(FieldName field) {
+  const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::string> variables;
   bool good = value->is_object();
@@ -151,7 +163,7 @@ std::optional<std::vector<std::string>> BodyReader::environment(const char* key)
     }
   }
   if (good) return variables;
-  wrong(key, "must be an object of strings");
+  wrong(field, "must be an object of strings");
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/requests/fields.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::coordinator {
@@ -19,23 +20,26 @@ class BodyReader {
   // An empty body is an empty object.
   static Result<BodyReader> parse(const std::string& body);
 
-  std::optional<std::string> text(const char* key);
+  // The fields that are there, of those with an effect (fields.h).
+  [[nodiscard]] std::vector<const Field*> asked() const;
+
+  std::optional<std::string> text(FieldName field);
   // One of `words`; its index.
-  std::optional<std::size_t> choice(const char* key, const std::vector<std::string>& words);
-  std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most);
-  std::optional<double> number(const char* key, double least, double most);
-  std::optional<bool> boolean(const char* key);
-  std::optional<std::vector<std::string>> texts(const char* key);
-  std::optional<std::vector<std::uint32_t>> numbers(const char* key, std::uint32_t most);
-  std::optional<std::vector<std::string>> environment(const char* key);  // {"K": "V"} as K=V
+  std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
+  std::optional<std::int64_t> integer(FieldName field, std::int64_t least, std::int64_t most);
+  std::optional<double> number(FieldName field, double least, double most);
+  std::optional<bool> boolean(FieldName field);
+  std::optional<std::vector<std::string>> texts(FieldName field);
+  std::optional<std::vector<std::uint32_t>> numbers(FieldName field, std::uint32_t most);
+  std::optional<std::vector<std::string>> environment(FieldName field);  // {"K": "V"} as K=V
 
   // The first thing that was wrong, or a field that was not asked for.
   Result<void> finish();
 
  private:
   explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
-  const nlohmann::json* take(const char* key);
-  void wrong(const char* key, const std::string& why);
+  const nlohmann::json* take(FieldName field);
+  void wrong(FieldName field, const std::string& why);
 
   nlohmann::json object_;
   std::set<std::string> taken_;

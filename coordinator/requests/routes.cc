@@ -15,6 +15,9 @@ constexpr std::array kRoutes = {
     Route{"GET", "status", kViewer},
     Route{"GET", "nodes", kViewer},
     Route{"GET", "recovery", kViewer},
+    Route{"POST", "recovery/open", kAdmin},
+    Route{"POST", "recovery/close", kAdmin},
+    Route{"POST", "jobs/JOB/confirm", kAdmin},
     Route{"POST", "nodes/NODE/remove", kAdmin},
     Route{"POST", "join", kAdmin},  // and for joiners, who may do nothing else
     Route{"POST", "nodes/NODE/add", kAdmin},

@@ -118,6 +118,7 @@ std::string job_document(const Job& job) {
   j["may_live_on"] = job.may_live_on;
   if (!job.doubts.empty()) j["doubts"] = doubts_document(job.doubts);
   j["unfenced"] = job.unfenced;
+  if (job.unconfirmed) j["unconfirmed"] = true;
   j["parked_ms"] = job.parked_ms;
   j["rested_ms"] = job.rested_ms;
   if (job.meets_as != 0) {
@@ -170,6 +171,7 @@ Job job_from_document(const std::string& text) {
   job.doubts = doubts_from(j.value("doubts", json::array()));
   if (j.value("stop_owed", false)) job.may_live_on.insert(job.node());  // of a store before may_live_on
   job.unfenced = j.value("unfenced", false);
+  job.unconfirmed = j.value("unconfirmed", false);
   job.parked_ms = j.value("parked_ms", std::int64_t{0});
   job.rested_ms = j.value("rested_ms", std::int64_t{0});
   job.meets_as = j.value("meets_as", Incarnation{0});

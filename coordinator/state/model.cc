@@ -106,6 +106,12 @@ int exit_code_of(MigrationResult result) noexcept {
   return 6;
 }
 
+std::string Job::why_not_by_itself() const {
+  if (!unconfirmed) return {};
+  return "it was taken in by the word of node " + node() + ": nothing moves it but `gpumigrate migrate " +
+         spec.name + "`, until `gpumigrate cluster confirm " + spec.name + "`";
+}
+
 std::uint64_t Job::state_bytes() const {
   std::uint64_t sum = 0;
   for (const JobRank& rank : ranks) sum += rank.state_bytes;

@@ -88,6 +88,7 @@ struct Job {
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
   std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
   bool unfenced = false;           // lost with its node, where it may still run: no image of it may
+  bool unconfirmed = false;  // taken in by a node's word (recovery.h): nothing but a user's order moves it
   // Nodes that may still have, or start, an instance that was given up: it was stopped while its node was away
   // or was starting it. Nothing is started elsewhere before each has answered (instance_ends.h).
   std::set<std::string> may_live_on;
@@ -108,6 +109,8 @@ struct Job {
   MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  // Why nothing but an order of a user may move or park it; empty: anything may.
+  [[nodiscard]] std::string why_not_by_itself() const;
   // Of a job that runs no more, Unix time: an image that is older lacks some of its work.
   [[nodiscard]] std::int64_t last_work_ms() const { return rested_ms != 0 ? rested_ms : ended_ms; }
   [[nodiscard]] std::uint64_t state_bytes() const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "libckpt/base/rarely.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::control {
@@ -15,6 +16,14 @@ using std::chrono::steady_clock;
 Error socket_error(const std::string& what, const std::string& peer, const boost::system::error_code& code) {
   if (code == asio::error::eof) return {ErrorCode::kUnavailable, peer + " closed the connection"};
   return {ErrorCode::kUnavailable, what + " " + peer + " failed: " + code.message()};
+}
+
+// A peer may come back and send the same again.
+void say_dropped(const std::string& what, const std::string& peer, const Error& why) {
+  static thread_local Rarely dropped;
+  if (const auto left_out = dropped.turn(now_ns()))
+    spdlog::warn("dropped {} and the connection of {}: {} ({} others left out)", what, peer, why.to_string(),
+                 *left_out);
 }
 
 }  // namespace
@@ -188,15 +197,13 @@ Task<> Connection::read_loop(std::shared_ptr<Connection> self) {
     if (!self->open_) co_return;
     if (!frame) {
       const Error& error = frame.assume_error();
-      if (error.code() != ErrorCode::kUnavailable)
-        spdlog::warn("dropped a frame and the connection of {}: {}", self->peer_, error.to_string());
+      if (error.code() != ErrorCode::kUnavailable) say_dropped("a frame", self->peer_, error);
       self->close(error);
       co_return;
     }
     if (auto taken = self->dispatch(frame.assume_value()); !taken) {
-      spdlog::warn("dropped a {} frame and the connection of {}: {}",
-                   wire::to_string(frame.assume_value().header.type), self->peer_,
-                   taken.assume_error().to_string());
+      say_dropped("a " + std::string(wire::to_string(frame.assume_value().header.type)) + " frame",
+                  self->peer_, taken.assume_error());
       self->close(taken.assume_error());
       co_return;
     }

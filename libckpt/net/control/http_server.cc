@@ -110,6 +110,11 @@ void HttpServer::close_where(const std::function<bool(const tls::Peer&)>& is_mea
     if (is_meant(stream->peer())) stream->close();
 }
 
+void HttpServer::say_refused(const std::string& why) {
+  if (const auto left_out = refused_.turn(now_ns()))
+    spdlog::warn("dropped an HTTP connection: {} ({} others left out)", why, *left_out);
+}
+
 void HttpServer::finished() {
   --connections_;
   room_.cancel();
@@ -123,7 +128,7 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
       // Out of descriptors, most likely: let some be closed before the next attempt.
-      spdlog::warn("HTTP connection not taken: {}", code.message());
+      self->say_refused("accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
@@ -142,8 +147,7 @@ void HttpServer::take(Stream::Socket socket, bool is_local) {
   boost::system::error_code ignored;
   const std::optional<uid_t> user = is_local ? user_of(socket) : std::nullopt;
   if (is_local && !is_trusted_user(user)) {
-    spdlog::warn("an HTTP connection of another user was closed");
-    return;
+    return say_refused("it is of another user");
   }
   if (!is_local) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
   ++connections_;
@@ -259,7 +263,7 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
     self->idle_.erase(idle);
   }
   if (secured) co_return true;
-  spdlog::warn("dropped an HTTP connection: {}", secured.assume_error().to_string());
+  self->say_refused(secured.assume_error().to_string());
   co_return false;
 }
 

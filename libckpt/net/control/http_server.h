@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "libckpt/base/rarely.h"
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/acceptor.h"
 #include "libckpt/net/control/asio.h"
@@ -98,6 +99,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static Task<HttpResponse> answer(std::shared_ptr<HttpServer> self, HttpRequest request);
   [[nodiscard]] bool full() const noexcept { return connections_ >= limits_.connections; }
   void finished();
+  void say_refused(const std::string& why);
 
   asio::any_io_executor executor_;
   std::list<Acceptor> acceptors_;
@@ -112,6 +114,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
+  Rarely refused_;  // a stranger may be refused as often as it likes
 };
 
 }  // namespace ckpt::control

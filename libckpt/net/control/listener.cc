@@ -40,7 +40,7 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
       // Out of descriptors, most likely: let some be closed before the next attempt.
-      spdlog::warn("accepting on {} failed: {}", self->address_, code.message());
+      self->say_refused("a peer", "accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
@@ -55,14 +55,12 @@ void Listener::take(Stream::Socket socket) {
   std::string peer = failed ? std::string("a peer") : to_text(remote);
   const bool local = is_unix(acceptor_);
   if (local && !is_trusted_user(user_of(socket))) {
-    spdlog::warn("a connection of another user to {} was closed", address_);
-    return;
+    return say_refused("another user", "only root and this user may connect");
   }
   if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
   Stream stream(std::move(socket));
   if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
-    spdlog::error("a connection of {} was closed: {}", peer, secured.assume_error().to_string());
-    return;
+    return say_refused(peer, secured.assume_error().to_string());
   }
   if (unfinished_.size() >= kMaxHandshakes) {
     const std::shared_ptr<Connection> oldest = unfinished_.front();
@@ -75,13 +73,17 @@ void Listener::take(Stream::Socket socket) {
         handshake(shared_from_this(), connection));
 }
 
+void Listener::say_refused(const std::string& peer, const std::string& why) {
+  if (const auto left_out = refused_.turn(now_ns()))
+    spdlog::warn("dropped a connection of {} to {}: {} ({} others left out)", peer, address_, why, *left_out);
+}
+
 Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection) {
   auto hello = co_await Connection::receive_greeting(connection, self->token(), self->settings_.check_name);
   self->unfinished_.remove(connection);
   if (hello && !connection->is_open()) co_return;
   if (!hello) {
-    spdlog::warn("dropped a connection of {} to {}: {}", connection->peer(), self->address_,
-                 hello.assume_error().to_string());
+    self->say_refused(connection->peer(), hello.assume_error().to_string());
     connection->close(hello.assume_error());
     co_return;
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <variant>
 
+#include "libckpt/base/rarely.h"
 #include "libckpt/base/result.h"
 #include "libckpt/net/control/acceptor.h"
 #include "libckpt/net/control/connection.h"
@@ -46,6 +47,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
   void take(Stream::Socket socket);
+  void say_refused(const std::string& peer, const std::string& why);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;
@@ -53,6 +55,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Settings settings_;
   Accept accept_;
   std::list<std::shared_ptr<Connection>> unfinished_;  // the oldest first
+  Rarely refused_;                                     // a stranger may be refused as often as it likes
 };
 
 }  // namespace ckpt::control

@@ -37,4 +37,11 @@ Result<void> check_path(const std::string& path, const std::string& job) {
                "\"" + path.substr(0, kMaxPathBytes) + "\" is nothing of job " + job + " in a vault");
 }
 
+bool is_file_of_job(const std::string& path, const std::string& job) {
+  const std::string mine = "jobs/" + job;
+  if (!check_path(path, job) || !path.starts_with(mine)) return false;
+  const std::string_view rest = std::string_view(path).substr(mine.size());
+  return !rest.empty() && rest != "/packs" && rest != "/versions";
+}
+
 }  // namespace ckpt::vault

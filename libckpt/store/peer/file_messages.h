@@ -97,5 +97,7 @@ struct FileReply {
 
 // "", "vault", "lock", "jobs", and what a vault has in "jobs/JOB" for this job alone. kInvalidArgument.
 Result<void> check_path(const std::string& path, const std::string& job);
+// Whether it is a file of the job, which a client that writes may make, replace and remove.
+[[nodiscard]] bool is_file_of_job(const std::string& path, const std::string& job);
 
 }  // namespace ckpt::vault

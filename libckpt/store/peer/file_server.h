@@ -4,7 +4,8 @@
 //
 // Bounded: connections, what each may send, open files. A connection that has not shown within seconds that it has a
 // token is closed; where there are too many of these, the oldest goes. A grant names one job, and whether it may be
-// written; nothing else of the vault can be named. A client that writes must hold the vault's lock first. Crafted
+// written; nothing else of the vault can be changed. The vault's own files are the server's: a client may read them and
+// hold its lock. A client that writes must hold that first, and writes no more than its grant allows. Crafted
 // bytes end a connection, no more.
 // Threads: one that accepts, one for each connection; all functions from any. Ownership: the destructor ends
 // all of it. Errors: create(): where it cannot listen.
@@ -34,6 +35,9 @@ struct FileGrant {
   bool into_memory =
       false;  // what is written; else it goes, and what the job has in memory with it, to the disk
   std::chrono::milliseconds lasts{0};
+  // What the job may have in the vault altogether, by the lengths of its files; 0: no limit. While it collects it may
+  // have as much again as it had, but no more than a pack.
+  std::uint64_t limit_bytes = 0;
 };
 
 class FileServer {

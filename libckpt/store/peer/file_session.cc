@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/store/vault/format.h"
 
 namespace ckpt::vault {
 namespace {
@@ -40,7 +41,7 @@ FileReply refusal(const Error& error) {
 }
 
 FileServer::Session::Session(Tiers tiers, FileGrant grant, std::vector<std::byte> token)
-    : folder_(tiers.disk), grant_(std::move(grant)), token_(std::move(token)) {
+    : folder_(tiers.disk), grant_(std::move(grant)), token_(std::move(token)), quota_(grant_.limit_bytes) {
   if (tiers.memory.empty()) return;
   files_ = std::make_unique<TieredFiles>(std::move(tiers));
 }
@@ -74,6 +75,16 @@ Result<void> FileServer::Session::check(const FileRequest& request) const {
     CKPT_TRYV(check_path(request.to, grant_.job));
   }
   if (reads_only(request.op)) return ok();
+  const bool changes_file = request.op == FileOp::kCreate || request.op == FileOp::kRemove;
+  const bool renames = request.op == FileOp::kRename;
+  const bool is_folder = request.path.empty() || request.path == "jobs" ||
+                         (request.path.starts_with("jobs/") && !is_file_of_job(request.path, grant_.job));
+  if (((changes_file || renames) && !is_file_of_job(request.path, grant_.job)) ||
+      (renames && !is_file_of_job(request.to, grant_.job)) ||
+      (request.op == FileOp::kRemoveFolder && !request.path.starts_with("jobs/")) ||
+      (request.op == FileOp::kMakeFolder && !is_folder))
+    return Error(ErrorCode::kInvalidArgument,
+                 "A grant for job " + grant_.job + " changes nothing of the vault but the job's files");
   if (!grant_.writes)
     return Error(ErrorCode::kInvalidArgument, "The images of job " + grant_.job + " are granted to be read");
   const std::lock_guard lock(mutex_);
@@ -107,6 +118,10 @@ Result<FileReply> FileServer::Session::perform_on_file(const FileRequest& reques
   switch (request.op) {
     case FileOp::kWrite: {
       if (!open.writes) return Error(ErrorCode::kInvalidArgument, "The file is open to be read");
+      {
+        const std::lock_guard lock(mutex_);
+        CKPT_TRYV(quota_.write(open.extent, request.offset, payload.size()));
+      }
       CKPT_TRYV(open.file->write_at(request.offset, payload));
       fault_point(FaultPoint::kVaultServerWritten);
       return FileReply();
@@ -133,9 +148,9 @@ Result<FileReply> FileServer::Session::perform_on_path(const FileRequest& reques
   Files& files = files_ ? *files_ : posix_files();
   switch (request.op) {
     case FileOp::kCreate:
-      return keep(files.create(full(request.path)), true);
+      return create(request.path);
     case FileOp::kOpen:
-      return keep(files.open(full(request.path)), false);
+      return keep(files.open(full(request.path)), nullptr);
     case FileOp::kList:
       return list(request.path);
     case FileOp::kLock:
@@ -152,10 +167,18 @@ Result<FileReply> FileServer::Session::perform_on_path(const FileRequest& reques
 Result<void> FileServer::Session::change(const FileRequest& request) {
   Files& files = files_ ? *files_ : posix_files();
   switch (request.op) {
-    case FileOp::kRename:
-      return files.rename(full(request.path), full(request.to));
-    case FileOp::kRemove:
-      return files.remove(full(request.path));
+    case FileOp::kRename: {
+      CKPT_TRYV(files.rename(full(request.path), full(request.to)));
+      const std::lock_guard lock(mutex_);
+      close_all(quota_.rename(request.path, request.to));
+      return ok();
+    }
+    case FileOp::kRemove: {
+      CKPT_TRYV(files.remove(full(request.path)));
+      const std::lock_guard lock(mutex_);
+      close_all(quota_.remove(request.path));
+      return ok();
+    }
     case FileOp::kMakeFolder:
       return files.make_folder(full(request.path));
     case FileOp::kRemoveFolder:
@@ -165,13 +188,31 @@ Result<void> FileServer::Session::change(const FileRequest& request) {
   }
 }
 
-Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, bool writes) {
+void FileServer::Session::close_all(const Quota::Handle& extent) {
+  if (extent) std::erase_if(open_, [&](const auto& entry) { return entry.second.extent == extent; });
+}
+
+Result<FileReply> FileServer::Session::create(const std::string& path) {
+  Files& files = files_ ? *files_ : posix_files();
+  auto made = files.create(full(path));
+  if (!made) return std::move(made).assume_error();
+  Quota::Handle extent;
+  {
+    const std::lock_guard lock(mutex_);
+    CKPT_TRY(counted, quota_.create(path));
+    extent = std::move(counted);
+  }
+  return keep(std::move(made), std::move(extent));
+}
+
+Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, Quota::Handle extent) {
   if (!file) return std::move(file).assume_error();
   const std::lock_guard lock(mutex_);
   if (open_.size() >= kMaxOpen) return Error(ErrorCode::kInvalidArgument, "Too many open files");
   OpenFile& open = open_[next_];
   open.file = std::move(file).assume_value();
-  open.writes = writes;
+  open.writes = extent != nullptr;
+  open.extent = std::move(extent);
   return with_value(next_++);
 }
 
@@ -179,10 +220,23 @@ Result<FileReply> FileServer::Session::lock(const std::string& path) {
   if (path != "lock") return Error(ErrorCode::kInvalidArgument, "A vault has one lock");
   Files& files = files_ ? *files_ : posix_files();
   CKPT_TRY(held, files.lock(full(path)));
+  if (grant_.writes) {
+    CKPT_TRYV(have_vault_file(files));
+  }
   const std::lock_guard lock(mutex_);
+  CKPT_TRYV(quota_.begin(files, full("jobs/" + grant_.job)));
   lock_ = std::move(held);
   lock_handle_ = next_;
   return with_value(next_++);
+}
+
+Result<void> FileServer::Session::have_vault_file(Files& files) {
+  const auto bytes = read_whole(files, full("vault"), kMaxSmallFileBytes);
+  if (bytes && read_small_file(SmallFile::kVault, bytes.assume_value())) return ok();
+  const bool is_missing = !bytes && bytes.assume_error().code() == ErrorCode::kNotFound;
+  const bool is_damaged = bytes || bytes.assume_error().code() == ErrorCode::kCorrupt;
+  if (!is_missing && !is_damaged) return bytes.assume_error();
+  return write_whole(files, folder_, "vault", make_small_file(SmallFile::kVault, {}));
 }
 
 // Of all jobs, only the granted one is there.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libckpt/store/peer/file_server.h"
+#include "libckpt/store/peer/quota.h"
 
 namespace ckpt::vault {
 
@@ -27,6 +28,7 @@ class FileServer::Session {
   struct OpenFile {
     std::shared_ptr<File> file;
     bool writes = false;
+    Quota::Handle extent;  // of one that is written
   };
   Result<FileReply> perform(const FileRequest& request, std::span<std::byte> payload, std::size_t& out_bytes);
   Result<FileReply> perform_on_file(const FileRequest& request, std::span<std::byte> payload,
@@ -35,7 +37,12 @@ class FileServer::Session {
   Result<void> change(const FileRequest& request);
   Result<void> check(const FileRequest& request) const;
   Result<OpenFile> find(std::uint64_t handle) const;
-  Result<FileReply> keep(Result<std::unique_ptr<File>> file, bool writes);
+  Result<FileReply> create(const std::string& path);
+  Result<FileReply> keep(Result<std::unique_ptr<File>> file, Quota::Handle extent);
+  // Has the vault its own file, which clients only read.
+  Result<void> have_vault_file(Files& files);
+  // A file that has gone is not written any more.
+  void close_all(const Quota::Handle& extent);
   Result<FileReply> lock(const std::string& path);
   Result<FileReply> list(const std::string& path);
   [[nodiscard]] std::string full(const std::string& path) const;
@@ -46,6 +53,7 @@ class FileServer::Session {
   std::unique_ptr<Files> files_;
   mutable std::mutex mutex_;  // of all below
   std::map<std::uint64_t, OpenFile> open_;
+  Quota quota_;
   std::uint64_t lock_handle_ = 0;
   std::unique_ptr<FileLock> lock_;
   std::uint64_t next_ = 1;

@@ -80,7 +80,7 @@ class CoordinatorLost(StoreLosingTest):
         young = self.start_training("young")
         self.stop_coordinator()
         self.bring_copy_back()
-        cluster.up()
+        self.up_again()
         self.wait_for_event("job-taken-in", 2)
         jobs = {job["name"]: job for job in cluster.json("jobs")}
         self.assertEqual((jobs["moves"]["state"], jobs["moves"]["node"]), ("running", "node-b"))

@@ -28,7 +28,7 @@ class StoreLostDuringAMove(StoreLosingTest):
         self.wait_until_dead(victims)
         self.stop_coordinator()
         self.bring_copy_back() if how == "older" else self.remove_store()
-        cluster.up()
+        self.up_again()
         moved.kill()
         moved.communicate()
         if how == "removed":

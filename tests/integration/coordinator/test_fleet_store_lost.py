@@ -53,7 +53,7 @@ class StoreOfAFleetLost(StoreLosingTest):
         self.wait_until_dead(victims)
         self.stop_coordinator()
         {"older": self.bring_copy_back, "removed": self.remove_store, "emptied": self.empty_store}[how]()
-        cluster.up()
+        self.up_again()
         moved.kill()
         moved.communicate()
         if how != "older":

@@ -123,7 +123,7 @@ class GangMovesWhoseCoordinatorIsLost(GangMovesTest, StoreLosingTest):
             self.wait_until_dead(victims)
             self.stop_coordinator()
             self.bring_copy_back() if how == "older" else self.remove_store()
-            self.cluster.up()
+            self.up_again()
             moving.kill()
         eventually(lambda: len(self.gpus_known()) == 4, "its ranks are known again")
         self.settled()

@@ -186,6 +186,11 @@ std::string view_recovery(const Json& answer, const Layout& layout) {
   out += view_resting(member(answer, "images_of_unknown_jobs"), layout);
   const std::string away = names_of(member(answer, "nodes_away"));
   if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
+  if (has_value(answer, "open_until"))
+    out +=
+        paragraph("What nodes report is taken in until " + clock_text_of(answer, "open_until", layout) +
+                      ". What was taken in moves by nothing but orders until `gpumigrate cluster confirm`.",
+                  layout);
   if (!found.empty())
     out += paragraph(
         "Cordons, drains, protection schedules, and what jobs printed before their last move are not known.",

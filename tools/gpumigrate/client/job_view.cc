@@ -122,8 +122,16 @@ std::string images_of(const Json& job, const Layout& layout) {
 }
 
 std::string instances_of(const Json& job, const Layout& layout) {
-  std::string out = field_line("placed", text_of(job, "placed"), layout) +
-                    field_line("by minute", minutes_of(member(job, "memory")), layout);
+  std::string out =
+      field_line("placed", text_of(job, "placed"), layout) +
+      (flag_of(job, "unconfirmed")
+           ? field_line("taken in",
+                        "by its node's word: drains, evacuations and the like leave it where it is until "
+                        "`gpumigrate cluster confirm " +
+                            text_of(job, "name") + "`",
+                        layout)
+           : std::string()) +
+      field_line("by minute", minutes_of(member(job, "memory")), layout);
   for (const Json& instance : member(job, "instances"))
     out += field_line("instance",
                       text_of(instance, "incarnation") + " at " + text_of(instance, "node") + ", " +

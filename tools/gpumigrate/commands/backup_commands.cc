@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its
-// folder, checks it and takes it to FILE; the others work without a coordinator. And `cluster recover`: what a
-// coordinator whose store was lost, or is an older copy, learnt from its nodes.
+// folder, checks it and takes it to FILE; the others work without a coordinator. And `cluster recover` and `cluster
+// confirm`: what a coordinator whose store was lost, or is an older copy, learns from its nodes.
 #include <unistd.h>
 
 #include <ctime>
@@ -10,6 +10,7 @@
 
 #include "libckpt/base/clock.h"
 #include "libckpt/store/backup/restore.h"
+#include "tools/common/units.h"
 #include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
@@ -130,8 +131,34 @@ int restore_backup(Context& context, const BackupOptions& options) {
   return kDone;
 }
 
-int recover(Context& context) {
-  auto answer = context.coordinator.get("/v1/recovery");
+struct RecoveryOptions {
+  std::string span;
+  bool end = false;
+  std::string job;
+};
+
+Result<Json> recovery_answer(Context& context, const RecoveryOptions& options) {
+  if (options.end && !options.span.empty())
+    return Error(ErrorCode::kInvalidArgument, "--for begins to take in, and --end ends it: one of them");
+  if (options.end) return context.coordinator.post("/v1/recovery/close", Json::object());
+  if (options.span.empty()) return context.coordinator.get("/v1/recovery");
+  auto span = tools::parse_duration_ns(options.span);
+  if (!span) return Error(ErrorCode::kInvalidArgument, "--for: " + span.assume_error().message());
+  return context.coordinator.post("/v1/recovery/open", {{"for_ms", span.assume_value() / kNanosPerMs}});
+}
+
+int confirm_job(Context& context, const RecoveryOptions& options) {
+  auto answer = context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/confirm", Json::object());
+  if (!answer) return report(context, answer.assume_error());
+  if (context.json)
+    context.print(answer.assume_value());
+  else
+    context.out << printable("Job " + options.job + " may move by itself again") << "\n";
+  return kDone;
+}
+
+int recover(Context& context, const RecoveryOptions& options) {
+  auto answer = recovery_answer(context, options);
   if (!answer) return report(context, answer.assume_error());
   if (context.json)
     context.print(answer.assume_value());
@@ -166,8 +193,22 @@ void add_backup_commands(CommandTree& tree) {
 void add_recovery_commands(CommandTree& tree) {
   Command cluster = tree.add_parent("cluster", "The cluster as a whole");
   cluster.require_subcommand();
-  tree.add(cluster, "recover", "Show what a coordinator that lost its store learnt from its nodes",
-           [](Context& c) { return recover(c); });
+  const auto options = std::make_shared<RecoveryOptions>();
+  Command recovery = tree.add(cluster, "recover",
+                              "Show, or take in, what nodes have and the coordinator's store does not know",
+                              [options](Context& c) { return recover(c, *options); });
+  recovery.add_option("--for", options->span, "Take in for so long, like 10m, what nodes report")
+      .called("TIME");
+  recovery.add_flag("--end", options->end, "Take in nothing more");
+  recovery.add_example("gpumigrate cluster recover --for 10m",
+                       "After the store was lost, or an older copy of it was put back");
+  recovery.set_footer(
+      "The word of a node is all there is for what is taken in: such jobs are listed, stopped and moved on "
+      "order, and "
+      "nothing moves them by itself before `gpumigrate cluster confirm`.");
+  Command confirmation = tree.add(cluster, "confirm", "Let a job that was taken in move by itself again",
+                                  [options](Context& c) { return confirm_job(c, *options); });
+  confirmation.add_option("job", options->job, "The job").required();
 }
 
 }  // namespace ckpt::cli

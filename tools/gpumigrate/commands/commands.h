@@ -24,6 +24,8 @@ struct RunOptions {
   std::string gpu_memory;
   bool cooperative = false;
   std::vector<std::string> env;
+  std::string env_file;
+  bool env_all = false;
   std::string cwd;
   int priority = 0;
   bool preempt = false;

@@ -16,14 +16,21 @@ constexpr std::size_t kTimeLength = 16;  // 2026-01-31T12:00
 struct DenialOptions {
   std::string file;
   std::string serial;
+  std::string node;
   std::string reason;
 };
 
 Result<Json> request_of(const DenialOptions& options) {
   Json body = Json::object();
   if (!options.reason.empty()) body["reason"] = options.reason;
-  if (options.file.empty() == options.serial.empty())
-    return Error(ErrorCode::kInvalidArgument, "Name a certificate: by its file, or with --serial");
+  const int named = int{!options.file.empty()} + int{!options.serial.empty()} + int{!options.node.empty()};
+  if (named != 1)
+    return Error(ErrorCode::kInvalidArgument,
+                 "Name a certificate by its file or with --serial, or all of a node with --node");
+  if (!options.node.empty()) {
+    body["node"] = options.node;
+    return body;
+  }
   if (options.file.empty()) {
     body["serial"] = options.serial;
     return body;
@@ -36,12 +43,17 @@ Result<Json> request_of(const DenialOptions& options) {
   return body;
 }
 
+std::string subject_of(const Json& answer) {
+  return answer.contains("node") ? "Node " + text_of(answer, "node")
+                                 : "Certificate " + text_of(answer, "serial");
+}
+
 int print_answer(Context& context, const Result<Json>& answer, const std::string& outcome) {
   if (!answer) return report(context, answer.assume_error());
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << printable("Certificate " + text_of(answer.assume_value(), "serial") + outcome) << "\n";
+    context.out << printable(subject_of(answer.assume_value()) + outcome) << "\n";
   return kDone;
 }
 
@@ -49,11 +61,14 @@ int deny(Context& context, const DenialOptions& options) {
   const auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
   return print_answer(context, context.coordinator.post("/v1/certificates/deny", body.assume_value()),
-                      " is denied; open connections of it are closed");
+                      " is denied, with all that was renewed over it; open connections are closed");
 }
 
 int allow(Context& context, const DenialOptions& options) {
-  const Json body = {{"serial", options.serial}};
+  if (options.serial.empty() == options.node.empty())
+    return report(context, Error(ErrorCode::kInvalidArgument,
+                                 "Name a certificate with --serial, or a node with --node"));
+  const Json body = options.node.empty() ? Json{{"serial", options.serial}} : Json{{"node", options.node}};
   return print_answer(context, context.coordinator.post("/v1/certificates/allow", body),
                       " is not denied any more");
 }
@@ -86,6 +101,11 @@ void add_denial_commands(CommandTree& tree) {
                [options](Context& c) { return deny(c, *options); });
   denial.add_option("file", options->file, "The certificate in PEM");
   denial.add_option("--serial", options->serial, "Its serial number, where the file is gone").called("HEX");
+  denial
+      .add_option(
+          "--node", options->node,
+          "All certificates of that node, also those the coordinator has not seen; it joins again by a token")
+      .called("NODE");
   denial.add_option("--reason", options->reason, "For `cluster denied` and events").called("TEXT");
   denial.add_example("gpumigrate cluster deny on-call/client.pem --reason 'laptop stolen'",
                      "Also what is open under it is closed, at the coordinator and at nodes");
@@ -97,7 +117,8 @@ void add_denial_commands(CommandTree& tree) {
            [](Context& c) { return list_denied(c); });
   Command allowance = tree.add(cluster, "allow", "Take `cluster deny` back",
                                [options](Context& c) { return allow(c, *options); });
-  allowance.add_option("--serial", options->serial, "As `cluster denied` shows it").called("HEX").required();
+  allowance.add_option("--serial", options->serial, "As `cluster denied` shows it").called("HEX");
+  allowance.add_option("--node", options->node, "The name of a node that was denied").called("NODE");
 }
 
 }  // namespace ckpt::cli

@@ -13,14 +13,13 @@
 #include "libckpt/base/preloaded.h"
 #include "tools/common/moment.h"
 #include "tools/common/units.h"
+#include "tools/gpumigrate/client/job_environment.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/log_stream.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/client/wait.h"
 #include "tools/gpumigrate/client/watch.h"
 #include "tools/gpumigrate/commands/commands.h"
-
-extern char** environ;
 
 namespace ckpt::cli {
 namespace {
@@ -29,35 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 std::string job_path(const std::string& job) {
   return "/v1/jobs/" + path_part(job);
-}
-
-// Which libraries and GPUs a program gets is a matter of the node it runs on, not of the shell it was
-// submitted from.
-bool belongs_to_node(std::string_view name) {
-  constexpr std::array kNames = {"LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
-                                 "NVIDIA_VISIBLE_DEVICES"};
-  constexpr std::array kPrefixes = {"CKPT_", "CUDASIM_", "GPUMIGRATE_"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-         std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                     [&](const char* prefix) { return name.starts_with(prefix); });
-}
-
-Result<Json> environment_of(const std::vector<std::string>& additions) {
-  Json env = Json::object();
-  for (char** entry = environ; *entry != nullptr; entry++) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0 || belongs_to_node(text.substr(0, equals))) continue;
-    env[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  for (const std::string& text : additions) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return Error(ErrorCode::kInvalidArgument, "--env: \"" + text + "\" is not NAME=VALUE");
-    }
-    env[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return env;
 }
 
 Result<void> take_place(const std::string& place, Json& body) {
@@ -108,7 +78,7 @@ Result<Json> request_of(const RunOptions& options) {
   body["argv"] = argv;
   body["cwd"] = options.cwd.empty() ? std::filesystem::current_path().string()
                                     : std::filesystem::absolute(options.cwd).lexically_normal().string();
-  CKPT_TRY(env, environment_of(options.env));
+  CKPT_TRY(env, job_environment({options.env, options.env_file, options.env_all}));
   body["env"] = std::move(env);
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.node.empty()) {

@@ -37,9 +37,13 @@ void add_run(CommandTree& tree) {
   run.add_option("--gpu-memory", o->gpu_memory,
                  "GPU memory to keep free for it, like 12GiB; a transparent job gets no more")
       .called("SIZE");
-  run.add_option("--env", o->env, "A variable of its environment; may be repeated")
-      .called("NAME=VALUE")
+  run.add_option("--env", o->env,
+                 "A variable of its environment, or the name of one of yours; may be repeated")
+      .called("NAME[=VALUE]")
       .one_value_each();
+  run.add_option("--env-file", o->env_file, "A file with lines of that kind").called("FILE");
+  run.add_flag("--env-all", o->env_all,
+               "Your whole environment, secrets included, but for what is its node's");
   run.add_option("--cwd", o->cwd, "Folder to start in (this one)").called("FOLDER");
   run.add_option("--priority", o->priority, "The higher, the later it is disturbed (0)")
       .in_range(-1000, 1000);
@@ -62,8 +66,11 @@ void add_run(CommandTree& tree) {
   run.set_footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
       "Ctrl-C stops the job.\n"
-      "It gets your environment but for what chooses libraries and GPUs (LD_LIBRARY_PATH, "
-      "CUDA_VISIBLE_DEVICES, ...): these are its node's.\n"
+      "Of your environment it gets what programs need (PATH, HOME, LANG, PYTHON*, CUDA_*, NCCL_*, HF_*, "
+      "...), and nothing "
+      "whose name tells of a secret (TOKEN, KEY, ...): it is stored with the job and its images. --env adds "
+      "to it. What "
+      "chooses libraries and GPUs (LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES, ...) is its node's.\n"
       "Its standard input is empty. Its standard output and standard error are one stream, which `logs` "
       "shows.\n"
       "127: the program is not found; 126: it is not executable.");

@@ -51,7 +51,11 @@ class ClusterStarter {
         state_(std::move(state)) {}
 
   Result<void> start() {
+    const bool is_lost = store_is_lost();
     CKPT_TRYV(have_coordinator());
+    if (is_lost) {
+      CKPT_TRYV(take_in_what_runs());
+    }
     for (int i = 0; i < static_cast<int>(state_.nodes.size()); i++) {
       CKPT_TRYV(start_node(i));
     }
@@ -62,6 +66,8 @@ class ClusterStarter {
 
  private:
   [[nodiscard]] const std::string& home() const { return context_.home(); }
+  [[nodiscard]] bool store_is_lost() const;
+  Result<void> take_in_what_runs();
   Result<void> have_coordinator();
   Result<void> start_coordinator();
   Result<void> wait_for_address(const std::string& folder);
@@ -90,6 +96,22 @@ Result<void> write_coordinator_config(const std::string& home, const LocalState&
                                 "\napi_address = " + control::toml_string(state.api_address) +
                                 "\nagent_address = " + control::toml_string(state.agent_address) + "\n" +
                                 coordinator_security(home) + extra);
+}
+
+// There are nodes, and the coordinator is about to begin without a store.
+bool ClusterStarter::store_is_lost() const {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(home() + "/coordinator/state.db", error);
+  return (error || bytes == 0) && std::filesystem::is_directory(home() + "/nodes", error);
+}
+
+Result<void> ClusterStarter::take_in_what_runs() {
+  constexpr std::int64_t kTakeInMs = 600'000;
+  auto opened = context_.coordinator.post("/v1/recovery/open", {{"for_ms", kTakeInMs}});
+  if (!opened) return std::move(opened).assume_error();
+  context_.note(
+      "The coordinator's store was lost: for 10 minutes it takes in what runs on this machine's nodes");
+  return ok();
 }
 
 // One that was about to end when it was found is started again.

@@ -10,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include "coordinator/requests/authorize.h"
+#include "coordinator/requests/fields.h"
 #include "coordinator/requests/routes.h"
 #include "libckpt/base/fd.h"
 #include "tests/unit/coordinator/api/api_fixture.h"
@@ -36,6 +38,24 @@ std::set<Call> documented_calls() {
   return calls;
 }
 
+std::set<std::pair<std::string, std::string>> documented_fields() {
+  std::ifstream file(SOURCE_DIR "/docs/api.md");
+  const std::regex row(R"(^\| `([a-z_]+)` \| (viewer|operator|admin) \| it .*)");
+  std::set<std::pair<std::string, std::string>> fields;
+  std::string line;
+  std::smatch found;
+  while (std::getline(file, line))
+    if (std::regex_match(line, found, row)) fields.emplace(found[1], found[2]);
+  return fields;
+}
+
+HttpRequest request_of(const Route& route, std::string body) {
+  HttpRequest request;
+  request.method = route.method;
+  request.body = std::move(body);
+  return request;
+}
+
 class RolesTest : public ApiTest {
  protected:
   std::string token(Role role) {
@@ -44,8 +64,9 @@ class RolesTest : public ApiTest {
     text.pop_back();
     return text;
   }
-  HttpAnswer ask(const std::string& token, std::string_view method, std::string_view path) {
-    const std::string body = method == "POST" ? "{}" : "";
+  HttpAnswer ask(const std::string& token, std::string_view method, std::string_view path,
+                 std::string body = {}) {
+    if (body.empty() && method == "POST") body = "{}";
     return request(cluster_.api_address(), token, std::string(method), "/v1/" + std::string(path), body);
   }
 };
@@ -73,6 +94,63 @@ TEST_F(RolesTest, RefusalNamesBothRoles) {
   expect_error(answer, 403, "forbidden", 5);
   EXPECT_NE(answer.body.find("needs the role operator, and yours is viewer"), std::string::npos)
       << answer.body;
+}
+
+TEST_F(RolesTest, EachFieldIsDocumentedWithItsRole) {
+  std::set<std::pair<std::string, std::string>> fields;
+  for (const Field& field : kFields)
+    if (field.effect != Effect::kNone) fields.emplace(field.name, to_text(least_role(field.effect)));
+  EXPECT_EQ(fields, documented_fields());
+}
+
+TEST(AuthorizeTest, EachFieldNeedsItsRoleInEachCall) {
+  for (const Route& route : all_routes()) {
+    for (const Field& field : kFields) {
+      const std::string name(field.name);
+      const HttpRequest asked = request_of(route, R"({")" + name + R"(":"/a/folder"})");
+      const HttpRequest silent = request_of(route, R"({")" + name + R"(":null})");
+      const Role least = std::max(route.least, least_role(field.effect));
+      for (const Role role : kRoles) {
+        EXPECT_EQ(refusal_of(asked, route, role).value().has_value(), role < least)
+            << name << " " << to_text(role) << " " << route.path;
+        EXPECT_EQ(refusal_of(silent, route, role).value().has_value(), role < route.least)
+            << name << " " << to_text(role) << " " << route.path;
+      }
+    }
+  }
+}
+
+TEST(AuthorizeTest, NodesNameAsADestinationIsForOperators) {
+  const Route route{"POST", "jobs/JOB/suspend", Role::kOperator};
+  EXPECT_FALSE(refusal_of(request_of(route, R"({"to":"node-a"})"), route, Role::kOperator).value());
+  EXPECT_FALSE(refusal_of(request_of(route, ""), route, Role::kOperator).value());
+  EXPECT_FALSE(refusal_of(request_of(route, "[1]"), route, Role::kOperator));
+}
+
+TEST_F(RolesTest, OperatorsMoveStartsNoProgramOfTheirs) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  const HttpAnswer answer = ask(token(Role::kOperator), "POST", "jobs/train/migrate",
+                                R"({"to":"node-b","exec":["/bin/sh","-c","id"]})");
+  expect_error(answer, 403, "forbidden", 5);
+  EXPECT_NE(answer.body.find("Field exec starts or takes a program"), std::string::npos) << answer.body;
+  EXPECT_EQ(ask(token(Role::kOperator), "GET", "migrations").json(), json::array());
+  // What it may: another move, without another program.
+  EXPECT_EQ(ask(token(Role::kOperator), "POST", "jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
+}
+
+TEST_F(RolesTest, OperatorsImagesGoToNoFolderOfTheirs) {
+  two_nodes();
+  start_nodes();
+  run_job();
+  for (const char* verb : {"suspend", "snapshot", "protect"}) {
+    const std::string path = std::string("jobs/train/") + verb;
+    const HttpAnswer answer =
+        ask(token(Role::kOperator), "POST", path, R"({"to":"/etc/cron.d","every_ms":60000})");
+    EXPECT_EQ(answer.status, 403U) << verb << ": " << answer.body;
+    EXPECT_NE(answer.body.find("Field to names a folder of a node"), std::string::npos) << answer.body;
+  }
 }
 
 TEST_F(RolesTest, ViewersSeeNoCommands) {

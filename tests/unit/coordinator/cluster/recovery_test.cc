@@ -51,6 +51,11 @@ class RecoveryTest : public ::testing::Test {
     cluster_.config().lease_term_ms = 1'000;
   }
   void start() {
+    start_closed();
+    open();
+  }
+  void open() { ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":600000})").status, 200U); }
+  void start_closed() {
     cluster_.start();
     a_ = agent("node-a");
     b_ = agent("node-b");
@@ -133,6 +138,126 @@ TEST_F(RecoveryTest, UnknownRunningJobIsRecoveredWithItsCommand) {
   const auto next = cluster_.post("/v1/jobs", R"({"argv":["./new"],"cwd":"/tmp","name":"new"})");
   ASSERT_EQ(next.status, 201U) << next.body;
   EXPECT_EQ(next.json()["id"].get<std::string>().substr(0, 3), "j7-");
+}
+
+TEST_F(RecoveryTest, NodesWordMakesNoJobOutsideOfTheWindow) {
+  start_closed();
+  open_switch_at_both();
+  unsigned described = 0;
+  a_->on_other = [&described](const wire::FrameHeader& header, std::span<const std::byte>) {
+    described +=
+        header.type == wire::FrameType::kDescribeJob || header.type == wire::FrameType::kDescribeSwitch;
+  };
+  a_->start();
+  cluster_.wait_for_event("job-not-taken-in", 2);
+  EXPECT_EQ(cluster_.get("/v1/jobs").json(), json::array());
+  EXPECT_EQ(cluster_.get("/v1/migrations").json(), json::array());
+  for (const json& one : found()) EXPECT_FALSE(one["taken_in"].get<bool>()) << one;
+  EXPECT_EQ(found().size(), 2U);
+  // Shown once, however often the node reports it again.
+  a_->set_free(1 << 20);
+  a_->set_free(1 << 21);
+  b_->inventory.jobs.clear();
+  b_->introduction.switches.clear();
+  b_->start();
+  cluster_.wait_for_event("node-ready", 2);
+  EXPECT_EQ(found().size(), 2U);
+  a_->stop();
+  EXPECT_EQ(described, 0U);
+}
+
+TEST_F(RecoveryTest, WindowThatOpensLaterTakesInWhatIsThere) {
+  start_closed();
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
+  a_->start();
+  cluster_.wait_for_event("job-not-taken-in");
+  open();
+  cluster_.wait_for_event("job-taken-in");
+  EXPECT_FALSE(cluster_.get("/v1/recovery").json()["open_until"].is_null());
+  ASSERT_EQ(cluster_.post("/v1/recovery/close").status, 200U);
+  cluster_.wait_for_event("recovery-closed");
+  EXPECT_TRUE(cluster_.get("/v1/recovery").json()["open_until"].is_null());
+  b_->inventory.jobs.push_back(instance_of(kOldJob + 1, 1, 1, wire::JobPhase::kRunning));
+  b_->start();
+  cluster_.wait_for_event("job-not-taken-in", 2);
+  EXPECT_EQ(cluster_.get("/v1/jobs").json().size(), 1U);
+}
+
+TEST_F(RecoveryTest, WindowClosesByItself) {
+  start_closed();
+  ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":1000})").status, 200U);
+  cluster_.wait_for_event("recovery-closed");
+}
+
+TEST_F(RecoveryTest, TakenInJobMovesByNothingButOrders) {
+  start();
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
+  a_->start();
+  cluster_.wait_for_event("job-taken-in");
+  b_->start();
+  cluster_.wait_for_event("node-ready", 2);
+  EXPECT_TRUE(job("train")["unconfirmed"].get<bool>());
+  // A finding that it makes up, a drain, a balance and a job of a higher priority: all leave it there, and say so.
+  wire::HealthReport report;
+  wire::HealthFinding& finding = report.findings.emplace_back();
+  finding.number = 1;
+  finding.time_ms = wall_clock_ms();
+  finding.source = "xid";
+  finding.xid = 79;
+  finding.cordon = finding.urgent = true;
+  finding.outcome = wire::HealthOutcome::kLive;
+  finding.reason = "forged";
+  a_->report_health(report);
+  const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","fallback":"restore"})").json();
+  cluster_.wait_for_event("evacuation");
+  cluster_.wait_for_event("drain-job");
+  const json shown = cluster_.get("/v1/drains/" + drain["id"].get<std::string>()).json()["jobs"][0];
+  EXPECT_EQ(shown["state"], "blocked") << shown;
+  EXPECT_NE(shown["reason"].get<std::string>().find("cluster confirm train"), std::string::npos) << shown;
+  const json plan = cluster_.post("/v1/rebalance").json();
+  EXPECT_NE(plan["fixed"][0]["reason"].get<std::string>().find("cluster confirm"), std::string::npos) << plan;
+  EXPECT_NE(
+      cluster_.get("/v1/health").json()["evacuations"][0]["note"].get<std::string>().find("cluster confirm"),
+      std::string::npos);
+  EXPECT_EQ(b_->starts(), 0U);
+  EXPECT_EQ(cluster_.get("/v1/migrations").json(), json::array());
+  // Once an admin answers for it, it goes.
+  ASSERT_EQ(cluster_.post("/v1/jobs/train/confirm").status, 200U);
+  b_->set_free(std::uint64_t{7} << 30);  // with an inventory each waiting job is looked at again
+  cluster_.wait_for_event("migration-begun");
+  EXPECT_EQ(cluster_.post("/v1/jobs/train/confirm").status, 409U);
+}
+
+TEST_F(RecoveryTest, MoveThatAUserOrdersConfirms) {
+  start();
+  a_->inventory.jobs.push_back(instance_of(kOldJob, 1, 1, wire::JobPhase::kRunning));
+  a_->start();
+  b_->start();
+  cluster_.wait_for_event("job-taken-in");
+  cluster_.wait_for_event("node-ready", 2);
+  const auto moved = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})");
+  ASSERT_EQ(moved.status, 202U) << moved.body;
+  cluster_.wait_for_event("job-confirmed");
+  EXPECT_FALSE(job("train")["unconfirmed"].get<bool>());
+}
+
+TEST_F(RecoveryTest, LaterIncarnationIsFollowedInTheWindowAlone) {
+  start_closed();
+  a_->start();
+  cluster_.wait_for_event("node-ready");
+  const auto answer =
+      cluster_.post("/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"train","node":"node-a"})");
+  ASSERT_EQ(answer.status, 201U) << answer.body;
+  const JobId id = parse_job_id(answer.json()["id"].get<std::string>()).value();
+  b_->inventory.jobs.push_back(instance_of(id, 9, 9, wire::JobPhase::kRunning));
+  b_->start();
+  cluster_.wait_for_event("job-not-taken-in");
+  EXPECT_EQ(job("train")["node"], "node-a");
+  EXPECT_EQ(job("train")["incarnation"], 1);
+  open();
+  cluster_.wait_for_event("job-taken-in");
+  EXPECT_EQ(job("train")["node"], "node-b");
+  EXPECT_TRUE(job("train")["unconfirmed"].get<bool>());
 }
 
 TEST_F(RecoveryTest, RecoveredJobWithATakenNameGetsALongerName) {

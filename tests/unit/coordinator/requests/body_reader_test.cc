@@ -11,16 +11,16 @@ BodyReader reader(const std::string& text) {
 }
 
 TEST(BodyReader, FieldsAreRead) {
-  BodyReader body =
-      reader(R"({"name":"x","n":3,"f":1.5,"b":true,"list":["a","b"],"env":{"K":"V"},"mode":"two"})");
+  BodyReader body = reader(
+      R"({"name":"x","gpu":3,"max_downtime_ms":1.5,"force":true,"nodes":["a","b"],"env":{"K":"V"},"mode":"two"})");
   EXPECT_EQ(body.text("name"), "x");
-  EXPECT_EQ(body.integer("n", 0, 10), 3);
-  EXPECT_EQ(body.number("f", 0, 2), 1.5);
-  EXPECT_EQ(body.boolean("b"), true);
-  EXPECT_EQ(body.texts("list"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(body.integer("gpu", 0, 10), 3);
+  EXPECT_EQ(body.number("max_downtime_ms", 0, 2), 1.5);
+  EXPECT_EQ(body.boolean("force"), true);
+  EXPECT_EQ(body.texts("nodes"), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(body.environment("env"), std::vector<std::string>{"K=V"});
   EXPECT_EQ(body.choice("mode", {"one", "two"}), 1U);
-  EXPECT_FALSE(body.text("absent"));
+  EXPECT_FALSE(body.text("node"));
   EXPECT_TRUE(body.finish());
 }
 
@@ -38,18 +38,18 @@ TEST(BodyReader, RefusesWrongTypesAndRanges) {
     EXPECT_FALSE(read(body)) << text;
     EXPECT_FALSE(body.finish()) << text;
   };
-  fails(R"({"a":1})", [](BodyReader& b) { return b.text("a"); });
-  fails(R"({"a":"x\u0000y"})", [](BodyReader& b) { return b.text("a"); });
-  fails(R"({"a":"1"})", [](BodyReader& b) { return b.integer("a", 0, 9); });
-  fails(R"({"a":10})", [](BodyReader& b) { return b.integer("a", 0, 9); });
-  fails(R"({"a":-1})", [](BodyReader& b) { return b.integer("a", 0, 9); });
-  fails(R"({"a":18446744073709551615})", [](BodyReader& b) { return b.integer("a", 0, 9); });
-  fails(R"({"a":1.5})", [](BodyReader& b) { return b.integer("a", 0, 9); });
-  fails(R"({"a":1e300})", [](BodyReader& b) { return b.number("a", 0, 9); });
-  fails(R"({"a":"yes"})", [](BodyReader& b) { return b.boolean("a"); });
-  fails(R"({"a":["x",1]})", [](BodyReader& b) { return b.texts("a"); });
-  fails(R"({"a":{"K=":"v"}})", [](BodyReader& b) { return b.environment("a"); });
-  fails(R"({"a":"three"})", [](BodyReader& b) { return b.choice("a", {"one", "two"}); });
+  fails(R"({"at":1})", [](BodyReader& b) { return b.text("at"); });
+  fails(R"({"at":"x\u0000y"})", [](BodyReader& b) { return b.text("at"); });
+  fails(R"({"at":"1"})", [](BodyReader& b) { return b.integer("at", 0, 9); });
+  fails(R"({"at":10})", [](BodyReader& b) { return b.integer("at", 0, 9); });
+  fails(R"({"at":-1})", [](BodyReader& b) { return b.integer("at", 0, 9); });
+  fails(R"({"at":18446744073709551615})", [](BodyReader& b) { return b.integer("at", 0, 9); });
+  fails(R"({"at":1.5})", [](BodyReader& b) { return b.integer("at", 0, 9); });
+  fails(R"({"at":1e300})", [](BodyReader& b) { return b.number("at", 0, 9); });
+  fails(R"({"at":"yes"})", [](BodyReader& b) { return b.boolean("at"); });
+  fails(R"({"at":["x",1]})", [](BodyReader& b) { return b.texts("at"); });
+  fails(R"({"at":{"K=":"v"}})", [](BodyReader& b) { return b.environment("at"); });
+  fails(R"({"at":"three"})", [](BodyReader& b) { return b.choice("at", {"one", "two"}); });
 }
 
 TEST(BodyReader, TextWithoutAnObjectIsRefused) {

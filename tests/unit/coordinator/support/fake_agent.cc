@@ -16,7 +16,8 @@ constexpr std::uint64_t kStateBytes = 1 << 20;
 
 }  // namespace
 
-FakeAgent::FakeAgent(std::string node, std::string address, std::string token) {
+FakeAgent::FakeAgent(std::string node, std::string address, std::string token,
+                     std::shared_ptr<tls::Identity> identity) {
   inventory.node = node;
   inventory.peer_address = "127.0.0.1:1";
   wire::GpuInfo& gpu = inventory.gpus.emplace_back();
@@ -28,6 +29,7 @@ FakeAgent::FakeAgent(std::string node, std::string address, std::string token) {
   settings.label = "coordinator";
   settings.address = [address]() -> Result<std::string> { return address; };
   settings.token = [token]() -> Result<std::string> { return token; };
+  if (identity) settings.tls = {std::move(identity), control::only(tls::Peer::coordinator())};
   control::Dialer::Handlers handlers;
   handlers.on_connected = [this](control::Connection& connection) {
     wire::AgentHello hello = introduction;

@@ -24,7 +24,9 @@ namespace ckpt::coordinator::test {
 
 class FakeAgent {
  public:
-  FakeAgent(std::string node, std::string address, std::string token);
+  // With an identity over TLS.
+  FakeAgent(std::string node, std::string address, std::string token,
+            std::shared_ptr<tls::Identity> identity = nullptr);
   ~FakeAgent();
   FakeAgent(const FakeAgent&) = delete;
   FakeAgent& operator=(const FakeAgent&) = delete;

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
+#include <map>
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
+#include "tools/gpumigrate/client/job_environment.h"
 
 namespace ckpt::cli {
 namespace {
@@ -446,12 +449,61 @@ TEST(Commands, TheNodeChoosesLibrariesAndGpus) {
   ::setenv("LD_LIBRARY_PATH", "/elsewhere", 1);
   ::setenv("MY_SETTING", "yes", 1);
   FakeCoordinator coordinator(run_answer);
-  run(coordinator.home(), {"run", "--detach", "--", "./x"});
+  run(coordinator.home(), {"run", "--detach", "--env-all", "--", "./x"});
   ::unsetenv("LD_LIBRARY_PATH");
   const Json body = Json::parse(coordinator.requests().at(0).body);
   EXPECT_FALSE(body.at("env").contains("LD_LIBRARY_PATH"));
   EXPECT_EQ(body.at("env").at("MY_SETTING"), "yes");
   EXPECT_TRUE(body.at("argv").at(0).get<std::string>().starts_with("/"));
+}
+
+// Wherever a job's environment is stored, nothing of the shell stands there that was not needed or named.
+TEST(Commands, JobGetsOfTheShellWhatProgramsNeedAndNoSecret) {
+  const std::map<std::string, bool> variables = {{"AWS_SECRET_ACCESS_KEY", false},
+                                                 {"GITHUB_TOKEN", false},
+                                                 {"SSH_AUTH_SOCK", false},
+                                                 {"MY_CANARY", false},
+                                                 {"HF_TOKEN", false},
+                                                 {"WANDB_API_KEY", false},
+                                                 {"PYTHON_PASSWORD", false},
+                                                 {"HF_HOME", true},
+                                                 {"LC_ALL", true},
+                                                 {"NCCL_DEBUG", true},
+                                                 {"PYTHONPATH", true},
+                                                 {"CONDA_PREFIX", true},
+                                                 {"TOKENIZERS_PARALLELISM", true},
+                                                 {"CUDA_LAUNCH_BLOCKING", true},
+                                                 {"VIRTUAL_ENV", true}};
+  for (const auto& [name, sent] : variables) ::setenv(name.c_str(), "canary-value", 1);
+  FakeCoordinator coordinator(run_answer);
+  run(coordinator.home(), {"run", "--detach", "--", "./x"});
+  const Json env = Json::parse(coordinator.requests().at(0).body).at("env");
+  for (const auto& [name, sent] : variables) {
+    EXPECT_EQ(env.contains(name), sent) << name;
+    EXPECT_EQ(is_sent_by_itself(name), sent) << name;
+    ::unsetenv(name.c_str());
+  }
+  EXPECT_TRUE(env.contains("PATH"));
+}
+
+TEST(Commands, VariablesAreSentByNameValueAndFile) {
+  ::setenv("MY_CANARY", "of the shell", 1);
+  FakeCoordinator coordinator(run_answer);
+  const std::string file = ::testing::TempDir() + "/variables";
+  std::ofstream(file) << "# settings\n\nFROM_FILE=1\nBOTH=file\n MY_CANARY\n";
+  run(coordinator.home(),
+      {"run", "--detach", "--env-file", file, "--env", "BOTH=named", "--env", "MY_CANARY", "--", "./x"});
+  const Json env = Json::parse(coordinator.requests().at(0).body).at("env");
+  EXPECT_EQ(env.at("FROM_FILE"), "1");
+  EXPECT_EQ(env.at("BOTH"), "named");
+  EXPECT_EQ(env.at("MY_CANARY"), "of the shell");
+  ::unsetenv("MY_CANARY");
+  const std::size_t sent = coordinator.requests().size();
+  for (const char* wrong : {"MY_CANARY", "=x", ""}) {
+    const Ended ended = run(coordinator.home(), {"run", "--detach", "--env", wrong, "--", "./x"});
+    EXPECT_EQ(ended.code, 64) << wrong << ended.err;
+  }
+  EXPECT_EQ(coordinator.requests().size(), sent) << "a run that is refused sends nothing";
 }
 
 TEST(Commands, ControlCOnRunStopsTheJob) {

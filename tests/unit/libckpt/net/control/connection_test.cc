@@ -4,7 +4,11 @@
 #include "libckpt/net/control/connection.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <sstream>
 #include <thread>
 
 #include "libckpt/base/random.h"
@@ -115,6 +119,21 @@ TEST_F(ControlTest, RefusesAWrongToken) {
   poke(wire::to_frame(hello, 1).value());
   EXPECT_FALSE(accepted_);
   EXPECT_EQ(connected_, 0U);
+}
+
+TEST_F(ControlTest, StrangersFillNoLog) {
+  listen();
+  std::ostringstream lines;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(lines)));
+  wire::Hello hello;
+  hello.token = "guess";
+  for (int i = 0; i < 50; ++i) poke(wire::to_frame(hello, 1).value());
+  spdlog::set_default_logger(before);
+  const std::string log = lines.str();
+  EXPECT_GE(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10) << log;  // one in ten seconds, however slow this is
 }
 
 TEST_F(ControlTest, RefusesAnotherVersion) {

@@ -143,6 +143,81 @@ TEST_F(PeerVault, GrantCoversASingleJobAndItsRights) {
   EXPECT_TRUE(writing->remove("node-b/jobs/job/job"));
 }
 
+TEST_F(PeerVault, GrantChangesNothingOfTheVaultItself) {
+  auto server = serve(0);
+  RemoteFiles::Settings settings;
+  settings.address = server->address();
+  settings.token = must(server->grant(grant_of(true, false)));
+  settings.folder = "node-b";
+  auto writing = must(RemoteFiles::connect(settings));
+  must(writing->make_folder("node-b"));
+  const auto lock = must(writing->lock("node-b/lock"));
+  for (const char* path : {"node-b/vault", "node-b/vault.new", "node-b/lock", "node-b/jobs",
+                           "node-b/jobs/job", "node-b/jobs/job/packs"}) {
+    EXPECT_EQ(code_of(writing->create(path)), ErrorCode::kInvalidArgument) << path;
+    EXPECT_EQ(code_of(writing->remove(path)), ErrorCode::kInvalidArgument) << path;
+    EXPECT_EQ(code_of(writing->rename(path, "node-b/jobs/job/job")), ErrorCode::kInvalidArgument) << path;
+  }
+  must(writing->make_folder("node-b/jobs"));
+  must(writing->make_folder("node-b/jobs/job"));
+  auto file = must(writing->create("node-b/jobs/job/job.new"));
+  for (const char* path : {"node-b/vault", "node-b/lock", "node-b/jobs/job"})
+    EXPECT_EQ(code_of(writing->rename("node-b/jobs/job/job.new", path)), ErrorCode::kInvalidArgument) << path;
+  EXPECT_EQ(code_of(writing->make_folder("node-b/jobs/job/packs/1.pack")), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(writing->remove_folder("node-b")), ErrorCode::kInvalidArgument);
+  // The server's own: there, and as it should be.
+  EXPECT_TRUE(std::filesystem::exists(disk() + "/vault"));
+  EXPECT_TRUE(std::filesystem::exists(disk() + "/lock"));
+}
+
+TEST_F(PeerVault, WriterKeepsItsLimitWhateverItAsks) {
+  constexpr std::uint64_t kLimit = 1 << 20;
+  auto server = serve(0);
+  FileGrant grant = grant_of(true, false);
+  grant.limit_bytes = kLimit;
+  RemoteFiles::Settings settings;
+  settings.address = server->address();
+  settings.token = must(server->grant(grant));
+  settings.folder = "node-b";
+  auto writing = must(RemoteFiles::connect(settings));
+  must(writing->make_folder("node-b"));
+  const auto lock = must(writing->lock("node-b/lock"));
+  for (const char* path : {"node-b/jobs", "node-b/jobs/job", "node-b/jobs/job/packs"})
+    must(writing->make_folder(path));
+  const std::string pack = "node-b/jobs/job/packs/1.pack.new";
+  auto file = must(writing->create(pack));
+  const Bytes piece(kLimit / 4);
+  EXPECT_EQ(code_of(file->write_at(std::uint64_t{1} << 40, piece)), ErrorCode::kInvalidArgument) << "a hole";
+  for (std::uint64_t at = 0; at < kLimit; at += piece.size()) must(file->write_at(at, piece));
+  EXPECT_EQ(code_of(file->write_at(kLimit, piece)), ErrorCode::kRefused);
+  must(file->write_at(0, piece));  // what is there may be written again
+  auto other = must(writing->create("node-b/jobs/job/packs/2.pack.new"));
+  EXPECT_EQ(code_of(other->write_at(0, piece)), ErrorCode::kRefused) << "one limit for all its files";
+  // Under another name, and then removed, it is not written behind the server's back.
+  must(writing->rename(pack, "node-b/jobs/job/packs/1.pack"));
+  EXPECT_EQ(code_of(file->write_at(kLimit, piece)), ErrorCode::kRefused);
+  must(writing->remove("node-b/jobs/job/packs/1.pack"));
+  EXPECT_EQ(code_of(file->write_at(0, piece)), ErrorCode::kInvalidArgument);
+  must(other->write_at(0, piece));
+  EXPECT_LE(std::filesystem::file_size(disk() + "/jobs/job/packs/2.pack.new"), kLimit);
+}
+
+TEST_F(PeerVault, LimitCountsWhatIsThereAndLeavesRoomToCollect) {
+  auto server = serve(0);
+  FileGrant grant = grant_of(true, false);
+  grant.limit_bytes = 120'000;
+  auto open = must(open_vault(route_to(*server, must(server->grant(grant))), true));
+  must(write_version(*open.vault, "job", some_content(1, 60'000), nullptr));
+  must(write_version(*open.vault, "job", some_content(2, 20'000), nullptr));
+  EXPECT_EQ(must(open.vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_GT(must(open.vault->collect("job")).freed_bytes, 30'000);
+  open = {};
+  auto again = must(open_vault(route_to(*server, must(server->grant(grant))), true));
+  must(write_version(*again.vault, "job", some_content(3, 60'000), nullptr));
+  EXPECT_EQ(code_of(write_version(*again.vault, "job", some_content(4, 200'000), nullptr)),
+            ErrorCode::kRefused);
+}
+
 TEST_F(PeerVault, PathsAreThoseOfOneJob) {
   for (const char* good : {"", "vault", "vault.new", "lock", "jobs", "jobs/job", "jobs/job/job",
                            "jobs/job/packs", "jobs/job/packs/7.pack.new", "jobs/job/versions/1.version"})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of denied certificates: what it keeps, for how long, and what belongs to a node.
-#include "coordinator/cluster/denied_certificates.h"
+#include "coordinator/certificates/denied_certificates.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -119,6 +119,87 @@ TEST_F(DeniedCertificatesTest, ListIsBounded) {
 TEST_F(DeniedCertificatesTest, OwnCertificateIsNotDenied) {
   EXPECT_EQ(denied_->deny(own_->subject().serial, entry()).error().code(), ErrorCode::kRefused);
   EXPECT_TRUE(denied_->all().empty());
+}
+
+TEST_F(DeniedCertificatesTest, AllThatWasRenewedOverADeniedOneIsDenied) {
+  constexpr std::int64_t kDayS = 24 * 3600;
+  const auto peer = [](const std::string& serial) {
+    tls::Peer peer = tls::Peer::node("a");
+    peer.serial = serial;
+    peer.ends_s = now_s() + 5 * kDayS;
+    return peer;
+  };
+  const auto [child, child_serial] = certificate_of("a");
+  const auto [grandchild, grandchild_serial] = certificate_of("a");
+  const auto [other, other_serial] = certificate_of("a");
+  ASSERT_TRUE(denied_->issued("a", child, peer("5701e4")));
+  ASSERT_TRUE(denied_->issued("a", grandchild, peer(child_serial)));
+  ASSERT_TRUE(denied_->issued("a", other));
+  reopen();
+  ASSERT_TRUE(denied_->deny("5701e4", entry()));
+  EXPECT_TRUE(is_denied(child_serial));
+  EXPECT_TRUE(is_denied(grandchild_serial));
+  EXPECT_FALSE(is_denied(other_serial));
+  // Its renewal was under way when it was denied.
+  const auto [late, late_serial] = certificate_of("a");
+  EXPECT_EQ(denied_->issued("a", late, peer(grandchild_serial)).error().code(), ErrorCode::kRefused);
+  EXPECT_TRUE(is_denied(late_serial));
+}
+
+TEST_F(DeniedCertificatesTest, OldCertificateStillTakesItsRenewalsAlong) {
+  tls::Peer old = tls::Peer::node("a");
+  old.serial = "01d";
+  const auto [child, child_serial] = certificate_of("a");
+  ASSERT_TRUE(denied_->issued("a", child, old));
+  ASSERT_TRUE(denied_->deny("01d", entry(1))) << "it has ended, and lives on in another";
+  EXPECT_TRUE(is_denied(child_serial));
+  EXPECT_FALSE(is_denied("01d"));
+}
+
+TEST_F(DeniedCertificatesTest, CertificateIsRenewedOnceInTheLastThirdOfItsTerm) {
+  constexpr std::int64_t kDayS = 24 * 3600;
+  const std::int64_t now = now_s();
+  tls::Peer shown = tls::Peer::node("a");
+  shown.serial = "5701e4";
+  shown.ends_s = now + 11 * kDayS;
+  EXPECT_FALSE(denied_->renewed().is_due(shown, now).value());
+  EXPECT_TRUE(denied_->renewed().is_due(shown, now + 2 * kDayS).value());
+  const auto [child, child_serial] = certificate_of("a");
+  ASSERT_TRUE(denied_->issued("a", child, shown));
+  EXPECT_FALSE(denied_->renewed().is_due(shown, now + 3600).value());
+  EXPECT_TRUE(denied_->renewed().is_due(shown, now + 2 * kDayS).value()) << "the node has not got it";
+  ASSERT_TRUE(denied_->renewed().use(child_serial));
+  EXPECT_FALSE(denied_->renewed().is_due(shown, now + 2 * kDayS).value());
+  EXPECT_TRUE(denied_->renewed().is_due(shown, now + 21 * kDayS).value())
+      << "that one ends, over the same connection";
+  EXPECT_FALSE(denied_->renewed().is_due(tls::Peer::node("a"), now).value()) << "no certificate was shown";
+}
+
+TEST_F(DeniedCertificatesTest, DeniedNameRefusesAllButWhatItIsGivenSince) {
+  const auto peer_of = [](const std::string& node, const std::string& serial) {
+    tls::Peer peer = tls::Peer::node(node);
+    peer.serial = serial;
+    return peer;
+  };
+  const auto [known, known_serial] = certificate_of("a");
+  ASSERT_TRUE(denied_->issued("a", known));
+  ASSERT_TRUE(denied_->deny_name("a", "stolen"));
+  EXPECT_TRUE(is_denied(known_serial));
+  EXPECT_FALSE(is_denied("0ff11e"));
+  EXPECT_FALSE(denied_->admit(peer_of("a", "0ff11e"))) << "made where the coordinator does not see it";
+  EXPECT_TRUE(is_denied("0ff11e")) << "other nodes learn of it";
+  EXPECT_TRUE(denied_->admit(peer_of("b", "0b")));
+  const auto [next, next_serial] = certificate_of("a");
+  ASSERT_TRUE(denied_->issued("a", next));
+  reopen();
+  EXPECT_TRUE(denied_->admit(peer_of("a", next_serial)));
+  EXPECT_FALSE(denied_->admit(peer_of("a", "0ff12e")));
+  // Denied again, that one too.
+  ASSERT_TRUE(denied_->deny_name("a", "again"));
+  EXPECT_FALSE(denied_->admit(peer_of("a", next_serial)));
+  ASSERT_TRUE(denied_->allow_name("a"));
+  EXPECT_TRUE(denied_->admit(peer_of("a", "0ff13e")));
+  EXPECT_EQ(denied_->allow_name("a").error().code(), ErrorCode::kNotFound);
 }
 
 TEST_F(DeniedCertificatesTest, AllThatARemovedNodeWasGivenIsDeniedAndNothingOfOthers) {

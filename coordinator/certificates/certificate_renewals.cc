@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/cluster/certificate_renewals.h"
+#include "coordinator/certificates/certificate_renewals.h"
+
+#include <spdlog/spdlog.h>
 
 #include <vector>
 
@@ -58,17 +60,26 @@ control::Task<> CertificateRenewals::run() {
   while (true) {
     own_->refresh();
     if (is_due(own_->expires_unix_s(), tls::kCoordinatorTerm)) co_await renew_own();
-    std::vector<std::pair<std::string, std::int64_t>> due;
-    for (const auto& [name, node] : parts_.nodes.all()) {
-      // By its certificate, not by its word: else the agents' token would be enough to get one.
-      const bool is_proven = node.connected() && node.connection->certified() == tls::Peer::node(name);
-      const std::int64_t ends_s = node.certificate_ends_s;
-      if (is_proven && ends_s != 0 && is_due(ends_s, tls::kNodeTerm)) due.emplace_back(name, ends_s);
-    }
-    for (auto& [name, ends_s] : due) co_await renew_node(name, ends_s);
+    for (const tls::Peer& shown : due_nodes()) co_await renew_node(shown);
     timer.expires_after(std::chrono::milliseconds(parts_.config.certificate_check_ms));
     co_await timer.async_wait(control::kTuple);
   }
+}
+
+// By what its connection has proven, not by its word.
+std::vector<tls::Peer> CertificateRenewals::due_nodes() {
+  std::vector<tls::Peer> due;
+  for (const auto& [name, node] : parts_.nodes.all()) {
+    if (!node.connected() || node.connection->certified() != tls::Peer::node(name)) continue;
+    const tls::Peer& shown = node.connection->certified();
+    const auto is_due = parts_.denied.renewed().is_due(shown, now_s());
+    if (!is_due)
+      spdlog::error("whether the certificate of node {} is due was not found: {}", name,
+                    is_due.assume_error().to_string());
+    else if (is_due.assume_value())
+      due.push_back(shown);
+  }
+  return due;
 }
 
 control::Task<> CertificateRenewals::renew_own() {
@@ -84,16 +95,19 @@ control::Task<> CertificateRenewals::renew_own() {
     warn("the coordinator", {}, own_->expires_unix_s(), renewed.assume_error());
 }
 
-control::Task<> CertificateRenewals::renew_node(std::string node, std::int64_t ends_s) {
-  const Result<void> renewed = co_await exchange(node);
+control::Task<> CertificateRenewals::renew_node(tls::Peer shown) {
+  const std::string node = shown.name;
+  const auto ends = parts_.denied.renewed().end_of(shown);
+  const std::int64_t ends_s = ends ? ends.assume_value() : shown.ends_s;
+  const Result<void> renewed = co_await exchange(shown);
   if (renewed)
     parts_.events.add("certificate-renewed", "the certificate of node " + node + " was renewed", node);
   else
     warn("node " + node, node, ends_s, renewed.assume_error());
 }
 
-control::Task<Result<std::string>> CertificateRenewals::certify(std::string node,
-                                                                std::string signing_request) {
+control::Task<Result<std::string>> CertificateRenewals::certify(std::string node, std::string signing_request,
+                                                                tls::Peer shown) {
   if (!authority_)
     co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
   CKPT_CO_TRY(addresses, tls::addresses_of_request(signing_request));
@@ -105,18 +119,22 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
     return authority->certify(request, order);
   };
   CKPT_CO_TRY(certificate, co_await control::offload(pool_, std::move(certify)));
-  CKPT_CO_TRYV(parts_.denied.issued(node, certificate));
+  CKPT_CO_TRYV(parts_.denied.issued(node, certificate, shown));
   co_return std::move(certificate);
 }
 
-control::Task<Result<void>> CertificateRenewals::exchange(std::string node) {
+control::Task<Result<void>> CertificateRenewals::exchange(tls::Peer shown) {
+  const std::string node = shown.name;
   if (!authority_)
     co_return Error(ErrorCode::kRefused, "there is no certificate_authority in the coordinator's settings");
   CKPT_CO_TRY(made, co_await parts_.calls.ask_for_key(node));
-  CKPT_CO_TRY(certificate, co_await certify(node, std::move(made.signing_request)));
+  CKPT_CO_TRY(certificate, co_await certify(node, std::move(made.signing_request), shown));
+  CKPT_CO_TRY(renewed, tls::certificate_of(certificate));
+  const std::string serial = tls::serial_of(renewed.get());
   wire::UseCertificate use;
   use.certificate = std::move(certificate);
-  co_return co_await parts_.calls.call(node, std::move(use), kInstalled);
+  CKPT_CO_TRYV(co_await parts_.calls.call(node, std::move(use), kInstalled));
+  co_return parts_.denied.renewed().use(serial);
 }
 
 void CertificateRenewals::warn(const std::string& of, const std::string& node, std::int64_t ends_s,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/cluster/denied_certificates.h"
+#include "coordinator/certificates/denied_certificates.h"
 
 #include <spdlog/spdlog.h>
 
@@ -32,11 +32,18 @@ bool has_ended(std::int64_t ends_s, std::int64_t now) {
   return ends_s != 0 && ends_s + kClocksDifferS < now;
 }
 
+Result<void> check_node_name(const std::string& node) {
+  if (valid_job_name(node)) return ok();  // the same alphabet
+  return Error(ErrorCode::kInvalidArgument, "\"" + node + "\" is no name of a node");
+}
+
 }  // namespace
 
 Result<void> DeniedCertificates::load(tls::Identity* own) {
   own_ = own;
   CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRYV(renewed_.load());
+  CKPT_TRYV(nodes_.load());
   CKPT_TRY(statement,
            parts_.store.database().prepare(
                "SELECT serial, subject, reason, removed_node, ends_s, denied_ms FROM denied_certificates"));
@@ -63,6 +70,23 @@ Result<void> DeniedCertificates::put(const std::string& serial, const Entry& ent
 
 Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
   CKPT_TRYV(forget_ended(unix_now_s()));
+  CKPT_TRY(renewed, renewed_.descendants(serial));
+  const bool is_over = has_ended(entry.ends_s, unix_now_s());
+  if (!is_over || renewed.empty()) {
+    CKPT_TRYV(deny_one(serial, entry));
+  }
+  for (const tls::Peer& later : renewed) {
+    if (has_ended(later.ends_s, unix_now_s()) || entries_.contains(later.serial)) continue;
+    Entry also = entry;
+    also.of = to_text(later);
+    also.ends_s = later.ends_s;
+    also.reason = "renewed from " + serial + (entry.reason.empty() ? "" : ": " + entry.reason);
+    CKPT_TRYV(deny_one(later.serial, std::move(also)));
+  }
+  return ok();
+}
+
+Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry) {
   if (own_ != nullptr) own_->refresh();  // it may have been replaced just now
   if (own_ != nullptr && own_->subject().serial == serial)
     return Error(ErrorCode::kRefused, "Certificate " + serial +
@@ -98,7 +122,7 @@ Result<void> DeniedCertificates::allow(const std::string& serial) {
   return ok();
 }
 
-Result<void> DeniedCertificates::deny_node(const std::string& node) {
+Result<std::map<std::string, std::int64_t>> DeniedCertificates::known_of(const std::string& node) {
   std::map<std::string, std::int64_t> known;
   CKPT_TRY(statement,
            parts_.store.database().prepare("SELECT serial, ends_s FROM node_certificates WHERE node = ?1"));
@@ -108,6 +132,51 @@ Result<void> DeniedCertificates::deny_node(const std::string& node) {
     if (!row) break;
     known[statement.text(0)] = statement.integer(1);
   }
+  return known;
+}
+
+Result<void> DeniedCertificates::deny_name(const std::string& node, const std::string& reason) {
+  CKPT_TRYV(nodes_.deny(node, reason, wall_clock_ms()));
+  parts_.events.add("node-denied",
+                    "no certificate of node " + node + " is good but those that it is given from now on" +
+                        (reason.empty() ? "" : ": " + reason),
+                    node);
+  CKPT_TRY(known, known_of(node));
+  for (const auto& [serial, ends_s] : known) {
+    if (has_ended(ends_s, unix_now_s()) || entries_.contains(serial)) continue;
+    Entry entry;
+    entry.of = "node " + node;
+    entry.reason = reason;
+    entry.ends_s = ends_s;
+    CKPT_TRYV(deny(serial, std::move(entry)));
+  }
+  return ok();
+}
+
+Result<void> DeniedCertificates::allow_name(const std::string& node) {
+  CKPT_TRYV(nodes_.allow(node));
+  parts_.events.add("node-allowed", "the name of node " + node + " is not denied any more", node);
+  return ok();
+}
+
+Result<void> DeniedCertificates::admit(const tls::Peer& peer) {
+  if (!nodes_.denies(peer)) return ok();
+  // Nodes know serial numbers alone.
+  Entry entry;
+  entry.of = to_text(peer);
+  entry.reason = "its node is denied";
+  entry.ends_s = peer.ends_s;
+  if (!peer.serial.empty() && !entries_.contains(peer.serial)) {
+    CKPT_TRYV(deny(peer.serial, std::move(entry)));
+  }
+  return Error(ErrorCode::kRefused,
+               "Node " + peer.name +
+                   " is denied: it joins again with a token (`gpumigrate node token`), or "
+                   "`gpumigrate cluster allow --node` takes that back");
+}
+
+Result<void> DeniedCertificates::deny_node(const std::string& node) {
+  CKPT_TRY(known, known_of(node));
   for (const auto& [serial, ends_s] : known) {
     if (has_ended(ends_s, unix_now_s()) || entries_.contains(serial)) continue;
     Entry entry;
@@ -144,9 +213,21 @@ Result<void> DeniedCertificates::remember(const std::string& node, const tls::Pe
   return statement.bind(1, node).bind(2, shown.serial).bind(3, shown.ends_s).run();
 }
 
-Result<void> DeniedCertificates::issued(const std::string& node, const std::string& certificate) {
+Result<void> DeniedCertificates::issued(const std::string& node, const std::string& certificate,
+                                        const tls::Peer& shown) {
   CKPT_TRY(read, tls::certificate_of(certificate));
   CKPT_TRY(peer, tls::peer_of(read.get()));
+  if (!shown.serial.empty()) {
+    CKPT_TRYV(renewed_.add(peer, shown, unix_now_s()));
+    if (entries_.contains(shown.serial)) {
+      Entry entry = entries_.at(shown.serial);
+      entry.of = to_text(peer);
+      entry.ends_s = peer.ends_s;
+      CKPT_TRYV(deny(peer.serial, std::move(entry)));
+      return Error(ErrorCode::kRefused, "the certificate that it has shown is denied");
+    }
+  }
+  CKPT_TRYV(nodes_.given(node, peer.serial));
   return remember(node, peer);
 }
 
@@ -203,11 +284,18 @@ Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) 
   CKPT_TRY(body, BodyReader::parse(text));
   const auto given = body.text("serial");
   const auto certificate = body.text("certificate");
+  const auto node = body.text("node");
   Entry entry;
   entry.reason = body.text("reason").value_or("").substr(0, kMaxReasonBytes);
   CKPT_TRYV(body.finish());
-  if (given.has_value() == certificate.has_value())
-    return Error(ErrorCode::kInvalidArgument, "Either \"serial\" or \"certificate\" names the certificate");
+  if (int{given.has_value()} + int{certificate.has_value()} + int{node.has_value()} != 1)
+    return Error(ErrorCode::kInvalidArgument,
+                 "One of \"serial\", \"certificate\" and \"node\" says what is denied");
+  if (node) {
+    CKPT_TRYV(check_node_name(*node));
+    CKPT_TRYV(deny_name(*node, entry.reason));
+    return to_response(200, {{"node", *node}});
+  }
   std::string serial;
   if (certificate) {
     CKPT_TRY(read, tls::certificate_of(*certificate));
@@ -226,7 +314,14 @@ Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) 
 Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& text) {
   CKPT_TRY(body, BodyReader::parse(text));
   const auto given = body.text("serial");
+  const auto node = body.text("node");
   CKPT_TRYV(body.finish());
+  if (given.has_value() == node.has_value())
+    return Error(ErrorCode::kInvalidArgument, "Either \"serial\" or \"node\" says what is allowed");
+  if (node) {
+    CKPT_TRYV(allow_name(*node));
+    return to_response(200, {{"node", *node}});
+  }
   CKPT_TRY(serial, tls::serial_of_text(given.value_or("")));
   CKPT_TRYV(allow(serial));
   return to_response(200, {{"serial", serial}});
@@ -234,6 +329,12 @@ Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& tex
 
 HttpResponse DeniedCertificates::list() const {
   json out = json::array();
+  for (const auto& [node, entry] : nodes_.all())
+    out.push_back({{"serial", nullptr},
+                   {"of", "node " + node + ", all but what it was given since"},
+                   {"reason", entry.reason},
+                   {"ends", nullptr},
+                   {"denied", time_text(entry.since_ms)}});
   for (const auto& [serial, entry] : entries_) {
     json& item = out.emplace_back(json{{"serial", serial},
                                        {"of", entry.of},

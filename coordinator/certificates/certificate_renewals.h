@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Renews the certificates of the coordinator and of connected nodes, where it has the authority's key (setting
-// certificate_authority). They are due once two thirds of what it gives are over. Where it has no key, or fails, an
+// certificate_authority). They are due once two thirds of what it gives are over, which a node's connection proves. Where it has no key, or fails, an
 // event warns once a day during the last week.
 // Threads: one io_context on one thread; keys and files are worked on in a pool of its own. Ownership: borrows its
 // parts, which outlive it. Errors: start(): kInvalidArgument where the authority is not that of the coordinator's
@@ -11,8 +11,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "coordinator/cluster/denied_certificates.h"
+#include "coordinator/certificates/denied_certificates.h"
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/settings/config.h"
 #include "coordinator/state/event_log.h"
@@ -37,13 +38,16 @@ class CertificateRenewals {
   Result<void> start(std::shared_ptr<tls::Identity> own);
   [[nodiscard]] bool can_certify() const noexcept { return authority_.has_value(); }
   // A node's certificate for the key of a request. kRefused without the authority's key.
-  control::Task<Result<std::string>> certify(std::string node, std::string signing_request);
+  // `shown`: the certificate that its connection has proven, if it is one that is renewed.
+  control::Task<Result<std::string>> certify(std::string node, std::string signing_request,
+                                             tls::Peer shown = {});
 
  private:
   control::Task<> run();
   control::Task<> renew_own();
-  control::Task<> renew_node(std::string node, std::int64_t ends_s);
-  control::Task<Result<void>> exchange(std::string node);
+  [[nodiscard]] std::vector<tls::Peer> due_nodes();
+  control::Task<> renew_node(tls::Peer shown);
+  control::Task<Result<void>> exchange(tls::Peer shown);
   void warn(const std::string& of, const std::string& node, std::int64_t ends_s, const Error& why);
 
   Parts parts_;

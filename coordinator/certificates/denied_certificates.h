@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The certificates that this cluster refuses although they are valid: an operator names them, or their node was
-// removed. Kept in the store until each has ended. Nodes with a certificate get the list when they connect, and at
+// removed, or its name is denied (denied_nodes.h). What was renewed over one of them is denied with it
+// (renewed_certificates.h). Kept in the store until each has ended. Nodes with a certificate get the list when they connect, and at
 // each change. For `node rm` it is remembered which certificates a node has shown, or was given.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the store;
 // kInvalidArgument for what names no certificate, kNotFound, kRefused for more than tls::DeniedSerials::kMax and for
@@ -12,6 +13,8 @@
 #include <memory>
 #include <string>
 
+#include "coordinator/certificates/denied_nodes.h"
+#include "coordinator/certificates/renewed_certificates.h"
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/requests/api_section.h"
 #include "coordinator/state/event_log.h"
@@ -35,7 +38,7 @@ class DeniedCertificates : public ApiSection {
     const NodeTable& nodes;
     NodeCalls& calls;
   };
-  explicit DeniedCertificates(Parts parts) : parts_(parts) {}
+  explicit DeniedCertificates(Parts parts) : parts_(parts), renewed_(parts.store), nodes_(parts.store) {}
 
   // `own`: the coordinator's, if it has one; it outlives this.
   Result<void> load(tls::Identity* own);
@@ -45,6 +48,7 @@ class DeniedCertificates : public ApiSection {
   // What closes open connections.
   void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
 
+  // With all that was renewed over it.
   Result<void> deny(const std::string& serial, Entry entry);
   Result<void> allow(const std::string& serial);
   // All that it has shown or was given; and back again.
@@ -52,8 +56,15 @@ class DeniedCertificates : public ApiSection {
   Result<void> allow_node(const std::string& node);
   // Has shown its certificate.
   void on_ready(const Node& node);
-  // Was given this one (PEM).
-  Result<void> issued(const std::string& node, const std::string& certificate);
+  // Was given this one (PEM); `shown`: over a connection that this one had proven, or nobody. kRefused if that is
+  // denied meanwhile.
+  Result<void> issued(const std::string& node, const std::string& certificate, const tls::Peer& shown = {});
+  // All of that name, also those that were never seen here, but for those it is given from now on.
+  Result<void> deny_name(const std::string& node, const std::string& reason);
+  Result<void> allow_name(const std::string& node);
+  // At the handshake: one of a denied name is denied for good then.
+  Result<void> admit(const tls::Peer& peer);
+  [[nodiscard]] RenewedCertificates& renewed() noexcept { return renewed_; }
   // Those that have ended leave.
   Result<void> forget_ended(std::int64_t now_s);
 
@@ -62,6 +73,8 @@ class DeniedCertificates : public ApiSection {
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
 
  private:
+  Result<void> deny_one(const std::string& serial, Entry entry);
+  Result<std::map<std::string, std::int64_t>> known_of(const std::string& node);
   Result<void> remember(const std::string& node, const tls::Peer& shown);
   Result<void> put(const std::string& serial, const Entry& entry);
   Result<HttpResponse> handle_denial(const std::string& body);
@@ -71,6 +84,8 @@ class DeniedCertificates : public ApiSection {
   void changed();
 
   Parts parts_;
+  RenewedCertificates renewed_;
+  DeniedNodes nodes_;
   tls::Identity* own_ = nullptr;
   std::map<std::string, Entry> entries_;  // by serial
   std::shared_ptr<tls::DeniedSerials> serials_ = std::make_shared<tls::DeniedSerials>();

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/cluster/recovery_window.h"
+
+#include <fmt/format.h>
+
+#include "libckpt/base/clock.h"
+
+namespace ckpt::coordinator {
+
+void RecoveryWindow::open(std::chrono::milliseconds span) {
+  ends_ms_ = wall_clock_ms() + span.count();
+  timer_.expires_after(span);  // ends an earlier wait
+  timer_.async_wait([this](boost::system::error_code code) {
+    if (!code) close("its time is over");
+  });
+  events_.add(
+      "recovery-opened",
+      fmt::format("for {} s what nodes report and the store does not know is taken in", span.count() / 1000));
+  open_ = true;
+  if (changed_) changed_();
+}
+
+void RecoveryWindow::close(const std::string& why) {
+  if (!open_) return;
+  open_ = false;
+  timer_.cancel();
+  events_.add("recovery-closed", "what the store does not know is not taken in any more: " + why);
+  if (changed_) changed_();
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time in which an admin lets the coordinator take in what nodes report and the store does not know. Outside of
+// it such reports are shown, and nothing follows from them: a node's word alone must not make jobs.
+// A restart of the coordinator closes it.
+// Threads: one io_context on one thread. Ownership: borrows the event log, which outlives it. Errors: none.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "coordinator/state/event_log.h"
+#include "libckpt/net/control/asio.h"
+
+namespace ckpt::coordinator {
+
+class RecoveryWindow {
+ public:
+  static constexpr std::chrono::hours kLongest{24};
+  RecoveryWindow(EventLog& events, control::asio::any_io_executor executor)
+      : events_(events), timer_(executor) {}
+
+  [[nodiscard]] bool is_open() const noexcept { return open_; }
+  [[nodiscard]] std::int64_t ends_ms() const noexcept {
+    return open_ ? ends_ms_ : 0;
+  }  // Unix time; 0: closed
+  // At each change of is_open().
+  void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
+  // From now on for so long, whatever was left.
+  void open(std::chrono::milliseconds span);
+  void close(const std::string& why);
+
+ private:
+  EventLog& events_;
+  control::asio::steady_timer timer_;
+  std::function<void()> changed_;
+  std::int64_t ends_ms_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace ckpt::coordinator

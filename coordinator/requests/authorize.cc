@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/requests/authorize.h"
+
+#include "coordinator/requests/body_reader.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+std::string needs(const std::string& what, Role least, Role role) {
+  return what + " needs the role " + to_text(least) + ", and yours is " + to_text(role) +
+         ": an admin can give you another certificate or token";
+}
+
+}  // namespace
+
+const char* to_text(Effect effect) {
+  switch (effect) {
+    case Effect::kMovesJobs:
+      return "moves jobs";
+    case Effect::kStartsProgram:
+      return "starts or takes a program";
+    case Effect::kNamesFolder:
+      return "names a folder of a node";
+    case Effect::kOverridesProof:
+      return "stands for what the cluster cannot prove";
+    case Effect::kChangesMembers:
+      return "changes who belongs to the cluster";
+    case Effect::kNone:
+      break;
+  }
+  return "asks for nothing more";
+}
+
+Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role) {
+  using Refusal = std::optional<std::string>;
+  if (role < call.least) return Refusal(needs("This", call.least, role));
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  for (const Field* field : body.asked()) {
+    const Role least = least_role(field->effect);
+    if (role < least)
+      return Refusal(needs("Field " + std::string(field->name) + " " + to_text(field->effect) + ", and that",
+                           least, role));
+  }
+  return Refusal();
+}
+
+}  // namespace ckpt::coordinator

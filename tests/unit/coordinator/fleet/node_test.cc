@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node may have the coordinator keep.
+#include "coordinator/fleet/node.h"
+
+#include <gtest/gtest.h>
+
+namespace ckpt::coordinator {
+namespace {
+
+wire::JobInstance instance(JobId job, std::size_t reason_bytes = 0) {
+  wire::JobInstance instance;
+  instance.job = job;
+  instance.incarnation = 1;
+  instance.reason = std::string(reason_bytes, 'x');
+  return instance;
+}
+
+TEST(Node, ChangesOfJobsAreBoundedByNumber) {
+  Node node;
+  JobId job = 0;
+  while (node.keep(instance(++job))) ASSERT_LE(job, kMaxNodeInstances);
+  EXPECT_EQ(node.instances.size(), kMaxNodeInstances);
+  EXPECT_TRUE(node.keep(instance(1))) << "one that is known changes";
+  EXPECT_EQ(node.keep(instance(job + 1)).error().code(), ErrorCode::kProtocol);
+}
+
+TEST(Node, ChangesOfJobsAreBoundedByBytes) {
+  constexpr std::size_t kReason = 100'000;
+  Node node;
+  JobId job = 0;
+  while (node.keep(instance(++job, kReason))) ASSERT_LE(job, kMaxNodeInstances);
+  EXPECT_LE(node.instances.size() * kReason, kMaxNodeBytes);
+  EXPECT_GT((node.instances.size() + 1) * (kReason + sizeof(wire::JobInstance)), kMaxNodeBytes);
+  // What becomes smaller leaves space.
+  ASSERT_TRUE(node.keep(instance(1)));
+  EXPECT_TRUE(node.keep(instance(job, kReason / 2)));
+}
+
+TEST(Node, InventoryIsBoundedAndReplacesWhatWasThere) {
+  Node node;
+  ASSERT_TRUE(node.keep(instance(1, 1000)));
+  wire::NodeInventory inventory;
+  inventory.jobs.push_back(instance(2, 10));
+  ASSERT_TRUE(node.keep(inventory, 0));
+  EXPECT_LT(node.instance_bytes, 1000U);
+  inventory.jobs.assign(kMaxNodeInstances + 1, instance(3));
+  EXPECT_EQ(node.keep(inventory, 0).error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(node.instances.size(), 1U);
+  inventory.jobs.clear();
+  inventory.labels.assign(kMaxNodeLabels + 1, "a=b");
+  EXPECT_FALSE(node.keep(inventory, 0));
+}
+
+TEST(Node, MemoryOfGpusThatAreGoneIsForgotten) {
+  Node node;
+  for (std::uint32_t index = 0; index < 1000; ++index) {
+    wire::NodeInventory inventory;
+    inventory.gpus.emplace_back().index = index;
+    ASSERT_TRUE(node.keep(inventory, 0));
+  }
+  EXPECT_EQ(node.gpu_memory.size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckpt::coordinator
