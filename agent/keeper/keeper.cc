@@ -102,9 +102,9 @@ Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string&
 
 Keeper::Keeper(Parts parts, Timers timers)
     : parts_(std::move(parts)),
-      hold_(parts_.process, std::move(timers.hold)),
-      lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, state_, rank_, agent_,
-              is_transparent(), static_cast<bool>(parts_.foreign)}),
+      hold_(parts_.process, stops_, std::move(timers.hold)),
+      lease_({std::move(timers.deadline), parts_.page, parts_.process, hold_, stops_, state_, rank_, agent_,
+              is_transparent()}),
       memory_({state_, parts_.process, hold_, lease_, rank_, agent_, is_transparent()}),
       execution_({state_, parts_.page, rank_, agent_, lease_, hold_, memory_,
                   parts_.barriers ? &*parts_.barriers : nullptr, is_transparent()}),
@@ -120,6 +120,7 @@ void Keeper::take_restored(std::optional<LazyPages> pages) {
   arriving_.begin(std::move(pages));
   state_.phase = Phase::kDumped;
   state_.restored = true;
+  stops_.note_restored(parts_.process.pid(), parts_.config.restore->stopped);
   memory_.take_restored();
 }
 

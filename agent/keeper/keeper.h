@@ -112,6 +112,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   RankState state_;
   AgentPort agent_{*this};
   RankLink rank_{*this};
+  OwnStops stops_;
   ThreadHold hold_;
   RankLease lease_;
   MemoryExchange memory_;

@@ -42,15 +42,14 @@ void RankLease::end() {
     is_over_ = true;
     parts_.page.set_gate(true);
     if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
+    parts_.stops.note(parts_.process);
     parts_.process.signal_group(SIGSTOP);
   }
-  if (parts_.is_foreign) look_whether_stopped();
+  look_whether_stopped();
 }
 
 void RankLease::on_stopped() {
-  if (!is_over_ || stop_reported_) return;
-  stop_reported_ = true;
-  parts_.agent.answer(0, local::RankStopped{now_ns()});
+  if (is_over_) look_whether_stopped();
 }
 
 void RankLease::on_continued() {
@@ -59,11 +58,18 @@ void RankLease::on_continued() {
   parts_.process.signal_group(SIGSTOP);
 }
 
-// It may also go on by another process's SIGCONT, so this is repeated for as long as it has no lease.
+void RankLease::stop_what_runs() const {
+  parts_.process.signal_group(SIGSTOP);
+  for (const pid_t pid : tree_of(parts_.process.pid())) {
+    if (!is_stopped(pid)) ::kill(pid, SIGSTOP);
+  }
+}
+
 void RankLease::look_whether_stopped() {
   const bool stopped = is_stopped(parts_.process.pid());
-  if (!stopped) parts_.process.signal_group(SIGSTOP);
-  if (stopped) on_stopped();
+  if (!stopped) stop_what_runs();
+  if (stopped && !stop_reported_) parts_.agent.answer(0, local::RankStopped{now_ns()});
+  stop_reported_ = stopped;
   parts_.timer.set(now_ns() + (stopped ? kStoppedCheckNs : kStopCheckNs));
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lease of a rank (SW-11). At its deadline the gate of the control page is closed and the rank stopped,
-// whether an agent is attached or not. A later deadline gives the lease back.
+// whether an agent is attached or not. A later deadline gives the lease back. A stop may get lost or be undone, and it
+// may not reach what has left the job's process group. So all of the job is looked at again and again for as long as it
+// has no lease, and what runs is stopped. What the job had stopped itself stays so afterwards.
 // Threads: one. Ownership: the timer; arguments at construction outlive it. Errors: none.
 #pragma once
 
@@ -21,12 +23,11 @@ class RankLease {
     local::ControlPageMapping& page;
     const RankProcess& process;
     ThreadHold& hold;
+    OwnStops& stops;
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;
     bool is_transparent = false;  // then the rank gets a message, too
-    // A keeper that is not the parent gets no notice of a stop: it checks on the timer.
-    bool is_foreign = false;
   };
   explicit RankLease(Parts parts) : parts_(std::move(parts)) {}
 
@@ -47,6 +48,7 @@ class RankLease {
  private:
   void end();
   void look_whether_stopped();
+  void stop_what_runs() const;
 
   Parts parts_;
   Nanos deadline_ns_ = local::kNoDeadline;

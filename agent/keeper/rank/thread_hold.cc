@@ -90,7 +90,7 @@ Result<void> ThreadHold::stop_all() {
 }
 
 void ThreadHold::go_on() {
-  if (!is_held()) return process_.signal_group(SIGCONT);
+  if (!is_held()) return stops_.go_on(process_);
   if (is_ending_) return release();
   ::kill(held_pid_, SIGCONT);
 }
@@ -109,9 +109,7 @@ void ThreadHold::on_exited() {
 }
 
 void ThreadHold::release() {
-  // Children first: none of them is to meet a parent that saw them stopped.
-  const std::vector<pid_t> tree = tree_of(process_.pid());
-  for (auto pid = tree.rbegin(); pid != tree.rend(); ++pid) ::kill(*pid, SIGCONT);
+  stops_.go_on_tree(process_.pid());
   detach_all();
   held_pid_ = 0;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/keeper/io/timer.h"
+#include "agent/keeper/rank/own_stops.h"
 #include "agent/keeper/rank/rank_process.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/result.h"
@@ -21,7 +22,8 @@ namespace ckpt::keeper {
 
 class ThreadHold {
  public:
-  ThreadHold(const RankProcess& process, Timer limit) : process_(process), limit_(std::move(limit)) {}
+  ThreadHold(const RankProcess& process, OwnStops& stops, Timer limit)
+      : process_(process), stops_(stops), limit_(std::move(limit)) {}
 
   // `pid` is stopped, and of the job. Its threads `workers` are left out. On failure nothing is held.
   [[nodiscard]] Result<void> take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
@@ -43,6 +45,7 @@ class ThreadHold {
   void release();
 
   const RankProcess& process_;
+  OwnStops& stops_;
   Timer limit_;
   pid_t held_pid_ = 0;  // 0: none
   bool is_ending_ = false;
