@@ -54,7 +54,7 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
 }
 
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
-                             std::uint64_t device_bytes) {
+                             std::uint64_t device_bytes, std::set<pid_t> stopped) {
   local::Reattach how;
   how.restore_thread = static_cast<std::uint32_t>(co_await find_restore_thread(context, root));
   if (how.restore_thread != 0) {
@@ -62,7 +62,7 @@ Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
   } else {
     spdlog::warn(
         "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
-    CKPT_CO_TRYV(host::resume_source(root));
+    CKPT_CO_TRYV(host::resume_source(root, stopped));
   }
   co_return co_await keeper->reattach(how, host::time_limit_of(root));
 }

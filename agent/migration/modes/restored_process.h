@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "agent/host_process/criu.h"
 #include "agent/jobs/keeper_files.h"
@@ -27,8 +28,8 @@ namespace ckpt::agent {
 Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
                                                   JobRecord record, HostRestore order);
 
-// `device_bytes`: of its context; the more, the longer it may take.
+// `device_bytes`: of its context; the more, the longer it may take. `stopped`: stopped_processes.h.
 Task<Result<void>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
-                             std::uint64_t device_bytes);
+                             std::uint64_t device_bytes, std::set<pid_t> stopped);
 
 }  // namespace ckpt::agent
