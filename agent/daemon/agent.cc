@@ -299,6 +299,11 @@ std::set<wire::JobId> Agent::live_jobs() const {
 }
 
 Task<> Agent::start() {
+  auto names = host::SharedFolderWatch::start();
+  if (names)
+    shared_names_.emplace(std::move(names).assume_value());
+  else
+    spdlog::info("makers of files in /dev/shm are not noted: reason {}", names.assume_error().to_string());
   auto found = co_await jobs_->rediscover();
   if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
   if (found) remove_unused_images(config_, live_jobs());

@@ -21,6 +21,7 @@
 #include "agent/daemon/metrics_server.h"
 #include "agent/gpus/inventory.h"
 #include "agent/health/monitor.h"
+#include "agent/host_process/named_memory/shared_folder_watch.h"
 #include "agent/io/file_watch.h"
 #include "agent/jobs/job_memory.h"
 #include "agent/jobs/job_table.h"
@@ -92,6 +93,7 @@ class Agent : public AgentCommands {
   Signal refresh_;  // also while the driver is asked: then it is asked once more
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;
+  std::optional<host::SharedFolderWatch> shared_names_;  // none: this kernel does not tell who makes a file
   std::optional<JobEnvironment> environment_;
   std::optional<JobTable> jobs_;
   std::optional<JobMemory> memory_;

@@ -23,6 +23,7 @@
 #include "agent/host_process/early_pages/memory_watch.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/io/process.h"
+#include "agent/pauses/rehearsal.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/spawn.h"
 
@@ -196,6 +197,18 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
   co_return to_json(facts);
 }
 
+// `criu check` asks the kernel; whether this process may do it with these rights, under these filters, and where it
+// runs, shows a small process that is saved and restored.
+Task<void> try_criu(const ProbeSettings& settings, std::string work, Json& criu) {
+  RehearsalOrder order;
+  order.program = settings.agent_program;
+  order.home = std::move(work);
+  order.criu = settings.criu;
+  const auto tried = co_await ask_rehearsal(std::move(order));
+  criu["moves"] = tried.has_value();
+  if (!tried) criu["problem"] = tried.assume_error().to_string();
+}
+
 Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, asio::io_context* loop) {
   const std::string output = work + "/mover.out";
   const std::string problem = co_await run_mover(settings, output);
@@ -203,6 +216,7 @@ Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, a
   (*facts)["remap"] = co_await remap_facts(settings, work, (*facts)["driver"]);
   const host::CriuFacts criu = co_await host::Criu::probe(settings.criu, work);
   (*facts)["criu"] = to_json(criu);
+  if (criu.works) co_await try_criu(settings, work, (*facts)["criu"]);
   loop->stop();  // a mover that cannot even be killed is still watched
 }
 
@@ -242,6 +256,10 @@ Result<Json> probe_node(ProbeSettings settings) {
   if (settings.context_program.empty()) {
     CKPT_TRY(folder, program_folder());
     settings.context_program = folder + "/gpumigrate-context";
+  }
+  if (settings.agent_program.empty()) {
+    CKPT_TRY(folder, program_folder());
+    settings.agent_program = folder + "/gpumigrate-agent";
   }
   CKPT_TRY(work, WorkFolder::create());
   Json facts = {{"node", node_facts()}, {"kernel", kernel_facts()}, {"rdma", rdma_devices()}};

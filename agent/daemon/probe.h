@@ -11,7 +11,8 @@
 //               "direct_rdma"}], "problem", "module": version of NVIDIA's kernel module},
 //    "remap":  {"import", "own", "import_moved", "own_moved", "problem"} (remap.h),
 //    "ucx":    {"version", "components": [..], "transports": ["tcp/eth0", ..], "problem"},
-//    "criu":   {"program", "version", "works", "restores_lazily", "problem"},
+//    "criu":   {"program", "version", "works", "restores_lazily", "problem", "moves": whether it has saved and restored
+//               a small process here (missing: not tried)},
 //    "kernel": {"write_tracking", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files",
 //    "memory_folder",
 //               "memory_folder_bytes", "memory_folder_free_bytes", "tls", "tls_module"},
@@ -32,6 +33,7 @@ namespace ckpt::agent {
 struct ProbeSettings {
   std::string mover_program;             // empty: beside this program
   std::string context_program;           // the same
+  std::string agent_program;             // the same
   std::string home;                      // of the agent that reads the results there; empty: of none
   std::vector<std::string> environment;  // of its jobs, for trials with processes like theirs
   std::string criu;                      // empty: it is looked for

@@ -4,9 +4,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
@@ -14,7 +15,13 @@
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/criu.h"
 #include "agent/host_process/named_memory/shared_folder.h"
+#include "agent/host_process/obstacles/descriptor_kinds.h"
+#include "agent/host_process/obstacles/kernel_keys.h"
+#include "agent/host_process/obstacles/kernel_names.h"
+#include "agent/host_process/obstacles/message_queues.h"
+#include "agent/host_process/obstacles/process_state.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/sockets/socket_kinds.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -42,14 +49,6 @@ bool strip_deleted(std::string& path) {
 
 bool has_any_prefix(const std::string& text, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
-}
-
-// Restored by CRIU from its description in the image; anything else of the kernel's nameless files is not.
-bool is_known_nameless(const std::string& link) {
-  static constexpr std::array<std::string_view, 6> kKnown = {"[eventfd]", "[eventpoll]", "[signalfd]",
-                                                             "[timerfd]", "[pidfd]",     "inotify"};
-  const std::string_view kind = std::string_view(link).substr(std::string_view("anon_inode:").size());
-  return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
 }
 
 // What maps the file there, also if it has no name any more. The kernel's names have no leading zeros.
@@ -81,20 +80,37 @@ Error refusal(const std::string& what, const std::vector<std::string>& problems)
 
 Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
+  owner_ = name_owner(root, rules_.names);
+  unread_netlink_ = unread_netlink(root);
   CKPT_TRYV(judge_named(root));
   CKPT_TRY(cached, cache_files_of(root, rules_.cache_folders));
   cached_ = std::move(cached);
   for (const pid_t pid : processes) {
     const std::size_t before = problems_.size();
     if (has_ended(pid)) continue;
-    read_surroundings(pid);
-    read_maps(pid);
-    read_descriptors(pid);
+    read_process(pid, root);
     // What was missing of it was gone.
     if (has_ended(pid)) problems_.resize(before);
   }
   CKPT_TRYV(judge_pipes(root));
-  return judge_sockets(root);
+  CKPT_TRYV(judge_sockets(root));
+  judge_names();
+  return ok();
+}
+
+void Collector::read_process(pid_t pid, pid_t root) {
+  const Tracers own = {::getpid(), rules_.keeper};
+  for (std::string& text : obstacles_of_process(pid, root, own)) problem(std::move(text));
+  read_surroundings(pid);
+  read_maps(pid);
+  read_descriptors(pid);
+}
+
+// What the kernel knows by a name, whether a process has it now or not.
+void Collector::judge_names() {
+  for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
+  for (std::string& text : message_queues_of(owner_)) problem(std::move(text));
+  for (std::string& text : key_rings_of(owner_)) problem(std::move(text));
 }
 
 FileList Collector::take_list() {
@@ -110,12 +126,8 @@ FileList Collector::take_list() {
 }
 
 void Collector::read_surroundings(pid_t pid) {
-  for (const char* space : {"mnt", "net", "ipc"}) {
-    if (link_of(proc_path(pid, "/ns/") + space) != link_of(std::string("/proc/self/ns/") + space))
-      problem("process " + std::to_string(pid) + " is in a container (another " + space + " namespace)");
-  }
   if (link_of(proc_path(pid, "/root")) != "/")
-    problem("process " + std::to_string(pid) + " has another root folder");
+    problem(name_of_process(pid) + " has another root folder (chroot): start it without one");
   std::string folder = link_of(proc_path(pid, "/cwd"));
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
   FileFact fact;
@@ -127,22 +139,35 @@ void Collector::read_surroundings(pid_t pid) {
 void Collector::read_maps(pid_t pid) {
   const Result<std::string> maps = read_file(proc_path(pid, "/maps"), kMaxMapsBytes);
   if (!maps.has_value()) return;
+  std::set<std::string> kinds;
   std::istringstream lines(maps.assume_value());
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string range, permissions, offset, device, inode, path;
     words >> range >> permissions >> offset >> device >> inode >> std::ws;
     std::getline(words, path);
-    if (path.starts_with('/')) read_map(pid, range, permissions, path);
+    if (path.starts_with('/'))
+      read_map(pid, range, permissions, path, std::strtoull(inode.c_str(), nullptr, 10));
+    else if (const std::string why = why_not_mapped(path); !why.empty() && kinds.insert(path).second)
+      problem(name_of_process(pid) + " " + why);
   }
 }
 
 void Collector::read_map(pid_t pid, const std::string& range, const std::string& permissions,
-                         const std::string& path) {
-  const std::string where = "process " + std::to_string(pid);
+                         const std::string& path, std::uint64_t inode) {
   if (is_driver_file(path)) return judge_driver_file(pid, path);
-  if (has_any_prefix(path, {"/memfd:", "/dev/zero", "/[aio]"})) return;
-  if (path.starts_with("/SYSV")) return problem(where + " uses System V shared memory");
+  if (has_any_prefix(path, {"/dev/zero", "/[aio]"})) return;
+  if (path.starts_with("/SYSV")) {  // its inode is its id
+    if (mapped_system_v_.insert(static_cast<int>(inode)).second)
+      problem(name_of_process(pid) + " has System V shared memory " + std::to_string(inode) +
+              " mapped, which does not travel: let it use POSIX shared memory, or unmap it before the move");
+    return;
+  }
+  if (const bool nameless = path.ends_with(kDeleted) || path.starts_with("/dmabuf:"); nameless) {
+    if (const std::string why = why_not_a_file(pid, path, map_file(pid, range)); !why.empty())
+      return problem("a mapping of " + name_of_process(pid) + " " + why);
+  }
+  if (path.starts_with("/memfd:")) return;
   const bool written = permissions.size() >= 4 && permissions[1] == 'w' && permissions[3] == 's';
   judge_file(pid, path, path.ends_with(kDeleted) ? map_file(pid, range) : path, written, true);
 }
@@ -156,20 +181,34 @@ void Collector::read_descriptors(pid_t pid) {
 
 void Collector::read_descriptor(pid_t pid, int number, const std::string& link) {
   const std::string where = descriptor_of(pid, number);
+  const std::string opened_as = proc_path(pid, "/fd/") + std::to_string(number);
+  std::string why;
   if (const Inode socket = inode_of(link, "socket")) {
-    sockets_.emplace(socket, where);
-    const std::string protocol = protocol_of(proc_path(pid, "/fd/") + std::to_string(number));
-    if (is_internet(protocol)) internet_.emplace(socket, protocol);
+    judge_socket(pid, number, socket);
   } else if (const Inode pipe = inode_of(link, "pipe")) {
+    why = why_not_pipe(pid, number);
     pipes_.note(pipe, pid, number, access_of(pid, number));
   } else if (is_driver_file(link)) {
     judge_driver_file(pid, link);
-  } else if (link.starts_with("anon_inode:")) {
-    if (!is_known_nameless(link)) problem(where + " is " + link.substr(11) + ", which cannot be restored");
-  } else if (link.starts_with('/') && !link.starts_with("/memfd:") && link != rules_.own_log) {
-    judge_file(pid, link, proc_path(pid, "/fd/") + std::to_string(number), access_of(pid, number) != O_RDONLY,
-               false);
+  } else if (!link.starts_with('/')) {
+    if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);  // empty: it is closed
+  } else if (link != rules_.own_log) {
+    why = why_not_a_file(pid, link, opened_as);
+    if (why.empty() && !link.starts_with("/memfd:"))
+      judge_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
   }
+  if (!why.empty()) problem(where + " " + why);
+}
+
+void Collector::judge_socket(pid_t pid, int number, Inode socket) {
+  if (!sockets_.emplace(socket, descriptor_of(pid, number)).second) return;
+  const std::string protocol = protocol_of(proc_path(pid, "/fd/") + std::to_string(number));
+  if (is_internet(protocol)) internet_.emplace(socket, protocol);
+  std::string why;
+  if (const auto unread = unread_netlink_.find(socket); unread != unread_netlink_.end()) why = unread->second;
+  if (const UniqueFd copy = borrow_descriptor(pid, number); why.empty() && copy)
+    why = why_not_socket(copy.get());
+  if (!why.empty()) problem(sockets_[socket] + " " + why);
 }
 
 // `opened_as` also reaches a file that was unlinked.
@@ -229,15 +268,16 @@ void Collector::judge_travelling_bytes(const std::string& path, std::uint64_t by
 
 // An older target must have them under their names.
 Result<void> Collector::judge_named(pid_t root) {
-  CKPT_TRY(named, named_memory_of(root));
+  CKPT_TRY(named, named_memory_of(owner_));
   named_ = std::move(named);
+  for (std::string& text : names_in_doubt(owner_)) problem(std::move(text));
   for (std::string& text : shared_outside(named_, root)) problem(std::move(text));
   for (const NamedFile& file : named_.files) {
     FileFact fact;
     fact.use = FileUse::kWritten;
     fact.path = kSharedFolder + file.names.front();
     fact.bytes = file.bytes;
-    judge_travelling_bytes(fact.path, file.bytes, "is memory that processes share");
+    judge_travelling_bytes(fact.path, file.bytes, "is memory that processes share by its name");
     add(std::move(fact));
   }
   return ok();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/host_process/file_list.h"
+#include "agent/host_process/processes/name_owner.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/host_process/sockets/pipes.h"
 
@@ -28,9 +29,11 @@ class Collector {
   [[nodiscard]] FileList take_list();
 
  private:
+  void read_process(pid_t pid, pid_t root);
   void read_surroundings(pid_t pid);
   void read_maps(pid_t pid);
-  void read_map(pid_t pid, const std::string& range, const std::string& permissions, const std::string& path);
+  void read_map(pid_t pid, const std::string& range, const std::string& permissions, const std::string& path,
+                std::uint64_t inode);
   void read_descriptors(pid_t pid);
   void read_descriptor(pid_t pid, int number, const std::string& link);
   void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
@@ -39,6 +42,8 @@ class Collector {
   [[nodiscard]] bool is_driver_file(const std::string& path) const;
   void judge_driver_file(pid_t pid, const std::string& path);
   void judge_device(const std::string& path, std::uint64_t device, const std::string& where);
+  void judge_socket(pid_t pid, int number, Inode socket);
+  void judge_names();
   Result<void> judge_sockets(pid_t root);
   Result<void> judge_internet_sockets(pid_t root);
   Result<void> note_bound_sockets(pid_t root);
@@ -50,6 +55,9 @@ class Collector {
   void problem(std::string text) { problems_.push_back(std::move(text)); }
 
   const FileRules& rules_;
+  NameOwner owner_;
+  std::set<int> mapped_system_v_;  // ids of shared memory
+  std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;
   std::set<pid_t> driver_holders_;
   std::map<Inode, std::string> sockets_;   // where each is open

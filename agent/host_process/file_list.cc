@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "agent/host_process/build_id.h"
 #include "agent/host_process/collector.h"
@@ -114,11 +116,22 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
       .caused_by(std::move(room).assume_error());
 }
 
+// A program that starts others and replaces files has some for milliseconds that could not move. They are no obstacle.
+Result<Collector> settled(pid_t root, const FileRules& rules) {
+  constexpr int kLooks = 3;
+  constexpr std::chrono::milliseconds kNextLook{50};
+  for (int look = 1;; ++look) {
+    Collector collector(rules);
+    CKPT_TRYV(collector.collect(root));
+    if (collector.problems().empty() || look == kLooks) return collector;
+    std::this_thread::sleep_for(kNextLook);
+  }
+}
+
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
-  Collector collector(rules);
-  CKPT_TRYV(collector.collect(root));
+  CKPT_TRY(collector, settled(root, rules));
   if (!collector.problems().empty())
     return refusal("The program cannot be moved to another node", collector.problems());
   FileList list = collector.take_list();
@@ -128,8 +141,7 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
 }
 
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules) {
-  Collector collector(rules);
-  CKPT_TRYV(collector.collect(root));
+  CKPT_TRY(collector, settled(root, rules));
   return collector.problems().size();
 }
 

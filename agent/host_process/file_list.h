@@ -15,6 +15,7 @@
 
 #include "agent/host_process/cache_files/cache_files.h"
 #include "agent/host_process/named_memory/named_memory.h"
+#include "agent/host_process/processes/name_owner.h"
 #include "agent/host_process/sockets/named_sockets.h"
 #include "libckpt/base/result.h"
 
@@ -99,6 +100,7 @@ struct FileRules {
   std::vector<std::string> driver_files;
   pid_t gpu_process = 0;
   std::vector<std::string> cache_folders;  // cache_files.h
+  NameRules names;                         // which names on this node are the job's
   // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
   // Empty: it can.
   std::string no_internet;

@@ -24,6 +24,7 @@ nlohmann::json restore_of(const HostRestore& restore) {
                      {"timeout_ms", restore.timeout.count()}};
   if (!restore.lazy_pages.empty())
     out["lazy_pages"] = {{"command", restore.lazy_pages}, {"pid_file", restore.lazy_pages_pid_file}};
+  if (!restore.stopped.empty()) out["stopped"] = restore.stopped;
   return out;
 }
 

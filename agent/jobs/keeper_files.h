@@ -25,6 +25,8 @@ struct HostRestore {
   // Brings its memory while it runs already (agent/keeper/init/lazy_pages.h); empty: it comes with the process.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;
+  std::vector<std::int32_t>
+      stopped;  // processes that the program had stopped itself, by their ids in its namespace
 };
 
 // The job's own environment, with this node's additions and the GPU that the rank is to see.

@@ -121,6 +121,7 @@ void Keeper::take_restored(std::optional<LazyPages> pages) {
   arriving_.begin(std::move(pages));
   state_.phase = Phase::kDumped;
   state_.restored = true;
+  parts_.process.remember_stopped(parts_.config.restore->stopped);
   memory_.take_restored();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/migration/source_check.h"
 
+#include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/process_files.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -14,6 +15,11 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
     co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(id) + " does not run on this node");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
+  // It would not answer its keeper.
+  if (const pid_t process = job->gpu_process(); host::is_stopped(process))
+    co_return Error(ErrorCode::kRefused, "Process " + std::to_string(process) +
+                                             " of the job is stopped by a signal: let it go on (kill -CONT " +
+                                             std::to_string(process) + "), then move it");
   auto description = co_await job->keeper()->describe();
   if (!description) co_return std::move(description).assume_error();
   const local::StateSummary summary = description.assume_value().summary;

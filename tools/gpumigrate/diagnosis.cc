@@ -290,7 +290,15 @@ Finding Findings::pid_namespaces() const {
 
 Finding Findings::criu() const {
   const std::string version = text(criu_, "version");
-  Finding finding{kCriu, answer_of(fact(criu_, "works")), {}, kAcross, "tools/criu install, as root"};
+  const bool fails = fact(criu_, "moves") == false;
+  Finding finding{
+      kCriu,
+      fails ? Answer::kNo : answer_of(fact(criu_, "works")),
+      {},
+      kAcross,
+      fails ? "Run the agent, and doctor, as root with all capabilities and under no filter of system "
+              "calls (in a container: --privileged)"
+            : "tools/criu install, as root"};
   finding.value =
       joined({version.empty() ? "" : version + " at " + text(criu_, "program"), text(criu_, "problem")});
   return finding;

@@ -17,10 +17,12 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "agent/host_process/processes/descriptors.h"
 
@@ -31,7 +33,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kMaxWait{2000};  // until a thread that is told to stop does
 constexpr std::chrono::microseconds kFirstLook{20};  // then doubles
 constexpr std::chrono::microseconds kLastLook{2000};
 constexpr long kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY: anyone may have such a one
@@ -70,15 +71,13 @@ Result<std::uint64_t> find_syscall_instruction(pid_t pid) {
 // One thread, stopped, until this ends.
 class StoppedThread {
  public:
-  explicit StoppedThread(pid_t tid) : tid_(tid) {}
+  StoppedThread(pid_t tid, const TraceOptions& options) : tid_(tid), options_(options) {}
   StoppedThread(const StoppedThread&) = delete;
   StoppedThread& operator=(const StoppedThread&) = delete;
   ~StoppedThread() {
     if (!seized_) return;
-    if (changed_) {
-      (void)set_registers(saved_);
-      (void)::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_);
-    }
+    // The kernel would end the process with this tracer.
+    if (changed_) (void)come_back(Patience::kForEver);
     (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
   }
 
@@ -86,11 +85,16 @@ class StoppedThread {
   // Returns what the call returned, which may be a negated errno.
   Result<long> call(std::uint64_t instruction, long number, long argument);
   // It is where it was when it was stopped. After the last call().
-  Result<void> return_to_work();
+  Result<void> return_to_work() { return come_back(Patience::kLimited); }
+  // Its registers are not its own.
+  [[nodiscard]] bool is_changed() const { return changed_; }
 
  private:
-  Result<int> wait_for_stop() const;
+  enum class Patience : std::uint8_t { kLimited, kForEver };
+  Result<int> wait_for_stop(Patience patience = Patience::kLimited);
+  Result<void> run(__ptrace_request how, int signal);
   Result<void> run_to_syscall_stop();
+  Result<void> come_back(Patience patience);
   [[nodiscard]] Result<void> set_registers(const user_regs_struct& registers) const;
   Result<void> change();
   [[nodiscard]] Error failed(const char* what) const {
@@ -98,28 +102,38 @@ class StoppedThread {
   }
 
   const pid_t tid_;
+  const TraceOptions& options_;
   bool seized_ = false;
+  bool stands_ = false;  // in a stop that was waited for
   bool changed_ = false;
   user_regs_struct saved_{};
   std::uint64_t mask_ = 0;
 };
 
 // The kernel has no call that waits for a stop with a deadline.
-Result<int> StoppedThread::wait_for_stop() const {
-  const auto deadline = steady_clock::now() + kMaxWait;
+Result<int> StoppedThread::wait_for_stop(Patience patience) {
+  const auto most = changed_ ? options_.most_inside : options_.most;
+  const auto deadline = steady_clock::now() + most;
   for (auto pause = kFirstLook;; pause = std::min(pause * 2, kLastLook)) {
     int status = 0;
     const pid_t got = ::waitpid(tid_, &status, __WALL | WNOHANG);
     if (got < 0 && errno != EINTR) return failed("Waiting for");
     if (got == tid_) {
-      if (!WIFSTOPPED(status)) return ended(tid_);
+      stands_ = WIFSTOPPED(status);
+      if (!stands_) return ended(tid_);
       return status;
     }
-    if (steady_clock::now() > deadline)
+    if (patience == Patience::kLimited && steady_clock::now() >= deadline)
       return Error(ErrorCode::kTimedOut, "Process " + std::to_string(tid_) + " did not stop within " +
-                                             std::to_string(kMaxWait.count()) + " ms");
+                                             std::to_string(most.count()) + " ms");
     std::this_thread::sleep_for(pause);
   }
+}
+
+Result<void> StoppedThread::run(__ptrace_request how, int signal) {
+  if (::ptrace(how, tid_, nullptr, static_cast<long>(signal)) != 0) return failed("Continuing");
+  stands_ = false;
+  return ok();
 }
 
 Result<void> StoppedThread::stop() {
@@ -135,7 +149,7 @@ Result<void> StoppedThread::stop() {
       return Error(ErrorCode::kRefused, "Process " + std::to_string(tid_) + " is stopped by a signal");
     }
     // It was about to get a signal. It gets it, and stops before it does anything else.
-    if (::ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0) return failed("Continuing");
+    CKPT_TRYV(run(PTRACE_CONT, signal));
   }
 }
 
@@ -159,16 +173,23 @@ Result<void> StoppedThread::change() {
   std::uint64_t all = kAllSignals;
   changed_ = true;
   if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof all, &all) != 0) return failed("Holding the signals of");
+  if (options_.inside) options_.inside();
   return ok();
 }
 
+bool is_event(int status) {
+  return status >> 16 == PTRACE_EVENT_STOP;
+}
+
+// SIGSTOP cannot be held. The thread gets it, and the kernel stops it for that once it is let go of, unless a SIGCONT
+// has come meanwhile.
 Result<void> StoppedThread::run_to_syscall_stop() {
-  for (;;) {
-    if (::ptrace(PTRACE_SYSCALL, tid_, nullptr, nullptr) != 0) return failed("Continuing");
+  for (int signal = 0;;) {
+    CKPT_TRYV(run(PTRACE_SYSCALL, signal));
     CKPT_TRY(status, wait_for_stop());
     if (WSTOPSIG(status) == kSyscallStop) return ok();
-    // SIGSTOP cannot be held: it comes again once the thread is let go.
-    if (WSTOPSIG(status) != SIGSTOP)
+    signal = is_event(status) ? 0 : WSTOPSIG(status);
+    if (signal != 0 && signal != SIGSTOP)
       return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped for " +
                                              std::to_string(WSTOPSIG(status)) + " inside of a call");
   }
@@ -191,13 +212,18 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
 
 // At a stop of the same kind as the first one: there the kernel begins an interrupted call again, or ends it for
 // a signal, by the thread's own registers.
-Result<void> StoppedThread::return_to_work() {
+Result<void> StoppedThread::come_back(Patience patience) {
   if (!changed_) return ok();
-  if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
-  if (::ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) return failed("Continuing");
-  CKPT_TRY(status, wait_for_stop());
-  if (status >> 16 != PTRACE_EVENT_STOP)
-    return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped elsewhere");
+  // Any other stop takes the wish for this one back.
+  for (int signal = 0;;) {
+    if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
+    if (stands_) {
+      CKPT_TRYV(run(PTRACE_CONT, signal));
+    }
+    CKPT_TRY(status, wait_for_stop(patience));
+    if (is_event(status)) break;
+    signal = WSTOPSIG(status) == SIGSTOP ? SIGSTOP : 0;
+  }
   CKPT_TRYV(set_registers(saved_));
   if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_) != 0) return failed("Giving the signals to");
   if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, nullptr) != 0) return failed("Tracing");
@@ -211,9 +237,8 @@ Result<UniqueFd> take_descriptor(pid_t pid, long number) {
   return taken;
 }
 
-Result<UniqueFd> make_and_take(pid_t pid) {
+Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
   CKPT_TRY(instruction, find_syscall_instruction(pid));
-  StoppedThread thread(pid);
   CKPT_TRYV(thread.stop());
   CKPT_TRY(made, thread.call(instruction, SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly));
   if (made < 0) {
@@ -229,20 +254,38 @@ Result<UniqueFd> make_and_take(pid_t pid) {
 
 }  // namespace
 
-// A tracer that ends lets go of a thread that it could not stop in time; so this one ends.
-Result<UniqueFd> userfaultfd_of(pid_t pid) {
-  std::optional<Result<UniqueFd>> made;
+// A tracer that ends lets go of a thread that it could not stop in time; so this one ends. It goes on alone where the
+// thread's registers are not its own yet.
+Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
+  struct Answer {
+    Result<UniqueFd> made;
+    bool goes_on;
+  };
+  std::promise<Answer> promise;
+  std::future<Answer> answer = promise.get_future();
+  auto trace = [pid, options, promise = std::move(promise)]() mutable {
+    std::optional<StoppedThread> thread(std::in_place, pid, options);
+    auto made = make_and_take(pid, *thread);
+    const bool goes_on = thread->is_changed();
+    if (!goes_on) thread.reset();
+    promise.set_value({std::move(made), goes_on});
+  };
   try {
-    std::thread([&made, pid] { made.emplace(make_and_take(pid)); }).join();
+    std::thread tracer(std::move(trace));
+    Answer got = answer.get();
+    if (got.goes_on)
+      tracer.detach();
+    else
+      tracer.join();
+    return std::move(got.made);
   } catch (const std::system_error&) {
     return Error(ErrorCode::kOutOfMemory, "No thread can be started to trace process " + std::to_string(pid));
   }
-  return std::move(*made);
 }
 
 #else
 
-Result<UniqueFd> userfaultfd_of(pid_t) {
+Result<UniqueFd> userfaultfd_of(pid_t, const TraceOptions&) {
   return Error(ErrorCode::kNotSupported, "Memory of a process is followed on x86-64 only");
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "agent/host_process/criu_image/link_paths.h"
+#include "agent/host_process/named_memory/names_alone.h"
 #include "agent/host_process/named_memory/shared_folder.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
@@ -119,8 +120,7 @@ Error taken(const std::string& name) {
   return {ErrorCode::kRefused, path_of(name) + " exists at the target already: another program made it"};
 }
 
-Result<void> make_file(const NamedFile& file, const std::string& content) {
-  const std::string path = path_of(file.names.front());
+Result<void> make_file(const NamedFile& file, const std::string& content, const std::string& path) {
   const UniqueFd source(::open(content.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!source) return io_error("Opening " + content);
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -131,6 +131,19 @@ Result<void> make_file(const NamedFile& file, const std::string& content) {
     made = io_error("Making " + path);
   if (!made) ::unlink(path.c_str());
   return made;
+}
+
+// A copy in its place, in one step.
+Result<void> replace_file(const NamedFile& file, const std::string& content, const std::string& mark) {
+  const std::string path = path_of(file.names.front());
+  const std::string copy = path_of("gpumigrate-copy." + std::to_string(file.inode));
+  ::unlink(copy.c_str());
+  CKPT_TRYV(make_file(file, content, copy));
+  set_mark(copy, mark, true);
+  if (::rename(copy.c_str(), path.c_str()) == 0) return ok();
+  const Error error = io_error("Making " + path);
+  ::unlink(copy.c_str());
+  return error;
 }
 
 Result<void> link_names(const NamedFile& file) {
@@ -150,21 +163,27 @@ void remove_names(const NamedFile& file) {
 }
 
 // One file and its names; `made` has it also where a name could not be made.
-Result<void> make(const NamedFile& file, const std::string& content, NamedMemory& made) {
-  CKPT_TRYV(make_file(file, content));
+Result<void> make(const NamedFile& file, const std::string& content, const std::string& mark,
+                  NamedMemory& made) {
+  const std::string path = path_of(file.names.front());
+  CKPT_TRYV(make_file(file, content, path));
+  set_mark(path, mark, true);
   NamedFile& own = made.files.emplace_back(file);
   own.inode = inode_at(path_of(file.names.front()));
   return link_names(file);
 }
 
-Result<void> make_all(const NamedMemory& memory, const std::string& images, NamedMemory& made) {
+Result<void> make_all(const NamedMemory& memory, const std::string& images, const std::string& mark,
+                      NamedMemory& made) {
   made.place = this_place();
   const bool same_machine = !made.place.empty() && memory.place == made.place;
   for (std::size_t i = 0; i < memory.files.size(); ++i) {
     const NamedFile& file = memory.files[i];
     const std::uint64_t here = inode_at(path_of(file.names.front()));
     if (!same_machine || here != file.inode) {
-      CKPT_TRYV(make(file, content_path(images, i), made));
+      CKPT_TRYV(make(file, content_path(images, i), mark, made));
+    } else if (file.by_name && file.names.size() == 1) {
+      CKPT_TRYV(replace_file(file, content_path(images, i), mark));
     }
     ::unlink(content_path(images, i).c_str());
   }
@@ -187,6 +206,16 @@ Result<void> place_links(const NamedMemory& memory, const std::string& images) {
   return links.empty() ? ok() : set_link_paths(images, links);
 }
 
+// By inode; whether by a name that is gone.
+Result<std::map<std::uint64_t, bool>> held_files_of(pid_t root) {
+  CKPT_TRY(processes, processes_of(root));
+  std::map<std::uint64_t, bool> found;
+  for (const pid_t pid : processes) {
+    for (const auto& [inode, lost] : shared_files_of(pid)) found[inode] = found[inode] || lost;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::uint64_t NamedMemory::bytes() const {
@@ -206,19 +235,24 @@ const NamedFile* NamedMemory::find(std::uint64_t inode) const {
 }
 
 Result<NamedMemory> named_memory_of(pid_t root) {
-  CKPT_TRY(processes, processes_of(root));
-  std::map<std::uint64_t, bool> found;
-  for (const pid_t pid : processes) {
-    for (const auto& [inode, lost] : shared_files_of(pid)) found[inode] = found[inode] || lost;
-  }
+  NameOwner owner;
+  owner.root = root;
+  return named_memory_of(owner);
+}
+
+Result<NamedMemory> named_memory_of(const NameOwner& owner) {
+  CKPT_TRY(found, held_files_of(owner.root));
   std::set<std::uint64_t> inodes;
   for (const auto& [inode, lost] : found) inodes.insert(inode);
+  const std::set<std::uint64_t> alone = names_alone_of(owner, inodes).files;
+  inodes.insert(alone.begin(), alone.end());
   NamedMemory memory;
   memory.place = this_place();
   for (auto& [inode, names] : names_of(inodes)) {
     NamedFile file;
     file.inode = inode;
     file.lost_name = found[inode];
+    file.by_name = alone.contains(inode);
     // CRIU's links last: the first is a name that stays.
     std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !is_link_name(name); });
     file.names = std::move(names);
@@ -227,6 +261,14 @@ Result<NamedMemory> named_memory_of(pid_t root) {
     if (!is_link_name(file.names.front()) && describe(file)) memory.files.push_back(std::move(file));
   }
   return memory;
+}
+
+std::vector<std::string> names_in_doubt(const NameOwner& owner) {
+  const auto found = held_files_of(owner.root);
+  if (!found.has_value()) return {};
+  std::set<std::uint64_t> inodes;
+  for (const auto& [inode, lost] : found.assume_value()) inodes.insert(inode);
+  return names_alone_of(owner, inodes).problems;
 }
 
 std::vector<std::string> shared_outside(const NamedMemory& memory, pid_t root) {
@@ -258,8 +300,8 @@ std::vector<std::string> why_not_made(const NamedMemory& memory) {
   return problems;
 }
 
-Result<NamedMemory> save_named_memory(pid_t root, const std::string& images) {
-  CKPT_TRY(memory, named_memory_of(root));
+Result<NamedMemory> save_named_memory(const NameOwner& owner, const std::string& images) {
+  CKPT_TRY(memory, named_memory_of(owner));
   if (memory.files.empty()) return memory;
   auto saved = write_index(memory, images + kIndex);
   for (std::size_t i = 0; saved && i < memory.files.size(); ++i)
@@ -269,11 +311,11 @@ Result<NamedMemory> save_named_memory(pid_t root, const std::string& images) {
   return memory;
 }
 
-Result<NamedMemory> restore_named_memory(const std::string& images) {
+Result<NamedMemory> restore_named_memory(const std::string& images, const std::string& job) {
   CKPT_TRY(memory, read_index(images + kIndex));
   if (memory.files.empty()) return memory;
   NamedMemory made;
-  auto done = make_all(memory, images, made);
+  auto done = make_all(memory, images, mark_of_job(job), made);
   if (done) done = place_links(memory, images);
   if (done) return made;
   for (const NamedFile& file : made.files) remove_names(file);

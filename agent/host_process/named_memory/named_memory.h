@@ -2,7 +2,7 @@
 // Files in /dev/shm that have a name and by which the processes of a job share memory. Python's spawn and forkserver
 // use POSIX semaphores and shared memory. The files travel with the image: the target makes them again under their
 // names. A semaphore's file is mapped by a name that is gone, since sem_open links a temporary file. So CRIU saves it
-// by a link, which the target makes, too. Subfolders do not travel.
+// by a link, which the target makes, too. Files that the job has by name alone travel as well. Subfolders do not.
 // Threads: any; all of it blocks for milliseconds (offload()). Errors: kRefused for more than kMaxNamedFiles or a
 // name that is taken at the target, kCorrupt for an image that is malformed, kIo.
 #pragma once
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/host_process/processes/name_owner.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
@@ -22,7 +23,7 @@ inline constexpr std::size_t kMaxNamedFiles = 4096;
 inline constexpr std::size_t kMaxNamesOfFile = 16;
 
 struct NamedFile {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "NamedFile";
   NamedFile() = default;
   std::vector<std::string> names;  // in /dev/shm; those of CRIU's links, too
@@ -32,9 +33,10 @@ struct NamedFile {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   bool lost_name = false;  // a process has it by a name that is gone
+  bool by_name = false;    // no process has it: the job opens it again by its name (names_alone.h)
   template <class A>
   void fields(A& a) {
-    a(names, inode, bytes, mode, uid, gid, lost_name);
+    a(names, inode, bytes, mode, uid, gid, lost_name, by_name);
   }
 };
 
@@ -56,6 +58,10 @@ struct NamedMemory {
 
 // What the tree has open or mapped now.
 Result<NamedMemory> named_memory_of(pid_t root);
+// With what it has by name alone.
+Result<NamedMemory> named_memory_of(const NameOwner& owner);
+// Names that may be the job's, and do not travel. A text for each.
+std::vector<std::string> names_in_doubt(const NameOwner& owner);
 
 // Why these files cannot travel: processes outside of the tree have them open or mapped. A text for each file.
 std::vector<std::string> shared_outside(const NamedMemory& memory, pid_t root);
@@ -63,11 +69,13 @@ std::vector<std::string> shared_outside(const NamedMemory& memory, pid_t root);
 std::vector<std::string> why_not_made(const NamedMemory& memory);
 
 // At the source, after the dump: contents and names go into its folder, and CRIU's links are removed.
-Result<NamedMemory> save_named_memory(pid_t root, const std::string& images);
+Result<NamedMemory> save_named_memory(const NameOwner& owner, const std::string& images);
 
 // At the target, before the restore from the folder: makes the files, and has CRIU's description of them name links
-// in that folder, which must lie in /dev/shm. Returns what was made; a failure leaves nothing.
-Result<NamedMemory> restore_named_memory(const std::string& images);
+// in that folder, which must lie in /dev/shm. Returns what was made; a failure leaves nothing. What is made is marked as
+// that of `job` (NameRules). On the source's own machine a file by name alone gets a copy in its place, so that the
+// source has nothing to remove.
+Result<NamedMemory> restore_named_memory(const std::string& images, const std::string& job);
 
 // CRIU's links to these files, by the names that they had.
 void remove_links(const NamedMemory& memory);

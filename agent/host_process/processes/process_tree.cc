@@ -59,6 +59,14 @@ Result<std::string> status_of(pid_t pid) {
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
 
+// In its own PID namespace.
+pid_t innermost_id_of(pid_t pid) {
+  const Result<std::string> status = status_of(pid);
+  if (!status.has_value()) return pid;
+  const auto ids = status_numbers(status.assume_value(), "NSpid", 10);
+  return ids.empty() ? pid : static_cast<pid_t>(ids.back());
+}
+
 using FileId = std::pair<dev_t, ino_t>;
 
 bool is_memory_file(std::string_view name) {
@@ -163,6 +171,14 @@ std::uint64_t start_ticks_of(pid_t pid) {
   return ticks;
 }
 
+uid_t user_of(pid_t pid) {
+  constexpr uid_t kNobody = 65534;
+  const Result<std::string> status = status_of(pid);
+  if (!status.has_value()) return kNobody;
+  const auto ids = status_numbers(status.assume_value(), "Uid", 10);
+  return ids.empty() ? kNobody : static_cast<uid_t>(ids.front());
+}
+
 bool has_ended(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return true;
@@ -176,6 +192,11 @@ bool has_ended(pid_t pid) {
   return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
 }
 
+bool is_stopped(pid_t pid) {
+  const Result<std::string> status = status_of(pid);
+  return status.has_value() && status.assume_value().find("\nState:\tT (stopped)") != std::string::npos;
+}
+
 bool withstands(pid_t pid, int signal) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return false;
@@ -186,10 +207,11 @@ bool withstands(pid_t pid, int signal) {
   return false;
 }
 
-Result<void> resume_source(pid_t root) {
+Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped) {
   CKPT_TRY(list, processes_of(root));
   // Children first: none of them is to meet a parent that saw them stopped.
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
+    if (!stopped.empty() && stopped.contains(innermost_id_of(*it))) continue;
     if (::kill(*it, SIGCONT) != 0 && errno != ESRCH)
       return Error::from_errno("Letting process " + std::to_string(*it) + " go on");
   }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,15 +30,22 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
 }
 
+// Its real user id; that of nobody (65534) where it is gone.
+[[nodiscard]] uid_t user_of(pid_t pid);
+
 // It is gone, on its way out, or waits for its parent to take its status: it has no files any more.
 [[nodiscard]] bool has_ended(pid_t pid);
+
+// Stopped by a signal (SIGSTOP, SIGTSTP, ...), not by a tracer.
+[[nodiscard]] bool is_stopped(pid_t pid);
 
 // Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
 // it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
-// Lets all of them go on (SIGCONT); what CRIU left stopped at the source runs again.
-Result<void> resume_source(pid_t root);
+// Lets all of them go on (SIGCONT) but `stopped`, which the program had stopped itself, by their ids in its own PID
+// namespace (stopped_processes.h); what CRIU left stopped at the source runs again.
+Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped = {});
 
 // Ends them at once, stopped or not; `root` first, which ends a whole PID namespace. Nothing there: nothing
 // to do.

@@ -25,6 +25,18 @@
 namespace ckpt::keeper {
 namespace {
 
+constexpr std::size_t kMaxStatusText = 1u << 16;
+
+// Its id in its innermost PID namespace, the last of "NSpid:	4711	3".
+pid_t innermost_id_of(pid_t pid) {
+  const auto status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatusText);
+  const std::string text = status.has_value() ? status.assume_value() : std::string();
+  const std::size_t at = text.find("\nNSpid:");
+  if (at == std::string::npos) return pid;
+  const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  return static_cast<pid_t>(std::atoi(line.c_str() + line.find_last_of("\t ") + 1));
+}
+
 struct Prepared {
   std::vector<std::string> init_words;
   std::vector<char*> argv;
@@ -226,6 +238,14 @@ void RankProcess::stop_all(bool remembers_stopped) {
   stop_each([this, remembers_stopped](pid_t pid) {
     if (remembers_stopped && is_stopped(pid)) stopped_before_[pid] = start_ticks_of(pid);
   });
+}
+
+void RankProcess::remember_stopped(const std::vector<pid_t>& in_namespace) {
+  if (in_namespace.empty()) return;
+  for (const pid_t pid : members()) {
+    if (std::ranges::find(in_namespace, innermost_id_of(pid)) != in_namespace.end())
+      stopped_before_[pid] = start_ticks_of(pid);
+  }
 }
 
 void RankProcess::continue_all() {

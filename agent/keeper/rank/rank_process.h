@@ -44,6 +44,8 @@ class RankProcess {
 
   // What is stopped already stays so in continue_all(), with `remembers_stopped`.
   void stop_all(bool remembers_stopped);
+  // For continue_all(), too: processes of a restored job that it had stopped itself, as its PID namespace counts them.
+  void remember_stopped(const std::vector<pid_t>& in_namespace);
   void continue_all();
   // SIGTERM. An init ends after all others then.
   void terminate_all() const;

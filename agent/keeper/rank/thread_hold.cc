@@ -108,9 +108,7 @@ void ThreadHold::on_exited() {
 }
 
 void ThreadHold::release() {
-  // Children first: none of them is to meet a parent that saw them stopped.
-  const std::vector<pid_t> tree = process_.members();
-  for (auto pid = tree.rbegin(); pid != tree.rend(); ++pid) ::kill(*pid, SIGCONT);
+  process_.continue_all();
   detach_all();
   held_pid_ = 0;
 }

@@ -61,6 +61,8 @@ Result<void> read_command(const Json& document, Config& config) {
   return ok();
 }
 
+constexpr std::uint64_t kMaxPid = 1u << 30;
+
 Result<std::string> optional_path(const Json& document, const char* field) {
   if (!document.contains(field)) return std::string();
   CKPT_TRY(path, text_of(document, field));
@@ -78,7 +80,6 @@ Result<void> read_adopt(const Json& document, Config& config) {
                ? found->get<std::uint64_t>()
                : 0;
   };
-  constexpr std::uint64_t kMaxPid = 1u << 30;
   if (number("pid") <= 1 || number("pid") > kMaxPid || number("start_ticks") == 0)
     return bad("an adopted process needs 'adopt' with 'pid' and 'start_ticks', or 'restore' with 'init'");
   config.adopt = Config::Adopt{static_cast<pid_t>(number("pid")), number("start_ticks")};
@@ -94,6 +95,17 @@ Result<void> read_lazy_pages(const Json& restore, Config::Restore& out) {
   if (pid_file.empty()) return bad("'lazy_pages' needs 'pid_file'");
   out.lazy_pages = std::move(command);
   out.lazy_pages_pid_file = std::move(pid_file);
+  return ok();
+}
+
+Result<void> read_stopped(const Json& restore, Config::Restore& out) {
+  const Json list = restore.value("stopped", Json::array());
+  if (!list.is_array()) return bad("'stopped' must be a list of process ids");
+  for (const Json& pid : list) {
+    if (!pid.is_number_unsigned() || pid.get<std::uint64_t>() > kMaxPid)
+      return bad("'stopped' must be a list of process ids");
+    out.stopped.push_back(pid.get<pid_t>());
+  }
   return ok();
 }
 
@@ -126,7 +138,8 @@ Result<void> read_transparent(const Json& document, Config& config) {
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)
     return bad("'timeout_ms' must be a number of milliseconds");
   config.restore = Config::Restore{
-      std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>()), {}, {}};
+      std::move(command), pid_file, std::chrono::milliseconds(timeout.get<std::uint64_t>()), {}, {}, {}};
+  CKPT_TRYV(read_stopped(restore, *config.restore));
   return read_lazy_pages(restore, *config.restore);
 }
 

@@ -10,7 +10,7 @@
 // belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
 // (bytes, 0: none) is passed to the program. `init` puts it into a PID namespace of its own (needs root).
 // `restore` brings the program back from an image instead of starting it (init/restored.h). It is then in
-// phase kDumped until Reattach. Its `lazy_pages`, `{ "command": [...], "pid_file": "/..." }`, brings its memory
+// phase kDumped until Reattach. Its `stopped`, `[3, 4]`, stay stopped then. Its `lazy_pages`, `{ "command": [...], "pid_file": "/..." }`, brings its memory
 // while it runs (init/lazy_pages.h). `context_program` saves a context before a kill (saver.h); if it is left out,
 // gpumigrate-context beside the keeper's own program. `way` "adopted": a process without any of our
 // libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it). With
@@ -52,6 +52,8 @@ struct Config {
     std::chrono::milliseconds timeout{60000};
     std::vector<std::string> lazy_pages;  // a command; empty: none
     std::string lazy_pages_pid_file;
+    std::vector<pid_t>
+        stopped;  // processes that the program had stopped itself, as its PID namespace counts them
   };
   std::optional<Restore> restore;
   bool gang = false;     // one of several ranks: its barriers are counted

@@ -6,6 +6,7 @@
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/pid_namespace_image.h"
+#include "agent/host_process/criu_image/stopped_processes.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
@@ -90,7 +91,7 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRYV(co_await check_credentials(context_, root, spec.uid, spec.gid));
   CKPT_CO_TRY(processes, co_await processes_of(context_, root));
   CKPT_CO_TRYV(host::check_sessions(processes));
-  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_of_adopted(context_, root, *criu_)));
+  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_of_adopted(context_, *job, root, *criu_)));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
   size_ = co_await size_of_tree(context_, root);
@@ -162,9 +163,12 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.connections = options.connections;
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
-  CKPT_CO_TRYV(co_await save_named(context_, root, folder.path()));
+  CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
   links.release();
-  const auto pack = [&folder, &pages] { return host::pack_folder(folder.path(), std::move(pages)); };
+  const auto pack = [&job, &folder, &pages] {
+    host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
+    return host::pack_folder(folder.path(), std::move(pages));
+  };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   spdlog::info("adopted process dumped: id {} bytes {} device_bytes {} took_ms {}", operation_.name(),
                dumped.bytes, device_bytes, dumped.took_ns / 1'000'000);
@@ -186,7 +190,7 @@ Task<Result<void>> AdoptedSource::go_back(std::shared_ptr<Job> job) {
 Task<> AdoptedSource::leave(std::shared_ptr<Job> job) {
   if (stays_) co_return;  // the process is the target's now
   remove_image_folder(context_, operation_, "source");
-  auto named = co_await find_named(context_, job);
+  auto named = co_await find_all_named(context_, job);
   co_await job->leave();
   co_await remove_named(context_, std::move(named));
 }
@@ -199,9 +203,11 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context.images, wait));
+    const auto take = [folder = job->folder()] { return host::take_stopped(folder); };
+    const std::set<pid_t> stopped = co_await offload(context.images, take);
     co_await remove_dump_links(context, job);
     CKPT_CO_TRYV(co_await end_repair(context, root, repair));
-    CKPT_CO_TRYV(co_await resume_source(context, root));
+    CKPT_CO_TRYV(co_await resume_source(context, root, stopped));
     const Milliseconds limit = co_await time_limit_of(context, root);
     CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, limit));
   } else if (status.phase != local::Phase::kPaused) {
@@ -282,11 +288,12 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
+  JobRecord record = standby_record(operation_);  // begins before what is made for it
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
-    CKPT_TRYV(made_.make(context_, folder.path()));
+    CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
     return ok();
   };
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));
@@ -295,7 +302,6 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   options.images = options.work = folder.path();
   options.more = restore_words();
   options.connections = notes.connections;
-  JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   record.device_bytes = notes.device_bytes;
   RestoreWork work;
@@ -305,6 +311,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   const PauseLines lines = pause_lines(context_, operation_.pause_kind());
   CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
   HostRestore order = restore_order(*criu_, options, time);
+  stopped_ = host::stopped_in(folder.path());
+  order.stopped.assign(stopped_.begin(), stopped_.end());
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
   if (const auto keeper = job->keeper()) {
@@ -359,7 +367,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     CKPT_CO_TRY(is_held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
-                                            job->record().device_bytes));
+                                            job->record().device_bytes, stopped_));
     if (is_held) {
       CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
     }

@@ -97,6 +97,7 @@ class AdoptedTarget final : public TargetMode {
   std::optional<host::Criu> criu_;
   HostState image_;
   MadeResources made_;
+  std::set<pid_t> stopped_;  // stopped_processes.h
   std::uint64_t image_bytes_ = 0;
 };
 

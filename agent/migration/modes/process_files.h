@@ -16,7 +16,7 @@ namespace ckpt::agent {
 
 [[nodiscard]] host::FileRules rules_of_transparent(const MigrationContext& context, const Job& job,
                                                    const local::Status& status, const host::Criu& criu);
-[[nodiscard]] host::FileRules rules_of_adopted(const MigrationContext& context, pid_t root,
+[[nodiscard]] host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job, pid_t root,
                                                const host::Criu& criu);
 
 // Errors: kRefused, naming each obstacle.

@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -53,6 +55,17 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
                               host::remove_made_for);
 }
 
+host::NameRules name_rules(const MigrationContext& context, const Job& job) {
+  host::NameRules rules;
+  rules.job = folder_prefix(context.config.home) + wire::job_text(job.id());
+  rules.started_unix_ms = job.record().started_unix_ms;
+  const auto all = context.jobs.all();
+  rules.is_alone = std::none_of(all.begin(), all.end(), [&job](const std::shared_ptr<Job>& other) {
+    return other->id() != job.id() && !other->ended() && other->record().spec.uid == job.record().spec.uid;
+  });
+  return rules;
+}
+
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
   const auto find = [root = static_cast<pid_t>(job->rank_pid())] {
     NamedResources named;
@@ -63,10 +76,23 @@ Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> 
   co_return co_await offload(context.images, find);
 }
 
-Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images) {
-  const auto save = [root, &images, &folders = context.config.cache_folders]() -> Result<void> {
+Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<Job> job) {
+  const auto find = [root = static_cast<pid_t>(job->rank_pid()), rules = name_rules(context, *job)] {
+    NamedResources named;
+    auto memory = host::named_memory_of(host::name_owner(root, rules));
+    if (memory) named.memory = std::move(memory).assume_value();
+    if (auto sockets = host::named_sockets_of(root)) named.sockets = std::move(sockets).assume_value();
+    return named;
+  };
+  co_return co_await offload(context.images, find);
+}
+
+Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
+                              std::string images) {
+  const host::NameRules rules = name_rules(context, *job);
+  const auto save = [root, &rules, &images, &folders = context.config.cache_folders]() -> Result<void> {
     CKPT_TRYV(host::save_cache_files(root, folders, images));
-    CKPT_TRYV(host::save_named_memory(root, images));
+    CKPT_TRYV(host::save_named_memory(host::name_owner(root, rules), images));
     return host::save_socket_folders(root, images);
   };
   co_return co_await offload(context.images, save);
@@ -82,12 +108,14 @@ Task<> remove_named(MigrationContext& context, NamedResources named) {
   co_await offload(context.images, remove);
 }
 
-Result<void> MadeResources::make(const MigrationContext& context, const std::string& images) {
+Result<void> MadeResources::make(const MigrationContext& context, wire::JobId job,
+                                 const std::string& images) {
   CKPT_TRY(cached, host::make_cache_files(images, context.config.cache_folders));
   cached_ = std::move(cached);
   CKPT_TRY(folders, host::make_socket_folders(images));
   made_folders_ = std::move(folders);
-  CKPT_TRY(memory, host::restore_named_memory(images));
+  CKPT_TRY(memory,
+           host::restore_named_memory(images, folder_prefix(context.config.home) + wire::job_text(job)));
   memory_ = std::move(memory);
   return ok();
 }

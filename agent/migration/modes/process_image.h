@@ -48,10 +48,16 @@ struct NamedResources {
   host::NamedMemory memory;
   host::NamedSockets sockets;
 };
-// As long as they are there; nothing afterwards.
+// What tells the job's names on this node from those of others.
+[[nodiscard]] host::NameRules name_rules(const MigrationContext& context, const Job& job);
+
+// What its processes have, as long as they are there; nothing afterwards.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
+// With what the job has by name alone: where it leaves.
+Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<Job> job);
 // After a dump: into the image's folder, and files of caches, too.
-Task<Result<void>> save_named(MigrationContext& context, pid_t root, std::string images);
+Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
+                              std::string images);
 // When they have ended, here where they do not go on.
 Task<> remove_named(MigrationContext& context, NamedResources named);
 
@@ -59,7 +65,7 @@ Task<> remove_named(MigrationContext& context, NamedResources named);
 class MadeResources {
  public:
   // What an image has, before the restore from its folder.
-  Result<void> make(const MigrationContext& context, const std::string& images);
+  Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
   // The process has them: nothing is removed.
   void keep();
   // The process was not restored, or has ended. Files of caches go only in the first case.

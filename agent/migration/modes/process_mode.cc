@@ -7,6 +7,7 @@
 
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/stopped_processes.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
@@ -316,9 +317,10 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   notes.log = job->log_path();
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
-  CKPT_CO_TRYV(co_await save_named(context_, root, folder.path()));
+  CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
   links.release();
-  const auto pack = [this, &folder, &pages]() -> Result<host::PackedImage> {
+  const auto pack = [this, &job, &folder, &pages]() -> Result<host::PackedImage> {
+    host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
     if (grew_) {
       CKPT_TRY(streamed, finish_pages(folder.path()));
       pages = std::move(streamed);
@@ -347,11 +349,13 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
     const auto root = static_cast<pid_t>(status.rank_pid);
     const auto wait = [root] { return host::wait_for_dump(root, host::kDumpCheck); };
     CKPT_CO_TRYV(co_await offload(context_.images, wait));
+    const auto take = [folder = job->folder()] { return host::take_stopped(folder); };
+    const std::set<pid_t> stopped = co_await offload(context_.images, take);
     remove_images_of_source(context_, operation_.job());
     co_await remove_dump_links(context_, job);
     ports_.take_back();
     CKPT_CO_TRYV(co_await end_repair(context_, root, repair_));
-    CKPT_CO_TRYV(co_await resume_source(context_, root));
+    CKPT_CO_TRYV(co_await resume_source(context_, root, stopped));
     const Milliseconds limit = co_await time_limit_of(context_, root);
     CKPT_CO_TRYV(co_await keeper->reattach(local::Reattach{}, limit));
   } else if (status.phase != local::Phase::kPaused) {
@@ -379,7 +383,7 @@ Task<> ProcessSource::let_go() {
 
 Task<> ProcessSource::leave(std::shared_ptr<Job> job) {
   remove_image_folder(context_, operation_, "source");
-  auto named = co_await find_named(context_, job);
+  auto named = co_await find_all_named(context_, job);
   co_await job->leave();
   co_await remove_named(context_, std::move(named));
 }

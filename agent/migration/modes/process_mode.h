@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "agent/host_process/criu.h"
@@ -138,6 +139,7 @@ class ProcessTarget final : public TargetMode {
   host::TreeSize size_;           // of the processes, once they run here
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
   MadeResources made_;
+  std::set<pid_t> stopped_;  // stopped_processes.h
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's
 };

@@ -4,6 +4,7 @@
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/stopped_processes.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
@@ -111,13 +112,14 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
+  JobRecord record = standby_record(operation_);  // begins before what is made for it
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder,
                        most_eager = restores_lazily_ ? host::kMaxEagerBytes
                                                      : host::kAllEager]() -> Result<host::PageCounts> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
-    CKPT_TRYV(made_.make(context_, folder.path()));
+    CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
     return host::choose_lazy_pages(folder.path(), most_eager);
   };
   const Nanos began = now_ns();
@@ -137,11 +139,12 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   options.old_log = notes.log;
   options.connections = notes.connections;
   options.lazy = pages.lazy > 0;
-  JobRecord record = standby_record(operation_);
   record.context_gpu = notes.gpu;
   const PauseLines lines = pause_lines(context_, operation_.pause_kind());
   CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));
   HostRestore order = restore_order(*criu_, options, time);
+  stopped_ = host::stopped_in(folder.path());
+  order.stopped.assign(stopped_.begin(), stopped_.end());
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
   const Nanos restored = now_ns();
   auto accepted = co_await accept(job);
@@ -222,7 +225,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
-    CKPT_CO_TRY(held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0));
+    CKPT_CO_TRY(held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0, stopped_));
     is_held_ = held;
   }
   remove_image_folder(context_, operation_, "target");

@@ -82,7 +82,7 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
 }
 
 Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
-                             std::uint64_t device_bytes) {
+                             std::uint64_t device_bytes, std::set<pid_t> stopped) {
   local::Reattach how;
   how.restore_thread = static_cast<std::uint32_t>(co_await find_restore_thread(context, root));
   if (how.restore_thread != 0) {
@@ -90,7 +90,7 @@ Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLi
   } else {
     spdlog::warn(
         "restored process runs before it is resumed: pid {} reason the driver names no restore thread", root);
-    CKPT_CO_TRYV(co_await resume_source(context, root));
+    CKPT_CO_TRYV(co_await resume_source(context, root, stopped));
   }
   const Milliseconds limit = co_await time_limit_of(context, root);
   CKPT_CO_TRYV(co_await keeper->reattach(how, limit));

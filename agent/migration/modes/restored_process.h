@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/processes/process_tree.h"
@@ -43,8 +44,8 @@ Result<void> check_pause(const JobOperation& operation, Nanos paused_ns);
 Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
                                                   JobRecord record, HostRestore order);
 
-// `device_bytes`: of its context; the more, the longer it may take. True: it is held.
+// `device_bytes`: of its context; the more, the longer it may take. `stopped`: stopped_processes.h. True: it is held.
 Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
-                             std::uint64_t device_bytes);
+                             std::uint64_t device_bytes, std::set<pid_t> stopped);
 
 }  // namespace ckpt::agent

@@ -23,8 +23,8 @@ Task<Result<std::vector<pid_t>>> processes_of(MigrationContext& context, pid_t r
   co_return co_await offload(context.images, walk);
 }
 
-Task<Result<void>> resume_source(MigrationContext& context, pid_t root) {
-  const auto walk = [root] { return host::resume_source(root); };
+Task<Result<void>> resume_source(MigrationContext& context, pid_t root, std::set<pid_t> stopped) {
+  const auto walk = [root, &stopped] { return host::resume_source(root, stopped); };
   co_return co_await offload(context.images, walk);
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <vector>
 
 #include "agent/host_process/processes/process_tree.h"
@@ -18,7 +19,7 @@ Task<Milliseconds> time_limit_of(MigrationContext& context, pid_t root);
 Task<Result<host::DumpEstimate>> estimate_dump(MigrationContext& context, pid_t root);
 Task<host::TreeSize> size_of_tree(MigrationContext& context, pid_t root);
 Task<Result<std::vector<pid_t>>> processes_of(MigrationContext& context, pid_t root);
-Task<Result<void>> resume_source(MigrationContext& context, pid_t root);
+Task<Result<void>> resume_source(MigrationContext& context, pid_t root, std::set<pid_t> stopped = {});
 Task<Result<void>> check_credentials(MigrationContext& context, pid_t root, uid_t uid, gid_t gid);
 
 }  // namespace ckpt::agent

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -69,6 +70,31 @@ TEST(Probe, HangingMoverIsEndedAndOtherFactsAreReported) {
   for (const char* part : {"driver", "ucx"})
     EXPECT_THAT(facts[part]["problem"].get<std::string>(), HasSubstr("did not end within 300 ms"));
   EXPECT_TRUE(facts.contains("criu"));
+}
+
+// A CRIU whose `check` succeeds, and a trial that ends so.
+Json facts_of_trial(const std::string& trial) {
+  const FakeMover mover("true");
+  const FakeMover criu("case $1 in --version) echo 'Version: 4.2';; esac");
+  const FakeMover agent(trial);
+  ProbeSettings settings;
+  settings.mover_program = mover.path();
+  settings.criu = criu.path();
+  settings.agent_program = agent.path();
+  const auto facts = probe_node(settings);
+  EXPECT_TRUE(facts.has_value());
+  return facts.has_value() ? facts.assume_value()["criu"] : Json();
+}
+
+TEST(Probe, CriuIsTriedWithAProcess) {
+  if (::geteuid() != 0) GTEST_SKIP() << "CRIU needs root";
+  const Json refused = facts_of_trial("echo 'suspending seccomp failed: Operation not permitted'; exit 1");
+  EXPECT_EQ(refused["works"], true);
+  EXPECT_EQ(refused["moves"], false);
+  EXPECT_THAT(refused["problem"].get<std::string>(), HasSubstr("suspending seccomp failed"));
+  const Json moved = facts_of_trial(
+      R"(echo '{"rehearsal": {"processes": [], "record_ns": 1, "read_bytes_per_second": 1, "write_bytes_per_second": 1}}')");
+  EXPECT_EQ(moved["moves"], true) << moved["problem"];
 }
 
 TEST(Probe, MissingMoverIsReported) {

@@ -57,6 +57,10 @@ class SharingChild {
   pid_t pid_ = 0;
 };
 
+NameOwner held_by(pid_t pid) {
+  return name_owner(pid, {});
+}
+
 class NamedMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -132,7 +136,7 @@ TEST_F(NamedMemoryTest, FileThatAnotherProgramHasIsNamed) {
 TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
   SharingChild child([this] { return share(); });
   dump();
-  const auto saved = save_named_memory(child.pid(), images());
+  const auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value()) << saved.assume_error().to_string();
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + link())) << "CRIU's link stayed";
   EXPECT_TRUE(why_not_made(saved.assume_value()).empty()) << "they are these very files";
@@ -140,7 +144,7 @@ TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
   remove_unused(saved.assume_value());
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + memory_));
 
-  const auto made = restore_named_memory(images());
+  const auto made = restore_named_memory(images(), "test-j1");
   ASSERT_TRUE(made.has_value()) << made.assume_error().to_string();
   EXPECT_EQ(made.assume_value().files.size(), 2u);
   const auto content = read_file("/dev/shm/" + memory_, kBytes + 1);
@@ -167,7 +171,7 @@ TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
 
 TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   SharingChild child([this] { return share(); });
-  auto saved = save_named_memory(child.pid(), images());
+  auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
   child.end();
   remove_unused(saved.assume_value());
@@ -175,7 +179,7 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   const auto problems = why_not_made(saved.assume_value());
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("exists at the target already"), std::string::npos);
-  const auto made = restore_named_memory(images());
+  const auto made = restore_named_memory(images(), "test-j1");
   ASSERT_FALSE(made.has_value());
   EXPECT_EQ(made.assume_error().code(), ErrorCode::kRefused);
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + saved.assume_value().files.front().names.front()));
@@ -184,12 +188,12 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
 
 TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNothing) {
   SharingChild child([this] { return share(); });
-  const auto saved = save_named_memory(child.pid(), images());
+  const auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
   child.end();
   remove_unused(saved.assume_value());
   std::filesystem::resize_file(images() + "/named-memory-1.img", 1);
-  EXPECT_EQ(restore_named_memory(images()).assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(restore_named_memory(images(), "test-j1").assume_error().code(), ErrorCode::kCorrupt);
   for (const NamedFile& file : saved.assume_value().files)
     EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + file.names.front())) << file.names.front();
 }
@@ -234,7 +238,7 @@ TEST_F(NamedMemoryTest, MalformedIndexIsRefused) {
     const auto bytes = wire::encode(memory);
     std::ofstream(images() + "/named-memory.img", std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    const auto made = restore_named_memory(images());
+    const auto made = restore_named_memory(images(), "test-j1");
     return !made.has_value() && made.assume_error().code() == ErrorCode::kCorrupt &&
            !why_not_made(memory).empty();
   };

@@ -10,6 +10,8 @@
 
 #include <csignal>
 
+#include "tests/unit/agent/host_process/obstacles/small_job.h"
+
 namespace ckpt::agent::host {
 namespace {
 
@@ -102,6 +104,25 @@ TEST(Sessions, SessionLedFromOutsideThePidNamespaceIsRefused) {
   if (from_outside == kNoNamespace) GTEST_SKIP() << "no PID namespace can be made here";
   EXPECT_EQ(from_outside, kRefusedIt);
   EXPECT_EQ(look_in_new_namespace(true), kMayMove);
+}
+
+// Its own id there is 2: the second process of the namespace.
+TEST(ProcessTree, WhatTheProgramStoppedItselfStaysStopped) {
+  const SmallJob job([] { return SmallJob::fork_and([] { return true; }); });
+  ASSERT_TRUE(job.is_there());
+  const auto tree = processes_of(job.pid());
+  ASSERT_TRUE(tree.has_value());
+  ASSERT_EQ(tree.assume_value().size(), 2u);
+  const pid_t child = tree.assume_value()[1];
+  for (const pid_t pid : tree.assume_value()) {
+    ::kill(pid, SIGSTOP);
+    while (!is_stopped(pid)) ::sched_yield();
+  }
+  ASSERT_TRUE(resume_source(job.pid(), {2}).has_value());
+  EXPECT_FALSE(is_stopped(job.pid()));
+  EXPECT_TRUE(is_stopped(child));
+  ASSERT_TRUE(resume_source(job.pid()).has_value());
+  EXPECT_FALSE(is_stopped(child));
 }
 
 }  // namespace

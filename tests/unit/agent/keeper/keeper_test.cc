@@ -78,6 +78,28 @@ TEST_F(KeeperTest, DeadlineStopsTheRankAndALaterDeadlineContinuesIt) {
   EXPECT_EQ(agent.ask<local::Status>(local::Attach{}).stopped, 0u);
 }
 
+// A lease reaches what has left the process group, and leaves stopped what the program had stopped itself.
+TEST_F(KeeperTest, DeadlineStopsTheWholeTreeAndContinuesWhatItStopped) {
+  const std::string folder = start({"children"});
+  Agent agent(folder);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kHangMs);
+  int stopped = 0;
+  int apart = 0;
+  while (std::sscanf(text_of(folder + "/out.log").c_str(), "children %d %d", &stopped, &apart) != 2) {
+    ASSERT_LT(std::chrono::steady_clock::now(), limit) << "the program did not start its children";
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(state_of(stopped), 'T');
+  agent.send(local::SetDeadline{now_ns() + 1'000'000});
+  agent.next<local::RankStopped>();
+  EXPECT_EQ(state_of(apart), 'T');
+  agent.send(local::SetDeadline{local::kNoDeadline});
+  agent.next<local::RankContinued>();
+  agent.next<local::Done>();
+  EXPECT_NE(state_of(apart), 'T');
+  EXPECT_EQ(state_of(stopped), 'T') << "the program had stopped it itself";
+}
+
 TEST_F(KeeperTest, DeadlineHoldsWithoutAnyAgent) {
   const std::string folder = start({"wait"});
   {

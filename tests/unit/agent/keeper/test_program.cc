@@ -3,6 +3,7 @@
 // behaviour.
 #include <dirent.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cinttypes>
@@ -75,6 +76,29 @@ int steps(std::size_t bytes, bool with_barrier, bool keeps_on = false) {
   }
 }
 
+// A child that stops itself, and one in a session of its own.
+int wait_with_children() {
+  const pid_t stopped = ::fork();
+  if (stopped == 0) {
+    ::raise(SIGSTOP);
+    for (;;) ::pause();
+  }
+  int status = 0;
+  ::waitpid(stopped, &status, WUNTRACED);
+  int ends[2];
+  if (::pipe(ends) != 0) return 1;
+  const pid_t apart = ::fork();
+  if (apart == 0) {
+    ::setsid();
+    (void)!::write(ends[1], "r", 1);
+    for (;;) ::pause();
+  }
+  char ready = 0;
+  (void)!::read(ends[0], &ready, 1);
+  say("children " + std::to_string(stopped) + " " + std::to_string(apart));
+  return wait_for_ever();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,6 +106,7 @@ int main(int argc, char** argv) {
   if (mode == "exit") return std::atoi(argv[2]);
   if (mode == "descriptors") return list_descriptors();
   if (mode == "wait") return wait_for_ever();
+  if (mode == "children") return wait_with_children();
   if (mode == "stubborn") {
     ::signal(SIGTERM, SIG_IGN);
     return wait_for_ever();

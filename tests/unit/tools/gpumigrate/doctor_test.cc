@@ -234,6 +234,19 @@ TEST(Doctor, LimitsOfTheKernel) {
   EXPECT_EQ(found(diagnosis, "memory folder").answer, Answer::kNo);
 }
 
+// `criu check` is content with a kernel where this process may not do it: under a filter, or without a capability.
+TEST(Doctor, CriuThatCannotMoveAProcessHereIsNone) {
+  Json facts = full();
+  facts["criu"]["moves"] = true;
+  EXPECT_EQ(found(diagnose(facts), "CRIU").answer, Answer::kYes);
+  facts["criu"]["moves"] = false;
+  facts["criu"]["problem"] = "suspending seccomp failed: Operation not permitted";
+  const Diagnosis diagnosis = diagnose(facts);
+  EXPECT_EQ(found(diagnosis, "CRIU").answer, Answer::kNo);
+  EXPECT_THAT(found(diagnosis, "CRIU").value, HasSubstr("suspending seccomp failed"));
+  EXPECT_THAT(found(diagnosis, "CRIU").to_do, HasSubstr("no filter of system calls"));
+}
+
 TEST(Doctor, TextAndJsonAgree) {
   Json facts = full();
   facts["criu"]["works"] = false;

@@ -342,6 +342,39 @@ TEST_F(MemoryWatchTest, StoppedProgramIsRefusedAndStaysStopped) {
   EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
 }
 
+TEST_F(MemoryWatchTest, StopWhileItsRegistersAreNotItsOwnHolds) {
+  const Program program([](char) {});
+  TraceOptions options;
+  options.inside = [&] { ::kill(program.pid(), SIGSTOP); };
+  EXPECT_TRUE(userfaultfd_of(program.pid(), options).has_value());
+  siginfo_t stopped{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(program.pid()), &stopped, WSTOPPED | WNOWAIT), 0);
+  EXPECT_EQ(stopped.si_status, SIGSTOP);
+  ::kill(program.pid(), SIGCONT);
+  program.tell('x');
+}
+
+TEST_F(MemoryWatchTest, ContinuedMeanwhileItRuns) {
+  const Program program([](char) {});
+  TraceOptions options;
+  options.inside = [&] {
+    ::kill(program.pid(), SIGSTOP);
+    ::kill(program.pid(), SIGCONT);
+  };
+  EXPECT_TRUE(userfaultfd_of(program.pid(), options).has_value());
+  program.tell('x');
+}
+
+TEST_F(MemoryWatchTest, ProgramThatDoesNotStopInTimeIsWaitedForAndLives) {
+  const Program program([](char) {});
+  TraceOptions options;
+  options.most_inside = std::chrono::milliseconds(0);
+  for (int i = 0; i < 20; ++i) {
+    (void)userfaultfd_of(program.pid(), options);
+    program.tell('x');
+  }
+}
+
 TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
   PageIndex index;
   index.put({0x1000, 0x9000}, 0);

@@ -25,9 +25,13 @@
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kPages = 8192;
+constexpr std::size_t kPages = 4096;
 constexpr std::size_t kMostPages = 600;  // of one change; a huge page and some
 char* const kMemory = reinterpret_cast<char*>(0x7000'0000'0000);
+// Of this only small pieces are replaced by new mappings, as an allocator does; the rest is written slowly.
+constexpr std::size_t kQuietPages = 8192;
+constexpr std::size_t kPiecePages = 16;
+char* const kQuietMemory = reinterpret_cast<char*>(0x7100'0000'0000);
 
 class Random {
  public:
@@ -39,6 +43,7 @@ class Random {
     return (state_ >> 11) % end;
   }
   char* page() { return kMemory + below(kPages) * kPage; }
+  char* quiet_page() { return kQuietMemory + below(kQuietPages) * kPage; }
 
  private:
   std::uint64_t state_;
@@ -62,13 +67,14 @@ void let_kernel_store(char* at) {
 void write_always(std::uint64_t seed) {
   Random random(seed);
   for (std::uint64_t i = 1;; ++i) {
-    char* const at = random.page() + random.below(kPage / 8) * 8;
+    char* const page = random.below(4) == 0 ? random.page() : random.quiet_page();
+    char* const at = page + random.below(kPage / 8) * 8;
     if (random.below(4) == 0) {
       let_kernel_store(at);
     } else {
       store(at, i);
     }
-    if (i % 32 == 0) ::usleep(200);
+    if (i % 4 == 0) ::usleep(1000);
   }
 }
 
@@ -129,6 +135,12 @@ void fill(Random& random, char* at, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes; done += kPage) store(at + done, random.below(1u << 30));
 }
 
+void replace_piece(Random& random) {
+  char* const at = kQuietMemory + random.below(kQuietPages / kPiecePages) * kPiecePages * kPage;
+  map(at, kPiecePages * kPage, PROT_READ | PROT_WRITE);
+  store(at + random.below(kPiecePages) * kPage, random.below(1u << 30));
+}
+
 void change(Random& random) {
   const std::size_t bytes = (1 + random.below(kMostPages)) * kPage;
   char* const at = kMemory + random.below(kPages - bytes / kPage) * kPage;
@@ -136,7 +148,7 @@ void change(Random& random) {
   constexpr std::array<int, 4> kRights{PROT_READ | PROT_WRITE, PROT_READ | PROT_WRITE, PROT_READ, PROT_NONE};
   constexpr std::array<int, 7> kAdvice{MADV_DONTNEED,   MADV_FREE,    MADV_HUGEPAGE, MADV_NOHUGEPAGE,
                                        25 /*COLLAPSE*/, MADV_PAGEOUT, MADV_COLD};
-  switch (random.below(13)) {
+  switch (random.below(16)) {
     case 0:
       map(at, bytes, kRights[random.below(kRights.size())]);
       break;
@@ -172,9 +184,12 @@ void change(Random& random) {
       if (random.below(2) == 0) use_stack(random, static_cast<int>(random.below(40)));
       share_memory(random, random.below(2) == 0 ? SIGCHLD : CLONE_VFORK | SIGCHLD);
       break;
-    default:
+    case 12:
       if (random.below(4) == 0) fork_and_write(random);
       fill(random, at, bytes / 8);
+      break;
+    default:
+      replace_piece(random);
   }
 }
 
@@ -198,7 +213,9 @@ int main(int argc, char** argv) {
   }
   Random random(seed);
   map(kMemory, kPages * kPage, PROT_READ | PROT_WRITE);
+  map(kQuietMemory, kQuietPages * kPage, PROT_READ | PROT_WRITE);
   for (std::size_t page = 0; page < kPages; page += 2) store(kMemory + page * kPage, page + 1);
+  for (std::size_t page = 0; page < kQuietPages; ++page) store(kQuietMemory + page * kPage, page + 1);
   std::thread first(write_always, seed + 1);
   std::thread second(write_always, seed + 2);
   if (!is_child) (void)!::write(1, "ready\n", 6);

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/obstacles/process_state.h"
+
+#include <linux/kcmp.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "agent/host_process/processes/process_tree.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMaxStateText = 1u << 16;
+constexpr std::size_t kSpareDescriptors = 4;  // CRIU opens so many in the process
+// CRIU keeps so many of its own above the process's highest one, below its own limit in steps of 128.
+constexpr std::uint64_t kCriuDescriptors = 64;
+constexpr std::uint64_t kDescriptorStep = 128;
+constexpr int kResetOnFork = 0x40000000;
+constexpr unsigned kResources = 24;  // CAP_SYS_RESOURCE
+
+std::string link_at(const std::string& path) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(path, gone).string();
+}
+
+// The words behind "NAME:" of a status file.
+std::vector<std::string> state_words(const std::string& status, const std::string& name) {
+  std::vector<std::string> words;
+  const std::size_t at = status.find("\n" + name + ":");
+  if (at == std::string::npos) return words;
+  const std::size_t begin = at + name.size() + 2;
+  std::istringstream text(status.substr(begin, status.find('\n', begin) - begin));
+  for (std::string word; text >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+long state_number(const std::string& status, const std::string& name) {
+  const auto words = state_words(status, name);
+  return words.empty() ? 0 : std::strtol(words.front().c_str(), nullptr, 10);
+}
+
+std::string state_text(const std::string& folder) {
+  const Result<std::string> status = read_file(folder + "/status", kMaxStateText);
+  return status.has_value() ? status.assume_value() : std::string();
+}
+
+std::vector<pid_t> threads_in(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code gone;
+  for (const auto& item : std::filesystem::directory_iterator(proc_path(pid, "/task"), gone))
+    threads.push_back(std::atoi(item.path().filename().c_str()));
+  return threads;
+}
+
+bool shares_with(pid_t one, pid_t other, int what) {
+  return ::syscall(SYS_kcmp, one, other, what, 0UL, 0UL) == 0;
+}
+bool differs_from(pid_t one, pid_t other, int what) {
+  return ::syscall(SYS_kcmp, one, other, what, 0UL, 0UL) > 0;
+}
+
+class ProcessLook {
+ public:
+  ProcessLook(pid_t pid, pid_t root, const Tracers& own)
+      : pid_(pid), root_(root), own_(own), status_(state_text(proc_path(pid, ""))) {}
+
+  std::vector<std::string> take() {
+    if (status_.empty()) return {};
+    look_at_namespaces();
+    look_at_user();
+    look_at_filter();
+    look_at_leader();
+    look_at_parent();
+    look_at_threads();
+    look_at_descriptors();
+    return std::move(found_);
+  }
+
+ private:
+  void add(const std::string& what) { found_.push_back(name_of_process(pid_) + " " + what); }
+  void look_at_namespaces();
+  void look_at_user();
+  void look_at_filter();
+  void look_at_leader();
+  void look_at_parent();
+  void look_at_threads();
+  bool look_at_thread(pid_t thread);
+  void look_at_tracer(const std::string& status);
+  void look_at_schedule(pid_t thread);
+  void look_at_descriptors();
+
+  const pid_t pid_;
+  const pid_t root_;
+  const Tracers& own_;
+  const std::string status_;
+  bool is_traced_ = false;
+  bool is_scheduled_ = false;
+  std::vector<std::string> found_;
+};
+
+// CRIU: "Can't dump nested user namespace".
+void ProcessLook::look_at_namespaces() {
+  const std::string folder = proc_path(pid_, "/ns/");
+  for (const char* space : {"mnt", "net", "ipc"}) {
+    if (link_at(folder + space) != link_at(std::string("/proc/self/ns/") + space))
+      add(std::string("is in a container (another ") + space + " namespace): start it without one");
+  }
+  const std::string first = proc_path(root_, "/ns/");
+  for (const char* space : {"user", "pid", "uts", "cgroup", "time"}) {
+    if (link_at(folder + space) != link_at(first + space))
+      add(std::string("is in another ") + space + " namespace than the job: start it without unshare");
+  }
+  for (const char* space : {"pid", "time"}) {
+    const std::string own = link_at(folder + space);
+    if (!own.empty() && link_at(folder + space + "_for_children") != own)
+      add(std::string("starts its children in another ") + space +
+          " namespace than the job's: start it without unshare");
+  }
+}
+
+// At the target no process may have other rights than the job's user.
+void ProcessLook::look_at_user() {
+  const std::string first = pid_ == root_ ? status_ : state_text(proc_path(root_, ""));
+  for (const char* name : {"Uid", "Gid"}) {
+    const auto wanted = state_words(first, name);
+    const auto ids = state_words(status_, name);
+    if (wanted.empty() || ids.empty()) continue;
+    const auto other =
+        std::find_if(ids.begin(), ids.end(), [&](const std::string& id) { return id != wanted.front(); });
+    if (other == ids.end()) continue;
+    add(std::string("runs with ") + (name[0] == 'U' ? "user id " : "group id ") + *other +
+        ", and the job with " + wanted.front() + ": only processes of the job's own user can be restored");
+  }
+}
+
+// The kernel lets no process under a filter take another out of one: "suspending seccomp failed: EPERM".
+void ProcessLook::look_at_filter() {
+  if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
+  add("runs under a filter of system calls (seccomp), and so does this agent, which keeps CRIU from saving "
+      "it: "
+      "start the agent without one (seccomp=unconfined)");
+}
+
+// CRIU: "Zombies with threads are not supported".
+void ProcessLook::look_at_leader() {
+  const auto state = state_words(status_, "State");
+  if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
+    add("has ended its first thread while others run on, which CRIU cannot save: let its first thread wait "
+        "for them");
+}
+
+// CRIU: "Can't make VM id", "Can't make FS id".
+void ProcessLook::look_at_parent() {
+  const auto parent = static_cast<pid_t>(state_number(status_, "PPid"));
+  if (pid_ == root_ || parent <= 1) return;
+  if (shares_with(pid_, parent, KCMP_VM))
+    add("shares its memory with its parent " + std::to_string(parent) +
+        " (clone with CLONE_VM), which CRIU cannot save: try again once it has started its program");
+  else if (shares_with(pid_, parent, KCMP_FS))
+    add("shares its working directory with its parent " + std::to_string(parent) +
+        " (clone with CLONE_FS), which CRIU cannot save");
+}
+
+void ProcessLook::look_at_threads() {
+  for (const pid_t thread : threads_in(pid_)) {
+    if (look_at_thread(thread)) return;
+  }
+}
+
+// True: one text for all threads suffices. CRIU restores a thread with what the first one has.
+bool ProcessLook::look_at_thread(pid_t thread) {
+  const std::string folder = proc_path(pid_, "/task/") + std::to_string(thread);
+  look_at_tracer(thread == pid_ ? status_ : state_text(folder));
+  look_at_schedule(thread);
+  if (thread == pid_) return false;
+  const std::string text = "has thread " + std::to_string(thread) + " with ";
+  for (const char* space : {"mnt", "net", "ipc", "uts", "cgroup", "user", "pid_for_children"}) {
+    const std::string other = link_at(folder + "/ns/" + space);
+    if (other.empty() || other == link_at(proc_path(pid_, "/ns/") + space)) continue;
+    add(text + "another " + space + " namespace than its first: start it without unshare");
+    return true;
+  }
+  const bool files = differs_from(thread, pid_, KCMP_FILES);
+  if (files || differs_from(thread, pid_, KCMP_FS)) {
+    add(text + (files ? "descriptors" : "a working directory") +
+        " of its own (unshare), which would be lost");
+    return true;
+  }
+  return false;
+}
+
+// CRIU: "Unseizable non-zombie".
+void ProcessLook::look_at_tracer(const std::string& status) {
+  const auto tracer = static_cast<pid_t>(state_number(status, "TracerPid"));
+  if (tracer == 0 || is_traced_ || own_.contains(tracer)) return;
+  is_traced_ = true;
+  add("is traced by " + name_of_process(tracer) + ": let go of it first");
+}
+
+// CRIU: "Inconsistent sched params", at the restore.
+void ProcessLook::look_at_schedule(pid_t thread) {
+  static constexpr std::array<int, 5> kKnown = {SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE};
+  const int policy = ::sched_getscheduler(thread);
+  if (policy < 0 || is_scheduled_) return;
+  if (std::find(kKnown.begin(), kKnown.end(), policy & ~kResetOnFork) != kKnown.end()) return;
+  is_scheduled_ = true;
+  add("has scheduling policy " + std::to_string(policy & ~kResetOnFork) +
+      (policy == 6 ? " (SCHED_DEADLINE)" : "") + ", which CRIU cannot restore: use chrt to change it");
+}
+
+// How many this agent's CRIU may have.
+std::uint64_t limit_of_criu() {
+  rlimit own{};
+  if (::getrlimit(RLIMIT_NOFILE, &own) != 0) return 0;
+  const auto words = state_words(state_text("/proc/self"), "CapEff");
+  const bool may_raise =
+      !words.empty() && (std::strtoull(words.front().c_str(), nullptr, 16) >> kResources & 1) != 0;
+  if (!may_raise) return own.rlim_max;
+  const Result<std::string> most = read_file("/proc/sys/fs/nr_open", 64);
+  return most.has_value() ? std::strtoull(most.assume_value().c_str(), nullptr, 10) : own.rlim_max;
+}
+
+// CRIU: "Can't create memfd in victim", and "Can't chose service_fd_base" at the restore.
+void ProcessLook::look_at_descriptors() {
+  std::uint64_t count = 0;
+  std::uint64_t highest = 0;
+  std::error_code gone;
+  for (const auto& item : std::filesystem::directory_iterator(proc_path(pid_, "/fd"), gone)) {
+    ++count;
+    highest = std::max<std::uint64_t>(highest, std::strtoull(item.path().filename().c_str(), nullptr, 10));
+  }
+  rlimit limit{};
+  if (::prlimit(pid_, RLIMIT_NOFILE, nullptr, &limit) == 0 && count + kSpareDescriptors > limit.rlim_cur)
+    add("has " + std::to_string(count) + " of at most " + std::to_string(limit.rlim_cur) +
+        " descriptors open, and CRIU needs " + std::to_string(kSpareDescriptors) +
+        " more in it: close some, or raise its limit (prlimit --pid " + std::to_string(pid_) + " --nofile)");
+  const std::uint64_t most = limit_of_criu() / kDescriptorStep * kDescriptorStep;
+  if (count > 0 && highest + kCriuDescriptors > most)
+    add("has descriptor " + std::to_string(highest) + ", too near to this agent's limit of " +
+        std::to_string(most) + " for CRIU: raise the agent's limit (LimitNOFILE)");
+}
+
+}  // namespace
+
+std::string name_of_process(pid_t pid) {
+  const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
+  const std::string text = name.has_value() ? name.assume_value() : "";
+  return "process " + std::to_string(pid) +
+         (text.empty() ? "" : " (" + text.substr(0, text.find('\n')) + ")");
+}
+
+std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own) {
+  return ProcessLook(pid, root, own).take();
+}
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process 1 of a PID namespace of its own, as a job's first process is, that has done something and waits.
+// Ownership: it ends with the object. Needs root.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "agent/keeper/init/pid_namespace.h"
+
+namespace ckpt::agent::host {
+
+class SmallJob {
+ public:
+  // `prepare` runs in it, and may start children; false: it cannot be done here.
+  explicit SmallJob(const std::function<bool()>& prepare) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const auto forked = keeper::fork_into_pid_namespace();
+    EXPECT_TRUE(forked.has_value()) << forked.assume_error().to_string();
+    pid_ = forked.has_value() ? forked.assume_value() : 0;
+    if (forked.has_value() && pid_ == 0) become(ends[1], prepare);
+    ::close(ends[1]);
+    char ready = 0;
+    is_there_ = ::read(ends[0], &ready, 1) == 1 && ready == 'r';
+    EXPECT_EQ(::read(ends[0], &ready, 1), 0) << "closed there, so that it is not among what is found";
+    ::close(ends[0]);
+  }
+  ~SmallJob() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  SmallJob(const SmallJob&) = delete;
+  SmallJob& operator=(const SmallJob&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool is_there() const { return is_there_; }
+
+  // Within `prepare`: a child that does that, and waits; false where it could not.
+  static bool fork_and(const std::function<bool()>& work) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+    if (::fork() == 0) {
+      ::close(ends[0]);
+      const bool done = work();
+      if (done) (void)!::write(ends[1], "r", 1);
+      ::close(ends[1]);
+      while (done) ::pause();
+      ::_exit(1);
+    }
+    ::close(ends[1]);
+    char ready = 0;
+    const bool done = ::read(ends[0], &ready, 1) == 1;
+    ::close(ends[0]);
+    return done;
+  }
+
+ private:
+  [[noreturn]] static void become(int report, const std::function<bool()>& prepare) {
+    ::setsid();
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    ::dup3(report, 3, O_CLOEXEC);
+    ::close_range(4, ~0U, 0);
+    if (::chdir("/") != 0) ::_exit(1);
+    const bool done = prepare();
+    (void)!::write(3, done ? "r" : "-", 1);
+    ::close(3);
+    for (;;) ::pause();
+  }
+
+  pid_t pid_ = 0;
+  bool is_there_ = false;
+};
+
+}  // namespace ckpt::agent::host
