@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/task_settings.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/mode.h"
@@ -59,6 +61,8 @@ class AdoptedSource final : public SourceMode {
   const bool stays_;  // on this node
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
+  host::FileList listed_;  // encoded: files_
+  host::FileRules rules_;
   host::TreeSize size_;
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
@@ -94,6 +98,8 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
+  host::CheckedFiles checked_;   // by compare()
+  host::TaskSettings settings_;  // of the image
   MadeResources made_;
   std::uint64_t image_bytes_ = 0;
 };

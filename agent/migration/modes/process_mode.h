@@ -12,8 +12,10 @@
 #include <string>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/task_settings.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
 #include "agent/migration/modes/memory_rounds.h"
@@ -88,11 +90,13 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
-  wire::Bytes files_;              // the process's open files, encoded
+  host::FileList listed_;          // what the process has open
+  wire::Bytes files_;              // the same, encoded
   std::uint64_t named_bytes_ = 0;  // of memory in /dev/shm and files of caches, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
+  host::FileRules rules_;
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;
@@ -132,6 +136,8 @@ class ProcessTarget final : public TargetMode {
   HostState image_;
   std::uint64_t image_bytes_ = 0;
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
+  host::CheckedFiles checked_;    // by compare()
+  host::TaskSettings settings_;   // of the image
   MadeResources made_;
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>
       memory_;  // by region, until it is the keeper's
