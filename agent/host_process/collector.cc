@@ -12,8 +12,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "agent/host_process/build_id.h"
 #include "agent/host_process/criu.h"
+#include "agent/host_process/files/build_id.h"
+#include "agent/host_process/files/proc_files.h"
 #include "agent/host_process/named_memory/shared_folder.h"
 #include "agent/host_process/obstacles/descriptor_kinds.h"
 #include "agent/host_process/obstacles/kernel_keys.h"
@@ -92,6 +93,7 @@ Result<void> Collector::collect(pid_t root) {
     // What was missing of it was gone.
     if (has_ended(pid)) problems_.resize(before);
   }
+  for (std::string& text : locks_.problems()) problem(std::move(text));
   CKPT_TRYV(judge_pipes(root));
   CKPT_TRYV(judge_sockets(root));
   judge_names();
@@ -122,6 +124,7 @@ FileList Collector::take_list() {
   list.socket_folders = std::move(socket_folders_);
   list.named = std::move(named_);
   list.cached = std::move(cached_);
+  list.locks = locks_.locks();
   return list;
 }
 
@@ -130,6 +133,9 @@ void Collector::read_surroundings(pid_t pid) {
     problem(name_of_process(pid) + " has another root folder (chroot): start it without one");
   std::string folder = link_of(proc_path(pid, "/cwd"));
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
+  if (names_process(folder) || !why_not_its_own(pid, folder).empty())
+    return problem("the working directory of process " + std::to_string(pid) + " is " + folder +
+                   ", which tells of this node: let the program leave it");
   FileFact fact;
   fact.use = FileUse::kFolder;
   fact.path = std::move(folder);
@@ -192,10 +198,14 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
     judge_driver_file(pid, link);
   } else if (!link.starts_with('/')) {
     if (!link.empty()) why = why_not_nameless(pid, number, link, owner_.tree);  // empty: it is closed
-  } else if (link != rules_.own_log) {
+  } else if (const std::string not_own = why_not_its_own(pid, link); !not_own.empty()) {
+    why = "is " + not_own;
+  } else if (!names_process(link) && link != rules_.own_log) {
     why = why_not_a_file(pid, link, opened_as);
-    if (why.empty() && !link.starts_with("/memfd:"))
+    if (why.empty() && !link.starts_with("/memfd:")) {
+      locks_.note(pid, number, link);
       judge_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
+    }
   }
   if (!why.empty()) problem(where + " " + why);
 }
@@ -226,19 +236,32 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   if (!there) return problem(path + ", " + where + ", cannot be read");
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
   if (S_ISCHR(facts.st_mode)) return judge_device(path, facts.st_rdev, where);
+  if (!S_ISDIR(facts.st_mode) && !S_ISFIFO(facts.st_mode) && !S_ISREG(facts.st_mode))
+    return problem(path + ", " + where + ", is no file that can be moved");
+  describe(fact, opened_as, facts, written, mapped);
+  add(std::move(fact));
+}
+
+void Collector::describe(FileFact& fact, const std::string& opened_as, const struct stat& facts, bool written,
+                         bool mapped) {
   if (S_ISDIR(facts.st_mode)) {
     fact.use = FileUse::kFolder;
-  } else if (S_ISFIFO(facts.st_mode)) {
+    return;
+  }
+  if (S_ISFIFO(facts.st_mode)) {
     fact.use = FileUse::kOther;
-  } else if (!S_ISREG(facts.st_mode)) {
-    return problem(path + ", " + where + ", is no file that can be moved");
-  } else if (written) {
+    return;
+  }
+  fact.identity = systems_.identity_of(opened_as, facts);
+  fact.kernels_own = is_kernels_own(opened_as);
+  fact.is_mount = is_mount(opened_as);
+  if (written) {
     fact.use = FileUse::kWritten;
+    fact.shares_memory = mapped;
   } else if (mapped) {
-    fact.build_id = build_id_of(path);
+    fact.build_id = build_id_of(fact.path);
     fact.use = fact.build_id.empty() ? FileUse::kRead : FileUse::kProgram;
   }
-  add(std::move(fact));
 }
 
 // It travels with the image, and is made again in its folder for a moment. Worker processes share memory by such
@@ -311,11 +334,11 @@ void Collector::judge_device(const std::string& path, std::uint64_t device, cons
   add(std::move(fact));
 }
 
-// A file that is used in several ways counts as what asks least of its size, but keeps its build id where it
-// has one.
+// A file that is used in several ways counts as written if it is in one of them.
 void Collector::add(FileFact fact) {
   auto [at, is_new] = files_.try_emplace(fact.path, fact);
   if (is_new) return;
+  fact.shares_memory = fact.shares_memory || at->second.shares_memory;
   if (fact.use == FileUse::kWritten || (fact.use == FileUse::kProgram && at->second.use == FileUse::kRead))
     at->second = std::move(fact);
 }

@@ -38,6 +38,8 @@ class Collector {
   void read_descriptor(pid_t pid, int number, const std::string& link);
   void judge_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                   bool mapped);
+  void describe(FileFact& fact, const std::string& opened_as, const struct stat& facts, bool written,
+                bool mapped);
   void judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where);
   [[nodiscard]] bool is_driver_file(const std::string& path) const;
   void judge_driver_file(pid_t pid, const std::string& path);
@@ -70,6 +72,8 @@ class Collector {
   std::set<std::pair<dev_t, ino_t>> unlinked_;
   NamedMemory named_;
   CacheFiles cached_;
+  TreeLocks locks_;
+  FileSystems systems_;
   std::uint64_t unlinked_bytes_ = 0;  // of them together
   std::vector<std::string> problems_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/file_list.h"
 
-#include <sys/stat.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <set>
 #include <thread>
 
-#include "agent/host_process/build_id.h"
 #include "agent/host_process/collector.h"
 #include "agent/host_process/named_memory/shared_folder.h"
 #include "agent/host_process/processes/process_tree.h"
@@ -21,59 +20,26 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxPath = 4096;
-
-bool has_kind(const struct stat& facts, FileUse use) {
-  switch (use) {
-    case FileUse::kFolder:
-      return S_ISDIR(facts.st_mode);
-    case FileUse::kDevice:
-      return S_ISCHR(facts.st_mode);
-    case FileUse::kOther:
-      return S_ISFIFO(facts.st_mode);
-    default:
-      return S_ISREG(facts.st_mode);
-  }
-}
-
-std::string size_text(const FileFact& fact, std::uint64_t here) {
-  return fact.path + " has " + std::to_string(here) + " bytes at the target and " +
-         std::to_string(fact.bytes) + " at the source";
-}
-
-// Empty: it is here as it is there.
-std::string difference(const FileFact& fact) {
-  struct stat facts {};
-  if (::stat(fact.path.c_str(), &facts) != 0) return fact.path + " does not exist at the target";
-  if (!has_kind(facts, fact.use)) return fact.path + " is of another kind at the target";
-  const auto here = static_cast<std::uint64_t>(facts.st_size);
-  switch (fact.use) {
-    case FileUse::kRead:
-      return here == fact.bytes ? "" : size_text(fact, here);
-    case FileUse::kWritten:
-      return here >= fact.bytes ? "" : size_text(fact, here);
-    case FileUse::kProgram:
-      if (here != fact.bytes) return size_text(fact, here);
-      return build_id_of(fact.path) == fact.build_id ? "" : fact.path + " is another build at the target";
-    case FileUse::kDevice:
-      return facts.st_rdev == fact.device ? "" : fact.path + " is another device at the target";
-    default:
-      return {};
-  }
-}
+constexpr int kMaxLooks = 4;
+constexpr std::chrono::milliseconds kBetweenLooks{30};
 
 bool is_path(const std::string& path) {
   return path.size() < kMaxPath && path.starts_with('/') && path.find('\0') == std::string::npos;
 }
 
 Result<void> check_form(const FileList& list) {
-  const bool good = list.files.size() <= kMaxFiles && list.bound.size() <= kMaxBound &&
-                    list.connected.size() <= kMaxBound && list.socket_folders.size() <= kMaxBound &&
-                    is_proper(list.cached) &&
-                    std::all_of(list.socket_folders.begin(), list.socket_folders.end(),
-                                [](const SocketFolder& folder) { return is_path(folder.path); }) &&
-                    std::all_of(list.files.begin(), list.files.end(), [](const FileFact& fact) {
-                      return is_known(fact.use) && is_path(fact.path);
-                    });
+  const bool good =
+      list.files.size() <= kMaxFiles && list.bound.size() <= kMaxBound &&
+      list.connected.size() <= kMaxBound && list.socket_folders.size() <= kMaxBound &&
+      is_proper(list.cached) && list.folders.size() <= kMaxFiles && list.locks.size() <= kMaxLocks &&
+      std::all_of(list.folders.begin(), list.folders.end(),
+                  [](const FolderFact& folder) { return is_path(folder.path); }) &&
+      std::all_of(list.locks.begin(), list.locks.end(),
+                  [](const FileLock& lock) { return is_path(lock.path); }) &&
+      std::all_of(list.socket_folders.begin(), list.socket_folders.end(),
+                  [](const SocketFolder& folder) { return is_path(folder.path); }) &&
+      std::all_of(list.files.begin(), list.files.end(),
+                  [](const FileFact& fact) { return is_known(fact.use) && is_path(fact.path); });
   if (good) return ok();
   return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
 }
@@ -116,25 +82,58 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
       .caused_by(std::move(room).assume_error());
 }
 
-// A program that starts others and replaces files has some for milliseconds that could not move. They are no obstacle.
-Result<Collector> settled(pid_t root, const FileRules& rules) {
-  constexpr int kLooks = 3;
-  constexpr std::chrono::milliseconds kNextLook{50};
-  for (int look = 1;; ++look) {
+std::vector<std::string> compare_files(const FileList& list, const std::vector<std::string>& cache_folders,
+                                       Compared when, CheckedFiles& checked) {
+  FileComparison comparison(when, !list.kernel.empty() && list.kernel == running_kernel(), list.seed);
+  std::set<std::string> shared_folders;
+  for (const FolderFact& folder : list.folders) {
+    if (when == Compared::kNow && comparison.is_same(folder)) shared_folders.insert(folder.path);
+  }
+  std::vector<std::string> problems;
+  const std::set<std::string> made = paths_of(list.named);
+  for (const FileFact& fact : list.files) {
+    if (made.contains(fact.path)) continue;
+    bool is_same = false;
+    std::string text = comparison.difference(fact, is_same);
+    const CacheFile* cached = list.cached.find(fact.path);
+    if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
+      text = why_not_made(*cached, cache_folders);
+    const bool in_shared = shared_folders.contains(std::filesystem::path(fact.path).parent_path().string());
+    // Both nodes find the same there: the source has removed or replaced it since.
+    if (has_content(fact.use) && in_shared && !fact.is_mount && !is_mount(fact.path)) text.clear();
+    if (!text.empty()) problems.push_back(std::move(text));
+    if (is_same) checked.same.insert(fact.path);
+  }
+  return problems;
+}
+
+// A child of milliseconds or a file that is being renamed is in the way of one look, and not of the next.
+Result<FileList> look_until_settled(pid_t root, const FileRules& rules) {
+  for (int looks = 1;; ++looks) {
     Collector collector(rules);
     CKPT_TRYV(collector.collect(root));
-    if (collector.problems().empty() || look == kLooks) return collector;
-    std::this_thread::sleep_for(kNextLook);
+    if (collector.problems().empty()) return collector.take_list();
+    if (looks == kMaxLooks)
+      return refusal("The program cannot be moved to another node", collector.problems());
+    std::this_thread::sleep_for(kBetweenLooks);
   }
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  (void)!::getrandom(&seed, sizeof seed, 0);
+  return seed;
 }
 
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
-  CKPT_TRY(collector, settled(root, rules));
-  if (!collector.problems().empty())
-    return refusal("The program cannot be moved to another node", collector.problems());
-  FileList list = collector.take_list();
+  CKPT_TRY(list, look_until_settled(root, rules));
+  list.kernel = running_kernel();
+  list.seed = random_seed();
+  ContentReader reader(list.seed);
+  describe_content(list.files, reader, !rules.for_image);
+  list.folders = folders_of(list.files);
   CKPT_TRY(bytes, dump_bytes(root));
   list.memory_bytes = bytes + list.named.bytes() + list.cached.bytes();
   return list;
@@ -145,24 +144,20 @@ Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules) {
   return collector.problems().size();
 }
 
-Result<void> check_files(const FileList& list, const std::vector<std::string>& cache_folders) {
+Result<CheckedFiles> check_files(const FileList& list, const std::vector<std::string>& cache_folders,
+                                 Compared when) {
   CKPT_TRYV(check_form(list));
-  std::vector<std::string> problems;
-  const std::set<std::string> made = paths_of(list.named);
-  for (const FileFact& fact : list.files) {
-    if (made.contains(fact.path)) continue;
-    std::string text = difference(fact);
-    if (::access(fact.path.c_str(), F_OK) != 0) {
-      const CacheFile* cached = list.cached.find(fact.path);
-      if (cached != nullptr) text = why_not_made(*cached, cache_folders);
-    }
-    if (!text.empty()) problems.push_back(std::move(text));
+  CheckedFiles checked;
+  std::vector<std::string> problems = compare_files(list, cache_folders, when, checked);
+  for (const FileLock& lock : list.locks) {
+    if (std::string text = why_not_taken(lock); !text.empty()) problems.push_back(std::move(text));
   }
   for (std::string& text : why_no_folder(list.socket_folders)) problems.push_back(std::move(text));
   for (std::string& text : why_not_made(list.named)) problems.push_back(std::move(text));
   CKPT_TRYV(check_sockets(list, problems));
-  if (problems.empty()) return check_room_for_restore(list.memory_bytes);
-  return refusal("The target does not have what the program uses", problems);
+  if (!problems.empty()) return refusal("The target does not have what the program uses", problems);
+  CKPT_TRYV(check_room_for_restore(list.memory_bytes));
+  return checked;
 }
 
 }  // namespace ckpt::agent::host

@@ -9,11 +9,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/host_process/cache_files/cache_files.h"
+#include "agent/host_process/files/file_compare.h"
+#include "agent/host_process/files/file_fact.h"
+#include "agent/host_process/files/file_locks.h"
 #include "agent/host_process/named_memory/named_memory.h"
 #include "agent/host_process/processes/name_owner.h"
 #include "agent/host_process/sockets/named_sockets.h"
@@ -24,34 +28,6 @@ namespace ckpt::agent::host {
 inline constexpr std::size_t kMaxFiles = 65536;
 inline constexpr std::size_t kMaxBound = 4096;
 inline constexpr std::size_t kMaxProblems = 8;
-
-enum class FileUse : std::uint8_t {
-  kRead = 1,  // opened for reading, or mapped and neither written nor a program: same size
-  kWritten,   // opened or mapped for writing: it is there, and at least as long (a shared one may have grown)
-  kProgram,   // mapped, with a build id: same size, same id
-  kFolder,    // opened, or a working directory
-  kDevice,    // a character device: same numbers
-  kOther,     // a named pipe
-};
-[[nodiscard]] constexpr bool is_known(FileUse use) {
-  return use >= FileUse::kRead && use <= FileUse::kOther;
-}
-
-struct FileFact {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr std::string_view kName = "FileFact";
-  FileFact() = default;
-  FileUse use = FileUse::kRead;
-  std::string path;
-  std::uint64_t bytes = 0;
-  std::uint64_t device = 0;
-  std::string build_id;
-  template <class A>
-  void fields(A& a) {
-    a(use, path, bytes, device, build_id);
-  }
-  friend bool operator==(const FileFact&, const FileFact&) = default;
-};
 
 // A TCP or UDP socket that listens, or is bound.
 struct BoundSocket {
@@ -68,9 +44,9 @@ struct BoundSocket {
 };
 
 struct FileList {
-  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches; an older
-  // source sends none
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches, 6: what tells
+  // files apart, and locks; an older source sends none
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   FileList() = default;
   std::vector<FileFact> files;     // by path, each once
@@ -79,11 +55,16 @@ struct FileList {
   std::vector<BoundSocket> bound;
   std::vector<BoundSocket> connected;  // ends of connections within the program
   std::vector<SocketFolder> socket_folders;
-  NamedMemory named;  // travels; its files are among `files` for an older target, which must have them
-  CacheFiles cached;  // travel; among `files`, too
+  NamedMemory named;       // travels; its files are among `files` for an older target, which must have them
+  CacheFiles cached;       // travel; among `files`, too
+  std::string kernel;      // running_kernel() of the source
+  std::uint64_t seed = 0;  // of samples (content_digest.h)
+  std::vector<FolderFact> folders;  // of `files`
+  std::vector<FileLock> locks;
   template <class A>
   void fields(A& a) {
-    a(files, memory_bytes, network, bound, named, connected, socket_folders, cached);
+    a(files, memory_bytes, network, bound, named, connected, socket_folders, cached, kernel, seed, folders,
+      locks);
   }
 };
 
@@ -104,15 +85,24 @@ struct FileRules {
   // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
   // Empty: it can.
   std::string no_internet;
+  // For an image that is kept: a program that is restored of it finds its files as they are then, so the content of
+  // those that it writes is not read.
+  bool for_image = false;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
 // How many obstacles it would name, without a limit. Errors: kNotFound, the tree is gone.
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules);
 
-// At the target: every file of the list is here as it is there, the program's sockets can be bound in another
-// network than its own, and there is memory for the image and the restored processes. Files of caches that are missing
-// can be made in this node's `cache_folders`.
-Result<void> check_files(const FileList& list, const std::vector<std::string>& cache_folders = {});
+struct CheckedFiles {
+  std::set<std::string> same;  // paths that name one and the same file at both nodes
+};
+// At the target: every file of the list is here as it is there (file_compare.h), its locks can be taken, the program's
+// sockets can be bound in another network than its own, and there is memory for the image and the restored processes.
+// Files of caches that are missing can be made in this node's `cache_folders`. A file that is
+// missing, or another one, in a folder that both nodes share was removed or replaced at the source, too. The program has
+// closed it since, or it travels with the image.
+Result<CheckedFiles> check_files(const FileList& list, const std::vector<std::string>& cache_folders = {},
+                                 Compared when = Compared::kNow);
 
 }  // namespace ckpt::agent::host

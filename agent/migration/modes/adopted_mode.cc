@@ -91,9 +91,12 @@ Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t 
   CKPT_CO_TRYV(co_await check_credentials(context_, root, spec.uid, spec.gid));
   CKPT_CO_TRY(processes, co_await processes_of(context_, root));
   CKPT_CO_TRYV(host::check_sessions(processes));
-  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_of_adopted(context_, *job, root, *criu_)));
+  rules_ = rules_of_adopted(context_, *job, root, *criu_);
+  rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
+  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
+  listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
   co_return ok();
@@ -164,6 +167,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   notes.device_bytes = device_bytes;
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
+  CKPT_CO_TRYV(co_await save_switch(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [&job, &folder, &pages] {
     host::keep_stopped(job->folder(), host::stopped_in(folder.path()));
@@ -248,16 +252,9 @@ Task<Result<void>> AdoptedTarget::ready(std::shared_ptr<Job>) {
 
 Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
   if (stays_) co_return ok();
-  auto files = wire::decode<host::FileList>(payload);
-  if (!files) co_return std::move(files).assume_error();
-  const auto check = [&files, this] {
-    return host::check_files(files.assume_value(), context_.config.cache_folders);
-  };
-  auto same = co_await offload(context_.images, check);
-  if (same) co_return ok();
-  co_return Error(ErrorCode::kRefused,
-                  "Node " + context_.config.node + " lacks what the job's process has open")
-      .caused_by(std::move(same).assume_error());
+  CKPT_CO_TRY(checked, co_await compare_files(context_, operation_, std::move(payload)));
+  checked_ = std::move(checked);
+  co_return ok();
 }
 
 Task<Result<void>> AdoptedTarget::take_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
@@ -294,6 +291,9 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
     CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
+    CKPT_TRYV(prepare_switch(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
+    CKPT_TRY(settings, host::saved_settings(folder.path()));
+    settings_ = std::move(settings);
     return ok();
   };
   CKPT_CO_TRYV(co_await offload(context_.images, unpack));
@@ -323,6 +323,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
     } else {
       accepted = std::move(status).assume_error();
     }
+    if (accepted)
+      accepted = co_await apply_settings(context_, static_cast<pid_t>(job->rank_pid()), settings_);
   }
   if (!accepted) {
     co_await context_.jobs.remove(job);

@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/task_settings.h"
 #include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
@@ -60,6 +62,8 @@ class AdoptedSource final : public SourceMode {
   const bool stays_;  // on this node
   std::optional<host::Criu> criu_;
   wire::Bytes files_;
+  host::FileList listed_;  // encoded: files_
+  host::FileRules rules_;
   host::TreeSize size_;
   Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
   host::BoundPorts ports_;
@@ -96,6 +100,8 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
+  host::CheckedFiles checked_;   // by compare()
+  host::TaskSettings settings_;  // of the image
   MadeResources made_;
   std::set<pid_t> stopped_;  // stopped_processes.h
   std::uint64_t image_bytes_ = 0;

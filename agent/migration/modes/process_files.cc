@@ -50,6 +50,34 @@ Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root
       .caused_by(std::move(files).assume_error());
 }
 
+Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
+                               const host::FileList& listed, const host::FileRules& rules) {
+  const auto save = [root, &images, &listed, &rules] { return save_switch(root, images, listed, rules); };
+  co_return co_await offload(context.images, save);
+}
+
+host::Compared moment_of(const JobOperation& operation) {
+  return operation.kind() == JobOperation::Kind::kRestore ? host::Compared::kStored : host::Compared::kNow;
+}
+
+Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,
+                                               wire::Bytes payload) {
+  CKPT_CO_TRY(files, wire::decode<host::FileList>(payload));
+  const auto check = [&files, &context, &operation] {
+    return host::check_files(files, context.config.cache_folders, moment_of(operation));
+  };
+  auto checked = co_await offload(context.images, check);
+  if (checked) co_return checked;
+  co_return Error(ErrorCode::kRefused,
+                  "Node " + context.config.node + " lacks what the job's process has open")
+      .caused_by(std::move(checked).assume_error());
+}
+
+Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings) {
+  const auto apply = [root, &settings] { return host::apply_settings(root, settings); };
+  co_return co_await offload(context.images, apply);
+}
+
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job) {
   const wire::JobSpec& spec = job->record().spec;
   if (spec.way == MigrationMode::kCooperative) co_return 0;

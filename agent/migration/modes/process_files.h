@@ -9,8 +9,11 @@
 
 #include "agent/host_process/criu.h"
 #include "agent/host_process/file_list.h"
+#include "agent/host_process/processes/task_settings.h"
 #include "agent/jobs/keeper_link.h"
+#include "agent/migration/modes/job_operation.h"
 #include "agent/migration/modes/migration_context.h"
+#include "agent/migration/modes/switch_files.h"
 
 namespace ckpt::agent {
 
@@ -21,6 +24,17 @@ namespace ckpt::agent {
 
 // Errors: kRefused, naming each obstacle.
 Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
+
+// As collect_files() found them, after the dump (switch_files.h).
+Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
+                               const host::FileList& listed, const host::FileRules& rules);
+
+// At the target. Errors: kRefused, naming each difference.
+Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,
+                                               wire::Bytes payload);
+[[nodiscard]] host::Compared moment_of(const JobOperation& operation);
+// Of the restored tree, before it runs.
+Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings);
 
 // How many things of the program keep it from a move to another node. None: it ended, or this node cannot tell.
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job);

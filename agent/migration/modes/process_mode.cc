@@ -137,11 +137,13 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
         "The job was started while its node could not move processes, so it has no PID namespace of its "
         "own: it can change its GPU on this node only");
   const auto root = static_cast<pid_t>(status.rank_pid);
-  CKPT_CO_TRY(files,
-              co_await collect_files(context_, root, rules_of_transparent(context_, *job, status, *criu_)));
+  rules_ = rules_of_transparent(context_, *job, status, *criu_);
+  rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
+  CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
   named_bytes_ = files.named.bytes() + files.cached.bytes();
+  listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
   const std::uint64_t context = context_bytes(context_, size_, job->summary().region_bytes);
@@ -318,6 +320,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
   // Named, and by reference: g++ 12 destroys what a lambda inside of co_await has captured twice.
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));
+  CKPT_CO_TRYV(co_await save_switch(context_, root, folder.path(), listed_, rules_));
   links.release();
   const auto pack = [this, &job, &folder, &pages]() -> Result<host::PackedImage> {
     host::keep_stopped(job->folder(), host::stopped_in(folder.path()));

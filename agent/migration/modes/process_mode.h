@@ -13,8 +13,10 @@
 #include <string>
 
 #include "agent/host_process/criu.h"
+#include "agent/host_process/file_list.h"
 #include "agent/host_process/page_stream.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/host_process/processes/task_settings.h"
 #include "agent/host_process/processes/time_limit.h"
 #include "agent/host_process/sockets/bound_ports.h"
 #include "agent/host_process/sockets/connections.h"
@@ -92,11 +94,13 @@ class ProcessSource final : public SourceMode {
   std::optional<host::Criu> criu_;  // found while preparing, not in the downtime
   host::TreeSize size_;
   Milliseconds limit_ = host::kStuckAfter;  // of work on all of its memory, as it was before the pause
-  wire::Bytes files_;                       // the process's open files, encoded
+  host::FileList listed_;                   // what the process has open
+  wire::Bytes files_;                       // the same, encoded
   std::uint64_t named_bytes_ = 0;           // of memory in /dev/shm and files of caches, among them
   // One of them, with its memory before the pause; neither: the pages are sent once all are there.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
+  host::FileRules rules_;
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;
@@ -138,6 +142,8 @@ class ProcessTarget final : public TargetMode {
   std::uint64_t image_bytes_ = 0;
   host::TreeSize size_;           // of the processes, once they run here
   std::uint64_t lazy_bytes_ = 0;  // of restore(): they follow the running process
+  host::CheckedFiles checked_;    // by compare()
+  host::TaskSettings settings_;   // of the image
   MadeResources made_;
   std::set<pid_t> stopped_;  // stopped_processes.h
   std::map<std::uint64_t, std::pair<local::RegionRecord, UniqueFd>>

@@ -78,16 +78,9 @@ Task<Result<void>> ProcessTarget::drop_memory(std::shared_ptr<Job>, std::vector<
 }
 
 Task<Result<void>> ProcessTarget::compare(wire::Bytes payload) {
-  auto files = wire::decode<host::FileList>(payload);
-  if (!files) co_return std::move(files).assume_error();
-  const auto check = [&files, this] {
-    return host::check_files(files.assume_value(), context_.config.cache_folders);
-  };
-  auto same = co_await offload(context_.images, check);
-  if (same) co_return ok();
-  co_return Error(ErrorCode::kRefused,
-                  "Node " + context_.config.node + " lacks what the job's process has open")
-      .caused_by(std::move(same).assume_error());
+  CKPT_CO_TRY(checked, co_await compare_files(context_, operation_, std::move(payload)));
+  checked_ = std::move(checked);
+  co_return ok();
 }
 
 Result<void> ProcessTarget::keep(std::shared_ptr<Job>, HostState state) {
@@ -120,6 +113,9 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
     CKPT_TRYV(host::free_driver_names(folder.path()));
     CKPT_TRYV(made_.make(context_, operation_.job(), folder.path()));
+    CKPT_TRYV(prepare_switch(folder.path(), checked_, context_.config.cache_folders, moment_of(operation_)));
+    CKPT_TRY(settings, host::saved_settings(folder.path()));
+    settings_ = std::move(settings);
     return host::choose_lazy_pages(folder.path(), most_eager);
   };
   const Nanos began = now_ns();
@@ -167,8 +163,9 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   if (!keeper)
     co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
   CKPT_CO_TRY(status, co_await keeper->attach());
-  co_return co_await check_credentials(context_, static_cast<pid_t>(status.rank_pid), operation_.spec().uid,
-                                       operation_.spec().gid);
+  const auto root = static_cast<pid_t>(status.rank_pid);
+  CKPT_CO_TRYV(co_await check_credentials(context_, root, operation_.spec().uid, operation_.spec().gid));
+  co_return co_await apply_settings(context_, root, settings_);
 }
 
 // From here on the memory outlives this agent.

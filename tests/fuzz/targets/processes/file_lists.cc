@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-#include "agent/host_process/build_id.h"
+#include "agent/host_process/files/build_id.h"
 #include "libckpt/protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch_folder.h"
@@ -102,12 +102,14 @@ void check_program() {
 void check_list(FileList list) {
   list.bound.clear();  // no ports of this machine are tried here,
   list.connected.clear();
-  list.memory_bytes = 0;  // nor is its memory compared
+  list.memory_bytes = 0;  // nor is its memory compared,
+  list.locks.clear();     // nor is a file locked
   const auto with_names = check_files(list);
   FUZZ_CHECK(with_names.has_value() || with_names.assume_error().code() == ErrorCode::kRefused ||
              with_names.assume_error().code() == ErrorCode::kProtocol);
   list.socket_folders.clear();
   list.named = {};
+  list.folders.clear();
   const bool malformed = std::any_of(list.files.begin(), list.files.end(), is_malformed);
   if (malformed) {
     const auto refused = check_files(list);
@@ -116,6 +118,8 @@ void check_list(FileList list) {
   bool all_true = true;
   for (FileFact& fact : list.files) {
     fact = relocated(fact);
+    fact.identity = {};  // as an older source's
+    fact.kernels_own = false;
     all_true = all_true && is_true(fact);
   }
   const auto checked = check_files(list);

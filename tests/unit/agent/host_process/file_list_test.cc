@@ -21,55 +21,16 @@
 #include <fstream>
 #include <functional>
 
-#include "agent/host_process/build_id.h"
+#include "agent/host_process/files/build_id.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/host_process/sockets/pipes.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/protocol/wire/codec.h"
+#include "tests/unit/agent/support/child.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 
 namespace ckpt::agent::host {
 namespace {
-
-// A child that has done `prepare` and waits. Descriptors that the test itself was started with would get in
-// the way: they are closed.
-class Child {
- public:
-  // `kept`: a descriptor of the test that the child has, too, as its 4; -1: none.
-  explicit Child(const std::function<void()>& prepare, int kept = -1) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      const int high = kept < 0 ? -1 : ::fcntl(kept, F_DUPFD, 100);
-      const int null = ::open("/dev/null", O_RDWR);
-      for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-      ::dup2(ends[1], 3);
-      if (kept >= 0) ::dup2(high, 4);
-      ::close_range(kept < 0 ? 4 : 5, ~0U, 0);
-      if (::chdir("/") != 0) ::_exit(1);
-      prepare();
-      (void)!::write(3, "r", 1);
-      ::close(3);
-      for (;;) ::pause();
-    }
-    ::close(ends[1]);
-    char ready = 0;
-    EXPECT_EQ(::read(ends[0], &ready, 1), 1);
-    EXPECT_EQ(::read(ends[0], &ready, 1), 0);  // closed there, so that it is not among what is found
-    ::close(ends[0]);
-  }
-  ~Child() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-};
 
 std::string why_not(const std::function<void()>& prepare, const FileRules& rules = {}, int kept = -1) {
   const Child child(prepare, kept);
@@ -137,10 +98,14 @@ TEST(FileList, TheTargetNamesEachDifference) {
   });
   std::ofstream(folder / "grown", std::ios::app) << "more";
   EXPECT_TRUE(check_files(list).has_value());
-  std::ofstream(folder / "same", std::ios::app) << "more";
-  std::ofstream(folder / "grown") << "1";
+  std::ofstream(folder / "another") << "123456789";
+  ASSERT_EQ(::rename((folder / "another").c_str(), (folder / "same").c_str()), 0);
+  list.kernel = "another";
   for (FileFact& fact : list.files) {
-    if (fact.use == FileUse::kProgram) fact.build_id = std::string(40, '0');
+    if (fact.use == FileUse::kProgram) {
+      fact.build_id = std::string(40, '0');
+      fact.identity.inode += 1;
+    }
     if (fact.use == FileUse::kDevice) fact.device += 1;
     if (fact.use == FileUse::kFolder) fact.path = "/nonexistent/folder";
   }

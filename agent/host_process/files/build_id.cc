@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_process/build_id.h"
+#include "agent/host_process/files/build_id.h"
 
 #include <elf.h>
 #include <fcntl.h>

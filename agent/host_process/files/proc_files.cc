@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/files/proc_files.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::string_view kProcFolder = "/proc/";
+constexpr std::string_view kGroups = "/sys/fs/cgroup/";
+constexpr std::size_t kMaxDigits = 10;
+
+struct ProcPath {
+  pid_t pid = 0;     // 0: it names none
+  std::string rest;  // "", or from the slash behind the number on
+};
+
+ProcPath parse_proc_path(const std::string& path) {
+  if (!path.starts_with(kProcFolder)) return {};
+  const std::size_t end = std::min(path.find('/', kProcFolder.size()), path.size());
+  const std::string number = path.substr(kProcFolder.size(), end - kProcFolder.size());
+  if (number.empty() || number.size() > kMaxDigits ||
+      number.find_first_not_of("0123456789") != std::string::npos)
+    return {};
+  ProcPath parsed;
+  parsed.pid = static_cast<pid_t>(std::atoll(number.c_str()));
+  parsed.rest = path.substr(end);
+  return parsed;
+}
+
+bool is_of_thread(const ProcPath& parsed) {
+  return parsed.rest.starts_with("/task/");
+}
+
+}  // namespace
+
+bool names_process(const std::string& path) {
+  return parse_proc_path(path).pid != 0;
+}
+
+std::string why_not_its_own(pid_t pid, const std::string& path) {
+  // The node's first group is the root folder: its files tell of the node, as /proc/meminfo does.
+  if (path.starts_with(kGroups) && path.find('/', kGroups.size()) != std::string::npos)
+    return path +
+           ", which tells of a control group of this node: let the program open it only while it reads it";
+  const ProcPath parsed = parse_proc_path(path);
+  if (parsed.pid == 0 || (parsed.pid == pid && !is_of_thread(parsed))) return {};
+  return path + ", which tells of " +
+         (parsed.pid == pid ? "one of its threads" : "process " + std::to_string(parsed.pid)) +
+         " by its number on this node: let the program open it only while it reads it";
+}
+
+std::string by_self(const std::string& path, const std::set<pid_t>& tree) {
+  const ProcPath parsed = parse_proc_path(path);
+  if (!tree.contains(parsed.pid) || is_of_thread(parsed)) return path;
+  // A folder that is opened as a link may have been forbidden to be one.
+  return "/proc/self" + (parsed.rest.empty() ? "/." : parsed.rest);
+}
+
+}  // namespace ckpt::agent::host

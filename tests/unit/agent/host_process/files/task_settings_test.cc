@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings of threads that CRIU does not save: noted of one process, given to another.
+#include "agent/host_process/processes/task_settings.h"
+
+#include <gtest/gtest.h>
+#include <linux/ioprio.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <fstream>
+
+#include "libckpt/base/fd.h"
+#include "tests/unit/agent/support/child.h"
+#include "tests/unit/agent/support/temporary_folder.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr int kPriority = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 6);
+
+std::string file_of(pid_t pid, const std::string& name) {
+  return read_file("/proc/" + std::to_string(pid) + "/" + name, 4096).assume_value();
+}
+
+int last_processor() {
+  cpu_set_t own;
+  EXPECT_EQ(::sched_getaffinity(0, sizeof own, &own), 0);
+  int last = 0;
+  for (int i = 0; i < CPU_SETSIZE; ++i) last = CPU_ISSET(i, &own) ? i : last;
+  return last;
+}
+
+void change_own() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(last_processor(), &one);
+  (void)!::sched_setaffinity(0, sizeof one, &one);
+  ::prctl(PR_SET_TIMERSLACK, 123456);
+  ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, kPriority);
+  std::ofstream("/proc/self/coredump_filter") << "0x7";
+}
+
+// As if `settings` were of the other process.
+void rename(TaskSettings& settings, pid_t to) {
+  for (ThreadSettings& thread : settings.threads) thread.thread = static_cast<std::uint32_t>(to);
+  for (ProcessSettings& process : settings.processes) process.process = static_cast<std::uint32_t>(to);
+}
+
+TEST(TaskSettings, TravelToTheRestoredProcess) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, for another process's timer slack";
+  const Child source(change_own);
+  const Child target([] {});
+  const TemporaryFolder images;
+  ASSERT_TRUE(save_settings(source.pid(), images.path()));
+  auto saved = saved_settings(images.path());
+  ASSERT_TRUE(saved.has_value());
+  TaskSettings settings = std::move(saved).assume_value();
+  ASSERT_EQ(settings.threads.size(), 1u);
+  rename(settings, target.pid());
+  ASSERT_TRUE(apply_settings(target.pid(), settings));
+  EXPECT_EQ(file_of(target.pid(), "timerslack_ns"), "123456\n");
+  EXPECT_EQ(file_of(target.pid(), "coredump_filter"), "00000007\n");
+  EXPECT_EQ(::syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, target.pid()), kPriority);
+  cpu_set_t mask;
+  ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof mask, &mask), 0);
+  EXPECT_EQ(CPU_COUNT(&mask), 1);
+  EXPECT_TRUE(CPU_ISSET(last_processor(), &mask));
+}
+
+TEST(TaskSettings, OrdinaryProcessHasNone) {
+  const Child source([] {});
+  const TemporaryFolder images;
+  const auto found = settings_of(source.pid());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found.assume_value().threads.empty());
+  EXPECT_TRUE(found.assume_value().processes.empty());
+  ASSERT_TRUE(save_settings(source.pid(), images.path()));
+  EXPECT_TRUE(saved_settings(images.path()).has_value());
+}
+
+TEST(TaskSettings, ProcessorsThatTheTargetLacksAreLeftOut) {
+  const Child target([] {});
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof before, &before), 0);
+  TaskSettings settings;
+  ThreadSettings& thread = settings.threads.emplace_back();
+  thread.thread = static_cast<std::uint32_t>(target.pid());
+  thread.processors.assign(kMaxProcessorWords, 0);
+  thread.processors.back() = 1;
+  cpu_set_t after;
+  ASSERT_TRUE(apply_settings(target.pid(), settings));
+  ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after)) << "it must run somewhere";
+  thread.processors.front() = 1;
+  ASSERT_TRUE(apply_settings(target.pid(), settings));
+  ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof after, &after), 0);
+  EXPECT_EQ(CPU_COUNT(&after), 1);
+  thread.all_processors = true;
+  ASSERT_TRUE(apply_settings(target.pid(), settings));
+  ASSERT_EQ(::sched_getaffinity(target.pid(), sizeof after, &after), 0);
+  EXPECT_GE(CPU_COUNT(&after), CPU_COUNT(&before));
+}
+
+TEST(TaskSettings, MalformedOnesAreRefused) {
+  const TemporaryFolder images;
+  std::ofstream(images / "task-settings.img") << "nothing";
+  EXPECT_FALSE(saved_settings(images.path()).has_value());
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host
