@@ -188,6 +188,14 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request) cons
     if (plan.to) hints.promised.emplace_back(*plan.to, std::max(entry.state_bytes, asked));
   }
   add_ranks(request, prospects);
+  for (Prospect& prospect : prospects) {
+    const std::string why = parts_.jobs.find(prospect.job.job)->why_not_by_itself();
+    if (why.empty()) continue;
+    prospect.job.to.reset();
+    prospect.pause.reset();
+    prospect.job.state = DrainJobState::kBlocked;
+    prospect.job.reason = why;
+  }
   return prospects;
 }
 
