@@ -154,8 +154,8 @@ class RestlessMemoryTest : public ::testing::Test {
     }
     EarlyPages& pages = *made.assume_value();
     // Much changes between the look at the mappings and that at the last of them.
-    const auto while_it_changes = [calls = 0](std::uint64_t) mutable {
-      if (calls++ % 64 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto while_it_changes = [](std::uint64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };
     for (std::uint64_t round = 0; round < 2 + seed % 4; ++round) {
       const auto read = pages.run_round(while_it_changes);
