@@ -7,9 +7,7 @@
 #include "tools/gpumigrate/client/views.h"
 
 namespace ckpt::cli {
-namespace {
 
-// "2026-01-01T00:00:00.000Z" as "00:00:00Z" of the same day, else with its date.
 std::string clock_text_of(const Json& object, const char* field, const Layout& layout) {
   const std::string text = text_of(object, field);
   const auto then = unix_ms_of(text);
@@ -18,6 +16,8 @@ std::string clock_text_of(const Json& object, const char* field, const Layout& l
   const std::string time = text.substr(11, 8) + "Z";
   return *then / kDayMs == layout.now_ms / kDayMs ? time : text.substr(0, 10) + " " + time;
 }
+
+namespace {
 
 std::string head_of(const Json& job, const Layout& layout) {
   const Cell state = state_of_job(job, {});

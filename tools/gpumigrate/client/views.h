@@ -28,6 +28,8 @@ std::string view_outcome(const Json& migration, const Layout& layout);
 // What `set` has changed: "m15 big: bandwidth 12 → 40 MiB/s". `limit`: bandwidth or max-downtime.
 std::string view_change(const Json& before, const Json& after, const std::string& limit);
 
+// "2026-01-01T00:00:00.000Z" as "00:00:00Z" of the same day, else with its date.
+std::string clock_text_of(const Json& object, const char* field, const Layout& layout);
 // Within the layout, broken at blanks.
 std::string paragraph(const std::string& text, const Layout& layout);
 // "  name        value", wrapped where the layout has a width.
