@@ -108,13 +108,11 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
 }
 
 // A child of milliseconds or a file that is being renamed is in the way of one look, and not of the next.
-Result<FileList> look_until_settled(pid_t root, const FileRules& rules) {
+Result<Collector> look_until_settled(pid_t root, const FileRules& rules) {
   for (int looks = 1;; ++looks) {
     Collector collector(rules);
     CKPT_TRYV(collector.collect(root));
-    if (collector.problems().empty()) return collector.take_list();
-    if (looks == kMaxLooks)
-      return refusal("The program cannot be moved to another node", collector.problems());
+    if (collector.problems().empty() || looks == kMaxLooks) return collector;
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }
@@ -128,7 +126,10 @@ std::uint64_t random_seed() {
 }  // namespace
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules) {
-  CKPT_TRY(list, look_until_settled(root, rules));
+  CKPT_TRY(collector, look_until_settled(root, rules));
+  if (!collector.problems().empty())
+    return refusal("The program cannot be moved to another node", collector.problems());
+  FileList list = collector.take_list();
   list.kernel = running_kernel();
   list.seed = random_seed();
   ContentReader reader(list.seed);
@@ -140,7 +141,7 @@ Result<FileList> collect_files(pid_t root, const FileRules& rules) {
 }
 
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules) {
-  CKPT_TRY(collector, settled(root, rules));
+  CKPT_TRY(collector, look_until_settled(root, rules));
   return collector.problems().size();
 }
 
