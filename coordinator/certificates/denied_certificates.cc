@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::int64_t kClocksDifferS = 24 * 3600;  // a node's clock may be behind
-constexpr const char* kSchema =
+constexpr const char* kDeniedSchema =
     "CREATE TABLE IF NOT EXISTS denied_certificates (serial TEXT PRIMARY KEY, subject TEXT NOT NULL, reason "
     "TEXT "
     "NOT NULL, "
@@ -41,7 +41,7 @@ Result<void> check_node_name(const std::string& node) {
 
 Result<void> DeniedCertificates::load(tls::Identity* own) {
   own_ = own;
-  CKPT_TRYV(parts_.store.database().execute(kSchema));
+  CKPT_TRYV(parts_.store.database().execute(kDeniedSchema));
   CKPT_TRYV(renewed_.load());
   CKPT_TRYV(nodes_.load());
   CKPT_TRY(statement,

@@ -4,7 +4,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr const char* kSchema =
+constexpr const char* kDeniedNodesSchema =
     "CREATE TABLE IF NOT EXISTS denied_nodes (node TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms INTEGER "
     "NOT NULL); "
     "CREATE TABLE IF NOT EXISTS given_since_denial (node TEXT NOT NULL, serial TEXT NOT NULL, PRIMARY KEY "
@@ -14,7 +14,7 @@ constexpr const char* kSchema =
 }  // namespace
 
 Result<void> DeniedNodes::load() {
-  CKPT_TRYV(store_.database().execute(kSchema));
+  CKPT_TRYV(store_.database().execute(kDeniedNodesSchema));
   CKPT_TRY(nodes, store_.database().prepare("SELECT node, reason, since_ms FROM denied_nodes"));
   while (true) {
     CKPT_TRY(row, nodes.next());

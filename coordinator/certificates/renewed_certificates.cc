@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr const char* kSchema =
+constexpr const char* kRenewedSchema =
     "CREATE TABLE IF NOT EXISTS renewed_certificates (serial TEXT PRIMARY KEY, parent TEXT NOT NULL, node "
     "TEXT NOT "
     "NULL, ends_s INTEGER NOT NULL, made_s INTEGER NOT NULL, used INTEGER NOT NULL); "
@@ -20,7 +20,7 @@ constexpr std::int64_t kKeptS = 13 * kTermS;
 }  // namespace
 
 Result<void> RenewedCertificates::load() {
-  return store_.database().execute(kSchema);
+  return store_.database().execute(kRenewedSchema);
 }
 
 Result<void> RenewedCertificates::add(const tls::Peer& renewed, const tls::Peer& shown, std::int64_t now_s) {
