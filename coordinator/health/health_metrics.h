@@ -5,6 +5,7 @@
 #pragma once
 
 #include "coordinator/fleet/gpu_faults.h"
+#include "coordinator/fleet/jobs.h"
 #include "coordinator/health/evacuation_table.h"
 #include "coordinator/health/policy.h"
 #include "coordinator/operations/job_states.h"

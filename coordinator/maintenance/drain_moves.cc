@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLongestMoveMs = 600'000;
 // Inventories until a job that was refused is looked at again: its program may have closed what kept it.
-constexpr std::uint64_t kLookAgain = 12;
+constexpr std::uint64_t kInventoriesUntilRetry = 12;
 
 bool is_refusal(const Error& error) {
   return error.code() == ErrorCode::kRefused || error.code() == ErrorCode::kNotSupported;
@@ -72,7 +72,7 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
   std::uint64_t& planned_at = memory.planned_at[entry.job];
   if (std::exchange(planned_at, generation_) == generation_) return;
   SourceAnswer& answer = memory.answers[entry.job];
-  if (answer.is_known && !answer.refusal.empty() && inventories_ > answer.at + kLookAgain) {
+  if (answer.is_known && !answer.refusal.empty() && inventories_ > answer.at + kInventoriesUntilRetry) {
     answer = SourceAnswer();
     answer.is_due = true;
     memory.failures.erase(entry.job);
