@@ -11,7 +11,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::seconds kStopAnswer{20};
+constexpr std::chrono::seconds kBarrierAnswer{20};
 constexpr std::size_t kMaxRounds = 100;  // beyond the ranks: their counts are not to be believed
 
 }  // namespace
@@ -25,7 +25,7 @@ control::Task<Result<std::uint64_t>> RankOrders::agree() {
     std::vector<std::size_t> told;
     for (const std::size_t at : everyone())
       if (gather.is_to_be_told(at)) told.push_back(at);
-    CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), told, kStopAnswer));
+    CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), told, kBarrierAnswer));
     for (const std::size_t at : told) {
       const wire::RankGathered& answer = answers[at]->assume_value();
       gather.counted(at, answer.stop_at, answer.barriers);
