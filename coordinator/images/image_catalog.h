@@ -130,7 +130,7 @@ class ImageCatalog {
   std::string cluster_;
   bool cluster_settled_ = false;  // images of it are known
   bool may_recognise_ = true;
-  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;  // lists of other clusters
+  std::map<std::pair<std::string, std::string>, wire::VaultContents> unrecognised_;  // of other clusters
   std::map<Key, Vault> vaults_;
   std::int64_t last_seen_ms_ = 0;
   std::map<std::tuple<Key, std::string, std::uint64_t>, std::int64_t> measured_;  // pauses no list has yet

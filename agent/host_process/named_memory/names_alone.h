@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files in /dev/shm that a job has by name alone. It made them, no process has them open or mapped now, and it may open
 // them again. Their owner is written on them, in an extended attribute. SharedFolderWatch writes the PID namespace of the
-// maker, and an agent that makes files for a job writes the job. A file without a mark
-// counts as the job's if its user made it since the job started here, and has no other job on this node. Where that user
-// has others, it is named.
+// maker, and an agent that makes files for a job writes the job. A file without a mark counts as the job's if its user
+// made it since the job started here. That user must have no other job on this node; else the file is named.
 // Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile is left out.
 #pragma once
 

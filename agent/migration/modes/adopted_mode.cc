@@ -357,6 +357,7 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
     report->context_restored_ns = report->resume_sent_ns = at.restored_ns;
     report->resumed_ns = running.resumed_ns;
   }
+  size_ = co_await size_of_tree(context_, static_cast<pid_t>(job->rank_pid()));
   made_.keep();
   control::spawn(context_.executor, "image release", release_image(context_, std::move(image_)));
   co_return ok();
@@ -391,8 +392,7 @@ PauseWork AdoptedTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
   work.add(PauseTerm::kContextRestore, job.record().device_bytes);
   if (!stays_)
-    work.add(PauseTerm::kHostRestore, image_bytes_,
-             restore_cost(host::size_of_tree(static_cast<pid_t>(job.rank_pid()))));
+    work.add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size_));
   return work;
 }
 

@@ -104,6 +104,7 @@ class AdoptedTarget final : public TargetMode {
   host::TaskSettings settings_;  // of the image
   MadeResources made_;
   std::set<pid_t> stopped_;  // stopped_processes.h
+  host::TreeSize size_;      // of the processes, once they run here
   std::uint64_t image_bytes_ = 0;
 };
 
