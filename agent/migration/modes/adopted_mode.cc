@@ -391,8 +391,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
 PauseWork AdoptedTarget::pause_work(const Job& job) const {
   PauseWork work = common_work(stays_ ? PauseKind::kAdoptedSwap : PauseKind::kAdoptedProcess);
   work.add(PauseTerm::kContextRestore, job.record().device_bytes);
-  if (!stays_)
-    work.add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size_));
+  if (!stays_) work.add(PauseTerm::kHostRestore, image_bytes_, restore_cost(size_));
   return work;
 }
 
