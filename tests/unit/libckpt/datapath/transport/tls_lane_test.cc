@@ -467,14 +467,5 @@ TEST_F(TlsLaneTest, ListensWithinItsRangeOfPorts) {
   EXPECT_TRUE(transport->listen(kToken, unused).has_value()) << "a port that is left is taken again";
 }
 
-TEST_F(TlsLaneTest, APortOfAFormerLaneIsListenedAtAtOnce) {
-  const TlsOptions options{.ports = own_ports(1)};
-  for (int turn = 0; turn < 2; ++turn) {  // the connection of the first turn stays for a minute, as TIME_WAIT
-    Peer target;
-    expect_served(target, listen(target, options));
-    target.stop();
-  }
-}
-
 }  // namespace
 }  // namespace ckpt::transport
