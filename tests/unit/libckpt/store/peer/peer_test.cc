@@ -206,12 +206,12 @@ TEST_F(PeerVault, LimitCountsWhatIsThereAndLeavesRoomToCollect) {
   auto server = serve(0);
   FileGrant grant = grant_of(true, false);
   grant.limit_bytes = 120'000;
-  auto open = must(open_vault(route_to(*server, must(server->grant(grant))), true));
-  must(write_version(*open.vault, "job", some_content(1, 60'000), nullptr));
-  must(write_version(*open.vault, "job", some_content(2, 20'000), nullptr));
-  EXPECT_EQ(must(open.vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
-  EXPECT_GT(must(open.vault->collect("job")).freed_bytes, 30'000);
-  open = {};
+  auto open = std::make_optional(must(open_vault(route_to(*server, must(server->grant(grant))), true)));
+  must(write_version(*open->vault, "job", some_content(1, 60'000), nullptr));
+  must(write_version(*open->vault, "job", some_content(2, 20'000), nullptr));
+  EXPECT_EQ(must(open->vault->keep_newest("job", 1)), std::vector<std::uint64_t>{1});
+  EXPECT_GT(must(open->vault->collect("job")).freed_bytes, 30'000);
+  open.reset();
   auto again = must(open_vault(route_to(*server, must(server->grant(grant))), true));
   must(write_version(*again.vault, "job", some_content(3, 60'000), nullptr));
   EXPECT_EQ(code_of(write_version(*again.vault, "job", some_content(4, 200'000), nullptr)),
