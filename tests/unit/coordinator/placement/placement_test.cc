@@ -403,7 +403,7 @@ TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
   request.memory_bytes = 100 * kGiB;
   const auto candidates = rank_candidates({gpu("a", 0), gpu("b", 0), gpu("b", 1)}, request);
   const std::string why = why_none(candidates, request);
-  EXPECT_THAT(why, HasSubstr("b:1: 8.00 GiB free"));
+  EXPECT_THAT(why, HasSubstr("b:1: too small: 8.00 GiB in all"));
   EXPECT_THAT(why, ::testing::Not(HasSubstr("a:0")));
   EXPECT_THAT(why, ::testing::Not(HasSubstr("b:0")));
   EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
