@@ -15,6 +15,8 @@ from hosts import Hosts
 from waiting import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The system's own: a host has no home folder with another.
+PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 NODES = ("node-a", "node-b")
 PORTS = {"control": "7060, 7070", "node-a": "7071, 7072, 9402, 7100-7199", "node-b": "7071, 7072, 9402, 7100-7199"}
 # Of the software driver, in place of a real one's files and environment.
@@ -45,7 +47,7 @@ class Site:
 
     def run(self, host, line, **more):
         """A line in root's home folder on the host."""
-        return subprocess.run([*self.hosts.enter(host, self.environment["HOME"]), "sh", "-c", line],
+        return subprocess.run([*self.hosts.enter(host), "sh", "-c", f"cd {self.environment['HOME']} && {line}"],
                               env=self.environment | more, capture_output=True, text=True,
                               timeout=cluster.COMMAND_LIMIT_S)
 
@@ -63,8 +65,8 @@ class Site:
         return self.folder / "hosts" / host / "etc" / path
 
     def close(self, host):
-        rules = (f"table inet site {{ chain input {{ type filter hook input priority 0; policy accept; iif lo accept; "
-                 f"tcp flags & (syn | ack) == syn tcp dport != {{ {PORTS[host]} }} counter reject with tcp reset; }} }}")
+        rules = (f"table inet site {{ chain input {{ type filter hook input priority 0; policy accept; iif lo accept\n"
+                 f"tcp flags & (syn | ack) == syn tcp dport != {{ {PORTS[host]} }} counter reject with tcp reset\n}}\n}}\n")
         subprocess.run([*self.hosts.enter(host), "nft", "-f", "-"], input=rules, text=True, check=True, timeout=60)
 
     def refused(self, host):
@@ -131,7 +133,7 @@ class SiteOfThreeMachines(unittest.TestCase):
 
     def test_certificate_of_a_joined_node_has_its_address(self):
         self.site.call("control", "gpumigrate cluster certificate --role viewer --out viewer")
-        read = self.site.run("control", f"{sys.executable} -c '{READ_METRICS}' "
+        read = self.site.run("control", f"{PYTHON} -c '{READ_METRICS}' "
                                         f"{self.site.hosts.address('node-a')} viewer")
         self.assertEqual(read.returncode, 0, read.stderr)
         self.assertIn("gpumigrate_", read.stdout)
