@@ -8,12 +8,12 @@
 set(home lib/gpumigrate)
 set(programs gpumigrate gpumigrate-agent gpumigrate-coordinator gpumigrate-keeper gpumigrate-init gpumigrate-mover gpumigrate-context
     gpumigrate-health gpumigrate-lazy-pages gpumigrate-vault ckpt-image)
-set_target_properties(${programs} cudasim-device cudasim-ctl PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-install(TARGETS ${programs} RUNTIME DESTINATION ${home}/bin COMPONENT gpumigrate)
+list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE program_files)
+install(PROGRAMS ${program_files} DESTINATION ${home}/bin COMPONENT gpumigrate)  # none needs a library of the tree to start
 install(TARGETS ckpt ckpt_shim ckpt_criu_pages LIBRARY DESTINATION ${home}/lib COMPONENT gpumigrate)
 install(DIRECTORY ${KERNEL_DIR} DESTINATION ${home}/lib COMPONENT gpumigrate)
 install(DIRECTORY libckpt/include/ckpt DESTINATION include COMPONENT gpumigrate)
-install(TARGETS cudasim-device cudasim-ctl RUNTIME DESTINATION ${home}/bin COMPONENT software-gpu)
+install(PROGRAMS $<TARGET_FILE:cudasim-device> $<TARGET_FILE:cudasim-ctl> DESTINATION ${home}/bin COMPONENT software-gpu)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/cudasim ${CMAKE_BINARY_DIR}/lib/ncclsim DESTINATION ${home}/lib
         USE_SOURCE_PERMISSIONS COMPONENT software-gpu)
 
