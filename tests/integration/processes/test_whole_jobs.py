@@ -60,7 +60,7 @@ class StartedByOthers(OneCluster):
                 self.assertEqual((report["result"], report["verified"]), ("done", True), report)
                 self.next_step(name)
                 self.assert_steps_in_order(self.cluster.log(name))
-                eventually(lambda name=name: self.cluster.json("describe", name)["ranks"][0]["device_bytes"] > 0,
+                eventually(lambda name=name: self.cluster.json("describe", name)["ranks"][0]["state_bytes"] > 0,
                            f"the memory of {name} counts")
                 self.cluster.call("stop", name, "--grace", "10s")
                 eventually(lambda name=name: not self.of_job(name), f"nothing is left of {name}")
@@ -94,7 +94,7 @@ class WithoutAContext(OneCluster):
         self.assertEqual(refused.returncode, 5, refused)
         self.assertRegex(refused.stderr, self.WHY)
         drained = self.cluster.run("drain", "node-b", "--timeout", "30s")
-        self.addCleanup(self.cluster.run, "undrain", "node-b")
+        self.addCleanup(self.cluster.run, "uncordon", "node-b")
         self.assertNotIn(drained.returncode, (0, 124), drained)
         blocked = self.cluster.json("drains")[0]["jobs"][0]
         self.assertRegex(blocked["reason"], self.WHY, blocked)
