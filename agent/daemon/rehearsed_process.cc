@@ -175,7 +175,9 @@ class Rehearsal {
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
-    CKPT_CO_TRYV(co_await try_process(kRehearsedSizes.front(), true));
+    // A node that lets no process have so many things keeps a common server's factor.
+    const auto many = co_await try_process(kRehearsedSizes.front(), true);
+    if (!many) std::fprintf(stderr, "%s\n", many.assume_error().to_string().c_str());
     co_return facts_;
   }
 
