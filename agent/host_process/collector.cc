@@ -68,6 +68,14 @@ std::string descriptor_of(pid_t pid, int number) {
   return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
 }
 
+// Locks of the driver go with the context when it is saved.
+bool has_driver_locks(const FileRules& rules, const std::string& path) {
+  constexpr std::string_view kLocks = "locks:";
+  return std::any_of(rules.driver_files.begin(), rules.driver_files.end(), [&path](const std::string& name) {
+    return name.starts_with(kLocks) && path.starts_with(std::string_view(name).substr(kLocks.size()));
+  });
+}
+
 }  // namespace
 
 Error refusal(const std::string& what, const std::vector<std::string>& problems) {
@@ -203,7 +211,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   } else if (!names_process(link) && link != rules_.own_log) {
     why = why_not_a_file(pid, link, opened_as);
     if (why.empty() && !link.starts_with("/memfd:")) {
-      locks_.note(pid, number, link);
+      if (!has_driver_locks(rules_, link)) locks_.note(pid, number, link);
       judge_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
     }
   }

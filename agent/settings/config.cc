@@ -85,7 +85,7 @@ void add_programs(Settings& to, Config& c) {
         "them."},
        {"driver_files", &c.driver_files,
         "Further files of the GPU driver than `/dev/nvidia*`, which its checkpoint closes: beginnings of "
-        "names."},
+        "names. After `locks:` it is of files whose locks the checkpoint gives back."},
        {"cache_folders", &c.cache_folders,
         "Files of these folders that a program has mapped or open travel with it: beginnings of paths, or "
         "with a "

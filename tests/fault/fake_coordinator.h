@@ -143,7 +143,7 @@ class AgentNode {
     std::ofstream(home_ + "/agent.toml")
         << settings << "\nrehearsal = false\nnode = \"" << name_ << "\"\nhome = \"" << home_
         << "\"\ncoordinator = \"" << coordinator.address() << "\"\ntoken_file = \"" << coordinator.token_file
-        << "\"\ndriver_files = [\"/secretmem\"]\nlog_file = \"" << home_
+        << "\"\ndriver_files = [\"/secretmem\", \"locks:" << home_ << "/gpu/\"]\nlog_file = \"" << home_
         << "/agent.log\"\njob_environment = [" << list << "]\n";
     start();
   }

@@ -201,7 +201,7 @@ class HostCluster(cluster.Cluster):
             f'coordinator = "{self.hosts.address(CONTROL)}:{AGENT_PORT}"\n'
             f'token_file = "{folder}/agent-token"\n'
             f'metrics_address = "{self.metrics_address(node)}"\n'
-            f'driver_processes = ["cudasim-device"]\ndriver_files = ["/secretmem"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
+            f'driver_processes = ["cudasim-device"]\ndriver_files = ["/secretmem", "locks:{DEVICES}/"]\nkernel_log = "{folder}/gpu/kernel.log"\n'
             f'peer_listen = "{self.hosts.address(node)}:{PEER_PORT}"\n'
             f'job_environment = [{lines}]\n{rehearsal}{self.agent_settings}\n' + self.network_settings(node, without)
             + self.security(node))

@@ -98,7 +98,7 @@ class Site:
         self.call(node, "mkdir -p /tmp/gpu && touch /tmp/gpu/kernel.log")
         environment = ", ".join(f'"{name}={value}"' for name, value in SOFTWARE.items())
         settings.write_text(f'job_environment = [{environment}]\nkernel_log = "/tmp/gpu/kernel.log"\n'
-                            f'driver_processes = ["cudasim-device"]\ndriver_files = ["/secretmem"]\nrehearsal = false\n'
+                            f'driver_processes = ["cudasim-device"]\ndriver_files = ["/secretmem", "locks:/tmp/gpu/"]\nrehearsal = false\n'
                             + settings.read_text()
                             + f'\n[[network]]\nname = "fast"\naddress = "{self.hosts.address(node, 1)}"\n'
                               'transport = "ucx-trusted"\n')

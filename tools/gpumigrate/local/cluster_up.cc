@@ -195,9 +195,9 @@ Result<void> ClusterStarter::write_agent_config(const std::string& folder, const
   const std::string kernel_log = folder + "/gpu/kernel.log";
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
     return Error::from_errno("Making " + kernel_log);
-  const std::string software =
-      "driver_processes = [\"cudasim-device\"]\ndriver_files = [\"/secretmem\"]\nkernel_log = " +
-      control::toml_string(kernel_log) + "\n";
+  const std::string software = "driver_processes = [\"cudasim-device\"]\ndriver_files = [\"/secretmem\", " +
+                               control::toml_string("locks:" + folder + "/gpu/") +
+                               "]\nkernel_log = " + control::toml_string(kernel_log) + "\n";
   std::string list;
   for (const std::string& entry : environment)
     list += (list.empty() ? "" : ", ") + control::toml_string(entry);
