@@ -197,7 +197,7 @@ const std::vector<Obstacle> kObstacles = {
      [] { return shared_with_parent(CLONE_FS); },
      {"shares its working directory with its parent"}},
     {"FirstThreadEnded", first_thread_ended, {"has ended its first thread"}},
-    {"FewDescriptorsLeft", few_descriptors_left, {"has 16 of at most 16 descriptors open"}},
+    {"FewDescriptorsLeft", few_descriptors_left, {"of at most 16 descriptors open"}},
     {"HighDescriptor", high_descriptor, {"too near to this agent's limit"}},
     {"Vsock", [] { return ::socket(AF_VSOCK, SOCK_STREAM, 0) >= 0; }, {"AF_VSOCK"}},
     {"Packet", [] { return ::socket(AF_PACKET, SOCK_RAW, htons(3)) >= 0; }, {"AF_PACKET"}},
@@ -207,7 +207,7 @@ const std::vector<Obstacle> kObstacles = {
     {"NetlinkGroup", group_above_32, {"netlink socket in a group above 32"}},
     {"NamespaceDescriptor",
      [] { return ::open("/proc/self/ns/net", O_RDONLY) >= 0; },
-     {"descriptor 4", "is net:["}},
+     {"descriptor 3", "is net:["}},
     {"PacketPipe",
      [] {
        int ends[2];

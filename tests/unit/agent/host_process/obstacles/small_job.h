@@ -6,11 +6,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
+#include <new>
 
 #include "agent/keeper/init/pid_namespace.h"
 
@@ -20,17 +24,21 @@ class SmallJob {
  public:
   // `prepare` runs in it, and may start children; false: it cannot be done here.
   explicit SmallJob(const std::function<bool()>& prepare) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    // A descriptor would be inherited, and be among what is found.
+    void* page = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    auto* report = new (page) Report(kNothing);
     const auto forked = keeper::fork_into_pid_namespace();
     EXPECT_TRUE(forked.has_value()) << forked.assume_error().to_string();
     pid_ = forked.has_value() ? forked.assume_value() : 0;
-    if (forked.has_value() && pid_ == 0) become(ends[1], prepare);
-    ::close(ends[1]);
-    char ready = 0;
-    is_there_ = ::read(ends[0], &ready, 1) == 1 && ready == 'r';
-    EXPECT_EQ(::read(ends[0], &ready, 1), 0) << "closed there, so that it is not among what is found";
-    ::close(ends[0]);
+    if (forked.has_value() && pid_ == 0) become(*report, prepare);
+    siginfo_t ended{};
+    while (pid_ > 0 && *report == kNothing && ended.si_pid == 0) {
+      ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
+      ::sched_yield();
+    }
+    is_there_ = *report == kDone;
+    ::munmap(page, sizeof(Report));
   }
   ~SmallJob() {
     if (pid_ <= 0) return;
@@ -62,16 +70,16 @@ class SmallJob {
   }
 
  private:
-  [[noreturn]] static void become(int report, const std::function<bool()>& prepare) {
+  enum State : int { kNothing, kDone, kNotDone };
+  using Report = std::atomic<int>;
+
+  [[noreturn]] static void become(Report& report, const std::function<bool()>& prepare) {
     ::setsid();
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    ::dup3(report, 3, O_CLOEXEC);
-    ::close_range(4, ~0U, 0);
+    ::close_range(3, ~0U, 0);
     if (::chdir("/") != 0) ::_exit(1);
-    const bool done = prepare();
-    (void)!::write(3, done ? "r" : "-", 1);
-    ::close(3);
+    report = prepare() ? kDone : kNotDone;
     for (;;) ::pause();
   }
 
