@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/host_process/processes/task_settings.h"
 
+#include <fcntl.h>
 #include <linux/ioprio.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>

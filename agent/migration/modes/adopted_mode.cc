@@ -81,17 +81,18 @@ Task<Result<void>> AdoptedSource::check(std::shared_ptr<Job> job) {
                                              std::to_string(root) + ": the driver calls it " +
                                              context::name_of(state));
   if (stays_) co_return ok();
-  co_return co_await check_process(job, root);
+  co_return co_await check_process(job, status);
 }
 
-Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, pid_t root) {
+Task<Result<void>> AdoptedSource::check_process(std::shared_ptr<Job> job, local::Status status) {
+  const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
   const wire::JobSpec& spec = job->record().spec;
   CKPT_CO_TRYV(co_await check_credentials(context_, root, spec.uid, spec.gid));
   CKPT_CO_TRY(processes, co_await processes_of(context_, root));
   CKPT_CO_TRYV(host::check_sessions(processes));
-  rules_ = rules_of_adopted(context_, *job, root, *criu_);
+  rules_ = rules_of_adopted(context_, *job, status, *criu_);
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);

@@ -54,7 +54,7 @@ class AdoptedSource final : public SourceMode {
   Task<> leave(std::shared_ptr<Job> job) override;
 
  private:
-  Task<Result<void>> check_process(std::shared_ptr<Job> job, pid_t root);
+  Task<Result<void>> check_process(std::shared_ptr<Job> job, local::Status status);
   Task<Result<HostState>> dump(std::shared_ptr<Job> job, std::uint64_t device_bytes);
 
   MigrationContext& context_;

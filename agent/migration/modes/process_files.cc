@@ -30,14 +30,15 @@ host::FileRules rules_of_transparent(const MigrationContext& context, const Job&
   return rules;
 }
 
-host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job, pid_t root,
+host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job, const local::Status& status,
                                  const host::Criu& criu) {
   host::FileRules rules;
   rules.names = name_rules(context, job);
+  rules.keeper = static_cast<pid_t>(status.keeper_pid);
   rules.driver_processes = context.config.driver_processes;
   rules.driver_files = context.config.driver_files;
   rules.cache_folders = context.config.cache_folders;
-  rules.gpu_process = root;
+  rules.gpu_process = static_cast<pid_t>(status.rank_pid);
   rules.no_internet = criu.why_no_internet();
   return rules;
 }
@@ -90,7 +91,7 @@ Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, st
   const auto root = static_cast<pid_t>(known.rank_pid);
   const bool adopted = spec.way == MigrationMode::kAdopted;
   const bool shares_namespace = !adopted && known.session_pid == known.rank_pid;
-  const host::FileRules rules = adopted ? rules_of_adopted(context, *job, root, criu.assume_value())
+  const host::FileRules rules = adopted ? rules_of_adopted(context, *job, known, criu.assume_value())
                                         : rules_of_transparent(context, *job, known, criu.assume_value());
   const auto count = [root, adopted, &rules, &spec]() -> Result<std::uint32_t> {
     CKPT_TRY(found, host::count_obstacles(root, rules));

@@ -19,8 +19,8 @@ namespace ckpt::agent {
 
 [[nodiscard]] host::FileRules rules_of_transparent(const MigrationContext& context, const Job& job,
                                                    const local::Status& status, const host::Criu& criu);
-[[nodiscard]] host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job, pid_t root,
-                                               const host::Criu& criu);
+[[nodiscard]] host::FileRules rules_of_adopted(const MigrationContext& context, const Job& job,
+                                               const local::Status& status, const host::Criu& criu);
 
 // Errors: kRefused, naming each obstacle.
 Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
