@@ -132,7 +132,8 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   rules.gpu_process = keeper::program_of(source);
   const auto files = collect_files(source, rules);
   ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();
-  expect_done(check_files(files.assume_value()));
+  const auto checked = check_files(files.assume_value());
+  EXPECT_TRUE(checked.has_value()) << (checked.has_value() ? "" : checked.assume_error().to_string());
   const pid_t program = keeper::program_of(source);
   expect_done(run(helper_->lock(program, kLong)));
   expect_done(run(helper_->checkpoint(program, kLong)));
