@@ -68,9 +68,10 @@ std::string descriptor_of(pid_t pid, int number) {
   return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
 }
 
+constexpr std::string_view kLocks = "locks:";  // before a folder of the driver's files that it locks
+
 // Locks of the driver go with the context when it is saved.
 bool has_driver_locks(const FileRules& rules, const std::string& path) {
-  constexpr std::string_view kLocks = "locks:";
   return std::any_of(rules.driver_files.begin(), rules.driver_files.end(), [&path](const std::string& name) {
     return name.starts_with(kLocks) && path.starts_with(std::string_view(name).substr(kLocks.size()));
   });
