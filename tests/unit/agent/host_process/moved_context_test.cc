@@ -128,7 +128,7 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   // As before a move: with its context it already has nothing that stands in the way.
   FileRules rules;
   rules.own_log = old_log();
-  rules.driver_files = {"/secretmem"};
+  rules.driver_files = {"/secretmem", std::string("locks:") + std::getenv("CUDASIM_DIR") + "/"};
   rules.gpu_process = keeper::program_of(source);
   const auto files = collect_files(source, rules);
   ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();

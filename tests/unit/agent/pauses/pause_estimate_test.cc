@@ -233,7 +233,7 @@ TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
 TEST(PauseEstimate, CommunicatorsTakeWhatTheyTookInTheLastMoveOfTheirRanks) {
   PauseCosts costs;
   PauseWork work(PauseKind::kCooperative);
-  work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 1500 * kMs);
+  work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 0, 1500 * kMs);
   learn_pause(costs, work, all_took(9000 * kMs), true);
   wire::PauseFacts last;
   last.ns = all_took(0);  // they were made ahead of the last pause

@@ -179,6 +179,7 @@ TEST_F(DeniedCertificatesTest, DeniedNameRefusesAllButWhatItIsGivenSince) {
   const auto peer_of = [](const std::string& node, const std::string& serial) {
     tls::Peer peer = tls::Peer::node(node);
     peer.serial = serial;
+    peer.ends_s = now_s() + 3600;
     return peer;
   };
   const auto [known, known_serial] = certificate_of("a");
