@@ -45,7 +45,7 @@ void RankLease::end() {
     if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
     // A dump leaves all of them stopped, and a hold the others: that is no choice of the program's.
     parts_.process.stop_all(phase != local::Phase::kDumped && !parts_.hold.is_held());
-    // Not at once: who set the deadline is answered before it hears of the stop.
+    // Not at once: the order that set the deadline is answered before the stop is reported.
     parts_.timer.set(now_ns() + kStopCheckNs);
     return;
   }
