@@ -158,7 +158,11 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
                               (migration.error.empty() ? "" : ": " + migration.error);
   switch (migration.result) {
     case MigrationResult::kDone:
-      if (migration.to == e.from) return enter(e, EvacuationState::kQueued, outcome);  // it came here
+      if (migration.to == e.from) {  // it came here
+        e.to.reset();
+        tried_at_.erase(e.id);
+        return enter(e, EvacuationState::kQueued, outcome);
+      }
       e.lost_ms = 0;
       return enter(e, EvacuationState::kMoved, outcome + ", nothing is lost");
     case MigrationResult::kLost:
