@@ -277,8 +277,13 @@ TEST_F(ImagesTest, StopOfAJobThatIsBeingSuspendedGoesOnAfterARestart) {
   a_.agent->stop();
   cluster_.start();
   cluster_.wait_for_event("snapshot-failed");
-  // Its node is not back: the stop is owed to it.
+  // Its node is not back: the stop is owed to it, and the job has no end that nobody has seen.
+  const json owed = job();
+  EXPECT_EQ(owed["state"], "stopping") << owed;
+  EXPECT_EQ(owed["silent_node"], "node-a") << owed;
+  come_back(a_, "node-a");
   wait_until([this] { return job()["state"] == "exited"; });
+  EXPECT_TRUE(alive(a_).empty());
   EXPECT_EQ(cluster_.get("/v1/images").json().size(), 0U);
 }
 

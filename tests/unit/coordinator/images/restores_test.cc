@@ -190,7 +190,7 @@ TEST_F(ImagesTest, JobThatIsStoppedWhileItsRestoreWaitsForItsNodeMayLiveThere) {
   go_away(a_);
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   wait_until([&] { return job()["state"] == "exited"; });
-  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "node node-a, where it runs");
+  expect_refused(cluster_.post("/v1/jobs/train/restore", kAccept), 409, "may still live on node node-a");
   EXPECT_EQ(b_.vault->restores, 0U);
 }
 
