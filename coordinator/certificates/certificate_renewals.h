@@ -39,8 +39,7 @@ class CertificateRenewals {
   [[nodiscard]] bool can_certify() const noexcept { return authority_.has_value(); }
   // A node's certificate for the key of a request. kRefused without the authority's key.
   // `shown`: the certificate that its connection has proven, if it is one that is renewed.
-  control::Task<Result<std::string>> certify(std::string node, std::string signing_request,
-                                             tls::Peer shown);
+  control::Task<Result<std::string>> certify(std::string node, std::string signing_request, tls::Peer shown);
 
  private:
   control::Task<> run();
