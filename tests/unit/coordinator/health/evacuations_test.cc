@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings and their consequences, with nodes that speak the control messages and do nothing.
+#include "tests/unit/coordinator/support/migration_when.h"
 #include "tests/unit/coordinator/support/nodes_fixture.h"
 
 namespace ckpt::coordinator::test {
@@ -177,7 +178,7 @@ TEST_F(EvacuationsTest, AMoveToAGpuThatGetsIntoTroubleIsGivenUp) {
   const std::string id =
       cluster_.post("/v1/jobs/job-a/migrate", R"({"to":"node-b"})").json()["id"].get<std::string>();
   report("node-b", {against_all(1, HealthOutcome::kLive, 64)});
-  const json m = cluster_.get("/v1/migrations/" + id + "/watch?timeout_ms=30000&since=1000").json();
+  const json m = closed_migration(cluster_, id);
   EXPECT_EQ(m["result"], "failed") << m;
   EXPECT_EQ(m["exit_code"], 1) << m;
   EXPECT_NE(m["error"].get<std::string>().find("node-b:0 takes no jobs any more: Xid 64"), std::string::npos)

@@ -12,6 +12,7 @@
 #include "libckpt/base/clock.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
+#include "tests/unit/coordinator/support/migration_when.h"
 
 namespace ckpt::coordinator::test {
 namespace {
@@ -62,25 +63,7 @@ class StopTest : public ::testing::Test {
     EXPECT_EQ(answer.status, 202U) << answer.body;
     return answer.json()["id"];
   }
-  json migration_when(const std::string& id, const std::function<bool(const json&)>& done) {
-    std::uint64_t since = 0;
-    const auto until = std::chrono::steady_clock::now() + kDeadline;
-    while (true) {
-      const auto answer =
-          cluster_.get("/v1/migrations/" + id + "/watch?timeout_ms=30000&since=" + std::to_string(since));
-      if (answer.status != 200) return answer.body;
-      json m = answer.json();
-      if (done(m)) return m;
-      if (std::chrono::steady_clock::now() >= until) {
-        ADD_FAILURE() << "Migration " << id << " stays as it is: " << m;
-        return m;
-      }
-      since = m["revision"].get<std::uint64_t>();
-    }
-  }
-  json closed(const std::string& id) {
-    return migration_when(id, [](const json& m) { return !m["open"].get<bool>(); });
-  }
+  json closed(const std::string& id) { return closed_migration(cluster_, id); }
   json job(const std::string& name = "train") { return cluster_.get("/v1/jobs/" + name).json(); }
   // Ends before `deadline`, or the test fails.
   json ended_job(const std::string& name = "train") {
@@ -154,7 +137,7 @@ TEST_F(StopTest, RollbackThatACoordinatorRestartInterruptsIsReportedAsRestored) 
   start_nodes();
   run_job();
   const std::string id = migrate();
-  migration_when(id, [](const json& m) { return m["runs_at"] == "node-b:0"; });
+  migration_when(cluster_, id, [](const json& m) { return m["runs_at"] == "node-b:0"; });
   cluster_.stop();
   gives_up = true;
   cluster_.start();
@@ -204,7 +187,7 @@ TEST_F(StopTest, StopBetweenBarrierAndRunsEndsTheTargetThatKeepsTheJob) {
   start_nodes();
   run_job();
   const std::string id = migrate();
-  migration_when(id, [](const json& m) { return m["state"] == "committed"; });
+  migration_when(cluster_, id, [](const json& m) { return m["state"] == "committed"; });
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   b_->post([this, &lease] {
     b_->change(1, 2, wire::JobPhase::kRunning);
