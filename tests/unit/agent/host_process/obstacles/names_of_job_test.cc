@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <mqueue.h>
+#include <sched.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
@@ -53,8 +55,26 @@ bool write_text(const std::string& path, const std::string& text) {
   return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
+// In a /dev/shm of its own: agents that run on this machine mark what is made in theirs.
 class NamesAloneTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() {
+    if (::geteuid() != 0) return;
+    outer_ = UniqueFd(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+    folder_ = std::filesystem::current_path();
+    ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    ASSERT_EQ(::mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
+  }
+  static void TearDownTestSuite() {
+    if (!outer_) return;
+    ASSERT_EQ(::setns(outer_.get(), CLONE_NEWNS), 0);
+    outer_ = UniqueFd();
+    std::filesystem::current_path(folder_);
+  }
+  static inline UniqueFd outer_;
+  static inline std::filesystem::path folder_;
+
   ~NamesAloneTest() override {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
