@@ -23,7 +23,9 @@ class RenewalsTest : public ::testing::Test {
     ASSERT_TRUE(
         write_file_durably(certificates_.path("ca.key"), certificates_.authority().pem().value().key));
     Config& config = cluster_.config();
-    config.tls = certificates_.write("coordinator", tls::Certificates::order(tls::Peer::coordinator()));
+    tls::Authority::Order order = tls::Certificates::order(tls::Peer::coordinator());
+    order.term = tls::kCoordinatorTerm;  // its own is not due
+    config.tls = certificates_.write("coordinator", order);
     config.certificate_authority = certificates_.path("");
     config.agent_address = "127.0.0.1:0";
     config.certificate_check_ms = 10;
