@@ -5,6 +5,7 @@ Each step changes device memory, asks the program of that NAME for an answer, co
 prints `step N`. What is wrong ends it with a line `WRONG: ...`. Its files are in FOLDER. PROGRAMS has them all: how each is started, and
 Debian's packages that bring it."""
 import ctypes
+import functools
 import json
 import os
 import socket
@@ -367,10 +368,16 @@ def packages(name):
     return PROGRAMS[name][1].split()
 
 
+@functools.cache
+def installed_packages():
+    listed = subprocess.run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n"], capture_output=True, text=True,
+                            check=True).stdout
+    return {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
+
+
 def is_there(name):
     """The packages of a program are installed."""
-    return all(subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status}", package], capture_output=True, text=True,
-                              check=False).stdout == "installed" for package in packages(name))
+    return installed_packages().issuperset(packages(name))
 
 
 def command(name, folder):
