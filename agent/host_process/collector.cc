@@ -70,8 +70,8 @@ std::string descriptor_of(pid_t pid, int number) {
 
 constexpr std::string_view kLocks = "locks:";  // before a folder of the driver's files that it locks
 
-// Locks of the driver go with the context when it is saved.
-bool has_driver_locks(const FileRules& rules, const std::string& path) {
+// The driver has such a file for a context, and gives it up with its locks when the context is saved.
+bool is_file_of_contexts(const FileRules& rules, const std::string& path) {
   return std::any_of(rules.driver_files.begin(), rules.driver_files.end(), [&path](const std::string& name) {
     return name.starts_with(kLocks) && path.starts_with(std::string_view(name).substr(kLocks.size()));
   });
@@ -212,7 +212,7 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   } else if (!names_process(link) && link != rules_.own_log) {
     why = why_not_a_file(pid, link, opened_as);
     if (why.empty() && !link.starts_with("/memfd:")) {
-      if (!has_driver_locks(rules_, link)) locks_.note(pid, number, link);
+      if (!is_file_of_contexts(rules_, link)) locks_.note(pid, number, link);
       judge_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
     }
   }
@@ -259,6 +259,10 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
   }
   if (S_ISFIFO(facts.st_mode)) {
     fact.use = FileUse::kOther;
+    return;
+  }
+  if (is_file_of_contexts(rules_, fact.path)) {
+    fact.use = FileUse::kWritten;  // each node has its own, of that length
     return;
   }
   fact.identity = systems_.identity_of(opened_as, facts);
