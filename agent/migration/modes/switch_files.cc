@@ -39,7 +39,8 @@ void add_changed(const host::FileList& listed, const host::FileRules& rules, hos
                  host::FileList& now) {
   for (const host::FileFact& fact : listed.files) {
     struct stat facts {};
-    if (!host::has_content(fact.use) || fact.kernels_own || travels(fact.path, rules) ||
+    const bool has_identity = fact.identity.inode != 0;  // else its length alone is compared
+    if (!host::has_content(fact.use) || !has_identity || fact.kernels_own || travels(fact.path, rules) ||
         ::lstat(fact.path.c_str(), &facts) != 0)
       continue;
     host::FileFact changed = fact;
