@@ -17,7 +17,6 @@ APPENDING = 'while :; do for file; do echo other >>"$file"; done; sleep 0.005; d
 
 
 class ProcessFiles(ClusterTest):
-    memory = "64MiB"
 
     @classmethod
     def setUpClass(cls):
@@ -35,16 +34,20 @@ class ProcessFiles(ClusterTest):
     def file_of(self, kind):
         return self.cluster.shared / f"file-{kind}"
 
+    @staticmethod
+    def name_of(kind):
+        return kind.replace("+", "-plus")
+
     def start(self, kind):
-        self.cluster.start(kind, PYTHON, str(PROGRAM), kind, str(self.file_of(kind)), way=())
+        self.cluster.start(self.name_of(kind), PYTHON, str(PROGRAM), kind, str(self.file_of(kind)), way=())
         self.goes_on(kind)
 
     def stop(self, kind):
-        self.cluster.call("stop", kind, "--grace", "1s")
+        self.cluster.call("stop", self.name_of(kind), "--grace", "1s")
 
     def goes_on(self, kind, more=5):
-        steps = self.cluster.log(kind).count("step ")
-        found = self.cluster.wait_for_line(kind, rf"^step {steps + more}\b|WRONG.*|.*Error.*").group(0)
+        steps = self.cluster.log(self.name_of(kind)).count("step ")
+        found = self.cluster.wait_for_line(self.name_of(kind), rf"^step {steps + more}\b|WRONG.*|.*Error.*").group(0)
         self.assertTrue(found.startswith("step"), found)
 
     def test_what_moves_is_as_it_was(self):
@@ -52,7 +55,7 @@ class ProcessFiles(ClusterTest):
             self.start(kind)
             for node in ("node-b", "node-a"):
                 with self.subTest(kind=kind, to=node):
-                    report = self.cluster.migrate(kind, node)
+                    report = self.cluster.migrate(self.name_of(kind), node)
                     self.assertEqual((report["result"], report["verified"]), ("done", True), report)
                     self.goes_on(kind)
             self.stop(kind)
@@ -61,7 +64,7 @@ class ProcessFiles(ClusterTest):
         for kind, reason in REFUSED.items():
             self.start(kind)
             with self.subTest(kind=kind):
-                refused = self.cluster.run("migrate", kind, "--to", "node-b")
+                refused = self.cluster.run("migrate", self.name_of(kind), "--to", "node-b")
                 self.assertEqual(refused.returncode, 5, refused.stdout + refused.stderr)
                 self.assertIn(reason, refused.stdout + refused.stderr)
                 self.goes_on(kind)

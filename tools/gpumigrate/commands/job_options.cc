@@ -39,7 +39,7 @@ void add_run(CommandTree& tree) {
       .called("SIZE");
   run.add_option("--env", o->env,
                  "A variable of its environment, or the name of one of yours; may be repeated")
-      .called("NAME[=VALUE]")
+      .called("NAME=VALUE")
       .one_value_each();
   run.add_option("--env-file", o->env_file, "A file with lines of that kind").called("FILE");
   run.add_flag("--env-all", o->env_all,
