@@ -66,6 +66,7 @@ TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
     const int high = ::fcntl(ends[1], F_DUPFD_CLOEXEC, 100);
     ::close_range(3, 99, 0);
+    ::close_range(101, ~0U, 0);  // what the test itself was started with
     const int file = ::open(path_.c_str(), O_RDWR);
     (void)!::flock(file, LOCK_EX);
     if (::fork() != 0) {
