@@ -150,6 +150,17 @@ std::string read_until(int from, steady_clock::time_point deadline) {
   }
 }
 
+// It ends by itself once it has reaped its child, which would else stay in the namespace, and keep its init from ending.
+void await_look(pid_t child, steady_clock::time_point deadline) {
+  const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
+  pollfd ready{ended.get(), POLLIN, 0};
+  const int wait_ms = std::max(0, static_cast<int>(left.count()));
+  if (!ended || ::poll(&ready, 1, wait_ms) <= 0) ::kill(child, SIGKILL);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 // Users as the PID namespace of `root` numbers them.
 Users users_within(pid_t root, const std::vector<SystemVObject>& objects) {
   Users users;
@@ -161,10 +172,9 @@ Users users_within(pid_t root, const std::vector<SystemVObject>& objects) {
   const pid_t child = start_look(space.get(), to.get(), objects);
   to.reset();
   if (child < 0) return users;
-  const std::string text = read_until(from.get(), steady_clock::now() + kLongestLook);
-  ::kill(child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  const auto deadline = steady_clock::now() + kLongestLook;
+  const std::string text = read_until(from.get(), deadline);
+  await_look(child, deadline);
   std::size_t at = 0;
   for (const SystemVObject& object : objects) {
     std::int32_t user = 0;
