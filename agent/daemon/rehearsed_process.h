@@ -18,7 +18,7 @@ inline constexpr char kRehearsedManyFlag[] = "--rehearsed-many";
 // `home`: the agent's folder. `criu`: empty: it is looked for.
 int run_rehearsal(const std::string& home, const std::string& criu);
 
-// What costs time by its number: so many threads, descriptors, and mappings (RehearsedProcess::dump_items).
+// Things that cost time by their number: so many threads, descriptors, and mappings (RehearsedProcess::dump_items).
 inline constexpr int kRehearsedThreads = 256;
 inline constexpr int kRehearsedDescriptors = 512;
 inline constexpr int kRehearsedMappings = 4096;

@@ -117,7 +117,7 @@ void Collector::read_process(pid_t pid, pid_t root) {
   read_descriptors(pid);
 }
 
-// What the kernel knows by a name, whether a process has it now or not.
+// Objects that the kernel knows by a name, whether a process has them now or not.
 void Collector::judge_names() {
   for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
   for (std::string& text : message_queues_of(owner_)) problem(std::move(text));

@@ -22,8 +22,8 @@ constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
 constexpr std::uint64_t kReadAgain = 32;
 constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // of one report
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
-constexpr std::uint64_t kComparedPages = 512;     // of a move, by what its processes hold
-constexpr std::uint64_t kLeastComparedPages = 8;  // of a process
+constexpr std::uint64_t kComparedPages = 512;   // of a move, by what its processes hold
+constexpr std::uint64_t kMinComparedPages = 8;  // of a process
 
 std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   std::uint64_t bytes = 0;
@@ -252,7 +252,7 @@ Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
   const bool all = std::getenv("GPUMIGRATE_COMPARE_HOST_MEMORY") != nullptr;
   const std::uint64_t share = indexed_bytes_ > 0 ? kComparedPages * index.bytes() / indexed_bytes_ : 0;
   auto same = all ? compare_pages(pid, held, *log_)
-                  : compare_some_pages(pid, held, *log_, std::max(share, kLeastComparedPages), random_);
+                  : compare_some_pages(pid, held, *log_, std::max(share, kMinComparedPages), random_);
   if (!same) spdlog::error("memory copied ahead is not right: {}", same.assume_error().to_string());
   return same;
 }

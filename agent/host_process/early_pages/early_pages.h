@@ -80,7 +80,7 @@ class EarlyPages {
   Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);
   Result<PlacedPages> finish(const std::string& folder, const Growth& grew);
 
-  // What finish() knows of a stopped process without CRIU's images.
+  // Facts that finish() has of a stopped process without CRIU's images.
   struct Proof {
     std::vector<IndexedRange> held;  // in the log as the process has them
     std::vector<MemoryRange>

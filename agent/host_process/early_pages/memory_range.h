@@ -23,7 +23,7 @@ class RangeSet {
  public:
   void add(MemoryRange range);
   void remove(const MemoryRange& range);
-  // Of the range what it has, and what it lacks; by address.
+  // Parts of the range that it has, and that it lacks; by address.
   [[nodiscard]] std::vector<MemoryRange> common(const MemoryRange& range) const;
   [[nodiscard]] std::vector<MemoryRange> missing(const MemoryRange& range) const;
 
