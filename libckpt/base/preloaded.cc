@@ -26,7 +26,7 @@ std::string found_in(const std::string& program, const std::string& search_path,
   if (program.find('/') != std::string::npos) return absolute(program);
   std::istringstream folders(search_path.empty() ? "/usr/local/bin:/bin:/usr/bin" : search_path);
   for (std::string each; std::getline(folders, each, ':');) {
-    const std::string path = absolute(each.empty() ? program : each + "/" + program);
+    std::string path = absolute(each.empty() ? program : each + "/" + program);
     if (::access(path.c_str(), X_OK) == 0) return path;
   }
   return {};

@@ -9,8 +9,8 @@ namespace ckpt::control {
 namespace {
 
 struct Running {
-  Running(std::size_t count, asio::any_io_executor executor)
-      : left(count), done(std::move(executor), asio::steady_timer::time_point::max()) {}
+  Running(std::size_t count, const asio::any_io_executor& executor)
+      : left(count), done(executor, asio::steady_timer::time_point::max()) {}
   std::size_t left;
   asio::steady_timer done;
 };
