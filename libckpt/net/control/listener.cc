@@ -40,7 +40,7 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
       // Out of descriptors, most likely: let some be closed before the next attempt.
-      self->say_refused("a peer", "accepting failed: " + code.message());
+      self->say_refused(self->strangers_refused_, "a peer", "accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
@@ -55,12 +55,12 @@ void Listener::take(Stream::Socket socket) {
   std::string peer = failed ? std::string("a peer") : to_text(remote);
   const bool local = is_unix(acceptor_);
   if (local && !is_trusted_user(user_of(socket))) {
-    return say_refused("another user", "only root and this user may connect");
+    return say_refused(strangers_refused_, "another user", "only root and this user may connect");
   }
   if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
   Stream stream(std::move(socket));
   if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
-    return say_refused(peer, secured.assume_error().to_string());
+    return say_refused(strangers_refused_, peer, secured.assume_error().to_string());
   }
   if (unfinished_.size() >= kMaxHandshakes) {
     const std::shared_ptr<Connection> oldest = unfinished_.front();
@@ -73,8 +73,8 @@ void Listener::take(Stream::Socket socket) {
         handshake(shared_from_this(), connection));
 }
 
-void Listener::say_refused(const std::string& peer, const std::string& why) {
-  if (const auto left_out = refused_.turn(now_ns()))
+void Listener::say_refused(Rarely& turns, const std::string& peer, const std::string& why) {
+  if (const auto left_out = turns.turn(now_ns()))
     spdlog::warn("dropped a connection of {} to {}: {} ({} others left out)", peer, address_, why, *left_out);
 }
 
@@ -83,7 +83,9 @@ Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Conne
   self->unfinished_.remove(connection);
   if (hello && !connection->is_open()) co_return;
   if (!hello) {
-    self->say_refused(connection->peer(), hello.assume_error().to_string());
+    const bool is_stranger = connection->certified().kind == tls::Peer::Kind::kNobody;
+    self->say_refused(is_stranger ? self->strangers_refused_ : self->owners_refused_, connection->peer(),
+                      hello.assume_error().to_string());
     connection->close(hello.assume_error());
     co_return;
   }

@@ -47,7 +47,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   [[nodiscard]] std::string token() const;
   static Task<> accept_loop(std::shared_ptr<Listener> self);
   void take(Stream::Socket socket);
-  void say_refused(const std::string& peer, const std::string& why);
+  void say_refused(Rarely& turns, const std::string& peer, const std::string& why);
   static Task<> handshake(std::shared_ptr<Listener> self, std::shared_ptr<Connection> connection);
 
   Acceptor acceptor_;
@@ -55,7 +55,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Settings settings_;
   Accept accept_;
   std::list<std::shared_ptr<Connection>> unfinished_;  // the oldest first
-  Rarely refused_;                                     // a stranger may be refused as often as it likes
+  // Strangers may be refused as often as they like, and hide nothing that a certificate's owner tries.
+  Rarely strangers_refused_;
+  Rarely owners_refused_;
 };
 
 }  // namespace ckpt::control

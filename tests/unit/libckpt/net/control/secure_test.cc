@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control connections over TLS, on one event loop over real sockets. Deadlines are those of the settings; none is waited for that must not pass.
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <sstream>
 
 #include "libckpt/net/control/address.h"
 #include "libckpt/net/control/dialer.h"
@@ -139,6 +143,21 @@ TEST_F(SecureTest, BothSidesAreKnown) {
   run_until([this] { return connected_ == 1 && accepted_; });
   EXPECT_EQ(accepted_->certified(), tls::Peer::node("a"));
   EXPECT_EQ(names_, std::vector<std::string>{"a"});
+}
+
+TEST_F(SecureTest, StrangersHideNoNodeThatTakesTheNameOfAnother) {
+  std::ostringstream lines;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(lines)));
+  listen(coordinator_);
+  const auto stranger = connect("GET / HTTP/1.1\r\n\r\n");
+  run_until([&] { return stranger->closed; });
+  dial(node_, "b");
+  run_until([this] { return attempts_ > 2; });
+  spdlog::set_default_logger(before);
+  EXPECT_NE(lines.str().find("TLS handshake failed"), std::string::npos) << lines.str();
+  EXPECT_NE(lines.str().find("not that node"), std::string::npos) << lines.str();
 }
 
 TEST_F(SecureTest, ANameIsThatOfTheCertificate) {
