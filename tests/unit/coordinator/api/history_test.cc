@@ -2,6 +2,7 @@
 // A coordinator with a long history: the cost of an operation does not grow with it, and old entries leave.
 #include <gtest/gtest.h>
 
+#include "coordinator/daemon/coordinator.h"
 #include "libckpt/base/clock.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"

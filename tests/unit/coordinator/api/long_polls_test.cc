@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "coordinator/daemon/coordinator.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 
+#include "coordinator/state/model.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/ids.h"
 #include "tests/unit/coordinator/support/cluster.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves of ranks before they begin, with nodes that speak the control messages and do nothing.
+#include "coordinator/daemon/coordinator.h"
 #include "libckpt/protocol/gang/gang_plan.h"
 #include "tests/unit/coordinator/support/nodes_fixture.h"
 

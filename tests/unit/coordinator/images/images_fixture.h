@@ -133,8 +133,8 @@ class ImagesTest : public ::testing::Test {
   }
   std::string ask_newest() {
     std::string node;
-    cluster_.on_io([&](Coordinator& coordinator, const auto&) {
-      const auto image = coordinator.images().newest(1);
+    cluster_.on_images([&](Images& images, const auto&) {
+      const auto image = images.newest(1);
       if (image) node = image->node;
     });
     return node;
@@ -142,8 +142,8 @@ class ImagesTest : public ::testing::Test {
   template <class T>
   Result<T> ask_images(const std::function<control::Task<Result<T>>(Images&)>& what) {
     std::promise<Result<T>> answer;
-    cluster_.on_io([&](Coordinator& coordinator, control::asio::any_io_executor executor) {
-      control::spawn(executor, "a test", keep<T>(what(coordinator.images()), &answer));
+    cluster_.on_images([&](Images& images, control::asio::any_io_executor executor) {
+      control::spawn(executor, "a test", keep<T>(what(images), &answer));
     });
     return answer.get_future().get();
   }

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "coordinator/images/images.h"
 #include "libckpt/net/control/spawn.h"
 #include "libckpt/protocol/wire/node_messages.h"
 #include "tests/unit/coordinator/support/cluster.h"
@@ -209,8 +210,8 @@ class TwoGpus : public OvercommitTest {
   }
   void park(JobId job) {
     std::promise<void> parked;
-    cluster_.on_io([&](Coordinator& coordinator, control::asio::any_io_executor executor) {
-      control::spawn(executor, "a test", park_it(coordinator.images(), job, &parked));
+    cluster_.on_images([&](Images& images, control::asio::any_io_executor executor) {
+      control::spawn(executor, "a test", park_it(images, job, &parked));
     });
     parked.get_future().get();
   }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "coordinator/daemon/coordinator.h"
 #include "libckpt/net/control/spawn.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"

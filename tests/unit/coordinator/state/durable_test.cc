@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "coordinator/daemon/coordinator.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
 #include "tests/unit/coordinator/support/slow_disk.h"

@@ -6,6 +6,9 @@
 
 #include <filesystem>
 #include <future>
+#include <utility>
+
+#include "coordinator/daemon/coordinator.h"
 
 namespace ckpt::coordinator::test {
 Cluster::Cluster() {
@@ -47,6 +50,12 @@ void Cluster::on_io(const std::function<void(Coordinator&, control::asio::any_io
     done.set_value();
   });
   done.get_future().wait();
+}
+
+void Cluster::on_images(const std::function<void(Images&, control::asio::any_io_executor)>& what) {
+  on_io([&what](Coordinator& coordinator, control::asio::any_io_executor executor) {
+    what(coordinator.images(), std::move(executor));
+  });
 }
 
 void Cluster::wait_for_event(const std::string& kind, unsigned count) {

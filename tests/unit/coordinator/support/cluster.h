@@ -9,8 +9,14 @@
 #include <string>
 #include <thread>
 
-#include "coordinator/daemon/coordinator.h"
+#include "coordinator/settings/config.h"
+#include "libckpt/net/control/asio.h"
 #include "tests/unit/coordinator/support/http_client.h"
+
+namespace ckpt::coordinator {
+class Coordinator;  // most tests ask over its API, and compile without all of its parts
+class Images;
+}  // namespace ckpt::coordinator
 
 namespace ckpt::coordinator::test {
 
@@ -31,6 +37,7 @@ class Cluster {
   }
   // Runs it on the coordinator's thread and waits for it.
   void on_io(const std::function<void(Coordinator&, control::asio::any_io_executor)>& what);
+  void on_images(const std::function<void(Images&, control::asio::any_io_executor)>& what);
   // Events are never missed: waits until one of `kind` has been seen since the cluster began.
   void wait_for_event(const std::string& kind, unsigned count = 1);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/images/images.h"
 #include "tests/unit/coordinator/support/cluster.h"
 #include "tests/unit/coordinator/support/fake_agent.h"
 
