@@ -105,8 +105,8 @@ class StrangersAtEveryPort(StrangersTest):
         daemons = ("gpumigrate-coordinator", "gpumigrate-agent")
         for turn in range(2):
             self.move(turn)
+        eventually(lambda: len(self.processes(*daemons)) == 3, "what agents have tried at their start has ended")
         before = self.processes(*daemons)
-        self.assertEqual(len(before), 3)
         more = (HELD, self.cluster.tls_folder("node-b"))
         strangers = [self.bother(host, more=more) for host in (CONTROL, "node-a", "node-b")]
         for turn in self.turns(strangers, len(strangers)):

@@ -222,6 +222,7 @@ class GangMovesThatLoseARank(GangMovesTest, StoreLosingTest):
                                  stderr=subprocess.DEVNULL)
         self.addCleanup(alone.wait)
         self.addCleanup(alone.kill)
+        eventually(lambda: self.cluster.run("cluster", "recover", "--for", "10m").returncode == 0, "the window is open")
         eventually(lambda: self.states_known() == {"running"}, "the ranks go back once the lease is over")
         alone.kill()
         alone.wait()

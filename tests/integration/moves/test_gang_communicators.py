@@ -87,6 +87,7 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
             for journal in (self.cluster.home / "coordinator").glob("gang-journal*"):
                 journal.unlink()
             self.cluster.up()
+            self.cluster.call("cluster", "recover", "--for", "10m")
             moving.kill()
         self.check_stayed(before)
 
