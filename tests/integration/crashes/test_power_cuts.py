@@ -14,6 +14,7 @@ import unittest
 
 from cluster import BUILD, Cluster, ClusterTest, run_unmoved
 from crashing import CrashingTest
+from drawing import drawn
 from fault_points import Point
 
 RECORDER = BUILD / "tests/librecord_writes.so"
@@ -23,6 +24,7 @@ POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED
           ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED),
           ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN),
           ("mover", Point.SNAPSHOT_MOVER_COMMITTED), ("agent", Point.SNAPSHOT_DURABLE)]
+STEPS_OF_A_POINT = 750  # it must last for all that is to happen to it
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "--pattern", "random",
           "--print-every", "1"]
 
@@ -96,13 +98,14 @@ class PowerCuts(CrashingTest):
         cluster.wait_for_line("job", rf"^step {self.steps() + 2}\b")
 
     def test_at_each_step_of_an_image(self):
-        steps = 6000
+        points = drawn(enumerate(POINTS))
+        steps = STEPS_OF_A_POINT * (len(points) + 1)
         arguments = [*HOTSET, "--steps", str(steps)]
         expected = run_unmoved("hotset", *HOTSET[:4], "--step-ms", "0", *HOTSET[6:], "--steps",
                                str(steps))["digest"]
         self.cluster.start("job", "hotset", *arguments)
         self.cluster.wait_for_line("job", r"^step 5\b")
-        for seed, (role, number) in enumerate(POINTS):
+        for seed, (role, number) in points:
             with self.subTest(role=role, number=number):
                 self.cut_at(role, number, seed)
         self.assertEqual(self.cluster.finish("job")["digest"], expected)

@@ -7,8 +7,8 @@ import unittest
 import cluster
 from waiting import eventually
 
-BYTES = "1228MiB"
-NEEDED = "1240MiB"  # what a job promises, and for a transparent one its quota
+BYTES = "307MiB"
+NEEDED = "310MiB"  # what a job promises, and for a transparent one its quota
 COOPERATIVE, TRANSPARENT = (("--cooperative",), ()), ((), ("--without-ckpt",))
 # Each parks the one before it; the last waits for no other.
 JOBS = [("coop-a", 150, COOPERATIVE), ("plain-b", 150, TRANSPARENT), ("plain-c", 150, TRANSPARENT),
@@ -25,7 +25,7 @@ def hotset(priority, step_ms=800):
 
 
 class Overcommit(cluster.ClusterTest):
-    nodes, gpus, memory = 1, 1, "2457MiB"
+    nodes, gpus, memory = 1, 1, "614MiB"
 
     def run_job(self, priority):
         name, _, (way, options) = JOBS[priority]

@@ -15,6 +15,7 @@ import tempfile
 
 from cluster import BIN, run_unmoved
 from crashing import CrashingTest
+from drawing import drawn
 
 HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--seed", "4", "--pattern", "random", "--print-every", "1"]
 STEPS_OF_A_POINT = 1000  # it must last for all that is to happen to it
@@ -124,6 +125,7 @@ class PeerCrashingTest(CrashingTest):
               flush=True)
 
     def crash_at_each(self, points, cut=False):
+        points = drawn(points)
         arguments = [*HOTSET, "--steps", STEPS_OF_A_POINT * (len(points) + 1)]
         expected = run_unmoved("hotset", *map(str, arguments), "--step-ms", "0")["digest"]
         self.cluster.start("job", "hotset", *arguments, "--step-ms", "5")
