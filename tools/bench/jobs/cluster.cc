@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/jobs/cluster.h"
 
+#include <fcntl.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 
+#include "libckpt/base/fd.h"
 #include "tools/bench/jobs/steps.h"
 #include "tools/gpumigrate/local/processes.h"
 
@@ -178,15 +181,27 @@ Result<std::string> Cluster::run_job(const std::string& program, const Arguments
   return start_job(program, arguments, true);
 }
 
+Result<std::string> Cluster::run_lasting_job(const std::string& program, const Arguments& arguments) {
+  return start_job(program, arguments, true, Lasts::kUntilLetEnd);
+}
+
+Result<void> Cluster::let_end(const std::string& job) {
+  const UniqueFd file(::open(hurry_file(job).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!file) return Error::from_errno("Making " + hurry_file(job));
+  return ok();
+}
+
 Result<std::string> Cluster::run_plain_job(const std::string& program, const Arguments& arguments) {
   return start_job(program, arguments, false);
 }
 
 Result<std::string> Cluster::start_job(const std::string& program, const Arguments& arguments,
-                                       bool cooperative) {
+                                       bool cooperative, Lasts lasts) {
   const std::string name = program + "-" + std::to_string(++jobs_);
   Arguments call = {"run", "--detach", "--name", name, "--node", places_[0]};
   if (cooperative) call.emplace_back("--cooperative");
+  if (lasts == Lasts::kUntilLetEnd)
+    call.insert(call.end(), {"--env", "GPUMIGRATE_TEST_HURRY=" + hurry_file(name)});
   call.insert(call.end(), {"--", program_folder_ + "/examples/" + program});
   call.insert(call.end(), arguments.begin(), arguments.end());
   CKPT_TRYV(run(call, true));

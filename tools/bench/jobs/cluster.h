@@ -102,6 +102,9 @@ class Cluster {
   // Starts the example `program`, which uses ckpt.h, with a line of its log for every `--print-every` steps;
   // returns the job's name.
   Result<std::string> run_job(const std::string& program, const Arguments& arguments);
+  // The same; it lasts until let_end(), however slow this machine is: the second half of its steps is slow until then.
+  Result<std::string> run_lasting_job(const std::string& program, const Arguments& arguments);
+  Result<void> let_end(const std::string& job);
   // The same with an example that does not use ckpt.h.
   Result<std::string> run_plain_job(const std::string& program, const Arguments& arguments);
   // Why this job cannot go to the other place; empty: it can.
@@ -147,7 +150,10 @@ class Cluster {
       : program_folder_(std::move(program_folder)), home_(std::move(home)) {}
   Result<void> up(std::uint64_t state_bytes, int software_gpus);
   Result<void> choose_places();
-  Result<std::string> start_job(const std::string& program, const Arguments& arguments, bool cooperative);
+  enum class Lasts : bool { kNo, kUntilLetEnd };
+  Result<std::string> start_job(const std::string& program, const Arguments& arguments, bool cooperative,
+                                Lasts lasts = Lasts::kNo);
+  [[nodiscard]] std::string hurry_file(const std::string& job) const { return home_ + "/hurry-" + job; }
   Result<Move> migrate_to(const std::string& job, const std::string& place, const Arguments& options);
   [[nodiscard]] Command command(const Arguments& arguments) const;
   Result<CommandOutput> run(const Arguments& arguments, bool must_succeed);

@@ -32,7 +32,7 @@ Result<Outcome> check_move(const Setting& setting, const Example& example) {
     return Error(ErrorCode::kInternal, "The cluster runs on the other kind of driver");
   bench::Arguments arguments = example.arguments;
   arguments.insert(arguments.end(), example.pace.begin(), example.pace.end());
-  CKPT_TRY(job, cluster->run_job(example.program, arguments));
+  CKPT_TRY(job, cluster->run_lasting_job(example.program, arguments));
   Json moves = Json::array();
   for (const char* way : {"there", "back"}) {
     CKPT_TRYV(cluster->wait_for_steps(job, kStepsBefore));
@@ -40,6 +40,7 @@ Result<Outcome> check_move(const Setting& setting, const Example& example) {
     moves.push_back(json_of(move));
     outcome.add(std::string("move ") + way, Status::kPassed);
   }
+  CKPT_TRYV(cluster->let_end(job));
   CKPT_TRYV(cluster->wait(job));
   CKPT_TRY(log, cluster->log(job));
   CKPT_TRY(moved, digest_of(log));
