@@ -211,10 +211,23 @@ ImageCatalog::Row ImageCatalog::row_of(const Key& key, const wire::ImageRow& rep
   }
   row.suspect = suspect_of(row);
   const auto pause = measured_.find({key, reported.vault_job, reported.version});
-  if (pause == measured_.end()) return row;
+  if (pause == measured_.end()) {
+    if (row.pause_ns < 0) row.pause_ns = pause_in(key.second, reported);
+    return row;
+  }
   row.pause_ns = pause->second;
   measured_.erase(pause);
   return row;
+}
+
+std::int64_t ImageCatalog::pause_in(const std::string& folder, const wire::ImageRow& reported) const {
+  if (folder.empty()) return -1;
+  for (const auto& [key, vault] : vaults_) {
+    if (key.second != folder) continue;
+    const Row* known = find_row(key, reported.vault_job, reported.version);
+    if (known != nullptr && known->pause_ns >= 0) return known->pause_ns;
+  }
+  return -1;
 }
 
 // A node's own vault has images of its cluster alone. A store that has ordered none is new, or was lost.

@@ -111,6 +111,8 @@ class ImageCatalog {
   void adopt(const std::string& node, const std::string& cluster);
   [[nodiscard]] JobId job_in(std::string_view vault_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
+  // By another node's list of a folder that several have; negative: not known.
+  [[nodiscard]] std::int64_t pause_in(const std::string& folder, const wire::ImageRow& reported) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& vault_job,
                                     std::uint64_t version) const;
   [[nodiscard]] static Rows rows_of(const Vault& vault, JobId job);

@@ -355,6 +355,20 @@ TEST_F(CatalogTest, PauseOfAnImageOutlastsTheNextList) {
   EXPECT_LT(catalog_->list().at(1).pause_ns, 0);
 }
 
+TEST_F(CatalogTest, PauseOfAnImageInASharedFolderIsInEachNodesList) {
+  wire::SnapshotReport report;
+  report.vault_job = catalog_->vault_job_of(job_);
+  report.version = 1;
+  report.folder = "/vault";
+  report.pause_ns = 77;
+  catalog_->take("a", contents("/vault", {row(1, 100)}));
+  catalog_->measured("a", report);
+  catalog_->take("b", contents("/vault", {row(1, 100), row(2, 200)}));
+  ASSERT_EQ(catalog_->list().size(), 2U);
+  EXPECT_EQ(catalog_->list()[0].pause_ns, 77);
+  EXPECT_LT(catalog_->list()[1].pause_ns, 0);
+}
+
 TEST_F(CatalogTest, DamageAndModelLastOverARestart) {
   auto of_model = row(1, 100);
   of_model.gpu_model = "H200";
