@@ -37,6 +37,7 @@ json finding_json(const Finding& finding) {
           {"xid", reported.xid == 0 ? json() : json(reported.xid)},
           {"recovery", reported.recovery},
           {"cordon", reported.cordon},
+          {"paused", finding.paused},
           {"urgent", reported.urgent},
           {"leave_node", reported.leave_node},
           {"outcome", outcome_text(reported.outcome)},

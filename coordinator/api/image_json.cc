@@ -2,6 +2,7 @@
 #include "coordinator/api/image_json.h"
 
 #include "coordinator/requests/body_reader.h"
+#include "coordinator/state/doubt.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
@@ -155,6 +156,7 @@ json snapshot_json(const Job& job) {
   const SnapshotFacts& s = *job.snapshot;
   return {{"image", image_text(s.image)},
           {"created", time_text(s.image.barrier_ms)},
+          {"suspect", text_or_null(why_suspect(job.doubts, s.image.incarnation, s.image.barrier_ms))},
           {"pause_ms", ms_if_known(s.pause_ns)},
           {"new_bytes", s.written_bytes},
           {"waited_bytes", s.waited_bytes}};

@@ -150,15 +150,18 @@ json MaintenanceSection::suspects_of(const Scope& scope) const {
   return suspects;
 }
 
-// By the operator's word.
-Result<void> MaintenanceSection::forgive(const Scope& scope) {
+// By the operator's word. Those that had a finding.
+Result<json> MaintenanceSection::forgive(const Scope& scope) {
+  json forgiven = json::array();
   const Node* node = parts_.nodes.find(scope.node);
   for (const wire::GpuInfo& gpu : node == nullptr ? std::vector<wire::GpuInfo>() : node->gpus) {
     const Place place(scope.node, gpu.index);
-    if (!scope.covers(place) || !parts_.faults.find(place)) continue;
+    const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
+    if (!fault) continue;
     CKPT_TRYV(parts_.policy.forgive(place));
+    forgiven.push_back({{"place", to_text(place)}, {"reason", fault_json(fault)["reason"]}});
   }
-  return ok();
+  return forgiven;
 }
 
 // The answer names the owners of the cordons that it removed, the cordons that are left, and the GPUs that take no
@@ -171,8 +174,10 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
   if (!read) return read.assume_error();
   const Scope& scope = read.assume_value();
   CKPT_TRYV(check_known(scope, parts_.nodes));
+  json forgiven = json::array();
   if (forgives) {
-    CKPT_TRYV(forgive(scope));
+    CKPT_TRY(those, forgive(scope));
+    forgiven = std::move(those);
   }
   CKPT_TRY(cleared, parts_.cordons.clear(scope));
   parts_.drains.cancel_of(scope, to_text(scope) + " was uncordoned");
@@ -184,6 +189,7 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
   return to_response(200, {{"place", to_text(scope)},
                            {"cleared", cordons_json(cleared)},
                            {"left", cordons_json(left)},
+                           {"forgiven", std::move(forgiven)},
                            {"suspect", suspects_of(scope)}});
 }
 

@@ -33,7 +33,7 @@ class MaintenanceSection : public ApiSection {
   Answer cordon(const HttpRequest& request);
   Answer uncordon(const HttpRequest& request);
   [[nodiscard]] json suspects_of(const Scope& scope) const;
-  Result<void> forgive(const Scope& scope);
+  Result<json> forgive(const Scope& scope);
   Answer list_drains() const;
   control::Task<Answer> begin(HttpRequest request);
   control::Task<Answer> plan(DrainRequest request);

@@ -111,7 +111,7 @@ void Evacuations::step() {
 void Evacuations::begin_evacuations(const Finding& finding) {
   doubt_images(finding);
   if (parts_.policy.is_paused(finding.node)) {
-    if (auto kept = keep(finding, {}); !kept)
+    if (auto kept = keep(finding, {}, true); !kept)
       spdlog::error("a finding of {} was not marked: {}", finding.node, kept.assume_error().to_string());
     return;
   }
@@ -149,9 +149,10 @@ bool Evacuations::died_of(const Job& job, const Finding& finding) const {
          job.ended_ms >= finding.reported.time_ms - kDeathBeforeFindingMs;
 }
 
-Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided) {
-  CKPT_TRYV(parts_.table.keep(std::move(decided), [&] { return parts_.health.store_acted(finding); }));
-  parts_.health.acted(finding.row);
+Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided, bool paused) {
+  CKPT_TRYV(
+      parts_.table.keep(std::move(decided), [&] { return parts_.health.store_acted(finding, paused); }));
+  parts_.health.acted(finding.row, paused);
   return ok();
 }
 

@@ -71,7 +71,7 @@ class Evacuations {
   [[nodiscard]] bool was_decided(const Job& job, const Place& place) const;
   void give_up_moves_to(const Finding& finding);
   [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
-  Result<void> keep(const Finding& finding, std::vector<Evacuation> decided);
+  Result<void> keep(const Finding& finding, std::vector<Evacuation> decided, bool paused = false);
 
   void reconcile(Evacuation& evacuation);
   void start_next();

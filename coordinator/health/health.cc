@@ -37,9 +37,14 @@ void bound(std::string& text) {
   if (text.size() > kLongestReason) text.resize(kLongestReason);
 }
 
+// As the store has how a finding was decided on.
+constexpr std::int64_t kActed = 1;
+constexpr std::int64_t kPaused = 2;
+
 }  // namespace
 
 bool Finding::is_suspicion() const {
+  if (paused) return false;
   const auto concerns = [](wire::HealthOutcome outcome) { return outcome != wire::HealthOutcome::kNone; };
   return reported.cordon || concerns(reported.outcome) ||
          std::any_of(reported.jobs.begin(), reported.jobs.end(),
@@ -69,6 +74,7 @@ Result<void> HealthTable::load() {
     CKPT_TRY(reported, wire::decode<wire::HealthFinding>(statement.blob(2)));
     finding.reported = std::move(reported);
     finding.acted = statement.integer(3) != 0;
+    finding.paused = statement.integer(3) == kPaused;
     index(finding);
   }
 }
@@ -187,9 +193,9 @@ void HealthTable::tell_later(const std::string& node) {
   });
 }
 
-Result<void> HealthTable::store_acted(const Finding& finding) {
-  CKPT_TRY(statement, parts_.store.database().prepare("UPDATE findings SET acted = 1 WHERE id = ?1"));
-  return statement.bind(1, finding.row).run();
+Result<void> HealthTable::store_acted(const Finding& finding, bool paused) {
+  CKPT_TRY(statement, parts_.store.database().prepare("UPDATE findings SET acted = ?2 WHERE id = ?1"));
+  return statement.bind(1, finding.row).bind(2, paused ? kPaused : kActed).run();
 }
 
 std::vector<Finding> HealthTable::fresh() const {
@@ -199,11 +205,18 @@ std::vector<Finding> HealthTable::fresh() const {
   return found;
 }
 
-void HealthTable::acted(std::int64_t row) {
+void HealthTable::acted(std::int64_t row, bool paused) {
   const auto at = std::ranges::lower_bound(findings_, row, {}, &Finding::row);
   if (at == findings_.end() || at->row != row) return;
   at->acted = true;
   fresh_.erase(row);
+  if (!paused) return;
+  at->paused = true;
+  const Place place = at->place();
+  suspicions_.erase({place.node, place.gpu});
+  for (const Finding& finding : findings_)
+    if (finding.place() == place && finding.is_suspicion())
+      suspicions_[{place.node, place.gpu}] = finding.row;
 }
 
 // The newest of every node stays: up to its number the node need not report findings again.

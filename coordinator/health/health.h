@@ -28,9 +28,10 @@ struct Finding {
   std::int64_t row = 0;  // in the store; grows
   std::string node;
   wire::HealthFinding reported;
-  bool acted = false;  // decided on, be it that nothing is to be done
+  bool acted = false;   // decided on, be it that nothing is to be done
+  bool paused = false;  // so was the policy when it was decided on: nothing follows from it, also not later
   [[nodiscard]] Place place() const { return {node, reported.gpu}; }
-  // It is about the GPU, and not only about a program.
+  // It speaks against the GPU, and not only about a program.
   [[nodiscard]] bool is_suspicion() const;
 };
 
@@ -57,8 +58,8 @@ class HealthTable {
   // Removes those that were acted on and need not stay; the newest of every node does.
   void forget_old(const Retention& keep);
   // Within the caller's transaction; acted() once that is committed.
-  Result<void> store_acted(const Finding& finding);
-  void acted(std::int64_t row);
+  Result<void> store_acted(const Finding& finding, bool paused);
+  void acted(std::int64_t row, bool paused);
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:

@@ -38,7 +38,7 @@ std::vector<const Finding*> standing_findings(const std::vector<Finding>& all, c
                                               std::int64_t now_ms) {
   std::map<std::pair<std::string, std::uint32_t>, Newest> newest;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    if (!at->acted) continue;
+    if (!at->acted || at->paused) continue;
     const bool is_recent = at->reported.time_ms > now_ms - kSuspicionMs;
     if (!at->reported.cordon && !(is_recent && concerns(at->reported.outcome))) continue;
     Newest& of_gpu = newest[{at->node, at->reported.gpu}];

@@ -47,6 +47,12 @@ std::string view_evacuations(const Json& evacuations, const Layout& layout) {
   return table.text(layout);
 }
 
+// Whether it led to a cordon.
+static std::string cordon_of(const Json& finding) {
+  if (flag_of(finding, "paused")) return "no (paused)";
+  return flag_of(finding, "cordon") ? "yes" : "no";
+}
+
 std::string view_findings(const Json& findings, const Layout& layout) {
   if (findings.empty()) return "no findings\n";
   Table table({{"GPU", {.least = 8}},
@@ -58,8 +64,7 @@ std::string view_findings(const Json& findings, const Layout& layout) {
                {"TIME", {.rank = 4, .wide = true}}});
   for (const Json& f : findings) {
     table.add({text_of(f, "node") + ":" + text_of(f, "gpu"), text_of(f, "xid"), age_of(f, "time", layout),
-               flag_of(f, "cordon") ? "yes" : "no", text_of(f, "reason"), text_of(f, "source"),
-               text_of(f, "time")});
+               cordon_of(f), text_of(f, "reason"), text_of(f, "source"), text_of(f, "time")});
   }
   return table.text(layout);
 }

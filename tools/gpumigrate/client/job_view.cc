@@ -107,8 +107,10 @@ std::string images_of(const Json& job, const Layout& layout) {
     if (has_value(protection, "last_error"))
       out += field_line("", "FAILS: " + text_of(protection, "last_error"), layout, Tone::kBad);
   } else if (const Json& last = member(job, "last_snapshot"); last.is_object()) {
-    out +=
-        field_line("image", text_of(last, "image") + ", " + age_of(last, "created", layout) + " old", layout);
+    out += field_line("image",
+                      text_of(last, "image") + ", " + age_of(last, "created", layout) + " old" +
+                          (has_value(last, "suspect") ? ", suspect: " + text_of(last, "suspect") : ""),
+                      layout);
   }
   if (const Json& operation = member(job, "operation"); operation.is_object())
     out +=

@@ -86,6 +86,8 @@ std::string view_uncordon(const Json& answer) {
     out += printable("still: " + view_cordon(cordon) + " (`gpumigrate uncordon " + text_of(cordon, "place") +
                      "`)") +
            "\n";
+  for (const Json& forgiven : member(answer, "forgiven"))
+    out += printable("forgiven: " + text_of(forgiven, "place") + ": " + text_of(forgiven, "reason")) + "\n";
   return out + view_suspects(member(answer, "suspect"));
 }
 

@@ -264,8 +264,10 @@ TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobSoonAfterItsFinding) {
   EXPECT_EQ(refused.status, 409U) << refused.body;
   EXPECT_NE(refused.body.find("suspect until"), std::string::npos) << refused.body;
   restart();
-  EXPECT_EQ(cluster_.post("/v1/uncordon", R"({"place":"node-a","forgive":true})").json()["suspect"].size(),
-            0U);
+  const json forgiven = cluster_.post("/v1/uncordon", R"({"place":"node-a","forgive":true})").json();
+  EXPECT_EQ(forgiven["suspect"].size(), 0U) << forgiven;
+  ASSERT_EQ(forgiven["forgiven"].size(), 1U) << forgiven;
+  EXPECT_EQ(forgiven["forgiven"][0]["place"], "node-a:0");
   restart();  // the operator's word stays
   EXPECT_EQ(cluster_.post("/v1/jobs", run).status, 201U);
 }
@@ -333,7 +335,12 @@ TEST_F(EvacuationsTest, APausedNodeIsLeftAlone) {
   EXPECT_TRUE(health()["evacuations"].empty());
   EXPECT_TRUE(cluster_.get("/v1/cordons").json().empty());
   EXPECT_EQ(cluster_.get("/v1/nodes").json()[0]["evacuation"], "paused");
+  EXPECT_EQ(health()["findings"][0]["paused"], true);
   EXPECT_EQ(cluster_.post("/v1/policy/resume", R"({"node":"node-a"})").status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/gpus").json()[0]["finding"], nullptr) << "also not later";
+  restart();
+  EXPECT_EQ(health()["findings"][0]["paused"], true);
+  EXPECT_EQ(cluster_.get("/v1/gpus").json()[0]["finding"], nullptr) << "also not later";
   node("node-a").wait_for_settings(1, false);
   report("node-a", {against_all(2, HealthOutcome::kLive, 64)});
   wait_for_evacuation("job-a", "moved");

@@ -135,6 +135,8 @@ TEST_F(ImagesTest, ImagesOfAfterAFaultAreSuspectAndNotTheDefault) {
   for (const json& image : images)
     EXPECT_EQ(image["suspect"], image["version"] == 2 ? json("the GPU has fallen off the bus") : json())
         << image;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["last_snapshot"]["suspect"],
+            "the GPU has fallen off the bus");
   expect_refused(cluster_.post("/v1/jobs/train/suspend"), 409, "its memory must not be read any more");
   order("snapshot", R"({"to":"/vault"})");
   order("snapshot", R"({"to":"/vault"})");
