@@ -348,6 +348,17 @@ class Connected:
         self.worker.join()
 
 
+class Outside(Plain):
+    """An open TCP connection to a process that is none of the job's, at $GPUMIGRATE_TEST_PEER."""
+
+    def __init__(self):
+        host, port = os.environ["GPUMIGRATE_TEST_PEER"].split(":")
+        self.peer = socket.create_connection((host, int(port)))
+
+    def end(self):
+        self.peer.close()
+
+
 class Compiled(Plain):
     """A library in the cache of PyTorch's inductor, as it is after torch.compile."""
 
@@ -385,7 +396,7 @@ class Asking(Subprocess):
     program = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n" + Subprocess.program
 
 
-KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compiled, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
+KINDS = {"plain": Plain, "regions": Regions, "memory": Memory, "compiled": Compiled, "late": Late, "asking": Asking, "listen": Listener, "connected": Connected, "outside": Outside, "threads": Threads, "fork": lambda: Processes("fork"), "spawn": lambda: Processes("spawn"),
          "forkserver": lambda: Processes("forkserver"), "pool": Pool, "subprocess": Subprocess, "descriptors": Descriptors, "signals": Signals}
 
 
