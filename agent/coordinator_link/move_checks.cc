@@ -2,6 +2,7 @@
 #include "agent/coordinator_link/move_checks.h"
 
 #include "agent/migration/source_check.h"
+#include "agent/migration/target_check.h"
 #include "libckpt/net/control/spawn.h"
 
 namespace ckpt::agent {
@@ -12,11 +13,29 @@ MoveChecks::MoveChecks(CoordinatorLink& link, MigrationContext& context) : link_
     control::spawn(context_.executor, "check a move", answer(std::move(request)));
     return ok();
   });
+  link.take(wire::FrameType::kCheckTarget, [this](std::span<const std::byte> body) -> Result<void> {
+    CKPT_TRY(request, wire::decode<wire::CheckTarget>(body));
+    control::spawn(context_.executor, "check a target", answer(std::move(request)));
+    return ok();
+  });
 }
 
 Task<> MoveChecks::answer(wire::CheckMove request) {
   const std::uint64_t id = request.request_id;
+  const bool tells_needs = request.tells_needs;
   auto checked = co_await check_move(context_, std::move(request));
+  if (!checked) co_return link_.reply(id, checked.assume_error());
+  if (!tells_needs) co_return link_.reply(id, ok());
+  wire::MoveNeeds needs = std::move(checked).assume_value();
+  needs.request_id = id;
+  if (!link_.tell(needs))
+    link_.reply(
+        id, Error(ErrorCode::kRefused, "The list of the files that the job has open is too long to be sent"));
+}
+
+Task<> MoveChecks::answer(wire::CheckTarget request) {
+  const std::uint64_t id = request.request_id;
+  auto checked = co_await check_target(context_, std::move(request));
   link_.reply(id, checked);
 }
 

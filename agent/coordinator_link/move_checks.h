@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's CheckMove: a dry run asks a job's node what its move would ask first.
+// Answers the coordinator's CheckMove and CheckTarget. A dry run asks a job's node, and the node that the job would go
+// to, what a move would ask first.
 // Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it.
 #pragma once
 
@@ -17,6 +18,7 @@ class MoveChecks {
 
  private:
   Task<> answer(wire::CheckMove request);
+  Task<> answer(wire::CheckTarget request);
 
   CoordinatorLink& link_;
   MigrationContext& context_;

@@ -30,7 +30,7 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
   co_return summary;
 }
 
-Task<Result<void>> check_move(MigrationContext& context, wire::CheckMove request) {
+Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckMove request) {
   const auto job = context.jobs.running_as(request.job, request.incarnation);
   if (!job)
     co_return Error(ErrorCode::kNotFound,
@@ -42,7 +42,7 @@ Task<Result<void>> check_move(MigrationContext& context, wire::CheckMove request
   // `jobs` counts what this look has found.
   if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
   if (!checked) co_return checked.assume_error();
-  co_return ok();
+  co_return mode->needs();
 }
 
 }  // namespace ckpt::agent

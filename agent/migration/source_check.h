@@ -12,7 +12,7 @@ namespace ckpt::agent {
 
 // The state of its memory. `job` may be null: it does not run here.
 Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr<Job> job, wire::JobId id);
-// The same of a move that does not begin.
-Task<Result<void>> check_move(MigrationContext& context, wire::CheckMove request);
+// The same of a move that does not begin, with what its target would have to take.
+Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckMove request);
 
 }  // namespace ckpt::agent

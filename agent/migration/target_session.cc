@@ -3,8 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/instance_end.h"
+#include "agent/migration/target_check.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
@@ -118,14 +118,10 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
     CKPT_CO_TRYV(co_await export_memory());
   }
   CKPT_CO_TRY(addresses, co_await session_->listen());
-  EndpointPayload payload;
+  EndpointPayload payload = co_await describe_endpoint(context_);
   payload.addresses = std::move(addresses);
   const PauseLines lines = pause_lines(context_, JobOperation::migration(info_).pause_kind());
   payload.costs.assign(lines.begin(), lines.end());
-  payload.reads_memory_log = true;
-  payload.restores_connections = true;
-  payload.starts_programs = true;
-  payload.max_mappings = co_await offload(context_.images, [] { return host::max_mappings(); });
   co_return wire::encode(payload);
 }
 

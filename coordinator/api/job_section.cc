@@ -160,7 +160,13 @@ control::Task<JobSection::Answer> JobSection::obstacles(JobId id) {
     return json{{"possible", reason.empty()}, {"reason", reason.empty() ? json() : json(reason)}};
   };
   const json within = way(found.within_node);
-  const json between = way(found.between_nodes);
+  json between = way(found.between_nodes);
+  between["targets"] = json::array();
+  for (const TargetAnswer& target : found.targets) {
+    json one = way(target.takes ? std::string() : target.takes.assume_error().to_string());
+    one["node"] = target.place.node;
+    between["targets"].push_back(std::move(one));
+  }
   co_return to_response(200, {{"job", job_text(id)},
                               {"name", job->spec.name},
                               {"at", to_text(job->ranks.front().place)},

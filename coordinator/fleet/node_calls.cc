@@ -27,6 +27,7 @@ NodeCalls::NodeCalls(const NodeTable& nodes, StoreSync& sync, NodeFrames& frames
   take_answers<wire::KeyMade>(frames, FrameType::kKeyMade);
   take_answers<wire::RankGathered>(frames, FrameType::kRankGathered);
   take_answers<gang::RankGroups>(frames, FrameType::kRankGroups);
+  take_answers<wire::MoveNeeds>(frames, FrameType::kMoveNeeds);
 }
 
 bool NodeCalls::has_room(const std::string& node) const {
@@ -99,6 +100,27 @@ control::Task<Result<wire::ListensForCheck>> NodeCalls::listen_for_check(std::st
 control::Task<Result<wire::NodeReached>> NodeCalls::reach_node(std::string node, wire::ReachNode request,
                                                                std::chrono::milliseconds timeout) {
   co_return co_await ask<wire::NodeReached>(std::move(node), std::move(request), timeout);
+}
+
+control::Task<Result<std::optional<wire::MoveNeeds>>> NodeCalls::check_move(
+    std::string node, wire::CheckMove request, std::chrono::milliseconds timeout) {
+  request.request_id = next_request_++;
+  auto answer = co_await exchange(node, request, request.request_id, timeout);
+  if (!answer) co_return answer.assume_error();
+  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value())) {
+    if (!reply->ok) co_return reply->to_error();
+    co_return std::optional<wire::MoveNeeds>();
+  }
+  auto* needs = std::get_if<wire::MoveNeeds>(&answer.assume_value());
+  if (needs == nullptr || !request.tells_needs)
+    co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
+  co_return std::optional(std::move(*needs));
+}
+
+control::Task<Result<void>> NodeCalls::check_target(std::string node, wire::CheckTarget request,
+                                                    std::chrono::milliseconds timeout) {
+  CKPT_CO_TRYV(co_await ask<wire::Reply>(std::move(node), std::move(request), timeout));
+  co_return ok();
 }
 
 control::Task<Result<wire::KeyMade>> NodeCalls::ask_for_key(std::string node) {

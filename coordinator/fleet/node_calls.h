@@ -84,15 +84,23 @@ class NodeCalls {
   control::Task<Result<wire::NodeReached>> reach_node(std::string node, wire::ReachNode request,
                                                       std::chrono::milliseconds timeout);
 
+  // nullopt: the move would begin, and the node does not tell the needs. It was not asked for them, or its agent is
+  // older.
+  control::Task<Result<std::optional<wire::MoveNeeds>>> check_move(std::string node, wire::CheckMove request,
+                                                                   std::chrono::milliseconds timeout);
+  control::Task<Result<void>> check_target(std::string node, wire::CheckTarget request,
+                                           std::chrono::milliseconds timeout);
+
   control::Task<Result<wire::KeyMade>> ask_for_key(std::string node);
 
   // The connection of the node has ended: its requests get no answer.
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:
-  using Answer = std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant,
-                              wire::ImageFacts, wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck,
-                              wire::NodeReached, wire::KeyMade, wire::RankGathered, gang::RankGroups>;
+  using Answer =
+      std::variant<wire::Reply, wire::LogData, wire::ProcessFacts, wire::VaultGrant, wire::ImageFacts,
+                   wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck, wire::NodeReached, wire::KeyMade,
+                   wire::RankGathered, gang::RankGroups, wire::MoveNeeds>;
   struct Pending {
     Pending(std::string node_name, control::asio::any_io_executor executor)
         : node(std::move(node_name)), wake(std::move(executor)) {}

@@ -15,6 +15,15 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::hours kLong{24};
+// A dry run that took so long asks nobody else. Callers of the API wait 90 s.
+constexpr std::chrono::seconds kLook{40};
+
+void block(Drains::Prospect& prospect, std::string why) {
+  prospect.job.to.reset();
+  prospect.pause.reset();
+  prospect.job.state = DrainJobState::kBlocked;
+  prospect.job.reason = std::move(why);
+}
 
 }  // namespace
 
@@ -111,26 +120,70 @@ void Drains::cancel_of(const Scope& scope, const std::string& why) {
                   cancelled.assume_error().to_string());
 }
 
+// Each round asks the nodes of all jobs at once. A refusal changes where this job and others would go.
 control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainRequest request) {
-  CKPT_CO_TRY(found, prospects_of(request));
-  const auto prospects = std::make_shared<Prospects>(std::move(found));
-  std::vector<control::Task<>> checks;
-  for (std::size_t at = 0; at < prospects->size(); ++at) checks.push_back(check(prospects, at));
-  co_await control::at_once(parts_.executor, "a look at a drain's job", std::move(checks));
-  co_return std::move(*prospects);
+  const auto until = Clock::now() + kLook;
+  const auto answers = std::make_shared<Answers>();
+  while (true) {
+    CKPT_CO_TRY(prospects, prospects_of(request, *answers));
+    std::vector<control::Task<>> asks;
+    for (Prospect& prospect : prospects) {
+      std::vector<Place> targets = unasked(request, prospect, (*answers)[prospect.job.job]);
+      if (targets.empty()) continue;
+      if (Clock::now() >= until) {
+        block(prospect, targets.front().node + " was not asked: others took too long to answer");
+        continue;
+      }
+      asks.push_back(ask(answers, prospect.job.job, std::move(targets)));
+    }
+    if (asks.empty()) co_return std::move(prospects);
+    co_await control::at_once(parts_.executor, "a look at a drain's job", std::move(asks));
+  }
 }
 
-control::Task<> Drains::check(std::shared_ptr<Prospects> prospects, std::size_t at) {
-  Prospect& prospect = (*prospects)[at];
+std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
+                                   const NodeAnswers& answers) const {
   const Job* job = parts_.jobs.find(prospect.job.job);
   // The nodes of ranks are asked when they move.
-  if (!prospect.job.to || job == nullptr || job->spec.gang.id != 0) co_return;
-  const auto checked = co_await parts_.moves.check(prospect.job.job, *prospect.job.to, "");
-  if (checked) co_return;
-  prospect.job.to.reset();
-  prospect.pause.reset();
-  prospect.job.state = DrainJobState::kBlocked;
-  prospect.job.reason = checked.assume_error().to_string();
+  if (!prospect.job.to || job == nullptr || job->spec.gang.id != 0) return {};
+  const Place to = *prospect.job.to;
+  if (answers.contains(to.node)) return {};
+  std::vector<Place> places = {to};
+  PlanHints hints;
+  hints.closed.emplace_back(request.scope, "it would be drained");
+  const auto plan = plan_for(*job, std::move(hints), answers);
+  if (!plan) return places;
+  for (Place& place : best_of_nodes(plan.assume_value().candidates, to.node)) {
+    if (places.size() < kMaxAskedTargets && !answers.contains(place.node)) places.push_back(std::move(place));
+  }
+  return places;
+}
+
+control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::vector<Place> targets) {
+  const auto asked = co_await parts_.moves.ask(job, targets, "");
+  NodeAnswers& known = (*answers)[job];
+  if (!asked) {
+    for (const Place& place : targets) known[place.node] = asked.assume_error().to_string();
+    co_return;
+  }
+  for (const TargetAnswer& answer : asked.assume_value())
+    known[answer.place.node] = answer.takes ? std::string() : answer.takes.assume_error().to_string();
+}
+
+// As drains plan again after refusals.
+Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const NodeAnswers& answers) const {
+  std::vector<std::string> refusals;
+  for (const auto& [node, refusal] : answers) {
+    if (refusal.empty()) continue;
+    hints.closed.emplace_back(Scope(node, std::nullopt), "a move there would be refused");
+    if (std::find(refusals.begin(), refusals.end(), refusal) == refusals.end()) refusals.push_back(refusal);
+  }
+  auto plan = parts_.planner.plan(job, "auto", hints);
+  if (!plan || plan.assume_value().to || refusals.empty()) return plan;
+  MigratePlan refused = std::move(plan).assume_value();
+  refused.reason = fmt::format("{}", fmt::join(refusals, "; "));
+  refused.no_gpu = refused.passing = false;
+  return refused;
 }
 
 // Those of one job move together, as begin() has them.
@@ -161,7 +214,7 @@ void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const 
   }
 }
 
-Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request) const {
+Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, const Answers& answers) const {
   CKPT_TRYV(check_known(request.scope, parts_.nodes));
   std::vector<DrainJob> entries;
   for (const Job& job : parts_.jobs.live()) {
@@ -176,7 +229,8 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request) cons
     prospect.job = entry;
     prospect.warning = parts_.states.warning_of(*parts_.jobs.find(entry.job));
     const Job& job = *parts_.jobs.find(entry.job);
-    CKPT_TRY(plan, parts_.planner.plan(job, "auto", hints));
+    const auto known = answers.find(entry.job);
+    CKPT_TRY(plan, plan_for(job, hints, known == answers.end() ? NodeAnswers() : known->second));
     if (plan.to) prospect.pause = expected_pause(job, parts_.nodes, plan.to->node == job.node());
     prospect.job.to = plan.to;
     explain(plan, prospect.job, [&](const Place& place) {
@@ -190,11 +244,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request) cons
   add_ranks(request, prospects);
   for (Prospect& prospect : prospects) {
     const std::string why = parts_.jobs.find(prospect.job.job)->why_not_by_itself();
-    if (why.empty()) continue;
-    prospect.job.to.reset();
-    prospect.pause.reset();
-    prospect.job.state = DrainJobState::kBlocked;
-    prospect.job.reason = why;
+    if (!why.empty()) block(prospect, why);
   }
   return prospects;
 }

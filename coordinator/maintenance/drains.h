@@ -75,10 +75,18 @@ class Drains {
   using Clock = std::chrono::steady_clock;
 
   using Prospects = std::vector<Prospect>;
-  // As the tables are.
-  [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request) const;
+  // The answers of nodes that were asked about a job. Empty: it would take it.
+  using NodeAnswers = std::map<std::string, std::string>;
+  using Answers = std::map<JobId, NodeAnswers>;
+  // As the tables are, and without nodes that would not take a job.
+  [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request, const Answers& answers) const;
+  [[nodiscard]] Result<MigratePlan> plan_for(const Job& job, PlanHints hints,
+                                             const NodeAnswers& answers) const;
   void add_ranks(const DrainRequest& request, Prospects& prospects) const;
-  control::Task<> check(std::shared_ptr<Prospects> prospects, std::size_t at);
+  // The best places, first the one that was found, that nobody has been asked about yet.
+  [[nodiscard]] std::vector<Place> unasked(const DrainRequest& request, const Prospect& prospect,
+                                           const NodeAnswers& answers) const;
+  control::Task<> ask(std::shared_ptr<Answers> answers, JobId job, std::vector<Place> targets);
 
   control::Task<> expect_nodes();
   control::Task<> run(DrainId id);

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "coordinator/fleet/expected_pause.h"
-#include "coordinator/migration/network_check.h"
 #include "coordinator/state/usual_pause.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/random.h"
@@ -18,7 +17,6 @@ namespace {
 // Nodes send an inventory every five seconds, and at changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
-constexpr std::chrono::seconds kCheckAnswer{10};
 constexpr std::chrono::seconds kPlanAgain{1};  // whether it is still worth waiting depends on the time
 
 // The state of a node may be a moment old: one that is away may be connecting, and a driver that did not
@@ -44,6 +42,14 @@ PlanHints hints_of(const MigrateRequest& request) {
   PlanHints hints;
   hints.network = request.network;
   return hints;
+}
+
+// Why a node refuses; empty: it does not. Errors: its answer is none.
+Result<std::string> reason_of(const Result<void>& answer) {
+  if (answer) return std::string();
+  const Error& error = answer.assume_error();
+  if (error.code() != ErrorCode::kRefused && error.code() != ErrorCode::kNotSupported) return error;
+  return error.to_string();
 }
 
 Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
@@ -164,11 +170,25 @@ control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request)
   if (const std::string warning = limit_warning(*job, *plan.to, request.options); !warning.empty())
     plan.warnings.push_back(warning);
   const std::string name = job->spec.name;
-  const auto checked = co_await check(id, *plan.to, request.network);
-  if (checked) co_return plan;
+  std::vector<Place> targets(1, *plan.to);
+  CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), request.network));
+  const TargetAnswer& answer = answers.front();
+  if (answer.takes) co_return plan;
   plan.to.reset();
-  plan.reason = "Job " + name + " cannot be moved: " + checked.assume_error().to_string();
+  plan.reason = "Job " + name + " cannot be moved: " + refusals_text(answers);
+  if (answer.is_of_source || (request.to != "auto" && !request.to.empty())) co_return plan;
+  plan.reason += co_await others_text(id, best_of_nodes(plan.candidates, answer.place.node), request.network);
   co_return plan;
+}
+
+control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> others, std::string network) {
+  if (others.empty()) co_return std::string();
+  const auto answers = co_await ask(id, std::move(others), std::move(network));
+  if (!answers) co_return std::string();
+  for (const TargetAnswer& other : answers.assume_value()) {
+    if (other.takes) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
+  }
+  co_return std::string();
 }
 
 control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
@@ -182,12 +202,21 @@ control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
 }
 
 control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network) {
+  std::vector<Place> targets(1, std::move(to));
+  CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), std::move(network)));
+  co_return std::move(answers.front().takes);
+}
+
+control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vector<Place> targets,
+                                                            std::string network) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  const Place from = job->ranks.front().place;
-  CKPT_CO_TRY(shared, network_to(*job, to.node, network));
-  CKPT_CO_TRYV(co_await check_source(id, to.node != from.node));
-  co_return co_await check_network(parts_.calls, from, to, std::move(shared));
+  MoveQuestion question;
+  question.spec = job->spec;
+  question.incarnation = job->incarnation;
+  question.from = job->ranks.front().place;
+  for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
+  co_return co_await ask_targets(parts_.calls, std::move(question));
 }
 
 control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
@@ -198,15 +227,26 @@ control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + state +
                                              ": what stands in the way of a move is known while it runs");
   MoveObstacles found;
-  for (const bool leaves_node : {false, true}) {
-    std::string& reason = leaves_node ? found.between_nodes : found.within_node;
-    const auto checked = co_await check_source(id, leaves_node);
-    if (checked) continue;
-    const Error& error = checked.assume_error();
-    if (error.code() != ErrorCode::kRefused && error.code() != ErrorCode::kNotSupported) co_return error;
-    reason = error.to_string();
-  }
+  CKPT_CO_TRY(within, reason_of(co_await check_source(id, false)));
+  found.within_node = std::move(within);
+  CKPT_CO_TRY(between, co_await obstacles_between(id, found.targets));
+  found.between_nodes = std::move(between);
   co_return found;
+}
+
+control::Task<Result<std::string>> Moves::obstacles_between(JobId id, std::vector<TargetAnswer>& targets) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  const auto plan = parts_.planner.plan(*job, "auto");
+  std::vector<Place> places;
+  if (plan) places = best_of_nodes(plan.assume_value().candidates, job->node());
+  if (places.empty()) co_return reason_of(co_await check_source(id, true));
+  CKPT_CO_TRY(answers, co_await ask(id, std::move(places), ""));
+  if (answers.front().is_of_source) co_return reason_of(answers.front().takes);
+  targets = std::move(answers);
+  const bool one_takes = std::any_of(targets.begin(), targets.end(),
+                                     [](const TargetAnswer& answer) { return answer.takes.has_value(); });
+  co_return one_takes ? std::string() : refusals_text(targets);
 }
 
 control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest request) {

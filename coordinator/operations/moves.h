@@ -10,6 +10,7 @@
 
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/migration/migration_runner.h"
+#include "coordinator/migration/move_check.h"
 #include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -30,11 +31,12 @@ struct MigrateRequest {
   std::optional<wire::Communicators> communicators;  // likewise; nullopt: as the job was started with
 };
 
-// Why a job cannot be moved within its node, and to another one; empty: nothing of it stands in the way.
+// Why a job cannot be moved within its node, and to another one; empty: nothing stands in the way.
 struct MoveObstacles {
   MoveObstacles() = default;
   std::string within_node;
   std::string between_nodes;
+  std::vector<TargetAnswer> targets;  // the nodes that were asked, if its own would let it go
 };
 
 class Moves {
@@ -64,10 +66,13 @@ class Moves {
   // `look`, and of drains before and after they begin. Touches nothing. kRefused, kNotSupported: it would not, with
   // the reason; else the errors of the nodes' answers.
   control::Task<Result<void>> check(JobId id, Place to, std::string network);
+  // The same of several targets, which are asked at once. In their order.
+  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
+                                                       std::string network);
   // The part of it that does not depend on the target.
   control::Task<Result<void>> check_source(JobId id, bool leaves_node);
-  // What stands in the way of a move of this running job, wherever it would go: its node looks at the job, and not at
-  // targets. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
+  // What stands in the way of a move of this running job: its node looks at it, and so do the nodes that have a GPU for
+  // it. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
   control::Task<Result<MoveObstacles>> obstacles(JobId id);
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
   // release the nodes have not reported yet.
@@ -78,6 +83,9 @@ class Moves {
   bool give_up_parking(const Job& job, const std::string& why);
 
  private:
+  control::Task<Result<std::string>> obstacles_between(JobId id, std::vector<TargetAnswer>& targets);
+  // "; node-c would take it (--to node-c)": of the other nodes of the plan.
+  control::Task<std::string> others_text(JobId id, std::vector<Place> others, std::string network);
   [[nodiscard]] bool may_be_possible_soon(const Job& job) const;
   [[nodiscard]] std::string limit_warning(const Job& job, const Place& to,
                                           const wire::MigrateOptions& options) const;

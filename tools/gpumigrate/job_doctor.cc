@@ -30,6 +30,21 @@ struct KindOfMove {
 constexpr KindOfMove kKinds[] = {{"within_node", "move to another GPU of its node"},
                                  {"between_nodes", "move to another node"}};
 
+// One line for each obstacle.
+std::string reason_of(const Json& answer, const std::string& to_do, const Layout& layout) {
+  const Json& reason = member(answer, "reason");
+  if (!reason.is_string()) return {};
+  std::string text = "\n" + paragraph("To " + to_do + ":", layout);
+  for (const std::string& obstacle : obstacles_in(reason.get<std::string>()))
+    text += paragraph("- " + obstacle, layout);
+  return text;
+}
+
+void add_row(Table& table, const Json& answer, const std::string& what) {
+  const bool can = member(answer, "possible") == true;
+  table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), what});
+}
+
 }  // namespace
 
 std::string view_obstacles(const Json& answer, const Layout& layout) {
@@ -37,19 +52,16 @@ std::string view_obstacles(const Json& answer, const Layout& layout) {
                                    text_of(answer, "at"),
                                layout) +
                      "\n";
+  const Json& targets = member(member(answer, "between_nodes"), "targets");
   Table table({{"CAN"}, {"WHAT"}});
-  for (const KindOfMove& kind : kKinds) {
-    const bool can = member(member(answer, kind.member), "possible") == true;
-    table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), kind.text});
-  }
+  for (const KindOfMove& kind : kKinds) add_row(table, member(answer, kind.member), kind.text);
+  for (const Json& target : targets) add_row(table, target, "move to " + text_of(target, "node"));
   text += table.text(layout);
   for (const KindOfMove& kind : kKinds) {
-    const Json& reason = member(member(answer, kind.member), "reason");
-    if (!reason.is_string()) continue;
-    text += "\n" + paragraph(std::string("To ") + kind.text + ":", layout);
-    for (const std::string& obstacle : obstacles_in(reason.get<std::string>()))
-      text += paragraph("- " + obstacle, layout);
+    const bool is_told_below = kind.member == std::string_view("between_nodes") && !targets.empty();
+    if (!is_told_below) text += reason_of(member(answer, kind.member), kind.text, layout);
   }
+  for (const Json& target : targets) text += reason_of(target, "move to " + text_of(target, "node"), layout);
   return text;
 }
 

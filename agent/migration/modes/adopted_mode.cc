@@ -118,7 +118,15 @@ PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool st
 }
 
 Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
-  return check_connections(has_connections_, target);
+wire::MoveNeeds AdoptedSource::needs() const {
+  wire::MoveNeeds needs;
+  needs.files = files_;
+  needs.most_mappings = size_.most_mappings;
+  needs.has_connections = has_connections_;
+  return needs;
+}
+
+  return stays_ ? ok() : check_needs(needs(), target);
 }
 
 Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedState,

@@ -47,6 +47,7 @@ class AdoptedSource final : public SourceMode {
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Result<void> check_target(const EndpointPayload& target) override;
+  [[nodiscard]] wire::MoveNeeds needs() const override;
   [[nodiscard]] wire::Bytes payload() const override { return files_; }
   Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                wire::SourceReport& report) override;

@@ -75,6 +75,8 @@ class SourceMode {
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
   // After check(): for compare() at the target.
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
+  // After check(): the things that a target must be able to take (check_needs()).
+  [[nodiscard]] virtual wire::MoveNeeds needs() const { return {}; }
   // The rank is paused. After this the target has all it needs but device memory; measurements go into
   // `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/migration/modes/process_image.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace {
 // A dump with its links takes parts of a second. The pause waits meanwhile.
 constexpr Nanos kLongestLinks = 5'000 * kNanosPerMs;
 constexpr std::chrono::milliseconds kLinksPause{5};
+constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own, beside those of the process
 
 }  // namespace
 
@@ -177,8 +179,17 @@ Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host:
   co_return co_await offload(context.images, end);
 }
 
-Result<void> check_connections(bool has_any, const EndpointPayload& target) {
-  if (!has_any || target.restores_connections) return ok();
+Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& target) {
+  const bool has_room =
+      target.max_mappings == 0 || (needs.most_mappings < target.max_mappings &&
+                                   target.max_mappings - needs.most_mappings >= kMappingsOfRestore);
+  if (!has_room)
+    return Error(
+        ErrorCode::kRefused,
+        fmt::format("A process of the job has {} mappings of memory, and the target lets a process have {} "
+                    "while it is restored: raise vm.max_map_count there",
+                    needs.most_mappings, target.max_mappings));
+  if (!needs.has_connections || target.restores_connections) return ok();
   return Error(
       ErrorCode::kRefused,
       "The program has connections to itself, which the target's older agent cannot restore: update it");

@@ -86,8 +86,9 @@ Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
 // After a dump, of a program that goes on here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
-// kRefused where an older target would close them.
-Result<void> check_connections(bool has_any, const EndpointPayload& target);
+// The target can take so much of a program. kRefused where it allows fewer mappings, or is an older agent that would
+// close the program's connections to itself.
+Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& target);
 
 // The image's memory goes beside the loop: so many pages take milliseconds.
 Task<> release_image(MigrationContext& context, HostState image);

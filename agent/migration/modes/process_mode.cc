@@ -35,7 +35,6 @@ constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
 // Of pages that CRIU does not keep, bytes a nanosecond: what it writes for nobody takes 0.12 s for 1 GiB. What it leaves
 // out, both it and the agent still look at: 0.03 s for 1 GiB.
 constexpr std::uint64_t kDrainedPerNano = 9;
-constexpr std::uint64_t kMappingsOfRestore = 512;  // CRIU's own, beside those of the process
 constexpr std::uint64_t kLookedAtPerNano = 32;
 
 double ms(Nanos span) {
@@ -240,13 +239,15 @@ Task<> ProcessSource::settle_host_state() {
 }
 
 Result<void> ProcessSource::check_target(const EndpointPayload& target) {
-  if (target.max_mappings != 0 && size_.most_mappings + kMappingsOfRestore > target.max_mappings)
-    return Error(
-        ErrorCode::kRefused,
-        fmt::format("A process of the job has {} mappings of memory, and the target lets a process have {} "
-                    "while it is restored: raise vm.max_map_count there",
-                    size_.most_mappings, target.max_mappings));
-  return check_connections(has_connections_, target);
+wire::MoveNeeds ProcessSource::needs() const {
+  wire::MoveNeeds needs;
+  needs.files = files_;
+  needs.most_mappings = size_.most_mappings;
+  needs.has_connections = has_connections_;
+  return needs;
+}
+
+  return check_needs(needs(), target);
 }
 
 Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedState,

@@ -69,6 +69,7 @@ class ProcessSource final : public SourceMode {
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
   Result<void> check_target(const EndpointPayload& target) override;
+  [[nodiscard]] wire::MoveNeeds needs() const override;
   std::optional<GrowingHostState> growing_host_state(HostGrowth grew, bool target_reads_log) override;
   void host_state_sent(std::uint64_t bytes) override;
   [[nodiscard]] HostProgress host_progress() const override;

@@ -136,18 +136,51 @@ struct SetLimits {
   }
 };
 
-// Whether the source would begin to prepare a move of the job. Nothing is touched. Answered with Reply.
+// Whether the source would begin to prepare a move of the job. Nothing is touched. Answered with Reply, or with
+// MoveNeeds where it is asked for them and would begin.
 struct CheckMove {
-  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckMove;
   CheckMove() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   bool leaves_node = false;
+  bool tells_needs = false;  // an older agent does not know it, and answers with Reply
   template <class A>
   void fields(A& a) {
-    a(request_id, job, incarnation, leaves_node);
+    a(request_id, job, incarnation, leaves_node, tells_needs);
+  }
+};
+
+// The things that a program needs of another node, as its own node finds them now. All are empty for a move that takes
+// no program along.
+struct MoveNeeds {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kMoveNeeds;
+  MoveNeeds() = default;
+  std::uint64_t request_id = 0;
+  Bytes files;                      // the list of the source's agent, which that of the target compares
+  std::uint64_t most_mappings = 0;  // of one process
+  bool has_connections = false;     // of the program to itself
+  template <class A>
+  void fields(A& a) {
+    a(request_id, files, most_mappings, has_connections);
+  }
+};
+
+// Whether a target would take the program that the spec describes, as it would start there. Nothing is touched.
+// Answered with Reply.
+struct CheckTarget {
+  static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr FrameType kFrame = FrameType::kCheckTarget;
+  CheckTarget() = default;
+  std::uint64_t request_id = 0;
+  JobSpec spec;
+  MoveNeeds needs;  // of the source
+  template <class A>
+  void fields(A& a) {
+    a(request_id, spec, needs);
   }
 };
 

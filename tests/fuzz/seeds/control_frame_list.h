@@ -37,7 +37,7 @@ using ControlMessages =
                 wire::DescribeSwitch, wire::SwitchFacts, wire::CheckMove, wire::ListenForCheck,
                 wire::ListensForCheck, wire::ReachNode, wire::NodeReached, wire::AskForKey, wire::KeyMade,
                 wire::UseCertificate, wire::DenyCertificates, wire::GatherRank, wire::RankGathered,
-                gang::GangMessage, gang::AskGroups, gang::RankGroups>;
+                gang::GangMessage, gang::AskGroups, gang::RankGroups, wire::MoveNeeds, wire::CheckTarget>;
 
 #define CKPT_FRAME_TYPE(number, name, most)                                                             \
   static_assert(                                                                                        \

@@ -2,6 +2,9 @@
 // Migrations over the API: what is asked, what is shown, how they end.
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "libckpt/protocol/wire/control_messages.h"
 #include "tests/unit/coordinator/api/api_fixture.h"
 
@@ -136,7 +139,8 @@ TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
   const json found = cluster_.get("/v1/jobs/train/obstacles").json();
   EXPECT_EQ(found["at"], "node-a:0");
   EXPECT_EQ(found["within_node"], json::parse(R"({"possible":true,"reason":null})"));
-  EXPECT_EQ(found["between_nodes"], json::parse(R"({"possible":false,"reason":"Descriptor 3 is a pipe"})"));
+  EXPECT_EQ(found["between_nodes"],
+            json::parse(R"({"possible":false,"reason":"Descriptor 3 is a pipe","targets":[]})"));
   EXPECT_EQ(cluster_.get("/v1/jobs/nobody/obstacles").status, 404U);
   ASSERT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   cluster_.get("/v1/jobs/train/wait?timeout_ms=60000");
@@ -146,6 +150,69 @@ TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
 }
 
 TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
+// A program that goes to the other node with its files.
+class LooksTest : public ApiTest {
+ protected:
+  void start_with_program() {
+    a_->inventory.moves_processes = b_->inventory.moves_processes = true;
+    start_nodes();
+    constexpr const char* kJob =
+        R"({"argv":["./train"],"cwd":"/tmp","node":"node-a","name":"train","way":"transparent"})";
+    ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
+  }
+  json look() { return cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json(); }
+};
+
+TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
+  constexpr const char* kMissing = "/root/gpu.log does not exist at the target";
+  two_nodes();
+  b_->refuse_arrivals = true;
+  start_with_program();
+  const json plan = look();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_EQ(plan["reason"], std::string("Job train cannot be moved: ") + kMissing) << plan;
+  const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  EXPECT_FALSE(drain["possible"].get<bool>()) << drain;
+  EXPECT_EQ(drain["jobs"][0]["reason"], kMissing) << drain;
+  const json found = cluster_.get("/v1/jobs/train/obstacles").json();
+  EXPECT_TRUE(found["within_node"]["possible"].get<bool>()) << found;
+  const json target = {{"node", "node-b"}, {"possible", false}, {"reason", kMissing}};
+  EXPECT_EQ(found["between_nodes"],
+            (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
+}
+
+TEST_F(LooksTest, WhatTheTargetWouldTakeIsPossible) {
+  two_nodes();
+  start_with_program();
+  EXPECT_EQ(look()["to"], "node-b:0");
+  EXPECT_TRUE(cluster_.get("/v1/jobs/train/obstacles").json()["between_nodes"]["possible"].get<bool>());
+  EXPECT_EQ(b_->arrivals_asked, 2U);
+}
+
+TEST_F(LooksTest, ATargetThatDoesNotAnswerWasNotAsked) {
+  two_nodes();
+  b_->silent_arrivals = true;
+  start_with_program();
+  auto looking = std::async(std::launch::async, [this] { return look(); });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (b_->arrivals_asked == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  b_->stop();
+  const json plan = looking.get();
+  EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
+  EXPECT_NE(plan["reason"].get<std::string>().find("moved: node-b was not asked: Node node-b went away"),
+            std::string::npos)
+      << plan;
+}
+
+TEST_F(LooksTest, TargetsOfACooperativeJobAreNotAsked) {
+  two_nodes();
+  b_->refuse_arrivals = true;
+  start_nodes();
+  run_job();
+  EXPECT_TRUE(look()["possible"].get<bool>());
+  EXPECT_EQ(b_->arrivals_asked, 0U);
+}
+
   two_nodes();
   a_->pause_within_node_ns = 7'000'000;
   a_->pause_between_nodes_ns = 9'500'000;

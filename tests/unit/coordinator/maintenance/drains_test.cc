@@ -173,6 +173,26 @@ TEST_F(DrainsTest, ADryRunAsksTheNodes) {
       << plan;
 }
 
+TEST_F(DrainsTest, ADryRunAsksAllTargetsAtOnceAndTakesTheBestThatWouldTakeTheJob) {
+  for (const char* name : {"node-a", "node-b", "node-c"}) node(name).inventory.moves_processes = true;
+  node("node-b").refuse_arrivals = true;
+  start();
+  constexpr const char* kJob =
+      R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"job-a","way":"transparent"})";
+  ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
+  const auto look = [this] {
+    return cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
+  };
+  const json plan = look();
+  EXPECT_EQ(plan["jobs"][0]["to"], "node-c:0") << plan;
+  EXPECT_EQ(node("node-b").arrivals_asked, 1U);
+  EXPECT_EQ(node("node-c").arrivals_asked, 1U);
+  node("node-c").post([this] { node("node-c").refuse_arrivals = true; });
+  const json refused = look();
+  EXPECT_FALSE(refused["possible"].get<bool>()) << refused;
+  EXPECT_EQ(refused["jobs"][0]["reason"], "/root/gpu.log does not exist at the target") << refused;
+}
+
 TEST_F(DrainsTest, AJobThatItsNodeHasCountedObstaclesOfIsBlockedWithoutAMove) {
   node("node-a").refuse_leaving = true;
   two_nodes(1);

@@ -131,16 +131,32 @@ Result<void> FakeAgent::on_frame(const wire::FrameHeader& header, std::span<cons
     reply.request_id = wire::decode<wire::SetLimits>(body).value().request_id;
     (void)dialer_->send(reply);
   }
-  if (header.type == FrameType::kCheckMove) {
-    wire::Reply reply;
-    const auto check = wire::decode<wire::CheckMove>(body).value();
-    reply.request_id = check.request_id;
-    if (refuse_moves || (refuse_leaving && check.leaves_node))
-      reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
-    (void)dialer_->send(reply);
-  }
+  if (header.type == FrameType::kCheckMove) check_move(wire::decode<wire::CheckMove>(body).value());
+  if (header.type == FrameType::kCheckTarget) check_target(wire::decode<wire::CheckTarget>(body).value());
   if (on_other) on_other(header, body);
   return ok();
+}
+
+void FakeAgent::check_move(const wire::CheckMove& check) {
+  wire::Reply reply;
+  reply.request_id = check.request_id;
+  const bool refuses = refuse_moves || (refuse_leaving && check.leaves_node);
+  if (refuses) reply.set_error(Error(ErrorCode::kRefused, "Descriptor 3 is a pipe"));
+  if (refuses || !check.tells_needs) return send(reply);
+  wire::MoveNeeds needs;
+  needs.request_id = check.request_id;
+  needs.files = wire::Bytes(3, std::byte{7});
+  send(needs);
+}
+
+void FakeAgent::check_target(const wire::CheckTarget& check) {
+  ++arrivals_asked;
+  if (silent_arrivals) return;
+  wire::Reply reply;
+  reply.request_id = check.request_id;
+  if (refuse_arrivals || check.needs.files.size() != 3)
+    reply.set_error(Error(ErrorCode::kRefused, "/root/gpu.log does not exist at the target"));
+  send(reply);
 }
 
 void FakeAgent::stop_job(const wire::StopJob& message) {

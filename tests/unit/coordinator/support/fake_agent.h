@@ -57,6 +57,10 @@ class FakeAgent {
   std::atomic<unsigned> stops{0};
   bool refuse_moves = false;    // that are only checked
   bool refuse_leaving = false;  // and would go to another node
+  // As the target of one.
+  bool refuse_arrivals = false;
+  bool silent_arrivals = false;
+  std::atomic<unsigned> arrivals_asked{0};
   // For what stands in for another part of an agent: after the hello, and frames that this one does not know.
   // On its thread.
   std::function<void()> on_hello;
@@ -103,6 +107,8 @@ class FakeAgent {
   void as_source(const wire::SwitchMessage& message);
   void as_target(const wire::SwitchMessage& message);
   void stop_job(const wire::StopJob& message);
+  void check_move(const wire::CheckMove& check);
+  void check_target(const wire::CheckTarget& check);
 
   control::asio::io_context io_{1};
   std::shared_ptr<control::Dialer> dialer_;

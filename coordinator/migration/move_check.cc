@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/migration/move_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "coordinator/migration/network_check.h"
+#include "libckpt/net/control/at_once.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+struct Asked {
+  MoveQuestion question;
+  std::map<bool, Result<std::optional<wire::MoveNeeds>>> needs;  // by whether the job leaves its node
+  std::vector<TargetAnswer> answers;
+
+  [[nodiscard]] bool leaves_node(const Place& to) const { return to.node != question.from.node; }
+  [[nodiscard]] bool takes_program_along() const { return question.spec.way != MigrationMode::kCooperative; }
+};
+
+Error not_asked(const std::string& node, const Error& why) {
+  return Error(why.code(), node + " was not asked").caused_by(why);
+}
+
+control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool leaves_node) {
+  wire::CheckMove check;
+  check.job = asked->question.spec.job;
+  check.incarnation = asked->question.incarnation;
+  check.leaves_node = leaves_node;
+  check.tells_needs = leaves_node && asked->takes_program_along();
+  auto needs = co_await calls.check_move(asked->question.from.node, std::move(check), kCheckAnswer);
+  asked->needs.insert_or_assign(leaves_node, std::move(needs));
+}
+
+control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, Place to) {
+  const auto& needs = asked.needs.at(true).assume_value();
+  if (!needs)
+    co_return not_asked(to.node, Error(ErrorCode::kUnavailable,
+                                       "the agent of " + asked.question.from.node +
+                                           " is older and does not tell which files the job has open"));
+  wire::CheckTarget check;
+  check.spec = asked.question.spec;
+  check.spec.incarnation = asked.question.incarnation + 1;
+  check.spec.env.clear();  // nothing of a program is started
+  for (wire::RankSpec& rank : check.spec.ranks) rank.gpu_index = to.gpu;
+  check.needs = *needs;
+  const auto taken = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
+  if (taken) co_return ok();
+  const Error& why = taken.assume_error();
+  const bool is_silent = why.code() == ErrorCode::kTimedOut || why.code() == ErrorCode::kUnavailable;
+  co_return is_silent ? not_asked(to.node, why) : why;
+}
+
+control::Task<Result<void>> would_take(NodeCalls& calls, const Asked& asked, std::size_t at) {
+  const MoveQuestion::Target& target = asked.question.targets[at];
+  if (!asked.leaves_node(target.place)) co_return ok();
+  if (!target.network) co_return target.network.assume_error();
+  if (asked.takes_program_along()) {
+    CKPT_CO_TRYV(co_await check_target(calls, asked, target.place));
+  }
+  co_return co_await check_network(calls, asked.question.from, target.place, target.network.assume_value());
+}
+
+control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::size_t at) {
+  TargetAnswer& answer = asked->answers[at];
+  const auto& source = asked->needs.at(asked->leaves_node(answer.place));
+  answer.is_of_source = !source;
+  if (!source) {
+    answer.takes = source.assume_error();
+    co_return;
+  }
+  answer.takes = co_await would_take(calls, *asked, at);
+}
+
+}  // namespace
+
+control::Task<std::vector<TargetAnswer>> ask_targets(NodeCalls& calls, MoveQuestion question) {
+  const auto executor = co_await control::asio::this_coro::executor;
+  const auto asked = std::make_shared<Asked>();
+  asked->question = std::move(question);
+  std::set<bool> kinds;
+  for (const MoveQuestion::Target& target : asked->question.targets) {
+    asked->answers.emplace_back().place = target.place;
+    kinds.insert(asked->leaves_node(target.place));
+  }
+  std::vector<control::Task<>> asks;
+  for (const bool leaves_node : kinds) asks.push_back(ask_source(calls, asked, leaves_node));
+  co_await control::at_once(executor, "a question to a job's node", std::move(asks));
+  std::vector<control::Task<>> checks;
+  for (std::size_t at = 0; at < asked->answers.size(); ++at) checks.push_back(ask_target(calls, asked, at));
+  co_await control::at_once(executor, "a question to a target", std::move(checks));
+  co_return std::move(asked->answers);
+}
+
+std::string refusals_text(const std::vector<TargetAnswer>& answers) {
+  std::vector<std::string> texts;
+  for (const TargetAnswer& answer : answers) {
+    if (answer.takes) continue;
+    const std::string text = answer.takes.assume_error().to_string();
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+std::vector<Place> best_of_nodes(const std::vector<Candidate>& candidates, const std::string& except) {
+  std::vector<Place> places;
+  std::set<std::string> nodes = {except};
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.suitable || places.size() == kMaxAskedTargets) break;
+    if (nodes.insert(candidate.place.node).second) places.push_back(candidate.place);
+  }
+  return places;
+}
+
+}  // namespace ckpt::coordinator
