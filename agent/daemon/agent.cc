@@ -455,6 +455,7 @@ wire::NodeInventory Agent::inventory() const {
 Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
   const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
   if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
+  out.gpu_reason = inventory_.why_no_gpus();
   if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
   if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
   if (spec.ranks.size() != 1)

@@ -130,6 +130,12 @@ Task<void> Inventory::refresh() {
   }
 }
 
+std::string Inventory::why_no_gpus() const {
+  if (!last_.complaint.empty() || !last_.gpus.empty()) return last_.complaint;
+  return visible_.empty() ? "The GPU driver names no GPU"
+                          : "The GPU driver names none of the GPUs in visible_gpus";
+}
+
 const GpuFacts* Inventory::gpu(std::uint32_t index) const noexcept {
   for (const GpuFacts& gpu : last_.gpus) {
     if (gpu.index == index) return &gpu;

@@ -35,6 +35,8 @@ class Inventory {
   Task<void> refresh();
 
   [[nodiscard]] const InventorySnapshot& last() const noexcept { return last_; }
+  // Why there are no GPUs, or no fresh facts about them; empty: all is well.
+  [[nodiscard]] std::string why_no_gpus() const;
   // The GPU of that index, or null.
   [[nodiscard]] const GpuFacts* gpu(std::uint32_t index) const noexcept;
 

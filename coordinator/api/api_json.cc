@@ -191,6 +191,7 @@ json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordon
                const PolicyTable& policy) {
   return {{"name", node.row.name},
           {"state", node.connected() ? "ready" : "unreachable"},
+          {"gpu_reason", text_or_null(node.gpu_reason)},
           {"version", node.row.version},
           {"gpus", node.gpus.size()},
           {"jobs", jobs.live_on(node.row.name)},

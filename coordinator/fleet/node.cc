@@ -32,6 +32,7 @@ Result<void> Node::keep(const wire::NodeInventory& inventory, std::int64_t now_m
   moves_processes = inventory.moves_processes;
   process_reason = inventory.process_reason;
   driver_version = inventory.driver_version;
+  gpu_reason = inventory.gpu_reason.substr(0, kMaxNodeReason);
   rack = inventory.rack;
   labels = inventory.labels;
   networks = inventory.networks;

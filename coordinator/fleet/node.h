@@ -28,6 +28,7 @@ inline constexpr std::size_t kMaxNodeInstances = 16'384;
 inline constexpr std::size_t kMaxNodeBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxNodeLabels = 1'024;
 inline constexpr std::size_t kMaxNodeNetworks = 64;
+inline constexpr std::size_t kMaxNodeReason = 1'024;  // longer ones are cut
 
 struct Node {
   NodeRow row;
@@ -36,6 +37,7 @@ struct Node {
   bool moves_processes = false;  // as last reported: host processes can be dumped and restored there
   std::string process_reason = "it has not said so";
   std::string driver_version;
+  std::string gpu_reason;  // why it has no GPUs, or no fresh facts about them; at most kMaxNodeReason bytes
   std::string rack;
   std::vector<std::string> labels;
   std::vector<wire::DataNetwork> networks;

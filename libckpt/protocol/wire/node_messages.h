@@ -176,7 +176,7 @@ struct DataNetwork {
 };
 
 struct NodeInventory {
-  static constexpr std::uint8_t kVersion = 5, kCompat = 1;
+  static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
@@ -189,10 +189,11 @@ struct NodeInventory {
   std::vector<std::string> labels;      // KEY=VALUE, likewise
   std::vector<DataNetwork> networks;    // the preferred one first; empty: an older agent
   std::int64_t certificate_ends_s = 0;  // in seconds since 1970; 0: it has none, or an older agent
+  std::string gpu_reason;  // why there are no GPUs, or no fresh facts about them; empty: all is well
   template <class A>
   void fields(A& a) {
     a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels, networks,
-      certificate_ends_s);
+      certificate_ends_s, gpu_reason);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/short_text.h"
+#include "tools/gpumigrate/client/views.h"
 
 namespace ckpt::cli {
 namespace {
@@ -25,6 +26,16 @@ std::string cordons_of(const Json& object) {
     if (has_value(cordon, "reason")) out += ": " + text_of(cordon, "reason");
   }
   return out.empty() ? "-" : out;
+}
+
+// A line for each node that has no GPUs, or no fresh facts about them.
+std::string gpu_reasons_of(const Json& nodes, const Layout& layout) {
+  std::string text;
+  for (const Json& node : nodes) {
+    if (has_value(node, "gpu_reason"))
+      text += paragraph(text_of(node, "name") + ": " + printable(text_of(node, "gpu_reason")), layout);
+  }
+  return text.empty() ? text : "\n" + text;
 }
 
 bool is_cordoned(const Json& object, const std::string& place) {
@@ -184,7 +195,7 @@ std::string view_nodes(const Json& nodes, const Layout& layout) {
                text_of(node, "driver"), text_of(node, "rack"),
                text_of(node, "certificate_ends").substr(0, kDateLength), joined(member(node, "labels"))});
   }
-  return table.text(layout);
+  return table.text(layout) + gpu_reasons_of(nodes, layout);
 }
 
 std::string view_gpus(const Json& gpus, const Layout& layout) {

@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "agent/gpus/inventory.h"
 #include "agent/gpus/nvml.h"
+#include "libckpt/net/control/spawn.h"
 
 namespace ckpt::agent {
 namespace {
@@ -30,6 +32,20 @@ TEST(NvmlMemory, ProcessThatGrowsAllTheTimeEndsTheReads) {
   const GpuFacts gpu = read_while_it_grows(1000);
   ASSERT_EQ(gpu.processes.size(), 1U);
   EXPECT_EQ(gpu.free_bytes + gpu.processes.front().bytes + 10, gpu.total_bytes);
+}
+
+std::string reason_with(const std::string& library, std::vector<std::uint32_t> visible = {}) {
+  asio::io_context io;
+  Inventory inventory(io, library, std::chrono::seconds(20), std::move(visible));
+  control::spawn(io.get_executor(), "refresh", inventory.refresh());
+  io.run();
+  return inventory.why_no_gpus();
+}
+
+TEST(InventoryReason, NodeWithoutGpusTellsWhy) {
+  EXPECT_NE(reason_with("/no/such/library.so").find("/no/such/library.so"), std::string::npos);
+  EXPECT_EQ(reason_with(FAKE_NVML), "");
+  EXPECT_EQ(reason_with(FAKE_NVML, {7}), "The GPU driver names none of the GPUs in visible_gpus");
 }
 
 }  // namespace

@@ -66,6 +66,17 @@ TEST_F(ApiTest, RunsAJobToItsEnd) {
   run_job();  // the name is free again
 }
 
+TEST_F(ApiTest, NodeWithoutGpusShowsWhy) {
+  two_nodes();
+  b_->inventory.gpus.clear();
+  b_->inventory.gpu_reason = "libnvidia-ml.so.1 cannot be loaded";
+  start_nodes();
+  const json nodes = cluster_.get("/v1/nodes").json();
+  EXPECT_EQ(nodes[0]["gpu_reason"], nullptr);
+  EXPECT_EQ(nodes[1]["gpus"], 0);
+  EXPECT_EQ(nodes[1]["gpu_reason"], "libnvidia-ml.so.1 cannot be loaded");
+}
+
 TEST_F(ApiTest, RefusesBadSubmissions) {
   two_nodes();
   a_->refuse_starts = true;

@@ -51,6 +51,14 @@ TEST(Node, InventoryIsBoundedAndReplacesWhatWasThere) {
   EXPECT_FALSE(node.keep(inventory, 0));
 }
 
+TEST(Node, ReasonForNoGpusIsCut) {
+  Node node;
+  wire::NodeInventory inventory;
+  inventory.gpu_reason = std::string(2 * kMaxNodeReason, 'x');
+  ASSERT_TRUE(node.keep(inventory, 0));
+  EXPECT_EQ(node.gpu_reason.size(), kMaxNodeReason);
+}
+
 TEST(Node, MemoryOfGpusThatAreGoneIsForgotten) {
   Node node;
   for (std::uint32_t index = 0; index < 1000; ++index) {
