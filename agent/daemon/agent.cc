@@ -11,9 +11,11 @@
 
 #include "agent/daemon/machine_timing.h"
 #include "agent/host_process/criu.h"
+#include "agent/host_process/files/kept_logs.h"
 #include "agent/jobs/adoption.h"
 #include "agent/jobs/gang_rendezvous.h"
 #include "agent/jobs/log_reader.h"
+#include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
 #include "libckpt/net/control/loop_watch.h"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr std::chrono::seconds kDescribedWithin{5};
 constexpr std::chrono::seconds kEndOfRestores{8};
+constexpr Nanos kTidyLogs = 3600 * 1000 * kNanosPerMs;
 constexpr std::int64_t kMinLeaseTermMs = 10;
 constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 
@@ -379,7 +382,19 @@ Task<> Agent::refresh_loop() {
     gang_moves_->tidy();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
+    co_await tidy_logs();
   }
+}
+
+Task<> Agent::tidy_logs() {
+  if (now_ns() < logs_tidy_until_) co_return;
+  logs_tidy_until_ = now_ns() + kTidyLogs;
+  const std::string folder = kept_logs_folder(config_);
+  const auto remove = [&folder] {
+    host::remove_old_logs(folder);
+    return true;
+  };
+  co_await offload(images_, remove);
 }
 
 void Agent::stop() {
@@ -440,6 +455,7 @@ wire::NodeInventory Agent::inventory() const {
   out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
   out.driver_version = inventory_.last().driver_version;
+  out.gpu_reason = inventory_.why_no_gpus();
   out.rack = config_.rack;
   out.labels = config_.labels;
   out.networks = networks_;
@@ -455,7 +471,6 @@ wire::NodeInventory Agent::inventory() const {
 Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
   const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
   if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
-  out.gpu_reason = inventory_.why_no_gpus();
   if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
   if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
   if (spec.ranks.size() != 1)

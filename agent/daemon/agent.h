@@ -72,6 +72,7 @@ class Agent : public AgentCommands {
   Task<> look_for_criu();
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
+  Task<> tidy_logs();
   void on_job_changed(const std::shared_ptr<Job>& job);
   Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
   Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
@@ -91,6 +92,7 @@ class Agent : public AgentCommands {
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
   Signal refresh_;  // also while the driver is asked: then it is asked once more
+  Nanos logs_tidy_until_ = 0;
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;
   std::optional<host::SharedFolderWatch> shared_names_;  // none: this kernel does not tell who makes a file

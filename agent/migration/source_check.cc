@@ -30,18 +30,35 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
   co_return summary;
 }
 
+namespace {
+
+// Its program cannot be asked anything until then. The coordinator knows of migrations, so it does not ask during one.
+std::optional<Error> why_held(const Job& job) {
+  const local::Phase phase = job.phase();
+  const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
+  if (!is_held || job.record().spec.way == MigrationMode::kCooperative) return std::nullopt;
+  return Error(
+      ErrorCode::kUnavailable,
+      "A snapshot of the job is under way, and its program can be looked at once that is over; a move "
+      "ends the snapshot first");
+}
+
+}  // namespace
+
 Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckMove request) {
   const auto job = context.jobs.running_as(request.job, request.incarnation);
   if (!job)
     co_return Error(ErrorCode::kNotFound,
                     "Job " + wire::job_text(request.job) + " does not run on this node");
+  if (const auto held = why_held(*job)) co_return *held;
   const auto mode = make_source_mode(
       context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
   co_await mode->let_go();  // of the memory that a move would have begun with
   // `jobs` counts what this look has found.
   if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
-  if (!checked) co_return checked.assume_error();
+  if (!checked)
+    co_return why_held(*job).value_or(checked.assume_error());  // of a snapshot that began meanwhile
   co_return mode->needs();
 }
 

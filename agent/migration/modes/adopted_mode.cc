@@ -11,6 +11,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
 #include "agent/migration/modes/process_mode.h"
@@ -117,7 +118,6 @@ PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device, bool st
   return work.add(PauseTerm::kVerify, bytes).add(PauseTerm::kHostRestore, bytes, restore_cost(size));
 }
 
-Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
 wire::MoveNeeds AdoptedSource::needs() const {
   wire::MoveNeeds needs;
   needs.files = files_;
@@ -126,6 +126,7 @@ wire::MoveNeeds AdoptedSource::needs() const {
   return needs;
 }
 
+Result<void> AdoptedSource::check_target(const EndpointPayload& target) {
   return stays_ ? ok() : check_needs(needs(), target);
 }
 
@@ -163,7 +164,11 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   CKPT_CO_TRY(links, co_await take_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
-  CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  auto tried = co_await criu_->dump(root, options);
+  if (!tried)
+    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options),
+                                     tried.assume_error());
+  const host::DumpFacts dumped = tried.assume_value();
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));

@@ -12,6 +12,7 @@
 #include "agent/host_process/image_pack.h"
 #include "agent/host_process/memory_folder.h"
 #include "agent/host_process/processes/process_tree.h"
+#include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/latest_growth.h"
 #include "agent/migration/modes/process_files.h"
 #include "agent/migration/modes/process_image.h"
@@ -238,7 +239,6 @@ Task<> ProcessSource::settle_host_state() {
   if (rounds) co_await rounds->settle();
 }
 
-Result<void> ProcessSource::check_target(const EndpointPayload& target) {
 wire::MoveNeeds ProcessSource::needs() const {
   wire::MoveNeeds needs;
   needs.files = files_;
@@ -247,6 +247,7 @@ wire::MoveNeeds ProcessSource::needs() const {
   return needs;
 }
 
+Result<void> ProcessSource::check_target(const EndpointPayload& target) {
   return check_needs(needs(), target);
 }
 
@@ -308,7 +309,11 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;
   const Nanos prepared = now_ns();
-  CKPT_CO_TRY(dumped, co_await criu_->dump(root, options));
+  auto tried = co_await criu_->dump(root, options);
+  if (!tried)
+    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options),
+                                     tried.assume_error());
+  const host::DumpFacts dumped = tried.assume_value();
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/process_mode.h"
 #include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/clock.h"
@@ -77,8 +78,8 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
   const auto read = [&log] { return host::Criu::find_error(log); };
   const auto reason = co_await offload(context.images, read);
   Error error = std::move(started).assume_error();
-  if (!reason) co_return error;
-  co_return Error(error.code(), error.to_string() + "; CRIU: " + *reason);
+  if (reason) error = Error(error.code(), error.to_string() + "; CRIU: " + *reason);
+  co_return co_await keep_criu_log(context, operation, log, std::move(error));
 }
 
 Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,

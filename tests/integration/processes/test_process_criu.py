@@ -2,6 +2,8 @@
 """CRIU that fails, hangs or is killed on either side of a move of a whole process between two nodes: the job
 goes on at the source from the very step it stopped at. Needs root and CRIU."""
 import os
+import pathlib
+import re
 import signal
 import unittest
 
@@ -54,6 +56,30 @@ class FailingCriu(CrashesWithCriu):
         other.rmdir()
         self.check_outcome(moved, "node-a", "node-b", TARGET)
         self.finish_training()
+
+
+    def test_log_of_a_failed_criu_is_where_the_reason_says(self):
+        self.start_training(2500)
+        for order, node in (("dump", "node-a"), ("restore", "node-b")):
+            with self.subTest(order=order):
+                reason = self.move_fails(order, "late", node)["error"]
+                place = re.search(rf"\b{node}:(/[^\s()]+/criu-logs/[^\s()]+\.log)", reason)
+                self.assertIsNotNone(place, reason)
+                self.assertTrue(pathlib.Path(place.group(1)).exists(), reason)
+        self.move_and_finish()
+
+    def test_dry_runs_in_a_snapshot_name_it(self):
+        self.start_training(2500)
+        (self.tools / "fail-dump").write_text("hold")
+        with self.cluster.popen("snapshot", "job") as snapshot:
+            self.wait_until_reached()
+            for command, code in ((("migrate", "job", "--to", "node-b"), 5), (("drain", "node-a"), 1)):
+                said = self.cluster.run(*command, "--dry-run")
+                self.assertIn("A snapshot of the job is under way", " ".join((said.stdout + said.stderr).split()))
+                self.assertEqual(said.returncode, code, said.stdout + said.stderr)
+            os.write(self.ends["go"], b"\n")
+            self.assertEqual(snapshot.wait(60), 0)
+        self.move_and_finish()
 
 
 class HangingCriu(CrashesWithCriu):

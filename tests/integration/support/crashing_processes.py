@@ -112,6 +112,7 @@ class CrashesWithCriu(TransparentCrashes):
         migration = self.check_outcome(moved, "node-a", "node-b", SOURCE)
         self.assertEqual(migration["result"], "failed")
         self.assertIn(contains, json.dumps(migration["error"]))
+        return migration
 
     def move_and_finish(self):
         self.assertEqual(self.cluster.migrate("job", "node-b")["result"], "done")
