@@ -27,6 +27,12 @@ class ArrivingTest : public TransparentTest {
   }
   static std::vector<std::string> shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
   void end_server() { const UniqueFd file(::open((root_ + "/whole").c_str(), O_WRONLY | O_CLOEXEC)); }
+  // The keeper has taken the request once it refuses the next one.
+  static void begin_to_wait(Agent& agent) {
+    agent.send(local::AwaitMemory{});
+    agent.send(local::PrepareDump{});
+    EXPECT_NE(agent.next_failure().text.view().find("still arriving"), std::string_view::npos);
+  }
   [[nodiscard]] pid_t pid_in(const std::string& name) const {
     return std::atoi(text_of(root_ + "/" + name).c_str());
   }
@@ -69,7 +75,7 @@ TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
   const std::string folder = start_restored(1);
   const Watch program(pid_in("restored"));
   Agent agent(folder);
-  agent.send(local::AwaitMemory{});
+  begin_to_wait(agent);
   end_server();
   const std::string why(agent.next_failure().text.view());
   EXPECT_NE(why.find("was lost"), std::string::npos) << why;
@@ -85,7 +91,7 @@ TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
 TEST_F(ArrivingTest, EndOfTheProgramIsNoArrival) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
-  agent.send(local::AwaitMemory{});
+  begin_to_wait(agent);
   ::kill(pid_in("restored"), SIGKILL);
   EXPECT_NE(agent.next_failure().text.view().find("before all of its host memory"), std::string_view::npos);
   agent.next<local::RankExited>();

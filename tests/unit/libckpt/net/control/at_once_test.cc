@@ -41,7 +41,7 @@ TEST(AtOnce, RunsAllBesideEachOther) {
   for (int i = 0; i < 4; ++i) tasks.push_back(pass(&gate, 4));
   bool done = false;
   spawn(io.get_executor(), "test", run(io.get_executor(), std::move(tasks), &done));
-  io.run();
+  io.poll();
   EXPECT_TRUE(done);
   EXPECT_EQ(gate.passed, 4U);
 }
