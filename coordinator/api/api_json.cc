@@ -361,6 +361,7 @@ json report_json(const Migration& m) {
       {"id", migration_text(m.id)},
       {"job", job_text(m.job)},
       {"result", to_string(m.result)},
+      {"error", text_or_null(m.error)},
       {"from", to_text(m.from)},
       {"to", to_text(m.to)},
       {"mode", text_of_mode(m.options.mode)},

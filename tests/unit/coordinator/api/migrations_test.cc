@@ -92,6 +92,7 @@ TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {
   const json m = finished(id);
   EXPECT_EQ(m["result"], "failed") << m;
   EXPECT_EQ(m["error"], "the disk is full") << m;
+  EXPECT_EQ(m["report"]["error"], "the disk is full") << m;
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["state"], "running");
 }
 
@@ -149,7 +150,6 @@ TEST_F(ApiTest, ObstaclesAreThoseOfEachWay) {
   EXPECT_NE(ended.body.find("train is exited"), std::string::npos) << ended.body;
 }
 
-TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
 // A program that goes to the other node with its files.
 class LooksTest : public ApiTest {
  protected:
@@ -213,6 +213,7 @@ TEST_F(LooksTest, TargetsOfACooperativeJobAreNotAsked) {
   EXPECT_EQ(b_->arrivals_asked, 0U);
 }
 
+TEST_F(ApiTest, AJobThatHasNotMovedShowsItsNodesEstimate) {
   two_nodes();
   a_->pause_within_node_ns = 7'000'000;
   a_->pause_between_nodes_ns = 9'500'000;
@@ -407,6 +408,7 @@ TEST_F(ApiTest, TheReportsFieldsStandInTheirOrder) {
   const std::vector<std::string> expected{"id",
                                           "job",
                                           "result",
+                                          "error",
                                           "from",
                                           "to",
                                           "mode",
