@@ -150,6 +150,8 @@ class OperatorDay(OperatorActs):
 
     def lost_node(self):
         before = self.cluster.log("coop")
+        self.cluster.call("unprotect", "coop")  # no image is under way when the node dies
+        self.cluster.json("snapshot", "coop", "--to", self.vault)
         self.cluster.kill("nodes/node-c/")  # agent, mover, keeper; the rank goes with its keeper
         self.so.dead.add("node-c")
         self.so.killed.add("coop")
