@@ -23,7 +23,7 @@ struct RehearsedProcess {
   std::uint64_t restored_bytes = 0;  // before it went on
   Nanos dump_ns = 0;
   Nanos restore_ns = 0;
-  // What of it its threads, descriptors and mappings take on a common server.
+  // The share of its threads, descriptors and mappings on a common server.
   Nanos dump_items = 0;
   Nanos restore_items = 0;
 };

@@ -63,7 +63,7 @@ class HealthTable {
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:
-  // What was taken of a node's findings lately.
+  // The number of a node's findings that were taken lately.
   struct Taken {
     std::chrono::steady_clock::time_point since;
     std::size_t count = 0;

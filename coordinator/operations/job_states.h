@@ -23,7 +23,7 @@ class JobStates {
   [[nodiscard]] std::string silent_node(const Job& job) const;
   // Why a job that is to be stopped has not ended, or how it ended is not known; empty: no node is silent.
   [[nodiscard]] std::string why_not_stopped(const Job& job) const;
-  // What speaks against a GPU that it runs on; empty: nothing.
+  // A finding against a GPU that it runs on; empty: none.
   [[nodiscard]] std::string trouble_of(const Job& job) const;
   // The same as a warning before a move; empty: nothing.
   [[nodiscard]] std::string warning_of(const Job& job) const;

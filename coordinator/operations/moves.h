@@ -71,7 +71,7 @@ class Moves {
                                                        std::string network);
   // The part of it that does not depend on the target.
   control::Task<Result<void>> check_source(JobId id, bool leaves_node);
-  // What stands in the way of a move of this running job: its node looks at it, and so do the nodes that have a GPU for
+  // The obstacles to a move of this running job: its node looks at it, and so do the nodes that have a GPU for
   // it. Touches nothing. kRefused if the job does not run, else the errors of the node's answers.
   control::Task<Result<MoveObstacles>> obstacles(JobId id);
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose

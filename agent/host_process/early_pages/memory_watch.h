@@ -53,7 +53,7 @@ class MemoryWatch {
   };
   // Watches all of the range, one of mappings(), from now on. A mapping that is new at an old place is fresh.
   Result<Follow> follow(const MemoryRange& range);
-  // What this watch has watched of the range since follow(). The process is stopped.
+  // The part of the range that this watch has watched since follow(). The process is stopped.
   Result<std::vector<MemoryRange>> own(const MemoryRange& range);
 
   // The pages of the range that were written since the last take_written(), from `from` on: some of them.

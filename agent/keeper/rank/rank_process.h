@@ -42,7 +42,7 @@ class RankProcess {
   // Parents before children; without what has ended.
   [[nodiscard]] std::vector<pid_t> members() const;
 
-  // What is stopped already stays so in continue_all(), with `remembers_stopped`.
+  // With `remembers_stopped`, a process that is stopped already stays so in continue_all().
   void stop_all(bool remembers_stopped);
   // For continue_all(), too: processes of a restored job that it had stopped itself, as its PID namespace counts them.
   void remember_stopped(const std::vector<pid_t>& in_namespace);

@@ -46,7 +46,7 @@ class JobOperation {
   [[nodiscard]] wire::Incarnation base() const noexcept { return base_; }
   [[nodiscard]] wire::Incarnation next() const noexcept { return base_ + 1; }
   [[nodiscard]] PauseKind pause_kind() const noexcept { return pause_kind_; }
-  // Of a migration whose pause is to end rather than to pass it, with that limit.
+  // The limit at which a migration ends its pause; nothing: it goes on.
   [[nodiscard]] std::optional<Nanos> pause_limit() const noexcept { return pause_limit_; }
   // A live migration: memory is copied while the job runs.
   [[nodiscard]] bool copies_ahead() const noexcept { return copies_ahead_; }

@@ -23,7 +23,7 @@ class LogFile {
  public:
   // Appends to that file, mode 0600.
   static Result<LogFile> open(const std::string& path, LogLimits limits = {});
-  // Of standard error, whatever it is.
+  // Writes to standard error, a file or not.
   static LogFile of_stderr(LogLimits limits = {});
 
   // One line, with its end.

@@ -35,7 +35,7 @@ struct FileGrant {
   bool into_memory =
       false;  // what is written; else it goes, and what the job has in memory with it, to the disk
   std::chrono::milliseconds lasts{0};
-  // What the job may have in the vault altogether, by the lengths of its files; 0: no limit. While it collects it may
+  // The most that the job may have in the vault, by the lengths of its files; 0: no limit. While it collects it may
   // have as much again as it had, but no more than a pack.
   std::uint64_t limit_bytes = 0;
 };

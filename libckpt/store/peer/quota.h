@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job has in a vault while a client of a FileServer writes it: the lengths of its files, against a limit. A file
+// The bytes that a job has in a vault while a client of a FileServer writes it: the lengths of its files, against a limit. A file
 // has no holes, so that its length is what it takes.
 // Threads: one at a time. Ownership: borrows nothing. Errors: kRefused beyond the limit, kInvalidArgument for a hole or
 // too many files.
@@ -25,7 +25,7 @@ class Quota {
 
   explicit Quota(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // What is there when the vault has been locked; `folder` is the job's.
+  // Counts the files when the vault has been locked; `folder` is the job's.
   Result<void> begin(Files& files, const std::string& folder);
   // Empty from now on; one of that name is replaced.
   Result<Handle> create(const std::string& path);

@@ -60,6 +60,14 @@ def numbers(step):
     return 100 + step * 7 % 800, 100 + step * 13 % 800
 
 
+def source(text):
+    """A file for an interpreter that takes no text as an argument."""
+    path = os.path.join(make_folder(), "source")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
 class Worker:
     """Answers lines: the product of two numbers, or what `answer` makes of them."""
 
@@ -300,7 +308,8 @@ INSIDE = {
     "node": (lambda: Worker("node", "-e", 'require("readline").createInterface({input:process.stdin}).on("line",'
                             'l=>{const [a,b]=l.split(" ").map(Number);console.log(a*b)})'), "nodejs"),
     "numpy": (Numpy, "python3-numpy"),
-    "ocaml": (lambda: Worker("ocaml", "-e", 'while true do Scanf.scanf " %d %d" (fun a b -> Printf.printf "%d\\n%!" (a*b)) done'), "ocaml"),
+    "ocaml": (lambda: Worker("ocaml", source('while true do Scanf.scanf " %d %d" (fun a b -> Printf.printf "%d\\n%!" (a*b)) done')),
+              "ocaml"),
     "pandas": (Frame, "python3-pandas"),
     "pari": (lambda: Worker("gp", "-q", "-f", question="{}*{}"), "pari-gp"),
     "perl": (lambda: Worker("perl", "-ne", '$|=1; ($a,$b)=split; print $a*$b,"\\n"'), "perl"),

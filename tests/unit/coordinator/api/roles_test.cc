@@ -136,7 +136,7 @@ TEST_F(RolesTest, OperatorsMoveStartsNoProgramOfTheirs) {
   expect_error(answer, 403, "forbidden", 5);
   EXPECT_NE(answer.body.find("Field exec starts or takes a program"), std::string::npos) << answer.body;
   EXPECT_EQ(ask(token(Role::kOperator), "GET", "migrations").json(), json::array());
-  // What it may: another move, without another program.
+  // It may ask for a move, without another program.
   EXPECT_EQ(ask(token(Role::kOperator), "POST", "jobs/train/migrate", R"({"to":"node-b"})").status, 202U);
 }
 

@@ -88,7 +88,7 @@ TEST_F(RenewalsTest, NodesWordGetsItNoCertificate) {
   liar->start();
   cluster_.wait_for_event("node-ready");
   honest->start();
-  // What is due is looked at for all nodes together, the others of one look before this one's end.
+  // All nodes are looked at together: the others of one look are done before this one's end.
   cluster_.wait_for_event("certificate-renewed");
   EXPECT_EQ(given("liar").size(), 0U);
   EXPECT_EQ(given("honest").size(), 1U);

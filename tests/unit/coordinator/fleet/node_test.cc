@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node may have the coordinator keep.
+// The bytes that a node may have the coordinator keep.
 #include "coordinator/fleet/node.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(Node, ChangesOfJobsAreBoundedByBytes) {
   while (node.keep(instance(++job, kReason))) ASSERT_LE(job, kMaxNodeInstances);
   EXPECT_LE(node.instances.size() * kReason, kMaxNodeBytes);
   EXPECT_GT((node.instances.size() + 1) * (kReason + sizeof(wire::JobInstance)), kMaxNodeBytes);
-  // What becomes smaller leaves space.
+  // A smaller report leaves space.
   ASSERT_TRUE(node.keep(instance(1)));
   EXPECT_TRUE(node.keep(instance(job, kReason / 2)));
 }

@@ -16,7 +16,7 @@ bool is_unsupported(const Result<std::unique_ptr<EarlyPages>>& early) {
 class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<bool> {
  protected:
   static std::string library(const EarlyPages& pages) { return GetParam() ? pages.criu_library() : ""; }
-  // Of all processes.
+  // The sum over all processes.
   static std::uint64_t found_by_criu(const std::string& images) {
     const std::vector<DumpedPages> all = dumped_pages(images).assume_value();
     std::uint64_t bytes = 0;
@@ -103,7 +103,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     const pid_t copy = restored.assume_value();
     if (with_lazy) {
       const std::string server = "/proc/" + std::to_string(pages_->server());
-      // Who may not lower it has it as it is.
+      // A process that may not lower it keeps it as it is.
       const UniqueFd own(::open("/proc/thread-self/oom_score_adj", O_RDWR | O_CLOEXEC));
       if (own && ::write(own.get(), "-1", 2) == 2) {
         (void)!::write(own.get(), "0", 1);

@@ -80,7 +80,7 @@ TEST_F(DaemonLogTest, FileIsSetAsideAtItsSizeAndOldOnesGo) {
   EXPECT_TRUE(text().ends_with("line 1099\n"));
   EXPECT_FALSE(text(".1").empty());
   EXPECT_FALSE(text(".2").empty());
-  // What it wrote last stands in order over the files.
+  // The last lines stand in order over the files.
   const std::string all = text(".2") + text(".1") + text();
   EXPECT_NE(all.find("line 1098\nline 1099\n"), std::string::npos) << all;
   struct stat status {};
