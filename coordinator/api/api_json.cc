@@ -239,6 +239,7 @@ json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t availabl
           {"available_bytes", available},
           {"healthy", healthy},
           {"reason", text_or_null(reason)},
+          {"node_silent", !node.connected()},
           {"finding", fault_json(fault)},
           {"jobs", ids},
           {"expected_bytes", expected},

@@ -96,8 +96,6 @@ Result<void> OperationRecords::to_starting(Job job) {
   operation.stage = OperationStage::kStarting;
   job.incarnation = operation.fenced + 1;
   if (operation.image.suspect.empty()) end_doubts(job.doubts, operation.fenced);
-  // The log on a node that is away cannot be read, and would keep the rest of the log from being read.
-  std::erase_if(job.segments, [&](const Segment& s) { return !parts_.nodes.connected(s.node); });
   // One that was forgotten, and comes back, has none before.
   std::erase_if(job.segments, [](const Segment& s) { return s.incarnation == 0; });
   Segment& segment = job.segments.emplace_back(operation.to_node, job.incarnation);

@@ -70,9 +70,10 @@ std::string why_of(const Json& migration) {
   return is_over && has_value(migration, "error") ? text_of(migration, "error") : reason_of(migration);
 }
 
-// "ok", or what speaks against the GPU.
+// "ok", or what speaks against the GPU, or that nothing is known while its node is silent.
 Cell health_of(const Json& gpu) {
   if (!flag_of(gpu, "healthy")) return {text_of(gpu, "reason"), Tone::kBad};
+  if (flag_of(gpu, "node_silent")) return {"node silent", Tone::kWarning};
   const Json& finding = member(gpu, "finding");
   return finding.is_object() ? Cell(text_of(finding, "text"), Tone::kWarning) : Cell("ok", Tone::kGood);
 }

@@ -202,7 +202,9 @@ TEST_F(ImagesTest, LogOfALostNodeIsSkipped) {
   order("snapshot", R"({"to":"/vault"})");
   go_away(a_);
   order("restore", R"({"accept_loss":true,"force":true})");
-  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "at b\n");
+  const auto log = cluster_.get("/v1/jobs/train/logs");
+  EXPECT_EQ(log.body, "at b\n");
+  EXPECT_EQ(log.headers.at("X-Missing"), "node-a");
 }
 
 TEST_F(ImagesTest, LogsAreReadInTheOrderOfTheNodes) {
