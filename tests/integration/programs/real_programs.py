@@ -250,18 +250,6 @@ class Messages:
             wrong("a message of ZeroMQ")
 
 
-class Own:
-    """What psutil knows of the process that asks."""
-
-    def __init__(self):
-        import psutil  # noqa: PLC0415
-        self.process = psutil.Process()
-
-    def ask(self, step):
-        if not any("real_programs.py" in word for word in self.process.cmdline()):
-            wrong(f"psutil takes another process for this one: {self.process}")
-
-
 class Compressor:
     def __init__(self, *command):
         self.command = command
@@ -315,7 +303,6 @@ INSIDE = {
     "perl": (lambda: Worker("perl", "-ne", '$|=1; ($a,$b)=split; print $a*$b,"\\n"'), "perl"),
     "php": (lambda: Worker("php", "-r", 'while($l=fgets(STDIN)){[$a,$b]=explode(" ",$l);echo $a*$b,"\\n";}'), "php-cli"),
     "pictures": (Pictures, "python3-pil"),
-    "psutil": (Own, "python3-psutil"),
     "python": (lambda: Worker("/usr/bin/python3", "-uc", "while True: a, b = input().split(); print(int(a) * int(b))"), "python3"),
     "r": (lambda: Worker("Rscript", "-e", 'f <- file("stdin"); open(f); while (TRUE) { x <- as.integer(strsplit(readLines(f, 1), " ")[[1]]); '
                          'cat(x[1]*x[2], "\\n", sep=""); flush(stdout()) }'), "r-base-core"),
@@ -357,7 +344,6 @@ AROUND = {
     "numactl": (["numactl", "--physcpubind=0", "JOB"], "numactl"),
     "parallel": (["parallel", "--will-cite", "--line-buffer", "sh", "-c", "::: LINE"], "parallel"),
     "prlimit": (["prlimit", "--nofile=2000", "JOB"], "util-linux"),
-    "screen": (["screen", "-Dm", "JOB"], "screen"),
     "script": (["script", "-qefc", "LINE", "/dev/null"], "bsdutils"),
     "setarch": (["setarch", "-R", "JOB"], "util-linux"),
     "setpriv": (["setpriv", "--no-new-privs", "JOB"], "util-linux"),
