@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "agent/jobs/log_limit.h"
 #include "agent/jobs/log_times.h"
 
 namespace ckpt::agent {
@@ -73,6 +74,7 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
   if (request.since_ms > 0)
     answer.offset =
         std::max(answer.offset, first_byte_since(read_log_times(job->folder()), request.since_ms));
+  answer.offset = first_kept_byte(job->log_path(), answer.offset);
   Result<void> outcome = ok();
   for (bool in_time = true;;) {
     const bool was_ended = job->ended();  // read before the bytes: nothing is written after it

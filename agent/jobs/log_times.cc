@@ -2,6 +2,7 @@
 #include "agent/jobs/log_times.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,9 +11,12 @@
 #include <bit>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
+#include "agent/jobs/log_limit.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -146,10 +150,19 @@ Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> inst
   const std::string log = job->log_path();
   LogTimesWriter writer(job->folder());
   const auto watch = environment.files.watch(log, &signal);  // without it the longest wait ends
+  const std::uint64_t limit = environment.config.job_log_limit_mib << 20;
+  bool has_limit = true;
   while (job) {
     const bool is_last = job->ended();  // read before the size: nothing is written after it
-    const auto note = [&writer, &log] { return writer.note(size_of(log)); };
+    Result<std::uint64_t> freed = std::uint64_t{0};
+    const auto note = [&] {
+      freed = free_old_output(log, limit);
+      return writer.note(size_of(log));
+    };
     const bool is_new = co_await offload(environment.records, note);
+    if (!freed && std::exchange(has_limit, false))
+      spdlog::warn("the log of job {} has no limit: {}", wire::job_text(job->id()),
+                   freed.assume_error().to_string());
     if (is_last) co_return;
     job->add_waiter(&signal);
     job.reset();

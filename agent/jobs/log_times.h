@@ -29,7 +29,7 @@ struct LogTime {
 [[nodiscard]] std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins_line,
                                      std::span<const LogTime> times, std::size_t most, std::uint64_t& covers);
 
-// Writes the records until the instance has ended or is forgotten.
+// Writes the records, and keeps the log's limit (log_limit.h), until the instance has ended or is forgotten.
 Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> instance);
 
 }  // namespace ckpt::agent

@@ -80,6 +80,9 @@ void add_programs(Settings& to, Config& c) {
        {"nvml", &c.nvml, "The library that lists the GPUs."},
        {"job_environment", &c.job_environment,
         "`KEY=VALUE` that every job on this node gets besides, or in place of, its own environment."},
+       {"job_log_limit_mib", &c.job_log_limit_mib,
+        "The newest bytes of a job's output that stay on this node; older ones are freed. 0: no limit.",
+        kMib},
        {"driver_processes", &c.driver_processes,
         "Names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to "
         "them."},

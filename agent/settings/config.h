@@ -56,6 +56,7 @@ struct Config {
   std::uint64_t snapshot_staging_mib = 0;
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> job_environment;
+  std::uint64_t job_log_limit_mib = 256;
   std::string rack;
   std::vector<std::string> labels;
   std::string kernel_log = "auto";

@@ -10,6 +10,7 @@
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "coordinator/requests/redaction.h"
 
 namespace ckpt::coordinator {
 namespace {

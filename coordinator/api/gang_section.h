@@ -10,8 +10,8 @@
 #include "coordinator/gangs/gang_protections.h"
 #include "coordinator/gangs/gang_restores.h"
 #include "coordinator/gangs/moves/gang_moves.h"
-#include "coordinator/operations/log_reader.h"
 #include "coordinator/operations/service.h"
+#include "coordinator/output/log_reader.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {

@@ -137,6 +137,7 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   response.headers.emplace_back("X-Incarnation", std::to_string(chunk.from.incarnation));
   if (!chunk.missing.empty())
     response.headers.emplace_back("X-Missing", fmt::format("{}", fmt::join(chunk.missing, ", ")));
+  if (chunk.skipped > 0) response.headers.emplace_back("X-Skipped", std::to_string(chunk.skipped));
   if (!chunk.from.image.empty()) {
     response.headers.emplace_back("X-Restored-From", chunk.from.image);
     response.headers.emplace_back("X-Lost-Ms", std::to_string(chunk.from.lost_ms));

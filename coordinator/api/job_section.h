@@ -6,9 +6,9 @@
 #pragma once
 
 #include "coordinator/api/api_json.h"
-#include "coordinator/operations/log_reader.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/service.h"
+#include "coordinator/output/log_reader.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {

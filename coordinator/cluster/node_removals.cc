@@ -132,6 +132,7 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string nod
     fenced = proof.has_value();
     if (!fenced) problem = proof.assume_error().to_string();
   }
+  co_await parts_.output.copy_all_of(node);  // its logs go with it
   CKPT_CO_TRY(lost, remove(node, force, fenced));
   nlohmann::ordered_json answer = {{"node", node}, {"fenced", fenced}, {"lost", texts_of(lost)}};
   if (!problem.empty()) answer["fence_problem"] = problem;

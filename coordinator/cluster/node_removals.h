@@ -16,6 +16,7 @@
 #include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/migration/migration_table.h"
+#include "coordinator/output/output_copier.h"
 #include "coordinator/requests/api_section.h"
 
 namespace ckpt::coordinator {
@@ -31,6 +32,7 @@ class NodeRemovals : public ApiSection {
     JobTable& jobs;
     JobLifecycle& lifecycle;
     const MigrationTable& migrations;
+    OutputCopier& output;
     std::string fence_command;  // empty: there is none
   };
   explicit NodeRemovals(Parts parts) : parts_(std::move(parts)) {}

@@ -118,7 +118,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
       service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, rendezvous_, stops_,
                 images_.cancels, overcommit_}),
-      logs_(nodes_, node_calls_, jobs_),
+      output_copies_(config_.folder() + "/output", static_cast<std::uint64_t>(config_.kept_output_mib) << 20),
+      output_copier_({nodes_, node_calls_, jobs_, output_copies_,
+                      std::chrono::milliseconds(config_.output_copy_interval_ms), executor_}),
+      logs_(nodes_, node_calls_, jobs_, output_copies_),
       job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
       gang_images_({events_, nodes_, node_calls_, jobs_, image_books_.catalog, image_books_.numbers,
                     image_books_.reports, image_books_.tasks, snapshots_, images_.orders, images_.snapshots,
@@ -147,7 +150,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       sessions_({nodes_, node_calls_, node_frames_, removed_nodes_, node_events_, executor_},
                 welcome_of(config_, peer_token)),
       removals_({removed_nodes_, denied_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
-                 config_.fence_command}),
+                 output_copier_, config_.fence_command}),
       maintenance_({nodes_, cordons_, policy_, faults_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
       metrics_({events_, nodes_, jobs_, migrations_, states_}),
@@ -225,6 +228,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(migration_runner_.restore());
   CKPT_TRYV(gang_moves_.restore());
   CKPT_TRYV(image_books_.load());
+  CKPT_TRYV(output_copies_.load());
   images_.start();
   resumes_.start();
   gang_watch_.start();
@@ -232,6 +236,7 @@ Result<void> Coordinator::load() {
   drains_.resume();
   evacuations_.start();
   housekeeping_.start();
+  output_copier_.start();
   return ok();
 }
 

@@ -32,6 +32,7 @@
 #include "coordinator/maintenance/resumes.h"
 #include "coordinator/operations/fence.h"
 #include "coordinator/operations/metrics.h"
+#include "coordinator/output/output_copier.h"
 #include "coordinator/state/store_sync.h"
 #include "libckpt/net/control/listener.h"
 
@@ -116,6 +117,8 @@ class Coordinator {
   Overcommit overcommit_;
   Resumes resumes_;
   Service service_;
+  OutputCopies output_copies_;
+  OutputCopier output_copier_;
   LogReader logs_;
   JobSection job_section_;
   GangImages gang_images_;

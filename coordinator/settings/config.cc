@@ -93,20 +93,26 @@ void add_moves(Settings& to, Config& c) {
 }
 
 void add_history(Settings& to, Config& c) {
-  to.insert(to.end(),
-            {{"ended_images_max_age_ms", &c.ended_images_max_age_ms,
-              "Images go so long after their job's end (event `images-collected`).", kAge},
-             {"ended_images_kept", &c.ended_images_kept,
-              "More images of ended jobs go: those of the job that ended first.", kKept},
-             {"ended_jobs_kept", &c.ended_jobs_kept,
-              "Ended jobs beyond this number are forgotten; their images are not.", kKept},
-             {"closed_migrations_kept", &c.closed_migrations_kept, "Likewise of migrations.", kKept},
-             {"events_kept", &c.events_kept, "Likewise of events.", kKept},
-             {"findings_kept", &c.findings_kept, "Likewise of agents' findings about GPUs.", kKept},
-             {"ended_evacuations_kept", &c.ended_evacuations_kept, "Likewise of evacuations.", kKept},
-             {"ended_drains_kept", &c.ended_drains_kept, "Likewise of drains.", kKept},
-             {"history_kept_days", &c.history_kept_days,
-              "All these are forgotten after so many days, too; 0: the numbers alone count.", kKept}});
+  to.insert(
+      to.end(),
+      {{"ended_images_max_age_ms", &c.ended_images_max_age_ms,
+        "Images go so long after their job's end (event `images-collected`).", kAge},
+       {"ended_images_kept", &c.ended_images_kept,
+        "More images of ended jobs go: those of the job that ended first.", kKept},
+       {"ended_jobs_kept", &c.ended_jobs_kept,
+        "Ended jobs beyond this number are forgotten; their images are not.", kKept},
+       {"closed_migrations_kept", &c.closed_migrations_kept, "Likewise of migrations.", kKept},
+       {"events_kept", &c.events_kept, "Likewise of events.", kKept},
+       {"findings_kept", &c.findings_kept, "Likewise of agents' findings about GPUs.", kKept},
+       {"ended_evacuations_kept", &c.ended_evacuations_kept, "Likewise of evacuations.", kKept},
+       {"ended_drains_kept", &c.ended_drains_kept, "Likewise of drains.", kKept},
+       {"kept_output_mib", &c.kept_output_mib,
+        "Copies of the ends of jobs' logs (1 MiB of each instance), for `logs` once a node is away; 0: none.",
+        kKept},
+       {"output_copy_interval_ms", &c.output_copy_interval_ms,
+        "How often the end of the log of a job that writes is copied.", kTime},
+       {"history_kept_days", &c.history_kept_days,
+        "All these are forgotten after so many days, too; 0: the numbers alone count.", kKept}});
 }
 
 std::string expand_home(const std::string& path) {

@@ -42,6 +42,8 @@ struct Config {
   std::int64_t findings_kept = 5000;
   std::int64_t ended_evacuations_kept = 1000;
   std::int64_t ended_drains_kept = 200;
+  std::int64_t kept_output_mib = 1024;  // of the ends of jobs' logs; 0: none
+  std::int64_t output_copy_interval_ms = 10'000;
   std::int64_t history_kept_days = 30;  // of all these; 0: their numbers alone count
 
   bool tagged_ids = true;  // no key: tests that name ids have none

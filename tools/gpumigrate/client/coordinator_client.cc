@@ -123,6 +123,7 @@ Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery&
   // A coordinator of an earlier version gives none of these.
   (void)parse_number(response.log.length, piece.length);
   (void)parse_number(response.log.lost_ms, piece.lost_ms);
+  (void)parse_number(response.log.skipped, piece.skipped);
   piece.incarnation = std::move(response.log.incarnation);
   piece.restored_from = std::move(response.log.restored_from);
   piece.missing = std::move(response.log.missing);

@@ -22,7 +22,8 @@ struct LogPiece {
   std::string incarnation;    // of the instance that wrote the bytes
   std::string restored_from;  // the image that it was started from; empty: none
   double lost_ms = 0;         // of work since that image
-  std::string missing;        // former nodes that are away: their part was passed over
+  std::string missing;        // nodes that are away, of whose part something was passed over
+  std::uint64_t skipped = 0;  // bytes before these that a node has freed
 };
 
 struct LogQuery {

@@ -160,6 +160,7 @@ HttpResponse decode(http::response<http::string_body>&& message) {
                   .incarnation = std::string(message["X-Incarnation"]),
                   .restored_from = std::string(message["X-Restored-From"]),
                   .missing = std::string(message["X-Missing"]),
+                  .skipped = std::string(message["X-Skipped"]),
                   .lost_ms = std::string(message["X-Lost-Ms"])};
   response.body = std::move(message.body());
   return response;

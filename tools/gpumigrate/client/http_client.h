@@ -42,6 +42,7 @@ struct LogHeaders {
   std::string incarnation;
   std::string restored_from;
   std::string missing;
+  std::string skipped;
   std::string lost_ms;
 };
 

@@ -47,8 +47,11 @@ Result<std::string> LogStream::read(milliseconds follow) {
   CKPT_TRY(piece,
            context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
   if (!piece.missing.empty() && std::exchange(missing_, piece.missing) != piece.missing)
-    context_.note("what job " + job_ + " wrote on " + printable(piece.missing) +
-                  " is left out: it was there before, and that node is away");
+    context_.note("output of job " + job_ + " on " + printable(piece.missing) +
+                  " is left out: that node is away, and the coordinator has a copy of the end at most");
+  if (piece.skipped > 0)
+    context_.note(tools::format_bytes(piece.skipped) + " of older output of job " + job_ +
+                  " are gone: its node keeps the newest (job_log_limit_mib)");
   std::string text = mark_of(piece) + piece.bytes;
   const bool is_short = piece.bytes.size() < kShortPiece && piece.incarnation == incarnation_;
   short_pieces_ = is_short ? short_pieces_ + 1 : 0;

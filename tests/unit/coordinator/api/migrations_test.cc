@@ -2,6 +2,8 @@
 // Migrations over the API: what is asked, what is shown, how they end.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -75,6 +77,93 @@ TEST_F(ApiTest, LogOfAJobWhoseFormerNodeIsAwayHasWhatIsReachable) {
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=10").body, "er\n");
   EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "after\n");
+}
+
+// Moves the job from a node whose output the coordinator copies, and waits for the copy.
+class CopiedOutputTest : public ApiTest {
+ protected:
+  void SetUp() override {
+    cluster_.config().kept_output_mib = 1;
+    cluster_.config().output_copy_interval_ms = 100;
+    ApiTest::SetUp();
+    two_nodes();
+    a_->log = "before\n";
+    b_->log = "after\n";
+    start_nodes();
+    run_job();
+  }
+  void move() {
+    EXPECT_EQ(finished(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"])["result"],
+              "done");
+  }
+  void wait_for_copy(const std::string& name, std::uintmax_t bytes) {
+    const std::filesystem::path path = cluster_.config().folder() + "/output/" + name;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    std::error_code none;
+    while (std::filesystem::file_size(path, none) != 16 + bytes || none) {
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << "no copy of " << bytes << " bytes in " << path;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+};
+
+TEST_F(CopiedOutputTest, AnswersForAFormerNodeThatIsAwayOrRemoved) {
+  move();
+  wait_for_copy("0000000000000001-1", 7);
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  const auto expect_all = [this] {
+    const auto first = cluster_.get("/v1/jobs/train/logs");
+    EXPECT_EQ(first.status, 200U) << first.body;
+    EXPECT_EQ(first.body, "before\n");
+    EXPECT_FALSE(first.headers.contains("X-Missing"));
+    EXPECT_EQ(first.headers.at("X-Next-Offset"), "7");
+    EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
+    EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=3").body, "ore\n");
+    EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?timestamps=1").body, "- before\n");
+  };
+  expect_all();
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove", R"({"force":true})").status, 200U);
+  expect_all();
+  cluster_.stop();
+  cluster_.start();
+  cluster_.wait_for_event("node-ready", 3);
+  expect_all();
+}
+
+TEST_F(CopiedOutputTest, IsWholeBeforeANodeIsRemoved) {
+  move();
+  EXPECT_EQ(cluster_.post("/v1/nodes/node-a/remove").status, 200U);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
+}
+
+TEST_F(CopiedOutputTest, HasTheLastWordsOfALostNode) {
+  a_->post([this] { a_->change(1, 1, wire::JobPhase::kRunning); });
+  wait_for_copy("0000000000000001-1", 7);
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
+  expect_error(cluster_.get("/v1/jobs/train/logs?offset=7"), 503, "unavailable", 5);
+}
+
+TEST_F(CopiedOutputTest, GoesWithItsJob) {
+  a_->post([this] { a_->change(1, 1, wire::JobPhase::kExited, 0); });
+  wait_for_copy("0000000000000001-1", 7);
+  EXPECT_EQ(request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train").status, 200U);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::filesystem::exists(cluster_.config().folder() + "/output/0000000000000001-1")) {
+    ASSERT_LT(std::chrono::steady_clock::now(), until) << "the copy stays";
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_F(CopiedOutputTest, IsNotMadeOfAJobThatTheNodeWasNotGiven) {
+  b_->post([this] { b_->change(1, 1, wire::JobPhase::kExited, 0); });
+  b_->post([this] { b_->change(99, 1, wire::JobPhase::kExited, 0); });
+  move();
+  wait_for_copy("0000000000000001-1", 7);
+  wait_for_copy("0000000000000001-2", 6);
+  EXPECT_FALSE(std::filesystem::exists(cluster_.config().folder() + "/output/0000000000000063-1"));
 }
 
 TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {

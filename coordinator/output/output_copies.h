@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of the ends of jobs' logs: `logs` reads them once the node that wrote a log is away or removed. There is one file
+// for each instance, with its last kKeptOutput bytes or more. Beyond a limit of all files together the copy that grew
+// longest ago goes.
+// File: the 8 bytes of kMagic, the log's offset of the first byte (8 bytes, little-endian), the bytes. Not synced: a copy
+// may be lost with the machine.
+// Threads: one io_context on one thread; files are read and written on a thread of its own. Ownership: the folder.
+// Errors: kIo; a copy that could not be written is dropped.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "libckpt/base/result.h"
+#include "libckpt/net/control/asio.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::coordinator {
+
+using wire::Incarnation;
+using wire::JobId;
+
+inline constexpr std::uint64_t kKeptOutput = std::uint64_t{1} << 20;
+
+// Offsets in an instance's log.
+struct OutputExtent {
+  OutputExtent() = default;
+  OutputExtent(std::uint64_t first, std::uint64_t last) : begin(first), end(last) {}
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct OutputPart {
+  OutputPart() = default;
+  std::uint64_t offset = 0;  // of the first byte
+  std::string bytes;
+  bool begins_line = true;
+};
+
+class OutputCopies {
+ public:
+  // `limit`: bytes of all files; 0: none are kept.
+  OutputCopies(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
+
+  // Once, before all else. Files that are none of its own, or damaged, are removed.
+  Result<void> load();
+
+  [[nodiscard]] std::optional<OutputExtent> find(JobId job, Incarnation incarnation) const;
+  // Bytes that are there already are passed over. A gap starts the copy again behind it.
+  control::Task<Result<void>> append(JobId job, Incarnation incarnation, std::uint64_t offset,
+                                     std::string bytes);
+  // At most `limit` bytes from `offset` on, or from the copy's begin on. kNotFound: there is no copy.
+  control::Task<Result<OutputPart>> read(JobId job, Incarnation incarnation, std::uint64_t offset,
+                                         std::size_t limit);
+  // Removes the copies of all jobs but those.
+  control::Task<> keep_only(std::function<bool(JobId)> stays);
+
+  [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }  // of all files
+
+ private:
+  using Key = std::pair<JobId, Incarnation>;
+  struct Copy {
+    Copy() = default;
+    OutputExtent extent;
+    std::uint64_t grown = 0;  // by it copies stand in the order in which they grew
+  };
+
+  [[nodiscard]] std::string path_of(const Key& key) const;
+  void note(const Key& key, OutputExtent extent);
+  void forget(const Key& key);
+  control::Task<> remove(Key key);
+  control::Task<> keep_limit(Key newest);
+
+  const std::string folder_;
+  const std::uint64_t limit_;
+  std::map<Key, Copy> copies_;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t growths_ = 0;
+  control::asio::thread_pool disk_{1};
+};
+
+}  // namespace ckpt::coordinator
