@@ -245,7 +245,7 @@ class OperatorDay(OperatorActs):
         for name, unmoved in (("coop", (*COOPERATIVE, "--step-ms", "0")), ("late", (*TRANSPARENT, "--step-ms", "0")),
                               ("tied", (*TIED[:2], "plain", STEPS))):
             ended = self.cluster.finish(name)
-            self.assertEqual(ended["digest"], run_unmoved(*unmoved)["digest"])
+            self.assertEqual(ended["digest"], run_unmoved(*unmoved, limit=600)["digest"])
             self.assert_log_is_whole(name)
             del self.so.places[name]
             self.see(f"{name} has ended")

@@ -32,7 +32,7 @@ class CommandError(AssertionError):
                          f"stderr: {result.stderr[-3000:]}")
 
 
-def run_unmoved(program, *arguments, memory="4GiB", whole=False):
+def run_unmoved(program, *arguments, memory="4GiB", whole=False, limit=COMMAND_LIMIT_S):
     """Runs an example without gpumigrate and returns its final JSON object: what a moved one must end with.
     `whole`: all that it printed."""
     folder = tempfile.mkdtemp(prefix="gm-unmoved-")
@@ -42,7 +42,7 @@ def run_unmoved(program, *arguments, memory="4GiB", whole=False):
     try:
         result = subprocess.run([EXAMPLES / program, *arguments], env=environment, capture_output=True,
                                 text=True,
-                                timeout=COMMAND_LIMIT_S)
+                                timeout=limit)
         if result.returncode != 0:
             raise CommandError(result)
         return result.stdout if whole else final_object(result.stdout)

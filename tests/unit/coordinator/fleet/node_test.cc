@@ -51,6 +51,18 @@ TEST(Node, InventoryIsBoundedAndReplacesWhatWasThere) {
   EXPECT_FALSE(node.keep(inventory, 0));
 }
 
+TEST(Node, InventoryIsBoundedByBytes) {
+  constexpr std::size_t kReason = 100'000;
+  Node node;
+  ASSERT_TRUE(node.keep(instance(1)));
+  wire::NodeInventory inventory;
+  inventory.jobs.assign(kMaxNodeBytes / kReason + 1, instance(2, kReason));
+  const auto kept = node.keep(inventory, 0);
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(node.instances.front().job, 1U);
+}
+
 TEST(Node, ReasonForNoGpusIsCut) {
   Node node;
   wire::NodeInventory inventory;
