@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::seconds kReading{30};
 constexpr std::size_t kMaxTargetsAsked = 4;
+constexpr unsigned kMaxNewerImages = 3;  // that turn up while nodes are asked
 
 std::string span_text(std::int64_t ms) {
   constexpr std::int64_t kMinuteMs = 60'000;
@@ -132,8 +133,14 @@ control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish
   // Refused before its nodes are asked anything.
   if (RestorePlan plan = judge(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
     co_return plan;
-  CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
-  co_return plan_at(id, wish, image, place);
+  for (unsigned asked = 1;; ++asked) {
+    CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
+    // A node that was asked may have told of a newer one.
+    CKPT_CO_TRY(newest, parts_.finder.for_order(job, wish.verb, wish.image));
+    if (newest.barrier_ms <= image.barrier_ms || asked == kMaxNewerImages)
+      co_return plan_at(id, wish, image, place);
+    image = std::move(newest);
+  }
 }
 
 Result<RestorePlan> RestorePlans::plan_at(JobId id, const RestoreWish& wish, const Image& image,

@@ -60,6 +60,23 @@ TEST_F(ImagesTest, RestoreOfAParkedJobThatWasStoppedLosesNothing) {
   EXPECT_EQ(task["restored"]["lost_ms"], 0);
 }
 
+TEST_F(ImagesTest, ADryRunNamesTheImageThatTheRestoreTakes) {
+  a_.vault->age_ms = 60'000;
+  order("snapshot", R"({"to":"/vault"})");
+  {
+    const std::lock_guard lock(shared_->mutex);
+    wire::ImageRow newer = shared_->rows["/vault"].front();  // that no node has told of yet
+    ++newer.version;
+    newer.created_ms += 30'000;
+    shared_->rows["/vault"].push_back(newer);
+  }
+  const std::string wish = R"({"accept_loss":true,"to":"node-b","dry_run":true})";
+  const json dry = cluster_.post("/v1/jobs/train/restore", wish).json();
+  EXPECT_LT(dry["lost_ms"].get<std::int64_t>(), 50'000) << dry;
+  const json task = order("restore", kAccept);
+  EXPECT_EQ(task["restored"]["image"], dry["image"]) << dry << task;
+}
+
 TEST_F(ImagesTest, NothingEndsForAnImageThatCannotBeRead) {
   order("snapshot", R"({"to":"/vault"})");
   {
