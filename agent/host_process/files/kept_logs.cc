@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "libckpt/base/clock.h"
@@ -38,6 +39,13 @@ std::optional<std::string> read_end(const std::string& path) {
   return text;
 }
 
+// Not synced: after a failed dump the program waits for this.
+Result<void> write_text(const std::string& path, const std::string& text) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return Error::from_errno("Opening " + path);
+  return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
+}
+
 }  // namespace
 
 void remove_old_logs(const std::string& folder, std::chrono::seconds keep_for) {
@@ -63,7 +71,7 @@ std::optional<std::string> keep_log(const std::string& folder, const std::string
   if (!text) return std::nullopt;
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return std::nullopt;
   const std::string kept = folder + "/" + name + "-" + std::to_string(wall_clock_ms()) + kLogSuffix;
-  if (auto written = write_file_durably(kept, *text); !written) {
+  if (auto written = write_text(kept, *text); !written) {
     spdlog::warn("CRIU's log not kept: path {} reason {}", path, written.assume_error().to_string());
     return std::nullopt;
   }
