@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST /v1/join: a machine that has a join token becomes a node. The token is a certificate for ten minutes
 // (`gpumigrate node token`), which names the node. The machine has made a key, and gets a node's certificate for it
-// with the agents' token. A node that was removed is let in again so, and its former certificates are denied. Each token is good for one answer: the file used-join-tokens remembers those used, for as
-// long as they could be shown again.
+// with the agents' token. A node that was removed is let in again so, and its former certificates are denied. Each
+// token is good for one answer: the file used-join-tokens remembers those used, for as long as they could be shown
+// again.
 // Threads: one io_context on one thread; files are written in a pool of its own. Ownership: borrows the renewals'
 // authority. Errors: kRefused without an authority, for a token that was used, and for more than kMaxUsed of them.
 #pragma once

@@ -7,13 +7,12 @@ import pathlib
 import re
 import shutil
 import socket
-import stat
-import subprocess
 import sys
 import tempfile
 import unittest
 
 from cluster import COMMAND_LIMIT_S, run_unmoved
+from crashing_processes import hanging_criu
 from fault_points import Point
 from operator_acts import STOPPED, OperatorActs
 from operator_day import table
@@ -22,7 +21,6 @@ from waiting import eventually, eventually_equal
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "tests" / "integration" / "programs" / "python_job.py"
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
-CRIU = ROOT / "tools" / "criu"
 STEPS = "12000"  # half of them take a tenth of a second until the evening
 COOPERATIVE = ("hotset", "--bytes", "16MiB", "--hot", "4%", "--seed", "7", "--print-every", "1", "--steps", STEPS)
 TRANSPARENT = ("charlm-plain", "--params", "20000", "--seed", "5", "--print-every", "1", "--steps", STEPS)
@@ -42,13 +40,9 @@ class OperatorDay(OperatorActs):
         self.addCleanup(self.peer.close)
 
     def hang_restores(self):
-        """CRIU restores nothing while the file exists."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="gm-criu-"))
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        real = subprocess.run([CRIU, "find"], capture_output=True, text=True, check=True).stdout.split()[0]
-        self.hangs, criu = folder / "hangs", folder / "criu"
-        criu.write_text(f'#!/bin/sh\n[ "$1" = restore ] && [ -e {self.hangs} ] && exec sleep 100000\nexec {real} "$@"\n')
-        criu.chmod(stat.S_IRWXU)
+        criu, self.hangs = hanging_criu(folder)
         self.agent_settings = f'health_window_ms = 20\ncriu = "{criu}"\n'
 
     @unittest.skipUnless(os.geteuid() == 0, "a process moves as root only")

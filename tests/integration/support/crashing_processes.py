@@ -6,11 +6,25 @@ import pathlib
 import select
 import shutil
 import signal
+import stat
+import subprocess
 import tempfile
 import unittest
 import unittest.mock
 
 from crashing import SOURCE, TransparentCrashes
+
+CRIU = pathlib.Path(__file__).resolve().parents[3] / "tools" / "criu"
+
+
+def hanging_criu(folder):
+    """A program for the setting `criu` whose restores wait for ever while the second path exists."""
+    real = subprocess.run([CRIU, "find"], capture_output=True, text=True, check=True).stdout.split()[0]
+    hangs, criu = folder / "hangs", folder / "criu"
+    criu.write_text(f'#!/bin/sh\n[ "$1" = restore ] && [ -e {hangs} ] && exec sleep 100000\nexec {real} "$@"\n')
+    criu.chmod(stat.S_IRWXU)
+    return criu, hangs
+
 
 # $1 is CRIU's order. A file `fail-ORDER` decides the fate of the next such order: it fails before CRIU is
 # run ("early") or after it ("late"), CRIU is run at the test's command ("hold"), the test is notified when

@@ -270,7 +270,7 @@ TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
             (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
 }
 
-TEST_F(LooksTest, WhatTheTargetWouldTakeIsPossible) {
+TEST_F(LooksTest, AMoveThatItsTargetTakesIsPossible) {
   two_nodes();
   start_with_program();
   EXPECT_EQ(look()["to"], "node-b:0");
