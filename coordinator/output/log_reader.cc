@@ -64,6 +64,8 @@ control::Task<Result<bool>> LogReader::read_copy(Walk& walk, Segment segment, bo
   const std::uint64_t wanted = walk.offset_in_instance();
   if (copied && wanted < copied->end) {
     CKPT_CO_TRY(part, co_await copies_.read(walk.job, segment.incarnation, wanted, walk.view.limit));
+    if (part.bytes.empty() || part.offset < wanted)
+      co_return Error(ErrorCode::kIo, "The copy of job " + job_text(walk.job) + "'s output is damaged");
     if (part.offset > wanted) walk.chunk.missing.insert(segment.node);
     walk.chunk.next_offset = walk.begin + part.offset + part.bytes.size();
     walk.chunk.bytes = walk.view.with_times ? without_times(part) : std::move(part.bytes);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLongestWait{1000};  // an inventory may tell of ends, too
 constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr unsigned kMaxPieces =
+    2 * kKeptOutput / wire::kMaxLogBytes;  // a node may answer with less than it has
 
 bool writes_no_more(const wire::JobInstance& instance) {
   return instance.phase == wire::JobPhase::kMoved || instance.phase == wire::JobPhase::kExited;
@@ -89,7 +91,7 @@ control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted i
   const std::uint64_t newest = instance.end - std::min(instance.end, kKeptOutput);
   const std::uint64_t goes_on_at = copied ? copied->end : 0;
   std::uint64_t offset = std::max(goes_on_at, newest);
-  while (offset < instance.end) {
+  for (unsigned asked = 0; offset < instance.end && asked < kMaxPieces; ++asked) {
     wire::ReadLog request;
     request.job = instance.job;
     request.incarnation = instance.incarnation;

@@ -86,7 +86,7 @@ Result<OutputExtent> write_copy(const std::string& path, std::uint64_t offset, s
   const auto opened = open_file(path, O_RDWR | O_APPEND);
   if (!opened) return write_fresh(path, offset, bytes);
   const int file = opened.assume_value().get();
-  const auto known = extent_in(file, path);
+  auto known = extent_in(file, path);
   const bool goes_on = known && known.assume_value().begin <= offset && offset <= known.assume_value().end;
   if (!goes_on) return write_fresh(path, offset, bytes);
   const std::uint64_t there = known.assume_value().end - offset;

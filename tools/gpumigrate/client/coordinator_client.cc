@@ -150,10 +150,10 @@ std::string path_part(const std::string& text) {
 }
 
 const Json& member(const Json& object, const char* field) {
-  static const Json kNull;
-  if (!object.is_object()) return kNull;
+  static const Json null;
+  if (!object.is_object()) return null;
   const auto found = object.find(field);
-  return found == object.end() ? kNull : *found;
+  return found == object.end() ? null : *found;
 }
 
 bool has_id_form(std::string_view text, char kind) {

@@ -25,7 +25,7 @@ class LogLimitTest : public ::testing::Test {
     folder_ = ::mkdtemp(pattern.data());
     path_ = folder_ + "/out.log";
   }
-  ~LogLimitTest() override { std::filesystem::remove_all(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Lines of 100 bytes, as a program appends them.
   void write_lines(std::uint64_t count) {

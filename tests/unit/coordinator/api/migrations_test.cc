@@ -25,7 +25,7 @@ TEST_F(ApiTest, MovesAJob) {
   EXPECT_EQ(m["result"], "done") << m;
   EXPECT_EQ(m["exit_code"], 0);
   EXPECT_EQ(m["runs_at"], "node-b:0");
-  const json report = m["report"];
+  const json& report = m["report"];
   EXPECT_DOUBLE_EQ(report["downtime_ms"], 8);
   double sum = 0;
   for (const auto& [piece, ms] : report["downtime_breakdown_ms"].items()) sum += ms.get<double>();
@@ -144,6 +144,16 @@ TEST_F(CopiedOutputTest, HasTheLastWordsOfALostNode) {
   cluster_.wait_for_event("node-lost");
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
   expect_error(cluster_.get("/v1/jobs/train/logs?offset=7"), 503, "unavailable", 5);
+}
+
+TEST_F(CopiedOutputTest, ThatIsDamagedIsAnError) {
+  move();
+  wait_for_copy("0000000000000001-1", 7);
+  a_->stop();
+  cluster_.wait_for_event("node-lost");
+  std::filesystem::resize_file(cluster_.config().folder() + "/output/0000000000000001-1", 16 + 3);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "bef");
+  expect_error(cluster_.get("/v1/jobs/train/logs?offset=3"), 500, "internal", 6);
 }
 
 TEST_F(CopiedOutputTest, GoesWithItsJob) {

@@ -22,7 +22,7 @@ class OutputCopiesTest : public ::testing::Test {
     std::string pattern = "/tmp/output-copies-XXXXXX";
     folder_ = std::string(::mkdtemp(pattern.data())) + "/output";
   }
-  ~OutputCopiesTest() override { std::filesystem::remove_all(std::filesystem::path(folder_).parent_path()); }
+  void TearDown() override { std::filesystem::remove_all(std::filesystem::path(folder_).parent_path()); }
 
   // As after a start of the coordinator.
   OutputCopies& open(std::uint64_t limit = kMuch) {
