@@ -25,6 +25,11 @@ constexpr std::string_view kMagic = "GMOUTPT1";
 constexpr std::size_t kHeader = 16;
 constexpr std::string_view kNew = ".new";
 
+std::uint64_t on_disk(const OutputExtent& extent) {
+  constexpr std::uint64_t kBlock = 4096;
+  return (kHeader + extent.end - extent.begin + kBlock - 1) / kBlock * kBlock;
+}
+
 std::string header_of(std::uint64_t begin) {
   std::string text(kMagic);
   text.resize(kHeader);
@@ -173,13 +178,13 @@ void OutputCopies::note(const Key& key, OutputExtent extent) {
   copy.extent = extent;
   copy.grown = ++growths_;
   copies_.emplace(key, copy);
-  bytes_ += kHeader + extent.end - extent.begin;
+  bytes_ += on_disk(extent);
 }
 
 void OutputCopies::forget(const Key& key) {
   const auto found = copies_.find(key);
   if (found == copies_.end()) return;
-  bytes_ -= kHeader + found->second.extent.end - found->second.extent.begin;
+  bytes_ -= on_disk(found->second.extent);
   copies_.erase(found);
 }
 

@@ -43,7 +43,7 @@ struct OutputPart {
 
 class OutputCopies {
  public:
-  // `limit`: bytes of all files; 0: none are kept.
+  // `limit`: bytes of all files, in whole blocks of a disk; 0: none are kept.
   OutputCopies(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
   // Once, before all else. Files that are none of its own, or damaged, are removed.
@@ -60,7 +60,7 @@ class OutputCopies {
   control::Task<> keep_only(std::function<bool(JobId)> stays);
 
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }  // of all files
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }  // of all files, likewise
 
  private:
   using Key = std::pair<JobId, Incarnation>;
