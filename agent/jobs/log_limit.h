@@ -11,10 +11,11 @@
 
 namespace ckpt::agent {
 
-// Leaves at least the last `limit` bytes, and an eighth more at most. 0: no limit. Returns the bytes that were freed. A file
-// that is not the folder's owner's alone is left as it is.
+// Leaves at least the last `limit` bytes, and an eighth more at most. 0: no limit. Returns the bytes that were freed.
+// A file that is not the folder's owner's alone is left as it is.
 Result<std::uint64_t> free_old_output(const std::string& path, std::uint64_t limit);
-// The first byte at or after `offset` that was not freed. Behind freed bytes a line begins there, where one begins within 64 KiB.
+// The first byte at or after `offset` that was not freed. Behind freed bytes a line begins there, where one begins
+// within 64 KiB.
 std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset);
 
 }  // namespace ckpt::agent

@@ -34,6 +34,16 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
   return bytes;
 }
 
+// Moves `offset` on to what was not freed. It is looked at after the bytes are read: the oldest may be freed meanwhile.
+Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offset, std::size_t limit) {
+  while (true) {
+    CKPT_TRY(bytes, read_part(path, offset, limit));
+    const std::uint64_t kept = first_kept_byte(path, offset);
+    if (kept == offset) return std::move(bytes);
+    offset = kept;
+  }
+}
+
 // Whether a line begins there.
 Result<bool> begins_line(const std::string& path, std::uint64_t offset) {
   if (offset == 0) return true;
@@ -74,11 +84,10 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
   if (request.since_ms > 0)
     answer.offset =
         std::max(answer.offset, first_byte_since(read_log_times(job->folder()), request.since_ms));
-  answer.offset = first_kept_byte(job->log_path(), answer.offset);
   Result<void> outcome = ok();
   for (bool in_time = true;;) {
     const bool was_ended = job->ended();  // read before the bytes: nothing is written after it
-    auto bytes = read_part(job->log_path(), answer.offset, limit);
+    auto bytes = read_kept_part(job->log_path(), answer.offset, limit);
     bool whole = false;
     outcome = bytes ? fill(*job, request, std::move(bytes).assume_value(), limit, answer, whole)
                     : std::move(bytes).assume_error();

@@ -87,6 +87,19 @@ control::Task<Result<bool>> LogReader::read_copy(Walk& walk, Segment segment, bo
   co_return true;
 }
 
+control::Task<Result<wire::LogData>> LogReader::ask(const Walk& walk, const Segment& segment,
+                                                    Deadline deadline) {
+  wire::ReadLog request;
+  request.job = walk.job;
+  request.incarnation = segment.incarnation;
+  request.offset = walk.offset_in_instance();
+  request.limit = walk.view.limit;
+  request.follow_ns = nanos_until(deadline);
+  request.with_times = walk.view.with_times;
+  request.since_ms = walk.view.since_ms;
+  co_return co_await calls_.read_log(segment.node, request);
+}
+
 control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, LogView view,
                                                 Deadline deadline) {
   Walk walk;
@@ -110,7 +123,11 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       ++walk.index;
       continue;
     }
-    if (!nodes_.connected(segment.node)) {
+    const std::uint64_t asked = walk.offset_in_instance();
+    auto answer = co_await ask(walk, segment, deadline);
+    const bool lacks_log =
+        !nodes_.connected(segment.node) || (!answer && answer.assume_error().code() == ErrorCode::kNotFound);
+    if (!answer && lacks_log) {
       CKPT_CO_TRY(is_done, co_await read_copy(walk, segment, last));
       if (is_done && walk.chunk.bytes.empty() && !walk.chunk.ended) continue;
       if (is_done) {
@@ -119,19 +136,12 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
         break;
       }
     }
-    wire::ReadLog request;
-    request.job = id;
-    request.incarnation = segment.incarnation;
-    request.offset = walk.offset_in_instance();
-    request.limit = walk.view.limit;
-    request.follow_ns = nanos_until(deadline);
-    request.with_times = view.with_times;
-    request.since_ms = view.since_ms;
-    CKPT_CO_TRY(data, co_await calls_.read_log(segment.node, request));
+    if (!answer) co_return std::move(answer).assume_error();
+    wire::LogData data = std::move(answer).assume_value();
     job = jobs_.find(id);
     if (job == nullptr) break;
     last = walk.index + 1 >= job->segments.size();
-    if (view.since_ms == 0) walk.chunk.skipped += data.offset - request.offset;
+    if (view.since_ms == 0) walk.chunk.skipped += data.offset - asked;
     walk.offset = walk.begin + data.offset;
     walk.chunk.next_offset = walk.begin + data.next_offset();
     walk.chunk.bytes = std::move(data.bytes);

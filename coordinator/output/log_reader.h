@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's log over all its moves: the logs of the instances that ran, one after the other.
-// For a node that is away or removed the copy answers (output_copies.h). What is in no copy is passed over.
+// For a node that is away or removed, or has lost the log, the copy answers (output_copies.h). What is in no copy is passed over.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kNotFound,
 // kUnavailable (the node where it runs, or ran last, is away, and the copy has no more).
 #pragma once
@@ -57,7 +57,10 @@ class LogReader {
     LogChunk chunk;
     [[nodiscard]] std::uint64_t offset_in_instance() const { return offset - std::min(begin, offset); }
   };
-  // Of an instance whose node is away: bytes, or the step to the next instance, or the end. False: only its node knows.
+  // Asks the instance's node.
+  control::Task<Result<wire::LogData>> ask(const Walk& walk, const Segment& segment, Deadline deadline);
+  // Reads the copy of an instance whose node does not have the log: bytes, or the step to the next instance, or the end.
+  // False: only its node knows.
   control::Task<Result<bool>> read_copy(Walk& walk, Segment segment, bool is_last);
   [[nodiscard]] std::uint64_t known_length(const Segment& segment, JobId job) const;
   [[nodiscard]] std::uint64_t known_length(const Job& job) const;

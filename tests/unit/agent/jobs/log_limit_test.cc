@@ -64,7 +64,7 @@ TEST_F(LogLimitTest, OldBytesAreFreedAndOffsetsStay) {
   EXPECT_EQ(line, std::string(99, static_cast<char>('a' + first / 100 % 26)));
 }
 
-TEST_F(LogLimitTest, WhatIsKeptIsReadFromWhereItWasAsked) {
+TEST_F(LogLimitTest, AnOffsetBehindTheHoleStaysAsItIs) {
   write_lines(50'000);
   ASSERT_TRUE(free_old_output(path_, kLimit).has_value());
   EXPECT_EQ(first_kept_byte(path_, 4'500'042), 4'500'042U);

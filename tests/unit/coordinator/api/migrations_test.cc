@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -96,16 +97,32 @@ class CopiedOutputTest : public ApiTest {
     EXPECT_EQ(finished(cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b"})").json()["id"])["result"],
               "done");
   }
+  [[nodiscard]] std::string copy_of(const std::string& name) {
+    return cluster_.config().folder() + "/output/" + name;
+  }
   void wait_for_copy(const std::string& name, std::uintmax_t bytes) {
-    const std::filesystem::path path = cluster_.config().folder() + "/output/" + name;
+    wait_for_file("no copy of " + std::to_string(bytes) + " bytes: " + name, [&] {
+      std::error_code none;
+      return std::filesystem::file_size(copy_of(name), none) == 16 + bytes && !none;
+    });
+  }
+  // Files have no event that a test could wait for.
+  static void wait_for_file(const std::string& else_what, const std::function<bool()>& is_so) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    std::error_code none;
-    while (std::filesystem::file_size(path, none) != 16 + bytes || none) {
-      ASSERT_LT(std::chrono::steady_clock::now(), until) << "no copy of " << bytes << " bytes in " << path;
+    while (!is_so()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << else_what;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 };
+
+TEST_F(CopiedOutputTest, AnswersForANodeThatHasLostTheLog) {
+  move();
+  wait_for_copy("0000000000000001-1", 7);
+  a_->has_lost_logs = true;
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "before\n");
+  EXPECT_EQ(cluster_.get("/v1/jobs/train/logs?offset=7").body, "after\n");
+}
 
 TEST_F(CopiedOutputTest, AnswersForAFormerNodeThatIsAwayOrRemoved) {
   move();
@@ -151,7 +168,7 @@ TEST_F(CopiedOutputTest, ThatIsDamagedIsAnError) {
   wait_for_copy("0000000000000001-1", 7);
   a_->stop();
   cluster_.wait_for_event("node-lost");
-  std::filesystem::resize_file(cluster_.config().folder() + "/output/0000000000000001-1", 16 + 3);
+  std::filesystem::resize_file(copy_of("0000000000000001-1"), 16 + 3);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/logs").body, "bef");
   expect_error(cluster_.get("/v1/jobs/train/logs?offset=3"), 500, "internal", 6);
 }
@@ -160,11 +177,7 @@ TEST_F(CopiedOutputTest, GoesWithItsJob) {
   a_->post([this] { a_->change(1, 1, wire::JobPhase::kExited, 0); });
   wait_for_copy("0000000000000001-1", 7);
   EXPECT_EQ(request(cluster_.api_address(), cluster_.token(), "DELETE", "/v1/jobs/train").status, 200U);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (std::filesystem::exists(cluster_.config().folder() + "/output/0000000000000001-1")) {
-    ASSERT_LT(std::chrono::steady_clock::now(), until) << "the copy stays";
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  wait_for_file("the copy stays", [this] { return !std::filesystem::exists(copy_of("0000000000000001-1")); });
 }
 
 TEST_F(CopiedOutputTest, IsNotMadeOfAJobThatTheNodeWasNotGiven) {
@@ -173,7 +186,7 @@ TEST_F(CopiedOutputTest, IsNotMadeOfAJobThatTheNodeWasNotGiven) {
   move();
   wait_for_copy("0000000000000001-1", 7);
   wait_for_copy("0000000000000001-2", 6);
-  EXPECT_FALSE(std::filesystem::exists(cluster_.config().folder() + "/output/0000000000000063-1"));
+  EXPECT_FALSE(std::filesystem::exists(copy_of("0000000000000063-1")));
 }
 
 TEST_F(ApiTest, AMigrationThatFailedIsOverOnceItsJobRunsAgain) {

@@ -198,6 +198,12 @@ void FakeAgent::start_job(const wire::StartJob& message) {
 }
 
 void FakeAgent::read_log(const wire::ReadLog& message) {
+  if (has_lost_logs) {
+    wire::Reply reply;
+    reply.request_id = message.request_id;
+    reply.set_error(Error(ErrorCode::kNotFound, "There is no such instance"));
+    return send(reply);
+  }
   wire::LogData data;
   data.request_id = message.request_id;
   data.offset = message.offset;

@@ -49,6 +49,7 @@ class FakeAgent {
   wire::Reason leaves;             // as a source: why it leaves instead of copying; only in Resumed
   wire::Reason relinquishes;       // as a target: instead of committing
   std::string log = "one\ntwo\n";
+  std::atomic<bool> has_lost_logs{false};  // as a node with a new disk
   // Of the instances that change from now on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
