@@ -19,11 +19,7 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/ar)
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Paths relative to the tree, so that a fresh clone finds what another checkout compiled; the sloppiness is
-  # what precompiled headers need. Comments count: g++ knows a header of a precompiled one by the sum of its
-  # text, so that one from before a change of a comment makes it read the header twice.
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_COMMENTS=1 CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
+  set(launcher ${CMAKE_SOURCE_DIR}/cmake/cached-compiler ${CCACHE_PROGRAM} ${CMAKE_SOURCE_DIR})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
