@@ -102,8 +102,8 @@ class NodeCalls {
                    wire::JobFacts, wire::SwitchFacts, wire::ListensForCheck, wire::NodeReached, wire::KeyMade,
                    wire::RankGathered, gang::RankGroups, wire::MoveNeeds>;
   struct Pending {
-    Pending(std::string node_name, control::asio::any_io_executor executor)
-        : node(std::move(node_name)), wake(std::move(executor)) {}
+    Pending(std::string node_name, const control::asio::any_io_executor& executor)
+        : node(std::move(node_name)), wake(executor) {}
     std::string node;
     control::asio::steady_timer wake;
     std::optional<Result<Answer>> answer;

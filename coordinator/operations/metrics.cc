@@ -228,26 +228,26 @@ void Metrics::observe_gpus() {
 
 // Gauges, though they count: NVML's numbers begin again where the driver or the GPU does.
 void Metrics::observe_gpu_errors() {
-  registry_.gauge("gpumigrate_gpu_ecc_errors",
-                  "Errors of the GPU's memory, as NVML counts; absent where it does not say.",
-                  {"node", "gpu", "counter", "severity"}, [this](Series& out) {
-                    for (const auto& [name, node] : tables_.nodes.all()) {
-                      for (const wire::GpuInfo& gpu : node.gpus) {
-                        const wire::GpuErrors& errors = gpu.errors;
-                        const auto add = [&](const char* counter, bool known, std::uint64_t corrected,
-                                             std::uint64_t uncorrected) {
-                          if (!known) return;
-                          const std::string index = gpu_text(gpu.index);
-                          out.add({name, index, counter, "corrected"}, static_cast<double>(corrected));
-                          out.add({name, index, counter, "uncorrected"}, static_cast<double>(uncorrected));
-                        };
-                        add("volatile", errors.volatile_known, errors.volatile_corrected,
-                            errors.volatile_uncorrected);
-                        add("aggregate", errors.aggregate_known, errors.aggregate_corrected,
-                            errors.aggregate_uncorrected);
-                      }
-                    }
-                  });
+  registry_.gauge(
+      "gpumigrate_gpu_ecc_errors",
+      "Errors of the GPU's memory, as NVML counts; absent where it does not say.",
+      {"node", "gpu", "counter", "severity"}, [this](Series& out) {
+        for (const auto& [name, node] : tables_.nodes.all()) {
+          for (const wire::GpuInfo& gpu : node.gpus) {
+            const wire::GpuErrors& errors = gpu.errors;
+            const auto add = [&out, &gpu, &of = name](const char* counter, bool known,
+                                                      std::uint64_t corrected, std::uint64_t uncorrected) {
+              if (!known) return;
+              const std::string index = gpu_text(gpu.index);
+              out.add({of, index, counter, "corrected"}, static_cast<double>(corrected));
+              out.add({of, index, counter, "uncorrected"}, static_cast<double>(uncorrected));
+            };
+            add("volatile", errors.volatile_known, errors.volatile_corrected, errors.volatile_uncorrected);
+            add("aggregate", errors.aggregate_known, errors.aggregate_corrected,
+                errors.aggregate_uncorrected);
+          }
+        }
+      });
   registry_.gauge(
       "gpumigrate_gpu_remapped_rows",
       "Rows of the GPU's memory that were replaced; absent where NVML does not say.",

@@ -202,7 +202,8 @@ control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
 }
 
 control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network) {
-  std::vector<Place> targets(1, std::move(to));
+  std::vector<Place> targets;
+  targets.push_back(std::move(to));
   CKPT_CO_TRY(answers, co_await ask(id, std::move(targets), std::move(network)));
   co_return std::move(answers.front().takes);
 }
