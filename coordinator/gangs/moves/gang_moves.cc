@@ -338,7 +338,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   CKPT_CO_TRY(now, find_movable(id, request));
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
-  co_await driver_.caught_up();
+  co_await driver_.caught_up(lead);
   Migration* row = parts_.table.find(lead);
   if (row == nullptr) co_return Error(ErrorCode::kInternal, "The migration vanished");
   if (driver_.find(lead) == nullptr) co_return Error(ErrorCode::kRefused, row->error);

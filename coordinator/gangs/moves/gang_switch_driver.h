@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the coordinator's machines of moves of ranks (libckpt/protocol/gang): one queue, one journal, the timers. As
-// SwitchDriver does for jobs of one rank. A record is durable before the next action.
+// The coordinator's driver of moves of ranks (libckpt/protocol/gang): its machines and journal on a MachineRunner, with a
+// queue for each move.
 //
-// Threads: one io_context on one thread; the journal is touched by a thread of its own, one call at a time. Ownership: owns
-// machines, journal and timers. Errors: a record that is refused cleanly is fed back to its machine; one of unknown fate
-// calls `fatal`.
+// Threads: the event loop; the journal is the disk thread's. Ownership: owns machines, journal, timers and that thread;
+// borrows the effects. Its end waits for the records that are being written.
+// Errors: the runner's (libckpt/runner/machine_runner.h).
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
-#include <variant>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/state/model.h"
-#include "coordinator/state/signal.h"
-#include "libckpt/base/rarely.h"
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/gang/gang_coordinator.h"
 #include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::coordinator {
 
@@ -41,23 +39,42 @@ class GangSwitchEffects {
                                                            const gang::ArmTimer& timer) const = 0;
 };
 
-class GangSwitchDriver {
+struct GangSwitchTypes {
+  struct Key {
+    MigrationId migration = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Batch {
+    Key key;
+    gang::GangInfo info;
+    std::vector<gang::Action> actions;
+  };
+  using Event = gang::CoordinatorEvent;
+  using Action = gang::Action;
+  using Record = gang::Record;
+  using WriteRecord = gang::WriteRecord;
+  using ArmTimer = gang::ArmTimer;
+  using DisarmTimer = gang::DisarmTimer;
+  using Timer = gang::Timer;
+};
+
+class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
  public:
   GangSwitchDriver(control::asio::any_io_executor executor, gang::GangJournal journal, gang::Timing timing,
                    GangSwitchEffects& effects, std::function<void(const Error&)> fatal);
-  ~GangSwitchDriver();
+  ~GangSwitchDriver() override;
   GangSwitchDriver(const GangSwitchDriver&) = delete;
   GangSwitchDriver& operator=(const GangSwitchDriver&) = delete;
 
-  // Once, before agents may connect.
+  // Once, before agents may connect. The machines go on once the loop runs: their owner's tables come after them.
   Result<void> restore();
   void begin(gang::GangInfo info);
   // A move of which no record is left: its ranks are asked.
   void recover(gang::GangInfo info);
   void on_message(MigrationId id, gang::Party from, gang::Body body);
-  void on_event(MigrationId id, gang::CoordinatorEvent event);
-  // Returns when all requests and messages up to now are handled.
-  control::Task<> caught_up();
+  void on_event(MigrationId id, gang::CoordinatorEvent event) { runner_.enqueue(id, std::move(event)); }
+  // Returns when all is done that came for the move up to now.
+  control::Task<> caught_up(MigrationId id) { return runner_.caught_up(id); }
   // Of moves that are settled: nobody will ask about them.
   void forget(MigrationId id);
 
@@ -65,34 +82,32 @@ class GangSwitchDriver {
   [[nodiscard]] const std::map<MigrationId, gang::CoordinatorState>& all() const { return machines_; }
 
  private:
-  struct Item {
-    MigrationId id = 0;
-    gang::CoordinatorEvent event;
-  };
+  // runner::Protocol.
+  [[nodiscard]] std::uint64_t queue_of(MigrationId migration) const override { return migration; }
+  Result<runner::Step<Batch>> step(MigrationId id, const Event& event) override;
+  [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<void> append(const Batch& batch, const Record& record) override;
+  void appended(const Batch& batch, const Record& record) override;
+  void perform(const Batch& batch, const Action& action) override;
+  [[nodiscard]] std::chrono::milliseconds duration(const Batch& batch,
+                                                   const gang::ArmTimer& timer) const override;
+  void handled(MigrationId id, const Event* event, const Result<void>& outcome) override;
+  [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  void put(MigrationId id, gang::CoordinatorEvent event);
-  control::Task<> drain();
-  control::Task<> take(Item item);
-  control::Task<> execute(MigrationId id, gang::CoordinatorState before, std::vector<gang::Action> actions);
-  control::Task<Result<void>> write(const gang::Record& record);
-  void perform(MigrationId id, const gang::Action& action);
-  void arm(MigrationId id, const gang::ArmTimer& action);
+  // The machine's state becomes what the event leads to from `from`.
+  Result<Batches> advance(MigrationId id, const gang::CoordinatorState& from, const Event& event);
   control::Task<> compact(MigrationId without);
 
   control::asio::any_io_executor executor_;
   gang::GangJournal journal_;
   gang::Timing timing_;
   GangSwitchEffects& effects_;
-  std::function<void(const Error&)> fatal_;
   std::map<MigrationId, gang::CoordinatorState> machines_;
-  std::deque<Item> queue_;
-  std::size_t messages_ = 0;  // that wait
-  bool is_draining_ = false;
-  Signal idle_;
-  std::map<std::pair<MigrationId, gang::Timer>, std::shared_ptr<control::asio::steady_timer>> timers_;
-  Rarely dropped_;
-  Rarely refused_;
+  std::map<MigrationId, gang::CoordinatorState>
+      before_;  // the event at hand: where a refused record leads back to
   control::asio::thread_pool disk_{1};
+  runner::MachineRunner<GangSwitchTypes> runner_;
 };
 
 }  // namespace ckpt::coordinator
