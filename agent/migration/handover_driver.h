@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the pure switch machines of this agent (libckpt/protocol/handover/driver.md): one queue of events, one
-// journal, the timers. Inside a batch the actions are executed strictly in order. A WriteRecord is awaited
-// (fdatasync on the disk thread). Everything else returns at once and reports back by an event. So SW-2 holds
-// independently of the effects.
+// The agent's driver of the switch (libckpt/protocol/handover/driver.md): its machines and journal on a MachineRunner. All
+// are in one queue, since a later migration of a job ends the machines of an earlier one.
 //
 // Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
-// driver owns machines, journal and timers. Errors: an impossible event is logged and changes nothing. A
-// record that was refused cleanly is fed back to its machine. A record of unknown fate calls `fatal`, which
-// must end the process: the restart reads the journal's content.
+// driver owns machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
-#include <map>
-#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
 
 #include "agent/io/async.h"
-#include "agent/migration/handover_queue.h"
-#include "libckpt/base/fault.h"
-#include "libckpt/base/rarely.h"
 #include "libckpt/protocol/handover/agent_switches.h"
 #include "libckpt/protocol/handover/journal.h"
+#include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::agent {
 
@@ -38,15 +34,41 @@ class HandoverEffects {
                        const migration::Action& action) = 0;
 };
 
-class HandoverDriver {
+struct HandoverTypes {
+  struct OfSource {
+    migration::SwitchKey key;
+    migration::SourceEvent event;
+  };
+  struct OfTarget {
+    migration::SwitchKey key;
+    migration::TargetEvent event;
+  };
+  struct Forget {
+    wire::JobId job;
+  };
+  using Event = std::variant<wire::SwitchMessage, OfSource, OfTarget, Forget>;
+  using Batch = migration::Batch;
+  using Action = migration::Action;
+  using Record = migration::Record;
+  using WriteRecord = migration::WriteRecord;
+  using ArmTimer = migration::ArmTimer;
+  using DisarmTimer = migration::DisarmTimer;
+  using Timer = migration::Timer;
+};
+
+class HandoverDriver : private runner::Protocol<HandoverTypes> {
  public:
+  // Messages of others that wait: of one migration, and in all.
+  static constexpr std::size_t kMaxOfMigration = 32;
+  static constexpr std::size_t kMaxQueued = 512;
+
   HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
                  migration::Timing timing, HandoverEffects& effects, std::function<void(Error)> fatal);
 
   // Once, before anything else: rebuilds the machines and executes their actions.
   Task<Result<void>> restore();
 
-  // Of the coordinator or of a peer: it may be dropped when too many wait (handover_queue.h).
+  // Of the coordinator or of a peer: it may be dropped when too many wait (libckpt/runner/remote_messages.h).
   void on_message(wire::SwitchMessage message);
   // Of one machine here to another one here.
   void on_own_message(wire::SwitchMessage message);
@@ -63,43 +85,29 @@ class HandoverDriver {
   void forget(wire::JobId job);
 
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
-  [[nodiscard]] std::size_t waiting() const noexcept { return queue_.size(); }
+  [[nodiscard]] std::size_t waiting() const { return runner_.waiting(0); }
 
  private:
-  using Item = HandoverQueue::Item;
-  struct ArmedTimer {
-    std::unique_ptr<asio::steady_timer> timer;
-    std::uint64_t generation = 0;
-  };
-  using TimerKey = std::pair<migration::SwitchKey, migration::Timer>;
+  // runner::Protocol.
+  [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
+  Result<runner::Step<Batch>> step(wire::MigrationId migration, const Event& event) override;
+  [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<void> append(const Batch& batch, const Record& record) override;
+  void appended(const Batch& batch, const Record& record) override;
+  void perform(const Batch& batch, const Action& action) override;
+  [[nodiscard]] std::chrono::milliseconds duration(const Batch& batch,
+                                                   const migration::ArmTimer& timer) const override;
+  void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
+  [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  void enqueue(Item item);
-  void drain_if_idle();
-  Task<> drain();
-  Task<> take(Item item);
-  Task<> compact_without(wire::JobId job);
-  // False: the disk has no space for a migration; Refused has been sent.
-  Task<bool> has_room_for(const wire::SwitchMessage& message);
-  Result<migration::Batches> feed(const Item& item);
-  Task<> execute(migration::Batches batches);
-  // False: refused; the rest of the batch is dropped and `out` holds the machine's next batches.
-  Task<bool> write(const migration::Batch& batch, const migration::Record& record, migration::Batches& out);
-  void perform(const migration::Batch& batch, const migration::Action& action);
-  void arm(const migration::SwitchKey& key, const migration::ArmTimer& action);
-  void fire(const migration::SwitchKey& key, migration::Timer timer);
+  // The disk has no space for the migration.
+  void refuse(const wire::SwitchMessage& prepare, const Error& error);
 
-  asio::io_context& io_;
-  asio::thread_pool& disk_;
   migration::Journal journal_;
   migration::AgentSwitches switches_;
   HandoverEffects& effects_;
-  std::function<void(Error)> fatal_;
-  HandoverQueue queue_;
-  Rarely dropped_;
-  Rarely refused_;
-  bool draining_ = false;
-  std::map<TimerKey, ArmedTimer> timers_;
-  std::uint64_t next_generation_ = 1;
+  runner::MachineRunner<HandoverTypes> runner_;
 };
 
 }  // namespace ckpt::agent

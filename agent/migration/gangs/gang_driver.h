@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the machines of all parties of moves of ranks on this node (libckpt/protocol/gang): one queue of events, one
-// journal, the timers. As HandoverDriver does for jobs of one rank: actions of a batch are executed in order, and a
-// WriteRecord is awaited. Everything else returns at once and reports back by an event.
+// The agent's driver of moves of ranks (libckpt/protocol/gang): the machines of all parties on this node, and their journal,
+// on a MachineRunner. All are in one queue, since a later move of a rank ends the machines of an earlier one.
 //
 // Records of bystanders survive this process but no power cut: their ranks do not survive that either.
 // Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the driver owns
-// machines, journal and timers. Errors: an impossible event is logged and changes nothing. A record of unknown fate calls
-// `fatal`, which must end the process.
+// machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
 #pragma once
 
-#include <deque>
+#include <chrono>
 #include <functional>
-#include <map>
-#include <memory>
-#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "agent/io/async.h"
-#include "libckpt/base/rarely.h"
 #include "libckpt/protocol/gang/gang_parties.h"
+#include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::agent {
 
@@ -34,7 +33,25 @@ class GangEffects {
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };
 
-class GangDriver {
+struct GangTypes {
+  struct OfParty {
+    gang::PartyKey key;
+    gang::PartyEvent event;
+  };
+  struct Forget {
+    std::function<bool(const gang::GangInfo&)> which;
+  };
+  using Event = std::variant<gang::GangMessage, OfParty, Forget>;
+  using Batch = gang::Batch;
+  using Action = gang::Action;
+  using Record = gang::Record;
+  using WriteRecord = gang::WriteRecord;
+  using ArmTimer = gang::ArmTimer;
+  using DisarmTimer = gang::DisarmTimer;
+  using Timer = gang::Timer;
+};
+
+class GangDriver : private runner::Protocol<GangTypes> {
  public:
   struct Machines {
     asio::io_context& io;
@@ -60,52 +77,29 @@ class GangDriver {
   [[nodiscard]] const gang::GangParties& parties() const noexcept { return parties_; }
 
  private:
-  struct Event {
-    gang::PartyKey key;
-    gang::PartyEvent what;
-  };
-  struct Forget {
-    std::function<bool(const gang::GangInfo&)> which;
-  };
-  struct Received {
-    gang::GangMessage message;
-    bool is_own = false;
-  };
-  using Item = std::variant<Received, Event, Forget>;
-  using Batches = std::vector<gang::Batch>;
-  struct ArmedTimer {
-    std::unique_ptr<asio::steady_timer> timer;
-    std::uint64_t generation = 0;
-  };
-  using TimerKey = std::pair<gang::PartyKey, gang::Timer>;
+  using Step = runner::Step<gang::Batch>;
 
-  void put(Item item);
-  Task<> drain();
-  Task<> take(Item item);
-  Task<> take_message(gang::GangMessage message);
-  Task<> compact_without(const Forget& forget);
-  Task<bool> has_room_for(const gang::GangMessage& message);
-  Task<> execute(Batches batches);
-  // False: refused; the rest of the batch is dropped and `out` holds the machine's next batches.
-  Task<bool> write(const gang::Batch& batch, const gang::Record& record, Batches& out);
-  void perform(const gang::Batch& batch, const gang::Action& action);
-  void arm(const gang::PartyKey& key, const gang::ArmTimer& action);
-  void fire(const gang::PartyKey& key, gang::Timer timer);
-  void refuse(const Error& error);
+  // runner::Protocol.
+  [[nodiscard]] std::uint64_t queue_of(wire::MigrationId /*migration*/) const override { return 0; }
+  Result<Step> step(wire::MigrationId migration, const Event& event) override;
+  [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<void> append(const Batch& batch, const Record& record) override;
+  void appended(const Batch& batch, const Record& record) override;
+  void perform(const Batch& batch, const Action& action) override;
+  [[nodiscard]] std::chrono::milliseconds duration(const Batch& batch,
+                                                   const gang::ArmTimer& timer) const override;
+  void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
+  [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  asio::io_context& io_;
-  asio::thread_pool& disk_;
+  Result<Step> take_message(const gang::GangMessage& message);
+  Result<Batches> hand_over(const gang::GangMessage& message);
+  Step compact_without(const std::function<bool(const gang::GangInfo&)>& which);
+
   gang::GangJournal journal_;
   gang::GangParties parties_;
   GangEffects& effects_;
-  std::function<void(Error)> fatal_;
-  std::deque<Item> queue_;
-  std::size_t received_ = 0;  // messages of others that wait
-  Rarely dropped_;
-  Rarely refused_;
-  bool is_draining_ = false;
-  std::map<TimerKey, ArmedTimer> timers_;
-  std::uint64_t next_generation_ = 1;
+  runner::MachineRunner<GangTypes> runner_;
 };
 
 }  // namespace ckpt::agent

@@ -398,7 +398,7 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
                            wire::Query(wire::Reason(ErrorCode::kAborted, "enough"))));
     return given_up;
   });
-  EXPECT_LE(most_waiting, HandoverQueue::kMaxHeard);
+  EXPECT_LE(most_waiting, HandoverDriver::kMaxQueued);
   EXPECT_EQ(driver->switches().newest(), 5u);
   disk.join();
   driver.reset();

@@ -41,10 +41,10 @@ TEST(SwitchQueueTest, MessagesThatWaitForARecordAreBounded) {
     for (int i = 0; i < 100'000; ++i)
       driver.on_message(wire::SwitchMessage(kId, 1, 1, wire::Party::kSource, wire::Party::kCoordinator,
                                             wire::SwitchBody(wire::Query())));
-    EXPECT_LE(driver.waiting(kId), SwitchDriver::kMaxHeard + 1);
+    EXPECT_LE(driver.waiting(kId), SwitchDriver::kMaxQueued + 1);
     while (driver.is_busy(kId)) ASSERT_NE(io.run_one_for(std::chrono::seconds(30)), 0U);
     EXPECT_EQ(driver.waiting(kId), 0U);
-    EXPECT_LE(effects.done.count(kId), SwitchDriver::kMaxHeard + 1);
+    EXPECT_LE(effects.done.count(kId), SwitchDriver::kMaxQueued + 1);
   }
   std::filesystem::remove_all(folder);
 }
