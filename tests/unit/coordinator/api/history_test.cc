@@ -13,9 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMigrations = 20'000;
+constexpr std::uint64_t kMigrations = 5'000;
 constexpr std::uint64_t kJobs = 1'000;
-constexpr std::uint64_t kEvents = 100'000;
+constexpr std::uint64_t kEvents = 20'000;
 
 struct Cost {
   std::uint64_t visited = 0;     // entries of the tables
@@ -150,7 +150,7 @@ TEST_F(HistoryTest, HistoryIsTrimmedAndItsIdsAreNotReused) {
   start();
   const std::string job = run_job();
   EXPECT_EQ(job, "j1001");
-  EXPECT_EQ(migrate(job), "m20001");
+  EXPECT_EQ(migrate(job), "m5001");
 }
 
 // The migration's record has the job at the target, its journal has it as over, and the job's own record has
