@@ -124,8 +124,10 @@ class TestProtocol : public Protocol<TestTypes> {
 };
 
 class MachineRunnerTest : public ::testing::Test {
- protected:
+ public:
   ~MachineRunnerTest() override { disk_.join(); }
+
+ protected:
   void run_until(const std::function<bool()>& done, const std::string& what) {
     const auto end = std::chrono::steady_clock::now() + kDeadline;
     io_.restart();
