@@ -16,6 +16,7 @@
 #include "agent/io/async.h"
 #include "libckpt/protocol/handover/agent_switches.h"
 #include "libckpt/protocol/handover/journal.h"
+#include "libckpt/protocol/handover/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::agent {
@@ -34,7 +35,7 @@ class HandoverEffects {
                        const migration::Action& action) = 0;
 };
 
-struct HandoverTypes {
+struct HandoverTypes : migration::MachineTypes {
   struct OfSource {
     migration::SwitchKey key;
     migration::SourceEvent event;
@@ -47,13 +48,6 @@ struct HandoverTypes {
     wire::JobId job;
   };
   using Event = std::variant<wire::SwitchMessage, OfSource, OfTarget, Forget>;
-  using Batch = migration::Batch;
-  using Action = migration::Action;
-  using Record = migration::Record;
-  using WriteRecord = migration::WriteRecord;
-  using ArmTimer = migration::ArmTimer;
-  using DisarmTimer = migration::DisarmTimer;
-  using Timer = migration::Timer;
 };
 
 class HandoverDriver : private runner::Protocol<HandoverTypes> {
@@ -68,9 +62,9 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   // Once, before anything else: rebuilds the machines and executes their actions.
   Task<Result<void>> restore();
 
-  // Of the coordinator or of a peer: it may be dropped when too many wait (libckpt/runner/remote_messages.h).
+  // A message of the coordinator or of a peer. It may be dropped when too many wait (libckpt/runner/remote_messages.h).
   void on_message(wire::SwitchMessage message);
-  // Of one machine here to another one here.
+  // A message of one machine here to another one here.
   void on_own_message(wire::SwitchMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);

@@ -20,6 +20,7 @@
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/handover/coordinator_switches.h"
 #include "libckpt/protocol/handover/journal.h"
+#include "libckpt/protocol/handover/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::coordinator {
@@ -43,15 +44,8 @@ class SwitchEffects {
   virtual control::Task<Result<Forget>> forgettable() = 0;
 };
 
-struct SwitchTypes {
+struct SwitchTypes : migration::MachineTypes {
   using Event = std::variant<wire::SwitchMessage, migration::CoordinatorEvent>;
-  using Batch = migration::Batch;
-  using Action = migration::Action;
-  using Record = migration::Record;
-  using WriteRecord = migration::WriteRecord;
-  using ArmTimer = migration::ArmTimer;
-  using DisarmTimer = migration::DisarmTimer;
-  using Timer = migration::Timer;
 };
 
 class SwitchDriver : private runner::Protocol<SwitchTypes> {
@@ -70,7 +64,7 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   // Its record is written with space reserved for the rest of the migration. Refused without it: not_begun().
   Result<void> begin(migration::SwitchInfo info, bool source_connected, bool target_connected);
   Result<void> recover(migration::SwitchInfo info);
-  // Of a node. Dropped while kMaxQueued of them wait for a record of the migration: nodes repeat what they say.
+  // A message of a node. It is dropped while kMaxQueued of them wait for a record of the migration: nodes send it again.
   static constexpr std::size_t kMaxQueued = 32;
   void on_message(wire::SwitchMessage message);
   void on_event(migration::MigrationId id, migration::CoordinatorEvent event) {
@@ -81,7 +75,7 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   // Returns when all is done that came for the migration up to now.
   control::Task<> caught_up(migration::MigrationId id) { return runner_.caught_up(id); }
 
-  // Of the records up to now.
+  // A copy of the records up to now.
   control::Task<Result<migration::Journal::Copy>> copy_journal();
   void forget(migration::MigrationId id);
   // Something that came for it is not done.

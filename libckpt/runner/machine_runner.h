@@ -100,7 +100,7 @@ class MachineRunner {
     bool is_busy = false;
     Item current;
     Result<void> outcome = ok();
-    std::deque<Batch> batches;  // of the item that was taken
+    std::deque<Batch> batches;  // of the current item
     std::size_t next = 0;       // action of the first
   };
   struct Armed {

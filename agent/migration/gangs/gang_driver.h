@@ -16,6 +16,7 @@
 
 #include "agent/io/async.h"
 #include "libckpt/protocol/gang/gang_parties.h"
+#include "libckpt/protocol/gang/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::agent {
@@ -33,7 +34,7 @@ class GangEffects {
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };
 
-struct GangTypes {
+struct GangTypes : gang::MachineTypes {
   struct OfParty {
     gang::PartyKey key;
     gang::PartyEvent event;
@@ -43,12 +44,6 @@ struct GangTypes {
   };
   using Event = std::variant<gang::GangMessage, OfParty, Forget>;
   using Batch = gang::Batch;
-  using Action = gang::Action;
-  using Record = gang::Record;
-  using WriteRecord = gang::WriteRecord;
-  using ArmTimer = gang::ArmTimer;
-  using DisarmTimer = gang::DisarmTimer;
-  using Timer = gang::Timer;
 };
 
 class GangDriver : private runner::Protocol<GangTypes> {
@@ -64,7 +59,7 @@ class GangDriver : private runner::Protocol<GangTypes> {
 
   // Once, before anything else: rebuilds the machines and executes their actions.
   Task<Result<void>> restore();
-  // Dropped when too many wait: it is sent again.
+  // A message of the coordinator or of a peer. It may be dropped when too many wait: it is sent again.
   void on_message(gang::GangMessage message);
   void on_own_message(gang::GangMessage message);
   void on_event(const gang::PartyKey& key, gang::PartyEvent event);

@@ -18,6 +18,7 @@
 #include "libckpt/net/control/asio.h"
 #include "libckpt/protocol/gang/gang_coordinator.h"
 #include "libckpt/protocol/gang/gang_messages.h"
+#include "libckpt/protocol/gang/machine_types.h"
 #include "libckpt/runner/machine_runner.h"
 
 namespace ckpt::coordinator {
@@ -39,7 +40,7 @@ class GangSwitchEffects {
                                                            const gang::ArmTimer& timer) const = 0;
 };
 
-struct GangSwitchTypes {
+struct GangSwitchTypes : gang::MachineTypes {
   struct Key {
     MigrationId migration = 0;
     friend auto operator<=>(const Key&, const Key&) = default;
@@ -50,12 +51,6 @@ struct GangSwitchTypes {
     std::vector<gang::Action> actions;
   };
   using Event = gang::CoordinatorEvent;
-  using Action = gang::Action;
-  using Record = gang::Record;
-  using WriteRecord = gang::WriteRecord;
-  using ArmTimer = gang::ArmTimer;
-  using DisarmTimer = gang::DisarmTimer;
-  using Timer = gang::Timer;
 };
 
 class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
@@ -75,7 +70,7 @@ class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
   void on_event(MigrationId id, gang::CoordinatorEvent event) { runner_.enqueue(id, std::move(event)); }
   // Returns when all is done that came for the move up to now.
   control::Task<> caught_up(MigrationId id) { return runner_.caught_up(id); }
-  // Of moves that are settled: nobody will ask about them.
+  // The move is settled: nobody will ask about it.
   void forget(MigrationId id);
 
   [[nodiscard]] const gang::CoordinatorState* find(MigrationId id) const;

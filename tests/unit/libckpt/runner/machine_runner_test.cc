@@ -159,7 +159,7 @@ TEST_F(MachineRunnerTest, WithoutARecordAllIsDoneBeforeEnqueueReturns) {
   EXPECT_FALSE(runner_.is_busy(1));
 }
 
-TEST_F(MachineRunnerTest, WhatFollowsARecordWaitsUntilItIsDurableAndOtherQueuesGoOn) {
+TEST_F(MachineRunnerTest, ActionsAfterARecordWaitUntilItIsDurableAndOtherQueuesGoOn) {
   protocol_.hold("record");
   runner_.enqueue(1, {"first", {Do{"before"}, Write{"record"}, Do{"after"}}});
   runner_.enqueue(1, {"second", {Do{"later"}}});
@@ -190,7 +190,7 @@ TEST_F(MachineRunnerTest, ARecordOfUnknownFateIsFatalAndNothingFollowsIt) {
   EXPECT_THAT(protocol_.lines, ElementsAre("take first"));
 }
 
-TEST_F(MachineRunnerTest, WhoeverWaitsLearnsThatAnEventCannotBe) {
+TEST_F(MachineRunnerTest, AWaitingCallerGetsTheErrorOfAnImpossibleEvent) {
   std::optional<Result<void>> answer;
   const auto wait = [&]() -> control::Task<> {
     Event impossible{"nonsense", {}, false};

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The types of moves of ranks as a runner of their machines names them (libckpt/runner/protocol.h). Coordinator and
+// agents have batches of their own.
+#pragma once
+
+#include "libckpt/protocol/gang/gang_types.h"
+
+namespace ckpt::gang {
+
+struct MachineTypes {
+  using Action = gang::Action;
+  using Record = gang::Record;
+  using WriteRecord = gang::WriteRecord;
+  using ArmTimer = gang::ArmTimer;
+  using DisarmTimer = gang::DisarmTimer;
+  using Timer = gang::Timer;
+};
+
+}  // namespace ckpt::gang
