@@ -27,7 +27,6 @@
 namespace ckpt::agent {
 
 struct ContextSettings {
-  ContextSettings() = default;
   std::string program;   // gpumigrate-context
   std::string log_path;  // its standard error is appended here
   std::vector<std::string> environment;
@@ -38,7 +37,6 @@ struct ContextSettings {
 
 // What the driver of this node can do, as the helper found it.
 struct ContextFacts {
-  ContextFacts() = default;
   int driver_version = 0;  // as cuDriverGetVersion, 13000 for 13.0
   std::uint32_t devices = 0;
   std::string gpu;                        // the first one's name

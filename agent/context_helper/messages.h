@@ -47,28 +47,26 @@ struct GpuPair {
   Uuid from{};
   Uuid to{};
   template <class A>
-  void fields(A& a) {
-    a(from, to);
+  decltype(auto) fields(A& a) {
+    return a(from, to);
   }
 };
 
 struct Order {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Order() = default;
   Kind kind = Kind::kState;
   std::int32_t pid = 0;
   std::uint64_t id = 0;
   std::uint32_t timeout_ms = 0;  // of a lock; 0: none
   std::vector<GpuPair> pairs;    // kRestore: at most kMaxPairs
   template <class A>
-  void fields(A& a) {
-    a(kind, pid, id, timeout_ms, pairs);
+  decltype(auto) fields(A& a) {
+    return a(kind, pid, id, timeout_ms, pairs);
   }
 };
 
 struct Answer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Answer() = default;
   Kind kind = Kind::kReady;
   std::int32_t code = 0;  // of ErrorCode; 0: done
   std::uint64_t id = 0;   // of the order; 0: kReady
@@ -79,8 +77,8 @@ struct Answer {
   bool can_checkpoint = false;     // kReady
   std::string text;                // of the error; kReady: the first GPU's name; at most kMaxText
   template <class A>
-  void fields(A& a) {
-    a(kind, code, id, native, took_ns, value, device_count, can_checkpoint, text);
+  decltype(auto) fields(A& a) {
+    return a(kind, code, id, native, took_ns, value, device_count, can_checkpoint, text);
   }
 };
 

@@ -33,7 +33,6 @@ constexpr unsigned kLockMs = 10'000;
 enum class Step : char { kReady = 'r', kImport = 'i', kMake = 'm', kCheck = 'c', kDone = 'd', kFailed = 'f' };
 
 struct Packet {
-  Packet() = default;
   Step step = Step::kFailed;
   UniqueFd descriptor;
   std::string text;

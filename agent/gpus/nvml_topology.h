@@ -17,7 +17,6 @@ using Device = struct DeviceOpaque*;
 }  // namespace nvml
 
 struct GpuPeerFacts {
-  GpuPeerFacts() = default;
   friend bool operator==(const GpuPeerFacts&, const GpuPeerFacts&) = default;
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;           // that are up, to it or to a switch that both hang off
@@ -25,7 +24,6 @@ struct GpuPeerFacts {
 };
 
 struct GpuTopology {
-  GpuTopology() = default;
   std::int32_t numa_node = -1;  // -1: not known
   std::string fabric;           // "CLUSTER/CLIQUE" of the NVLink domain beyond the node; empty: none
   std::vector<GpuPeerFacts> peers;

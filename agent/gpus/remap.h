@@ -23,7 +23,6 @@ namespace ckpt::agent {
 
 // The result; nullopt: it could not be tried.
 struct RemapFacts {
-  RemapFacts() = default;
   std::optional<bool> import, own;              // on the same GPU
   std::optional<bool> import_moved, own_moved;  // after a restore on another one
   Nanos save_ns = 0;  // of a context that has next to nothing, and its restore; 0: not measured
@@ -47,7 +46,6 @@ Result<RemapFacts> load_remap_facts(const std::string& home);
 Result<void> save_remap_facts(const std::string& home, const RemapFacts& facts);
 
 struct RemapProbe {
-  RemapProbe() = default;
   std::string program;                   // gpumigrate-context
   std::vector<std::string> environment;  // added to this process's
   std::string output;                    // a file for its output, made again

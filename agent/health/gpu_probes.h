@@ -28,7 +28,6 @@ struct GpuProbeAnswer {
 [[nodiscard]] GpuProbeAnswer parse_gpu_probe(std::string_view output);
 
 struct GpuProbeSettings {
-  GpuProbeSettings() = default;
   std::string program;  // gpumigrate-context
   std::string folder;   // for its output
   Milliseconds deadline{20000};

@@ -19,7 +19,6 @@
 namespace ckpt::agent {
 
 struct HealthHelperSettings {
-  HealthHelperSettings() = default;
   std::string program;   // gpumigrate-health
   std::string library;   // NVML
   std::string log_path;  // its standard error is appended here

@@ -18,7 +18,6 @@ namespace ckpt::agent {
 // The last that was known of a GPU; a change for the worse is a reason to look, the state itself is not.
 struct KnownGpu {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  KnownGpu() = default;
   std::string uuid;
   std::string bus_id;  // for lines of the kernel log, also while NVML is silent
   std::string model;
@@ -34,16 +33,15 @@ struct KnownGpu {
   std::uint8_t probe = 0;  // health::GpuProbe: how the last one went
   wire::GpuErrors errors;
   template <class A>
-  void fields(A& a) {
-    a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed, gone,
-      replaced, probe, errors);
+  decltype(auto) fields(A& a) {
+    return a(uuid, bus_id, model, index, recovery_known, recovery, lost, silent, remap_pending, remap_failed,
+             gone, replaced, probe, errors);
   }
 };
 
 // Something that was seen and not yet decided on.
 struct SeenEvent {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  SeenEvent() = default;
   std::string gpu;  // UUID
   std::string source;
   std::uint32_t xid = 0;  // 0: a state, or a line without a number
@@ -58,41 +56,38 @@ struct SeenEvent {
   bool remembered = false;        // in `past`
   std::uint64_t uncorrected = 0;  // new errors of memory that were not corrected
   template <class A>
-  void fields(A& a) {
-    a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered,
-      uncorrected);
+  decltype(auto) fields(A& a) {
+    return a(gpu, source, xid, pid, job, incarnation, has_recovery, recovery, lost, line, probe, remembered,
+             uncorrected);
   }
 };
 
 // A job on a GPU when the first of its events came: one that ends badly before the decision counts as dead.
 struct Bystander {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Bystander() = default;
   std::string gpu;
   wire::JobId job = 0;
   wire::Incarnation incarnation = 0;
   template <class A>
-  void fields(A& a) {
-    a(gpu, job, incarnation);
+  decltype(auto) fields(A& a) {
+    return a(gpu, job, incarnation);
   }
 };
 
 struct PastXid {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  PastXid() = default;
   std::int64_t time_ms = 0;
   std::string gpu;
   std::uint32_t xid = 0;
   std::uint64_t job = 0;
   template <class A>
-  void fields(A& a) {
-    a(time_ms, gpu, xid, job);
+  decltype(auto) fields(A& a) {
+    return a(time_ms, gpu, xid, job);
   }
 };
 
 struct HealthRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  HealthRecord() = default;
   std::string boot_id;  // empty: no kernel log has been read yet
   std::uint64_t sequence = 0;
   std::uint64_t next_number = 1;
@@ -102,8 +97,8 @@ struct HealthRecord {
   std::vector<Bystander> bystanders;
   std::vector<PastXid> past;
   template <class A>
-  void fields(A& a) {
-    a(boot_id, sequence, next_number, findings, gpus, seen, bystanders, past);
+  decltype(auto) fields(A& a) {
+    return a(boot_id, sequence, next_number, findings, gpus, seen, bystanders, past);
   }
 };
 

@@ -19,7 +19,6 @@ class KnownGpus {
   explicit KnownGpus(std::vector<KnownGpu>& gpus) : gpus_(gpus) {}
 
   struct Changes {
-    Changes() = default;
     bool any = false;               // something to be kept
     bool cards = false;             // one has come
     std::vector<std::string> gone;  // UUIDs of those that have gone by now

@@ -51,15 +51,14 @@ struct Counters {
   std::uint64_t rows_uncorrected = 0;
   bool operator==(const Counters&) const = default;
   template <class A>
-  void fields(A& a) {
-    a(volatile_corrected, volatile_uncorrected, aggregate_corrected, aggregate_uncorrected, rows_corrected,
-      rows_uncorrected);
+  decltype(auto) fields(A& a) {
+    return a(volatile_corrected, volatile_uncorrected, aggregate_corrected, aggregate_uncorrected,
+             rows_corrected, rows_uncorrected);
   }
 };
 
 struct Report {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Report() = default;
   Kind kind = Kind::kHeartbeat;
   std::uint32_t gpu = 0;  // as NVML counts
   std::uint32_t xid = 0;
@@ -68,8 +67,8 @@ struct Report {
   Counters counters;  // of kState
   std::string text;   // kGpu: "UUID BUS-ID NAME"; kFailed: the reason; at most kMaxText
   template <class A>
-  void fields(A& a) {
-    a(kind, gpu, xid, recovery, flags, counters, text);
+  decltype(auto) fields(A& a) {
+    return a(kind, gpu, xid, recovery, flags, counters, text);
   }
 };
 
@@ -79,7 +78,6 @@ struct Report {
 void set_text(Report& report, std::string_view text);
 
 struct GpuName {
-  GpuName() = default;
   std::string uuid;
   std::string bus_id;
   std::string model;

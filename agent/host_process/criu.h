@@ -23,7 +23,6 @@ namespace ckpt::agent::host {
 
 // What this node can do, for doctor and for refusals.
 struct CriuFacts {
-  CriuFacts() = default;
   std::string program;           // empty: none found
   std::string version;           // "4.1.1"
   bool works = false;            // `criu check` succeeded
@@ -38,7 +37,6 @@ struct CriuFacts {
 [[nodiscard]] Milliseconds criu_least(Milliseconds usual);
 
 struct DumpOptions {
-  DumpOptions() = default;
   std::string images;                      // an empty folder in memory
   std::string work;                        // a folder for criu-dump.log that only root may write to
   Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
@@ -51,13 +49,11 @@ struct DumpOptions {
 };
 
 struct DumpFacts {
-  DumpFacts() = default;
   std::uint64_t bytes = 0;  // of all images
   Nanos took_ns = 0;
 };
 
 struct RestoreOptions {
-  RestoreOptions() = default;
   std::string images;
   std::string work;     // a folder for criu-restore.log and restored.pid that only root may write to
   std::string old_log;  // the path of the program's log when it was dumped; its descriptors get the new log

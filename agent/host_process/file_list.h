@@ -33,12 +33,11 @@ inline constexpr std::size_t kMaxProblems = 8;
 struct BoundSocket {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "BoundSocket";
-  BoundSocket() = default;
   std::string protocol;  // "TCP", "UDPv6"
   std::string address;   // "0.0.0.0:8080"
   template <class A>
-  void fields(A& a) {
-    a(protocol, address);
+  decltype(auto) fields(A& a) {
+    return a(protocol, address);
   }
   friend bool operator==(const BoundSocket&, const BoundSocket&) = default;
 };
@@ -48,7 +47,6 @@ struct FileList {
   // files apart, and locks; an older source sends none
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
-  FileList() = default;
   std::vector<FileFact> files;     // by path, each once
   std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
   std::string network;             // of the program (sockets.h): where it has its sockets already
@@ -62,15 +60,14 @@ struct FileList {
   std::vector<FolderFact> folders;  // of `files`
   std::vector<FileLock> locks;
   template <class A>
-  void fields(A& a) {
-    a(files, memory_bytes, network, bound, named, connected, socket_folders, cached, kernel, seed, folders,
-      locks);
+  decltype(auto) fields(A& a) {
+    return a(files, memory_bytes, network, bound, named, connected, socket_folders, cached, kernel, seed,
+             folders, locks);
   }
 };
 
 // What belongs to the move itself and is not asked of the program.
 struct FileRules {
-  FileRules() = default;
   std::string own_log;  // the program's log: its descriptors get another file at the target
   pid_t keeper = 0;     // sockets to it are closed before the dump
   // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's

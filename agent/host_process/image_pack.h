@@ -26,14 +26,12 @@ inline constexpr std::uint32_t kMaxPackedFiles = 65536;
 inline constexpr std::uint64_t kLinkedBytes = 1u << 20;
 
 struct PackedImage {
-  PackedImage() = default;
   UniqueFd file;
   std::uint64_t bytes = 0;
 };
 
 // Pages that are where they belong in the pack before it is made.
 struct PlacedPages {
-  PlacedPages() = default;
   UniqueFd file;                       // the pack to be; none: there are no such pages
   std::string name;                    // the link in the folder that they were written to
   std::optional<std::uint64_t> bytes;  // none: all of the file

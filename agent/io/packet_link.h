@@ -21,7 +21,6 @@
 namespace ckpt::agent {
 
 struct Packet {
-  Packet() = default;
   std::vector<std::byte> bytes;
   std::vector<UniqueFd> descriptors;
 };

@@ -19,7 +19,6 @@
 namespace ckpt::agent {
 
 struct ProcessSpec {
-  ProcessSpec() = default;
   std::vector<std::string> argv;         // argv[0] is the path of the program
   std::vector<std::string> environment;  // added to or replacing the agent's own, "KEY=VALUE"
   std::string output_path;   // standard output and error are appended here; created with mode 0600

@@ -32,7 +32,6 @@ void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& p
 using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;
 
 struct MemoryQuestions {
-  MemoryQuestions() = default;
   std::function<Task<>(bool again)> describe_jobs;  // has each job report what its ranks hold
   std::function<Task<>()> ask_driver;
   std::function<RanksOfJobs()> ranks;  // as of the last report

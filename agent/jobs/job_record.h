@@ -19,7 +19,6 @@ namespace ckpt::agent {
 
 struct JobRecord {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;
-  JobRecord() = default;
   wire::JobSpec spec;  // incarnation: the one it was started with
   wire::JobRole role = wire::JobRole::kFresh;
   wire::Incarnation incarnation = 0;  // the one it runs as
@@ -37,9 +36,9 @@ struct JobRecord {
   std::uint64_t device_bytes = 0;        // of an adopted process, as the driver last reported
   std::uint8_t allowed_differences = 0;  // wire::kAllow...: a standby that is a new program
   template <class A>
-  void fields(A& a) {
-    a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,
-      context_goes_to, device_bytes, allowed_differences);
+  decltype(auto) fields(A& a) {
+    return a(spec, role, incarnation, migration, started_unix_ms, ran, ended, moved, exit_code, context_gpu,
+             context_goes_to, device_bytes, allowed_differences);
   }
 };
 

@@ -74,7 +74,7 @@ std::string keeper_config(const JobRecord& record, const Config& config, const H
   out["job"] = wire::job_text(record.spec.job);
   out["name"] = record.spec.name;
   out["incarnation"] = record.spec.incarnation;
-  out["role"] = record.role == wire::JobRole::kStandby ? "standby" : "fresh";
+  out["role"] = record::name_of(record.role);
   out["argv"] = record.spec.argv;
   out["env"] = std::move(environment);
   out["cwd"] = record.spec.cwd;

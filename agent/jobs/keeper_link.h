@@ -28,33 +28,28 @@ inline constexpr std::size_t kMaxTensors = 1u << 16;
 
 // A message of a keeper with the descriptors that came with it.
 struct KeeperMessage {
-  KeeperMessage() = default;
   local::Message message;
   std::vector<UniqueFd> descriptors;
 };
 
 struct JobDescription {
-  JobDescription() = default;
   std::vector<local::TensorRecord> tensors;
   std::vector<local::RegionRecord> regions;
   local::StateSummary summary;
 };
 
 struct PausedState {
-  PausedState() = default;
   local::Paused paused;
   UniqueFd host_state;
 };
 
 struct RankGroups {
-  RankGroups() = default;
   std::vector<local::GroupRecord> records;
   bool knows_gang = false;
 };
 
 // A part of one of the keeper's memory sets, with copies of its descriptors. Empty at the end.
 struct HeldRegions {
-  HeldRegions() = default;
   std::uint64_t next = 0;  // where the following ones begin
   std::vector<local::RegionRecord> records;
   std::vector<UniqueFd> descriptors;

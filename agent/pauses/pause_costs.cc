@@ -22,33 +22,30 @@ constexpr std::uint32_t kMaxItemsPermille = 20'000;
 
 struct SeenOnFile {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  SeenOnFile() = default;
   PauseKind kind = PauseKind::kCooperative;
   std::uint8_t term = 0;
   std::uint64_t bytes = 0;
   std::int64_t took = 0;
   std::int64_t items = 0;
   template <class A>
-  void fields(A& a) {
-    a(kind, term, bytes, took, items);
+  decltype(auto) fields(A& a) {
+    return a(kind, term, bytes, took, items);
   }
 };
 
 struct AssumedOnFile {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  AssumedOnFile() = default;
   PauseKind kind = PauseKind::kCooperative;
   std::uint8_t term = 0;
   wire::CostLine line;
   template <class A>
-  void fields(A& a) {
-    a(kind, term, line);
+  decltype(auto) fields(A& a) {
+    return a(kind, term, line);
   }
 };
 
 struct CostsOnFile {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  CostsOnFile() = default;
   std::vector<SeenOnFile> seen;  // of each size the oldest first
   std::vector<AssumedOnFile> assumed;
   std::uint64_t memory_read = 0;
@@ -56,8 +53,8 @@ struct CostsOnFile {
   std::string rehearsed;
   std::string problem;
   template <class A>
-  void fields(A& a) {
-    a(seen, assumed, memory_read, memory_write, rehearsed, problem);
+  decltype(auto) fields(A& a) {
+    return a(seen, assumed, memory_read, memory_write, rehearsed, problem);
   }
 };
 

@@ -44,7 +44,6 @@ class PauseWork {
 };
 
 struct PauseEstimate {
-  PauseEstimate() = default;
   wire::PauseFacts facts;  // without the copy of device memory
   Nanos beside = 0;        // the part of it that runs beside that copy
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }

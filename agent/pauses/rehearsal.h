@@ -18,7 +18,6 @@ namespace ckpt::agent {
 
 // One of the processes.
 struct RehearsedProcess {
-  RehearsedProcess() = default;
   std::uint64_t bytes = 0;
   std::uint64_t restored_bytes = 0;  // before it went on
   Nanos dump_ns = 0;
@@ -29,7 +28,6 @@ struct RehearsedProcess {
 };
 
 struct RehearsalFacts {
-  RehearsalFacts() = default;
   std::vector<RehearsedProcess> processes;  // the smaller one first; the last has many threads and the like
   Nanos record_ns = 0;                      // one durable record in the agent's folder
   MemoryRates memory;
@@ -40,7 +38,6 @@ struct RehearsalFacts {
 Result<RehearsalFacts> parse_rehearsal(const nlohmann::ordered_json& json);
 
 struct RehearsalOrder {
-  RehearsalOrder() = default;
   std::string program;  // gpumigrate-agent
   std::string home;     // the agent's folder
   std::string criu;     // as configured; empty: it is looked for

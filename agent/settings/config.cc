@@ -222,7 +222,7 @@ Result<NetworkSettings> read_network(const toml::table& table, const std::string
     return bad(source, where + ": one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
   if (text.addresses.size() + text.devices.size() > wire::DataNetwork::kMaxAddresses)
     return bad(source, where + ": at most 8 addresses or devices are possible");
-  network.transport = wire::parse_lane_transport(text.transport).value();
+  network.transport = record::value_named<wire::LaneTransport>(text.transport).value();
   for (const std::string& address : text.addresses) {
     if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is no IP address");
     const std::string unusable = why_unusable(network.transport, address);

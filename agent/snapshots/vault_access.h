@@ -17,7 +17,6 @@
 namespace ckpt::agent::protect {
 
 struct VaultPlace {
-  VaultPlace() = default;
   std::string path;  // of another node: its name
   std::string word;  // as the coordinator calls it: empty is the node's own
   std::uint64_t limit_bytes = 0;
@@ -35,7 +34,6 @@ Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 
 struct StoredVersion {
-  StoredVersion() = default;
   std::uint64_t number = 0;
   std::int64_t barrier_ms = 0;
   image::StoredJob job;

@@ -18,7 +18,6 @@ inline constexpr std::size_t kMaxPacketBytes = 16384;
 
 struct VaultOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  VaultOrder() = default;
   std::uint64_t id = 0;
   std::string job;
   bool writes = false;
@@ -27,21 +26,20 @@ struct VaultOrder {
   std::vector<std::byte> revoke;  // not empty: this token is not to be taken any more, and nothing is granted
   std::uint64_t limit_bytes = 0;  // of what the job has there altogether; 0: none
   template <class A>
-  void fields(A& a) {
-    a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);
+  decltype(auto) fields(A& a) {
+    return a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);
   }
 };
 
 struct VaultAnswer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  VaultAnswer() = default;
   std::uint64_t id = 0;
   std::uint8_t error_code = 0;  // 0: done
   std::string text;             // id 0: the address; else why not
   std::vector<std::byte> token;
   template <class A>
-  void fields(A& a) {
-    a(id, error_code, text, token);
+  decltype(auto) fields(A& a) {
+    return a(id, error_code, text, token);
   }
 };
 

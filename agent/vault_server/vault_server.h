@@ -19,7 +19,6 @@
 namespace ckpt::agent {
 
 struct VaultServerSettings {
-  VaultServerSettings() = default;
   std::string program;  // gpumigrate-vault
   std::string node;     // this one
   std::string log_path;
@@ -32,7 +31,6 @@ struct VaultServerSettings {
 };
 
 struct GrantedVault {
-  GrantedVault() = default;
   std::string address;
   std::vector<std::byte> token;
 };

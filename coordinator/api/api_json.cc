@@ -12,10 +12,6 @@
 #include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
-const char* text_of_mode(wire::MigrateMode mode) {
-  return mode == wire::MigrateMode::kStopCopy ? "stop-copy" : "live";
-}
-
 namespace {
 
 json time_or_null(std::int64_t unix_ms) {
@@ -61,15 +57,15 @@ json allowed_json(std::uint8_t allowed) {
 // The options of the request, as changed by a later `set`.
 json options_json(const wire::MigrateOptions& options) {
   return {{"max_downtime_ms", ms(options.max_downtime_ns)},
-          {"if_not_converged", options.if_not_converged == wire::NotConverged::kAbort ? "abort" : "switch"},
+          {"if_not_converged", record::name_of(options.if_not_converged)},
           {"bandwidth", options.bandwidth_bytes_per_second},
           {"max_rounds", options.max_rounds},
-          {"codec", codec_text(options.codec)},
+          {"codec", record::name_of(options.codec)},
           {"shadow_memory_bytes", options.shadow_memory_bytes},
           {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10},
           {"exec", options.new_argv.empty() ? json() : command_json(options.new_argv)},
           {"allow", allowed_json(options.allowed_differences)},
-          {"communicators", communicators_text(options.communicators)}};
+          {"communicators", record::name_of(options.communicators)}};
 }
 
 json breakdown_json(const Downtime& d) {
@@ -92,25 +88,6 @@ json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
 
 json text_or_null(const std::string& text) {
   return text.empty() ? json() : json(text);
-}
-
-const char* communicators_text(wire::Communicators when) {
-  return when == wire::Communicators::kInPause ? "in-pause" : "overlap";
-}
-
-const char* codec_text(wire::CodecMode mode) {
-  switch (mode) {
-    case wire::CodecMode::kRaw:
-      return "raw";
-    case wire::CodecMode::kPlanes:
-      return "planes";
-    case wire::CodecMode::kDifference:
-      return "difference";
-    case wire::CodecMode::kInvalid:
-    case wire::CodecMode::kAuto:
-      break;
-  }
-  return "auto";
 }
 
 std::string time_text(std::int64_t unix_ms) {
@@ -312,7 +289,7 @@ json job_detail_json(const Job& job, const JobStates& states, const NodeTable& n
       if (instance.job != job.id) continue;
       instances.push_back({{"incarnation", instance.incarnation},
                            {"node", name},
-                           {"role", instance.role == wire::JobRole::kStandby ? "standby" : "fresh"},
+                           {"role", record::name_of(instance.role)},
                            {"phase", to_string(instance.phase)},
                            {"log_bytes", instance.log_bytes}});
     }
@@ -330,7 +307,7 @@ json job_detail_json(const Job& job, const JobStates& states, const NodeTable& n
               {"state", state_text(migration)},
               {"from", to_text(migration.from)},
               {"to", to_text(migration.to)},
-              {"mode", text_of_mode(migration.options.mode)},
+              {"mode", record::name_of(migration.options.mode)},
               {"options", options_json(migration.options)}};
   }
   out["migrations"] = std::move(ids);
@@ -365,8 +342,8 @@ json report_json(const Migration& m) {
       {"error", text_or_null(m.error)},
       {"from", to_text(m.from)},
       {"to", to_text(m.to)},
-      {"mode", text_of_mode(m.options.mode)},
-      {"codec", codec_text(m.options.codec)},
+      {"mode", record::name_of(m.options.mode)},
+      {"codec", record::name_of(m.options.codec)},
       {"network", text_or_null(m.network)},
       {"transport", text_or_null(m.transport)},
       {"rounds", measured([](const Source& r) { return r.rounds; })},
@@ -401,7 +378,7 @@ json report_json(const Migration& m) {
       {"limit_kept",
        downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()},
       {"to_barrier_ms", number_or_null(to_barrier_ms(m))},
-      {"communicators", m.gang_move == 0 ? json() : json(communicators_text(m.options.communicators))},
+      {"communicators", m.gang_move == 0 ? json() : json(record::name_of(m.options.communicators))},
       {"communicators_ms", t == nullptr || m.gang_move == 0 ? json() : ms(t->groups_ns)},
       {"skew_ms", number_or_null(m.skew_ms)},
       {"staying", staying_json(m)}};
@@ -417,7 +394,7 @@ json migration_json(const Migration& m) {
           {"open", open},
           {"from", to_text(m.from)},
           {"to", to_text(m.to)},
-          {"mode", text_of_mode(m.options.mode)},
+          {"mode", record::name_of(m.options.mode)},
           {"options", options_json(m.options)},
           {"expected_pause_ms", m.expected_pause_ms > 0 ? json(m.expected_pause_ms) : json()},
           {"reason", text_or_null(m.why)},
@@ -495,7 +472,8 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"from", to_text(job.ranks.front().place)},
           {"to", plan.to ? json(to_text(*plan.to)) : json()},
           // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
-          {"mode", job.spec.way == MigrationMode::kAdopted ? "stop-copy" : text_of_mode(options.mode)},
+          {"mode", record::name_of(job.spec.way == MigrationMode::kAdopted ? wire::MigrateMode::kStopCopy
+                                                                           : options.mode)},
           {"options", options_json(options)},
           {"state_bytes", job.state_bytes()},
           {"expected_pause_ms", pause_ms_json(pause)},

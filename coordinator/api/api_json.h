@@ -16,8 +16,6 @@ namespace ckpt::coordinator {
 [[nodiscard]] std::string time_text(std::int64_t unix_ms);  // RFC 3339, UTC
 
 [[nodiscard]] json text_or_null(const std::string& text);
-[[nodiscard]] const char* communicators_text(wire::Communicators when);
-[[nodiscard]] const char* codec_text(wire::CodecMode mode);
 
 [[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                              const PolicyTable& policy);
@@ -29,8 +27,6 @@ namespace ckpt::coordinator {
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations);
-// "live", "stop-copy".
-[[nodiscard]] const char* text_of_mode(wire::MigrateMode mode);
 [[nodiscard]] json migration_json(const Migration& migration);
 [[nodiscard]] json report_json(const Migration& migration);
 [[nodiscard]] json memory_json(const MemoryHistory& memory);

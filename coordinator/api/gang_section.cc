@@ -93,7 +93,7 @@ json gang_json(const Gang& gang, const JobStates& states) {
   out["gpu"] = json();
   out["gpus"] = std::move(gpus);
   out["size"] = gang.size;
-  out["communicators"] = communicators_text(first.spec.gang.communicators);
+  out["communicators"] = record::name_of(first.spec.gang.communicators);
   out["ranks"] = std::move(ranks);
   std::string reason = not_stopped.empty() ? reason_of(gang) : not_stopped;
   const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
@@ -285,7 +285,7 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
             {"job", job_text(id)},
             {"job_name", gang->name},
             {"ranks", plan.moved},
-            {"mode", text_of_mode(wanted.options.mode)},
+            {"mode", record::name_of(wanted.options.mode)},
             {"state_bytes", state_bytes},
             {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
             {"to", plan.places.empty()

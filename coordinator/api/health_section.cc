@@ -16,17 +16,12 @@ json shown_time(std::int64_t unix_ms) {
   return unix_ms == 0 ? json() : json(time_text(unix_ms));
 }
 
-const char* outcome_text(wire::HealthOutcome outcome) {
-  if (outcome == wire::HealthOutcome::kLive) return "live";
-  return outcome == wire::HealthOutcome::kRestore ? "restore" : "none";
-}
-
 json finding_json(const Finding& finding) {
   const wire::HealthFinding& reported = finding.reported;
   json jobs = json::array();
   for (const wire::JobVerdict& verdict : reported.jobs)
     jobs.push_back({{"job", job_text(verdict.job)},
-                    {"outcome", outcome_text(verdict.outcome)},
+                    {"outcome", record::name_of(verdict.outcome)},
                     {"reason", shown_text(verdict.reason)}});
   return {{"node", finding.node},
           {"number", reported.number},
@@ -40,7 +35,7 @@ json finding_json(const Finding& finding) {
           {"paused", finding.paused},
           {"urgent", reported.urgent},
           {"leave_node", reported.leave_node},
-          {"outcome", outcome_text(reported.outcome)},
+          {"outcome", record::name_of(reported.outcome)},
           {"reason", shown_text(reported.reason)},
           {"jobs", jobs}};
 }
@@ -51,7 +46,7 @@ json evacuation_json(const Evacuation& e) {
           {"job_name", e.job_name},
           {"state", to_string(e.state)},
           {"open", e.open()},
-          {"outcome", outcome_text(e.outcome)},
+          {"outcome", record::name_of(e.outcome)},
           {"urgent", e.urgent},
           {"from", to_text(e.from)},
           {"to", e.to ? json(to_text(*e.to)) : json()},

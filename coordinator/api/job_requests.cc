@@ -25,7 +25,7 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   constexpr std::array kModes = {wire::CodecMode::kAuto, wire::CodecMode::kRaw, wire::CodecMode::kPlanes,
                                  wire::CodecMode::kDifference};
   std::vector<std::string> words;
-  for (const wire::CodecMode mode : kModes) words.emplace_back(codec_text(mode));
+  for (const wire::CodecMode mode : kModes) words.emplace_back(record::name_of(mode));
   options.codec = kModes[body.choice("codec", words).value_or(0)];
   options.shadow_memory_bytes =
       static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMaxShadowBytes).value_or(0));

@@ -66,7 +66,6 @@ class Recovery : public ApiSection {
  private:
   using Instance = std::tuple<std::string, JobId, Incarnation>;
   struct Found {
-    Found() = default;
     std::int64_t time_ms = 0;
     std::string kind;  // "job", "later-incarnation", "switch", "cluster", "left"
     std::string node;

@@ -17,7 +17,6 @@ enum class CordonOwner : std::uint8_t { kOperator = 1, kHealth = 2 };
 [[nodiscard]] std::string_view to_string(CordonOwner owner) noexcept;
 
 struct Cordon {
-  Cordon() = default;
   Scope scope;
   CordonOwner owner = CordonOwner::kOperator;
   std::string reason;

@@ -12,7 +12,6 @@
 namespace ckpt::coordinator {
 
 struct ExpectedPause {
-  ExpectedPause() = default;
   double ms = 0;
   bool is_estimate = false;  // it has not moved so yet
 };

@@ -13,7 +13,6 @@
 namespace ckpt::coordinator {
 
 struct GpuFault {
-  GpuFault() = default;
   std::string reason;                // the finding's
   std::int64_t time_ms = 0;          // Unix time; 0: not known
   bool cordoned = false;             // by health

@@ -12,7 +12,6 @@
 namespace ckpt::coordinator {
 
 struct ManagedRunEstimate {
-  ManagedRunEstimate() = default;
   std::uint64_t device_bytes = 0;
   // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the
   // process the share of its image that was device memory. The time for a thin context and a small dump

@@ -16,7 +16,6 @@ namespace ckpt::coordinator {
 
 // What an instance holds, as of the look at the driver that reported the free memory.
 struct ShownMemory {
-  ShownMemory() = default;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::uint32_t gpu = 0;

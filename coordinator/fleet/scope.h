@@ -22,6 +22,9 @@ struct Scope {
   std::string node;
   std::optional<std::uint32_t> gpu;
 };
+constexpr auto fields_of(record::Of<Scope>) {
+  return record::fields(record::field("node", &Scope::node), record::later("gpu", &Scope::gpu));
+}
 
 [[nodiscard]] std::string to_text(const Scope& scope);
 // kInvalidArgument for anything else than NODE or NODE:GPU.

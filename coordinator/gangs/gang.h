@@ -14,7 +14,6 @@
 namespace ckpt::coordinator {
 
 struct Gang {
-  Gang() = default;
   JobId id = 0;
   std::string name;
   std::size_t size = 0;     // how many ranks it was started with

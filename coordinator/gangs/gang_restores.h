@@ -17,7 +17,6 @@
 namespace ckpt::coordinator {
 
 struct GangRestoreWish {
-  GangRestoreWish() = default;
   std::string verb = "restore";
   std::string why;
   std::vector<std::string> nodes;  // empty: wherever there are GPUs
@@ -26,7 +25,6 @@ struct GangRestoreWish {
 };
 
 struct GangRestorePlan {
-  GangRestorePlan() = default;
   GangSet set;
   std::vector<Place> places;  // by rank
   std::int64_t lost_ms = 0;   // of work

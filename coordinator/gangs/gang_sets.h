@@ -12,7 +12,6 @@
 namespace ckpt::coordinator {
 
 struct GangSet {
-  GangSet() = default;
   std::uint64_t number = 0;
   std::vector<Image> images;    // by rank
   std::int64_t barrier_ms = 0;  // Unix time: the earliest of its images

@@ -38,7 +38,6 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
     control::asio::any_io_executor executor;
   };
   struct Wish {
-    Wish() = default;
     std::uint64_t set = 0;
     Destination to;
     TaskId task = 0;     // as which it is shown; 0: none

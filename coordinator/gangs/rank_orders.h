@@ -19,7 +19,6 @@ namespace ckpt::coordinator {
 class RankOrders : public std::enable_shared_from_this<RankOrders> {
  public:
   struct Member {
-    Member() = default;
     JobId job = 0;
     std::uint32_t rank = 0;
     Incarnation incarnation = 0;

@@ -2,55 +2,20 @@
 #include "coordinator/health/evacuation.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "coordinator/state/documents.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::coordinator {
-
-using nlohmann::json;
 
 namespace {
 
 constexpr std::uint64_t kSlowLinkBytesPerMs = 100'000;  // of a gigabit a second, without what frames take
 
-json failed_json(const std::vector<FailedTarget>& failed) {
-  json list = json::array();
-  for (const FailedTarget& target : failed)
-    list.push_back({{"to", place_document(target.to)}, {"why", target.why}});
-  return list;
-}
-
 }  // namespace
 
 std::string evacuation_text(EvacuationId id) {
   return wire::id_text('e', id);
-}
-
-std::string_view to_string(EvacuationState state) noexcept {
-  switch (state) {
-    case EvacuationState::kQueued:
-      return "queued";
-    case EvacuationState::kMoving:
-      return "moving";
-    case EvacuationState::kRestoring:
-      return "restoring";
-    case EvacuationState::kParking:
-      return "parking";
-    case EvacuationState::kMoved:
-      return "moved";
-    case EvacuationState::kRestored:
-      return "restored";
-    case EvacuationState::kParked:
-      return "parked";
-    case EvacuationState::kGone:
-      return "gone";
-    case EvacuationState::kLeft:
-      return "left";
-  }
-  return "unknown";
 }
 
 std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
@@ -127,56 +92,6 @@ void escalate(Evacuation& evacuation, const Evacuation& further) {
   evacuation.leave_node = evacuation.leave_node || further.leave_node;
   evacuation.revive = evacuation.revive || further.revive;
   if (graver) evacuation.reason = further.reason;
-}
-
-std::string evacuation_document(const Evacuation& e) {
-  json j = {{"job", e.job},
-            {"job_name", e.job_name},
-            {"from", place_document(e.from)},
-            {"outcome", static_cast<unsigned>(e.outcome)},
-            {"urgent", e.urgent},
-            {"leave_node", e.leave_node},
-            {"revive", e.revive},
-            {"reason", e.reason},
-            {"state", static_cast<unsigned>(e.state)},
-            {"note", e.note},
-            {"migration", e.migration},
-            {"started_ms", e.started_ms},
-            {"failed", failed_json(e.failed)},
-            {"not_live", e.not_live},
-            {"incarnation", e.incarnation},
-            {"created_ms", e.created_ms},
-            {"ended_ms", e.ended_ms}};
-  if (e.to) j["to"] = place_document(*e.to);
-  if (e.lost_ms) j["lost_ms"] = *e.lost_ms;
-  return j.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-Evacuation evacuation_from_document(const std::string& text) {
-  const json j = json::parse(text);
-  Evacuation e;
-  e.job = j.at("job").get<JobId>();
-  e.job_name = j.at("job_name").get<std::string>();
-  e.from = place_from_document(j.at("from"));
-  e.outcome = static_cast<wire::HealthOutcome>(j.at("outcome").get<unsigned>());
-  e.urgent = j.at("urgent").get<bool>();
-  e.leave_node = j.at("leave_node").get<bool>();
-  e.revive = j.at("revive").get<bool>();
-  e.reason = j.at("reason").get<std::string>();
-  e.state = static_cast<EvacuationState>(j.at("state").get<unsigned>());
-  e.note = j.at("note").get<std::string>();
-  e.migration = j.at("migration").get<MigrationId>();
-  e.started_ms = j.at("started_ms").get<std::vector<std::int64_t>>();
-  e.created_ms = j.at("created_ms").get<std::int64_t>();
-  e.ended_ms = j.at("ended_ms").get<std::int64_t>();
-  // One that an older version wrote lacks these.
-  e.incarnation = j.value("incarnation", Incarnation{0});
-  e.not_live = j.value("not_live", "");
-  for (const json& failed : j.value("failed", json::array()))
-    e.failed.emplace_back(place_from_document(failed.at("to")), failed.at("why").get<std::string>());
-  if (j.contains("to")) e.to = place_from_document(j.at("to"));
-  if (j.contains("lost_ms")) e.lost_ms = j.at("lost_ms").get<std::int64_t>();
-  return e;
 }
 
 }  // namespace ckpt::coordinator

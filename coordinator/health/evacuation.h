@@ -29,7 +29,20 @@ enum class EvacuationState : std::uint8_t {
   kGone,      // there was nothing to move any more
   kLeft,      // not possible: an operator's matter
 };
-[[nodiscard]] std::string_view to_string(EvacuationState state) noexcept;
+constexpr auto names_of(record::Of<EvacuationState>) {
+  return record::names<EvacuationState>({{EvacuationState::kQueued, "queued"},
+                                         {EvacuationState::kMoving, "moving"},
+                                         {EvacuationState::kRestoring, "restoring"},
+                                         {EvacuationState::kParking, "parking"},
+                                         {EvacuationState::kMoved, "moved"},
+                                         {EvacuationState::kRestored, "restored"},
+                                         {EvacuationState::kParked, "parked"},
+                                         {EvacuationState::kGone, "gone"},
+                                         {EvacuationState::kLeft, "left"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(EvacuationState state) noexcept {
+  return record::name_of(state);
+}
 [[nodiscard]] constexpr bool is_over(EvacuationState state) {
   return state >= EvacuationState::kMoved;
 }
@@ -44,9 +57,11 @@ struct FailedTarget {
   Place to;
   std::string why;
 };
+constexpr auto fields_of(record::Of<FailedTarget>) {
+  return record::fields(record::field("to", &FailedTarget::to), record::field("why", &FailedTarget::why));
+}
 
 struct Evacuation {
-  Evacuation() = default;
   EvacuationId id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;  // that its instance was started as; 0: not known
@@ -70,9 +85,22 @@ struct Evacuation {
 
   [[nodiscard]] bool open() const { return !is_over(state); }
 };
+// As the store keeps it, beside its id. Reading throws record::DocumentError, which the table catches.
+constexpr auto fields_of(record::Of<Evacuation>) {
+  using T = Evacuation;
+  return record::fields(
+      record::not_kept(&T::id), record::field("job", &T::job), record::later("incarnation", &T::incarnation),
+      record::field("job_name", &T::job_name), record::field("from", &T::from),
+      record::field("outcome", &T::outcome), record::field("urgent", &T::urgent),
+      record::field("leave_node", &T::leave_node), record::field("revive", &T::revive),
+      record::field("reason", &T::reason), record::field("state", &T::state), record::field("note", &T::note),
+      record::later("to", &T::to), record::field("migration", &T::migration),
+      record::later("lost_ms", &T::lost_ms), record::field("started_ms", &T::started_ms),
+      record::later("failed", &T::failed), record::later("not_live", &T::not_live),
+      record::field("created_ms", &T::created_ms), record::field("ended_ms", &T::ended_ms));
+}
 
 struct EvacuationLimits {
-  EvacuationLimits() = default;
   std::uint32_t parallel = 4;
   std::uint32_t breaker_count = 20;
   std::int64_t breaker_window_ms = 600'000;
@@ -109,8 +137,5 @@ struct EvacuationLimits {
 
 // A further finding about a job that is on its way out already: the more severe verdict counts.
 void escalate(Evacuation& evacuation, const Evacuation& further);
-
-[[nodiscard]] std::string evacuation_document(const Evacuation& evacuation);
-[[nodiscard]] Evacuation evacuation_from_document(const std::string& text);
 
 }  // namespace ckpt::coordinator

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "libckpt/record/document.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -21,7 +23,7 @@ Result<void> EvacuationTable::load() {
     if (!row) return ok();
     const auto id = static_cast<EvacuationId>(statement.integer(0));
     try {
-      Evacuation evacuation = evacuation_from_document(statement.text(1));
+      Evacuation evacuation = record::from_text<Evacuation>(statement.text(1));
       evacuation.id = id;
       if (evacuation.open()) open_.insert(id);
       evacuations_.emplace(id, std::move(evacuation));
@@ -45,12 +47,12 @@ Result<void> EvacuationTable::keep(std::vector<Evacuation> decided,
       escalate(graver, e);
       e = std::move(graver);
       CKPT_TRY(update, store_.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1"));
-      CKPT_TRYV(update.bind(1, static_cast<std::int64_t>(e.id)).bind(2, evacuation_document(e)).run());
+      CKPT_TRYV(update.bind(1, static_cast<std::int64_t>(e.id)).bind(2, record::to_text(e)).run());
     } else {
       CKPT_TRY(insert, store_.database().prepare("INSERT INTO evacuations VALUES (?1, ?2)"));
       CKPT_TRY(id, store_.next_id_of("evacuation", evacuations_.empty() ? 0 : evacuations_.rbegin()->first));
       e.id = id;
-      CKPT_TRYV(insert.bind(1, static_cast<std::int64_t>(id)).bind(2, evacuation_document(e)).run());
+      CKPT_TRYV(insert.bind(1, static_cast<std::int64_t>(id)).bind(2, record::to_text(e)).run());
     }
   }
   CKPT_TRYV(beside());
@@ -67,7 +69,7 @@ void EvacuationTable::save(const Evacuation& e) {
   auto statement = store_.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1");
   auto stored = statement ? statement.assume_value()
                                 .bind(1, static_cast<std::int64_t>(e.id))
-                                .bind(2, evacuation_document(e))
+                                .bind(2, record::to_text(e))
                                 .run()
                           : Result<void>(statement.assume_error());
   if (!stored)

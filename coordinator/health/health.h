@@ -24,7 +24,6 @@
 namespace ckpt::coordinator {
 
 struct Finding {
-  Finding() = default;
   std::int64_t row = 0;  // in the store; grows
   std::string node;
   wire::HealthFinding reported;

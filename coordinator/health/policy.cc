@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/health/policy.h"
 
-#include <nlohmann/json.hpp>
-
 #include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -28,11 +27,7 @@ Result<void> PolicyTable::load() {
       if (key.starts_with(kForgivenPrefix))
         forgiven_[key.substr(kForgivenPrefix.size())] = std::stoll(statement.text(1));
       if (key != kBreakerKey) continue;
-      const auto j = nlohmann::json::parse(statement.text(1));
-      breaker_.open = j.at("open").get<bool>();
-      breaker_.since_ms = j.at("since_ms").get<std::int64_t>();
-      breaker_.reason = j.at("reason").get<std::string>();
-      breaker_.forgiven_ms = j.at("forgiven_ms").get<std::int64_t>();
+      breaker_ = record::from_text<Breaker>(statement.text(1));
     } catch (const std::exception& e) {
       return Error(ErrorCode::kCorrupt,
                    "Row " + key + " of table health_policy does not decode: " + e.what());
@@ -113,11 +108,7 @@ Result<void> PolicyTable::set_paused(const std::string& node, bool paused) {
 }
 
 Result<void> PolicyTable::set_breaker(Breaker breaker) {
-  const nlohmann::json j = {{"open", breaker.open},
-                            {"since_ms", breaker.since_ms},
-                            {"reason", breaker.reason},
-                            {"forgiven_ms", breaker.forgiven_ms}};
-  CKPT_TRYV(put(kBreakerKey, j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  CKPT_TRYV(put(kBreakerKey, record::to_text(breaker)));
   breaker_ = std::move(breaker);
   changed_.notify();
   return ok();

@@ -8,16 +8,21 @@
 #include <string>
 
 #include "coordinator/state/event_log.h"
+#include "libckpt/record/fields.h"
 
 namespace ckpt::coordinator {
 
 struct Breaker {
-  Breaker() = default;
   bool open = false;
   std::int64_t since_ms = 0;
   std::string reason;
   std::int64_t forgiven_ms = 0;  // moves that started until then count no more
 };
+constexpr auto fields_of(record::Of<Breaker>) {
+  return record::fields(record::field("open", &Breaker::open), record::field("since_ms", &Breaker::since_ms),
+                        record::field("reason", &Breaker::reason),
+                        record::field("forgiven_ms", &Breaker::forgiven_ms));
+}
 
 class PolicyTable {
  public:

@@ -10,7 +10,6 @@
 namespace ckpt::coordinator {
 
 struct Destination {
-  Destination() = default;
   std::string folder;
   std::string node;  // with an empty folder: in its own vault; empty: where the job runs
 };

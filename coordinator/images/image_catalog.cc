@@ -6,22 +6,30 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "coordinator/images/contents_parts.h"
 #include "coordinator/images/image_numbers.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/ids.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMaxMeasured = 1000;
 constexpr std::size_t kMaxVaults = 256;     // of a node
 constexpr std::size_t kLongestText = 4096;  // of a folder, of a name
+
+// The list of one vault, as the store keeps it.
+struct VaultDocument {
+  std::int64_t seen_ms = 0;
+  std::vector<CatalogRow> images;
+};
+constexpr auto fields_of(record::Of<VaultDocument>) {
+  return record::fields(record::field("seen_ms", &VaultDocument::seen_ms),
+                        record::field("images", &VaultDocument::images));
+}
 
 Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {
   Image image;
@@ -77,37 +85,13 @@ Result<void> ImageCatalog::load() {
   cluster_ = std::move(cluster);
   CKPT_TRY(rows, store_.vaults());
   for (const VaultRow& stored : rows) {
-    const json document = json::parse(stored.document, nullptr, false);
-    if (!document.is_object())
-      return Error(ErrorCode::kCorrupt, "What is stored of the vault of " + stored.node + " does not decode");
+    CKPT_TRY(document, record::parse_document<VaultDocument>(
+                           stored.document, "The stored list of the vault of " + stored.node));
     Vault& vault = vaults_[Key(stored.node, stored.folder)];
-    try {
-      const auto seen_ms = document.at("seen_ms").get<std::int64_t>();
-      for (const json& j : document.at("images")) {
-        Row& row = vault.rows.emplace_back();
-        row.row.vault_job = j.at("vault_job").get<std::string>();
-        row.row.job = j.at("job").get<JobId>();
-        row.row.version = j.at("version").get<std::uint64_t>();
-        row.row.parent = j.at("parent").get<std::uint64_t>();
-        row.row.created_ms = j.at("created_ms").get<std::int64_t>();
-        row.row.incarnation = j.at("incarnation").get<Incarnation>();
-        row.row.state_bytes = j.at("state_bytes").get<std::uint64_t>();
-        row.row.written_bytes = j.at("written_bytes").get<std::uint64_t>();
-        row.row.damaged = j.at("damaged").get<bool>();
-        row.row.gpu_model = j.at("gpu_model").get<std::string>();
-        row.pause_ns = j.at("pause_ns").get<std::int64_t>();
-        row.row.memory_bytes = j.value("memory_bytes", std::uint64_t{0});
-        row.row.disk_bytes = j.value("disk_bytes", std::uint64_t{0});
-        row.row.sequence = j.value("sequence", std::uint64_t{0});
-        row.row.set = j.value("set", std::uint64_t{0});
-        row.job_ended_ms = j.value("job_ended_ms", std::int64_t{0});
-        row.suspect = j.value("suspect", "");
-        row.seen_ms = j.value("seen_ms", seen_ms);
-        last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
-      }
-    } catch (const json::exception& e) {
-      return Error(ErrorCode::kCorrupt,
-                   "What is stored of the vault of " + stored.node + " does not decode: " + e.what());
+    vault.rows = std::move(document.images);
+    for (Row& row : vault.rows) {
+      if (row.seen_ms == 0) row.seen_ms = document.seen_ms;
+      last_seen_ms_ = std::max(last_seen_ms_, row.seen_ms);
     }
     put_in_order(vault.rows);
     vault.stored = true;
@@ -116,31 +100,12 @@ Result<void> ImageCatalog::load() {
 }
 
 void ImageCatalog::save(const Key& key, Vault& vault) {
-  json images = json::array();
-  for (const Row& row : vault.rows)
-    images.push_back({{"vault_job", row.row.vault_job},
-                      {"job", row.row.job},
-                      {"version", row.row.version},
-                      {"parent", row.row.parent},
-                      {"created_ms", row.row.created_ms},
-                      {"incarnation", row.row.incarnation},
-                      {"state_bytes", row.row.state_bytes},
-                      {"written_bytes", row.row.written_bytes},
-                      {"damaged", row.row.damaged},
-                      {"gpu_model", row.row.gpu_model},
-                      {"memory_bytes", row.row.memory_bytes},
-                      {"disk_bytes", row.row.disk_bytes},
-                      {"sequence", row.row.sequence},
-                      {"set", row.row.set},
-                      {"job_ended_ms", row.job_ended_ms},
-                      {"suspect", row.suspect},
-                      {"seen_ms", row.seen_ms},
-                      {"pause_ns", row.pause_ns}});
   VaultRow stored;
   stored.node = key.first;
   stored.folder = key.second;
-  stored.document = json{{"seen_ms", last_seen_ms_}, {"images", images}}.dump(-1, ' ', false,
-                                                                              json::error_handler_t::replace);
+  VaultDocument document{last_seen_ms_, std::move(vault.rows)};
+  stored.document = record::to_text(document);
+  vault.rows = std::move(document.images);
   const auto put = store_.put(stored);
   vault.stored = put.has_value();
   if (!put)

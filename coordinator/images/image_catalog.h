@@ -18,6 +18,7 @@
 #include "coordinator/images/image_cursor.h"
 #include "coordinator/state/listeners.h"
 #include "coordinator/state/store.h"
+#include "libckpt/record/fields.h"
 
 namespace ckpt::coordinator {
 
@@ -26,12 +27,28 @@ namespace ckpt::coordinator {
 // Of the job, from the image's name in its vault.
 [[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {
-  ImageId() = default;
   JobId job = 0;
   std::uint64_t version = 0;
   std::string where;  // a node, or a folder; empty: any
 };
 [[nodiscard]] std::optional<ImageId> parse_image_id(std::string_view text);
+
+// A version in a vault, as its node listed it, and what else is known about it.
+struct CatalogRow {
+  wire::ImageRow row;
+  std::int64_t pause_ns = -1;
+  std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
+  std::int64_t job_ended_ms = 0;
+  std::string suspect;        // as of the last look at its job
+  std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
+};
+constexpr auto fields_of(record::Of<CatalogRow>) {
+  using T = CatalogRow;
+  return record::fields(record::inlined(&T::row), record::field("pause_ns", &T::pause_ns),
+                        record::later("seen_ms", &T::seen_ms),
+                        record::later("job_ended_ms", &T::job_ended_ms),
+                        record::later("suspect", &T::suspect), record::not_kept(&T::order_ms));
+}
 
 class ImageCatalog {
  public:
@@ -64,7 +81,6 @@ class ImageCatalog {
   // The next `limit` of list() behind `after`, and whether there are more. Costs what the page holds, and its
   // jobs' other images.
   struct Page {
-    Page() = default;
     std::vector<ListedImage> images;
     bool more = false;
   };
@@ -89,14 +105,7 @@ class ImageCatalog {
   [[nodiscard]] std::uint64_t last_sequence() const;
 
  private:
-  struct Row {
-    wire::ImageRow row;
-    std::int64_t pause_ns = -1;
-    std::int64_t seen_ms = 0;  // when it was listed; later lists have higher ones
-    std::int64_t job_ended_ms = 0;
-    std::string suspect;        // as of the last look at its job
-    std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
-  };
+  using Row = CatalogRow;
   struct Vault {
     std::vector<Row> rows;  // by job, its name there, version
     bool stored = false;    // as of its last change

@@ -13,7 +13,6 @@ namespace ckpt::coordinator {
 
 // An image as people see it.
 struct ListedImage {
-  ListedImage() = default;
   Image image;
   std::int64_t job_ended_ms = 0;  // 0: it lives, or that is not known
   std::int64_t order_ms = 0;      // where two images have no number: the later one's is higher
@@ -31,7 +30,6 @@ struct ListedImage {
 [[nodiscard]] bool is_older(const ListedImage& a, const ListedImage& b);
 
 struct ImageCursor {
-  ImageCursor() = default;
   JobId job = 0;
   std::uint64_t sequence = 0;
   Incarnation incarnation = 0;

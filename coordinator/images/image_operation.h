@@ -12,7 +12,6 @@ namespace ckpt::coordinator {
 
 // The state of the nodes, as far as the operation needs it.
 struct OperationView {
-  OperationView() = default;
   bool source_connected = false;  // the node of the instance that there was
   bool instance_alive = false;    // an instance that must end lives, or may, at a node that is connected
   bool may_live_away = false;     // one that was given up may live at a node that is not

@@ -11,7 +11,6 @@
 namespace ckpt::coordinator {
 
 struct RetentionLimits {
-  RetentionLimits() = default;
   std::int64_t max_age_ms = 0;  // since the job's end
   std::size_t max_images = 0;
 };

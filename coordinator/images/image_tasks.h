@@ -20,7 +20,6 @@ namespace ckpt::coordinator {
 using TaskId = std::uint64_t;
 
 struct ImageTask {
-  ImageTask() = default;
   TaskId id = 0;
   std::string verb;  // snapshot, suspend, park, restore, resume
   JobId job = 0;

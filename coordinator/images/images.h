@@ -14,7 +14,6 @@
 namespace ckpt::coordinator {
 
 struct Restored {
-  Restored() = default;
   Image image;
   Place place;
   Incarnation incarnation = 0;

@@ -14,7 +14,6 @@
 namespace ckpt::coordinator {
 
 struct ProtectRequest {
-  ProtectRequest() = default;
   std::int64_t every_ms = 0;
   std::string to;  // NODE, or an absolute folder; empty: the job's own node
   std::uint32_t keep = 2;
@@ -23,7 +22,6 @@ struct ProtectRequest {
 };
 
 struct Protected {
-  Protected() = default;
   Protection protection;
   std::optional<double> expected_pause_ms;  // of each snapshot, as far as one can tell
   std::string note;

@@ -32,7 +32,6 @@ class SnapshotOrders {
   // The answer of the vault that was asked for a grant.
   enum class Vault { kNotAsked, kAway, kGranted };
   struct Outcome {
-    Outcome() = default;
     Result<void> taken = ok();
     bool has_begun = false;  // its node has reported on it
     bool failed = false;     // its node has reported so, or was never asked: there is no image

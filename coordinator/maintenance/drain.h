@@ -23,7 +23,12 @@ enum class Fallback : std::uint8_t {
   kLeave = 0,    // it stays, and is reported
   kRestore = 1,  // it goes on elsewhere from its newest image; work since then is lost
 };
-[[nodiscard]] std::string_view to_string(Fallback fallback) noexcept;
+constexpr auto names_of(record::Of<Fallback>) {
+  return record::names<Fallback>({{Fallback::kLeave, "leave"}, {Fallback::kRestore, "restore"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(Fallback fallback) noexcept {
+  return record::name_of(fallback);
+}
 
 enum class DrainJobState : std::uint8_t {
   kWaiting = 1,  // for its turn, or for an obstacle that may pass
@@ -37,7 +42,21 @@ enum class DrainJobState : std::uint8_t {
   kLeft,     // its migration was aborted by a user, who wants it here
   kLost,
 };
-[[nodiscard]] std::string_view to_string(DrainJobState state) noexcept;
+constexpr auto names_of(record::Of<DrainJobState>) {
+  return record::names<DrainJobState>({{DrainJobState::kWaiting, "waiting"},
+                                       {DrainJobState::kMoving, "moving"},
+                                       {DrainJobState::kRestoring, "restoring"},
+                                       {DrainJobState::kMoved, "moved"},
+                                       {DrainJobState::kRestored, "restored"},
+                                       {DrainJobState::kEnded, "ended"},
+                                       {DrainJobState::kBlocked, "blocked"},
+                                       {DrainJobState::kFailed, "failed"},
+                                       {DrainJobState::kLeft, "left"},
+                                       {DrainJobState::kLost, "lost"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(DrainJobState state) noexcept {
+  return record::name_of(state);
+}
 [[nodiscard]] constexpr bool is_under_way(DrainJobState state) {
   return state == DrainJobState::kMoving || state == DrainJobState::kRestoring;
 }
@@ -47,7 +66,6 @@ enum class DrainJobState : std::uint8_t {
 }
 
 struct DrainJob {
-  DrainJob() = default;
   friend bool operator==(const DrainJob&, const DrainJob&) = default;
   JobId job = 0;
   std::string name;
@@ -63,6 +81,16 @@ struct DrainJob {
   bool restore_tried = false;
   std::optional<double> downtime_ms;
 };
+constexpr auto fields_of(record::Of<DrainJob>) {
+  using T = DrainJob;
+  return record::fields(
+      record::field("job", &T::job), record::field("name", &T::name), record::field("state", &T::state),
+      record::field("reason", &T::reason), record::later("obstacles", &T::obstacles),
+      record::field("priority", &T::priority), record::field("state_bytes", &T::state_bytes),
+      record::field("from", &T::from), record::later("to", &T::to), record::field("migration", &T::migration),
+      record::field("attempts", &T::attempts), record::field("restore_tried", &T::restore_tried),
+      record::later("downtime_ms", &T::downtime_ms));
+}
 
 enum class DrainResult : std::uint8_t {
   kNone = 0,
@@ -71,10 +99,18 @@ enum class DrainResult : std::uint8_t {
   kDeadline,
   kCancelled,
 };
-[[nodiscard]] std::string_view to_string(DrainResult result) noexcept;
+constexpr auto names_of(record::Of<DrainResult>) {
+  return record::names<DrainResult>({{DrainResult::kNone, "none"},
+                                     {DrainResult::kEmpty, "empty"},
+                                     {DrainResult::kIncomplete, "incomplete"},
+                                     {DrainResult::kDeadline, "deadline"},
+                                     {DrainResult::kCancelled, "cancelled"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(DrainResult result) noexcept {
+  return record::name_of(result);
+}
 
 struct Drain {
-  Drain() = default;
   DrainId id = 0;
   Scope scope;
   std::uint32_t parallel = 2;  // moves out of the node at a time
@@ -92,6 +128,17 @@ struct Drain {
   [[nodiscard]] bool open() const { return result == DrainResult::kNone; }
   [[nodiscard]] DrainJob* find(JobId job);
 };
+// As the store keeps it, beside its id. Reading throws record::DocumentError, which the table catches.
+constexpr auto fields_of(record::Of<Drain>) {
+  using T = Drain;
+  return record::fields(
+      record::not_kept(&T::id), record::inlined(&T::scope), record::field("parallel", &T::parallel),
+      record::field("fallback", &T::fallback), record::field("reason", &T::reason),
+      record::field("deadline_ms", &T::deadline_ms), record::field("started_ms", &T::started_ms),
+      record::field("ended_ms", &T::ended_ms), record::field("cancelled", &T::cancelled),
+      record::field("cancel_reason", &T::cancel_reason), record::field("result", &T::result),
+      record::field("jobs", &T::jobs), record::field("revision", &T::revision));
+}
 
 // "d3 of node-a": also the reason of the moves and restores that it begins.
 [[nodiscard]] std::string drain_label(const Drain& drain);
@@ -108,9 +155,5 @@ inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrati
 // 0 empty, 1 something could not be moved, 2 deadline or cancelled, 3 empty, but work was lost by a restore,
 // 4 a job was lost.
 [[nodiscard]] int exit_code_of(const Drain& drain);
-
-// As the store keeps it. Reading throws nlohmann's exceptions for malformed text, which the table catches.
-[[nodiscard]] std::string drain_document(const Drain& drain);
-[[nodiscard]] Drain drain_from_document(const std::string& text);
 
 }  // namespace ckpt::coordinator

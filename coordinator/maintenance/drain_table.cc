@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "libckpt/record/document.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -21,7 +23,7 @@ Result<void> DrainTable::load() {
     if (!row) return ok();
     const auto id = static_cast<DrainId>(statement.integer(0));
     try {
-      Drain drain = drain_from_document(statement.text(1));
+      Drain drain = record::from_text<Drain>(statement.text(1));
       drain.id = id;
       drains_.emplace(id, std::move(drain));
     } catch (const std::exception& e) {
@@ -35,7 +37,7 @@ Result<DrainId> DrainTable::add(Drain drain) {
   CKPT_TRY(statement, store_.database().prepare("INSERT INTO drains VALUES (?1, ?2)"));
   CKPT_TRY(id, store_.next_id_of("drain", drains_.empty() ? 0 : drains_.rbegin()->first));
   drain.id = id;
-  CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).bind(2, drain_document(drain)).run());
+  CKPT_TRYV(statement.bind(1, static_cast<std::int64_t>(id)).bind(2, record::to_text(drain)).run());
   drains_.emplace(id, std::move(drain));
   return id;
 }
@@ -44,7 +46,7 @@ Result<void> DrainTable::save(Drain& drain) {
   ++drain.revision;
   changed_.notify();
   CKPT_TRY(statement, store_.database().prepare("UPDATE drains SET document = ?2 WHERE id = ?1"));
-  statement.bind(1, static_cast<std::int64_t>(drain.id)).bind(2, drain_document(drain));
+  statement.bind(1, static_cast<std::int64_t>(drain.id)).bind(2, record::to_text(drain));
   return statement.run();
 }
 

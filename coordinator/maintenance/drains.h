@@ -22,7 +22,6 @@
 namespace ckpt::coordinator {
 
 struct DrainRequest {
-  DrainRequest() = default;
   Scope scope;
   std::uint32_t parallel = 2;
   std::int64_t deadline_ms = 600'000;  // from now

@@ -21,14 +21,12 @@ enum class MoveState : std::uint8_t { kWaiting = 1, kMoving, kDone, kFailed, kLe
 enum class RunState : std::uint8_t { kRunning = 1, kDone, kFailed, kStopped };
 
 struct RebalanceMove {
-  RebalanceMove() = default;
   MoveState state = MoveState::kWaiting;
   MigrationId migration = 0;  // 0: none has begun
   std::string error;
 };
 
 struct RebalanceRun {
-  RebalanceRun() = default;
   PackProblem problem;
   PackPlan plan;
   std::vector<RebalanceMove> moves;  // of the plan

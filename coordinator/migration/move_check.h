@@ -32,7 +32,6 @@ struct MoveQuestion {
 };
 
 struct TargetAnswer {
-  TargetAnswer() = default;
   Place place;
   Result<void> takes = ok();
   bool is_of_source = false;  // the job's own node refused, or did not answer

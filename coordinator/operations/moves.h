@@ -21,7 +21,6 @@ namespace ckpt::coordinator {
 inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
 
 struct MigrateRequest {
-  MigrateRequest() = default;
   std::string to = "auto";  // NODE, NODE:GPU or auto
   std::string network;      // over this one of the nodes' networks; empty: the first that both have
   wire::MigrateOptions options;
@@ -33,7 +32,6 @@ struct MigrateRequest {
 
 // Why a job cannot be moved within its node, and to another one; empty: nothing stands in the way.
 struct MoveObstacles {
-  MoveObstacles() = default;
   std::string within_node;
   std::string between_nodes;
   std::vector<TargetAnswer> targets;  // the nodes that were asked, if its own would let it go

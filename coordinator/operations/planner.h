@@ -23,7 +23,6 @@
 namespace ckpt::coordinator {
 
 struct SubmitRequest {
-  SubmitRequest() = default;
   wire::JobSpec spec;  // id, incarnation, ranks and user are filled in
   std::optional<std::string> node;
   std::optional<std::uint32_t> gpu;
@@ -33,14 +32,12 @@ struct SubmitRequest {
 
 // Facts that the tables do not have: places that shall take no job, and promised memory.
 struct PlanHints {
-  PlanHints() = default;
   std::vector<std::pair<Scope, std::string>> closed;      // with the reason
   std::vector<std::pair<Place, std::uint64_t>> promised;  // a job each
   std::string network;                                    // a move goes over this one; empty: any
 };
 
 struct MigratePlan {
-  MigratePlan() = default;
   std::optional<Place> to;
   std::string reason;    // why it is not possible
   bool passing = false;  // not possible, but it may be once something ends, starts or comes back

@@ -16,7 +16,6 @@ namespace ckpt::coordinator {
 
 // A job that makes place for another one.
 struct Displacement {
-  Displacement() = default;
   JobId job = 0;
   std::string name;
   std::int32_t priority = 0;
@@ -27,7 +26,6 @@ struct Displacement {
 [[nodiscard]] std::string to_text(const Displacement& displaced);
 
 struct RunPlan {
-  RunPlan() = default;
   MigratePlan placing;
   std::vector<Displacement> displaced;  // first, in this order
 };

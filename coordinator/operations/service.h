@@ -20,7 +20,6 @@ namespace ckpt::coordinator {
 
 // A process that runs already becomes a job.
 struct AdoptRequest {
-  AdoptRequest() = default;
   std::int32_t pid = 0;
   std::string name;
   std::optional<std::string> node;
@@ -30,7 +29,6 @@ struct AdoptRequest {
 
 // A job that was started, and those that made place for it.
 struct Submitted {
-  Submitted() = default;
   Job* job = nullptr;  // of a gang its first rank
   std::vector<Displacement> displaced;
 };

@@ -17,7 +17,6 @@
 namespace ckpt::coordinator {
 
 struct LogChunk {
-  LogChunk() = default;
   std::string bytes;
   std::uint64_t next_offset = 0;
   bool ended = false;
@@ -48,7 +47,6 @@ class LogReader {
  private:
   // Where a reader is in the logs of the instances.
   struct Walk {
-    Walk() = default;
     JobId job = 0;
     LogView view;
     std::size_t index = 0;     // of the instance

@@ -35,7 +35,6 @@ struct OutputExtent {
 };
 
 struct OutputPart {
-  OutputPart() = default;
   std::uint64_t offset = 0;  // of the first byte
   std::string bytes;
   bool begins_line = true;
@@ -65,7 +64,6 @@ class OutputCopies {
  private:
   using Key = std::pair<JobId, Incarnation>;
   struct Copy {
-    Copy() = default;
     OutputExtent extent;
     std::uint64_t grown = 0;  // by it copies stand in the order in which they grew
   };

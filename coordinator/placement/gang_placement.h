@@ -12,7 +12,6 @@ namespace ckpt::coordinator {
 
 // How the ranks of a job stand.
 struct GangShape {
-  GangShape() = default;
   std::size_t ranks = 1;
   bool one_node = true;
   // Not of one node: spread evenly over these, in this order, the first ones with one more; a node that is named
@@ -25,7 +24,6 @@ struct GangShape {
 };
 
 struct GangPlan {
-  GangPlan() = default;
   std::vector<Place> places;          // by rank, those of a node side by side; empty: not possible
   std::string reason;                 // why not
   std::vector<Candidate> candidates;  // all GPUs, as for a job of one rank

@@ -17,7 +17,6 @@ namespace ckpt::coordinator {
 
 // How near another GPU of the same node is.
 struct PeerView {
-  PeerView() = default;
   std::uint32_t gpu = 0;
   unsigned nvlinks = 0;
   unsigned common_ancestor = 50;  // as NVML counts, 0 (one board) to 50 (across the machine)
@@ -25,7 +24,6 @@ struct PeerView {
 
 // A GPU as placement sees it.
 struct GpuView {
-  GpuView() = default;
   Place place;
   bool connected = true;
   bool healthy = true;
@@ -61,7 +59,6 @@ struct GpuView {
 };
 
 struct PlacementRequest {
-  PlacementRequest() = default;
   std::uint64_t memory_bytes = 0;  // needed, without the margin
   std::string memory_why;          // where that number is from; may be empty
   std::uint64_t margin_bytes = 0;
@@ -80,7 +77,6 @@ struct PlacementRequest {
 };
 
 struct Candidate {
-  Candidate() = default;
   Place place;
   bool suitable = false;
   bool passing =

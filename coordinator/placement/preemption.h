@@ -12,7 +12,6 @@ namespace ckpt::coordinator {
 
 // A job that runs.
 struct Occupant {
-  Occupant() = default;
   JobId id = 0;
   std::string name;
   Place place;
@@ -24,7 +23,6 @@ struct Occupant {
 };
 
 struct Preemption {
-  Preemption() = default;
   Place place;
   std::vector<Occupant> victims;  // the first to go first; none could be left out
 };

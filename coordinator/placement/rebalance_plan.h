@@ -18,7 +18,6 @@
 namespace ckpt::coordinator {
 
 struct PackGpu {
-  PackGpu() = default;
   Place place;
   std::uint64_t available = 0;  // that a job which comes may take
   bool counts = true;           // to have it free is worth something: it could take work
@@ -26,7 +25,6 @@ struct PackGpu {
 };
 
 struct PackJob {
-  PackJob() = default;
   JobId id = 0;
   std::string name;
   std::size_t gpu = 0;            // where it runs
@@ -37,19 +35,16 @@ struct PackJob {
 };
 
 struct PackProblem {
-  PackProblem() = default;
   std::vector<PackGpu> gpus;
   std::vector<PackJob> jobs;  // one a rank
 };
 
 struct PackMove {
-  PackMove() = default;
   std::size_t job = 0;  // of the problem
   std::size_t to = 0;
 };
 
 struct PackPlan {
-  PackPlan() = default;
   std::vector<PackMove> moves;     // in order
   std::vector<std::size_t> freed;  // GPUs without a job at the end that had one
   std::size_t free_before = 0;     // GPUs that count and have none

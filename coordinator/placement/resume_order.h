@@ -13,7 +13,6 @@
 namespace ckpt::coordinator {
 
 struct ParkedJob {
-  ParkedJob() = default;
   JobId id = 0;
   std::int64_t parked_ms = 0;
   // May be tried now. False just after the job was parked, or after its last attempt failed.
@@ -22,7 +21,6 @@ struct ParkedJob {
 };
 
 struct NextResume {
-  NextResume() = default;
   JobId id = 0;
   std::vector<std::pair<Place, std::uint64_t>> claims;  // of those before it: it may not take that
 };

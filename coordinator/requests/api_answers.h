@@ -25,7 +25,6 @@ Result<std::int64_t> query_number(const HttpRequest& request, const char* key, s
                                   std::int64_t most);
 // Which part of a list is asked for (`limit`, `after`); without a limit it is the whole list.
 struct Page {
-  Page() = default;
   static constexpr std::int64_t kMaxLimit = 1'000;
   std::size_t limit = 0;  // 0: none was given
   std::string after;      // the id of the last one that the caller has

@@ -13,7 +13,6 @@
 namespace ckpt::coordinator {
 
 struct Doubt {
-  Doubt() = default;
   std::int64_t since_ms = 0;    // Unix time, by the clock of the node that found the fault
   wire::Incarnation from = 0;   // as which the job ran then
   wire::Incarnation up_to = 0;  // the last one that is concerned; 0: it is not over
@@ -21,6 +20,10 @@ struct Doubt {
 
   [[nodiscard]] bool open() const { return up_to == 0; }
 };
+constexpr auto fields_of(record::Of<Doubt>) {
+  return record::fields(record::field("since_ms", &Doubt::since_ms), record::field("from", &Doubt::from),
+                        record::field("up_to", &Doubt::up_to), record::field("reason", &Doubt::reason));
+}
 
 // Of the image that was taken of that incarnation at that barrier: why it is suspect; empty: it is not.
 [[nodiscard]] std::string why_suspect(const std::vector<Doubt>& doubts, wire::Incarnation incarnation,

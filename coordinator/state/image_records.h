@@ -7,12 +7,13 @@
 #include <string>
 
 #include "libckpt/protocol/wire/image_messages.h"
+#include "libckpt/record/fields.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::coordinator {
 
 // A version of a job in a vault.
 struct Image {
-  Image() = default;
   std::string node;    // whose vault; for a shared folder the node that wrote it
   std::string folder;  // empty: the node's own
   std::string vault_job;
@@ -26,10 +27,19 @@ struct Image {
   wire::Incarnation incarnation = 0;  // of the job when it was taken; 0: not known
   std::string suspect;                // why its memory may be wrong (doubt.h); empty: it is not
 };
+constexpr auto fields_of(record::Of<Image>) {
+  using T = Image;
+  return record::fields(record::field("node", &T::node), record::field("folder", &T::folder),
+                        record::field("vault_job", &T::vault_job), record::field("job", &T::job),
+                        record::field("version", &T::version), record::later("sequence", &T::sequence),
+                        record::later("set", &T::set), record::field("barrier_ms", &T::barrier_ms),
+                        record::field("state_bytes", &T::state_bytes),
+                        record::field("gpu_model", &T::gpu_model),
+                        record::later("incarnation", &T::incarnation), record::later("suspect", &T::suspect));
+}
 
 // `protect`: the request and its state.
 struct Protection {
-  Protection() = default;
   std::int64_t every_ms = 0;
   std::string folder;  // empty: the own vault of the node where the job runs
   std::string node;    // only in this node's own vault; empty: wherever the job runs
@@ -38,15 +48,27 @@ struct Protection {
   unsigned failures = 0;      // in a row
   std::string error;          // of the last one; empty if it was good
 };
+constexpr auto fields_of(record::Of<Protection>) {
+  using T = Protection;
+  return record::fields(record::field("every_ms", &T::every_ms), record::field("folder", &T::folder),
+                        record::field("node", &T::node), record::field("keep", &T::keep),
+                        record::field("begun_ms", &T::begun_ms), record::field("failures", &T::failures),
+                        record::field("error", &T::error));
+}
 
 // The last good snapshot of a job.
 struct SnapshotFacts {
-  SnapshotFacts() = default;
   Image image;
   std::int64_t pause_ns = 0;
   std::uint64_t written_bytes = 0;
   std::uint64_t waited_bytes = 0;
 };
+constexpr auto fields_of(record::Of<SnapshotFacts>) {
+  using T = SnapshotFacts;
+  return record::fields(record::field("image", &T::image), record::field("pause_ns", &T::pause_ns),
+                        record::field("written_bytes", &T::written_bytes),
+                        record::field("waited_bytes", &T::waited_bytes));
+}
 
 enum class OperationGoal : std::uint8_t { kParked = 1, kRunning = 2 };
 enum class OperationStage : std::uint8_t {
@@ -54,11 +76,19 @@ enum class OperationStage : std::uint8_t {
   kEnding,      // the instances up to `fenced` end
   kStarting,    // the next instance starts from the image
 };
+constexpr auto names_of(record::Of<OperationGoal>) {
+  return record::names<OperationGoal>(
+      {{OperationGoal::kParked, "parked"}, {OperationGoal::kRunning, "running"}});
+}
+constexpr auto names_of(record::Of<OperationStage>) {
+  return record::names<OperationStage>({{OperationStage::kTaking, "taking"},
+                                        {OperationStage::kEnding, "ending"},
+                                        {OperationStage::kStarting, "starting"}});
+}
 
 // A job on its way between running and resting in an image. Each stage is durable before its first order is
 // sent, and is carried on after a restart of the coordinator.
 struct ImageOperation {
-  ImageOperation() = default;
   OperationGoal goal = OperationGoal::kRunning;
   OperationStage stage = OperationStage::kEnding;
   std::string verb;  // suspend, park, restore, resume: for people
@@ -77,5 +107,17 @@ struct ImageOperation {
   bool stops = false;            // for the job's stop: however it ends, the job is stopped then
   std::int64_t stop_grace_ms = 0;
 };
+constexpr auto fields_of(record::Of<ImageOperation>) {
+  using T = ImageOperation;
+  return record::fields(record::field("goal", &T::goal), record::field("stage", &T::stage),
+                        record::field("verb", &T::verb), record::field("why", &T::why),
+                        record::field("by_user", &T::by_user), record::field("image", &T::image),
+                        record::field("gone", &T::gone), record::field("by_word", &T::by_word),
+                        record::field("ended_ms", &T::ended_ms), record::field("fenced", &T::fenced),
+                        record::field("to_node", &T::to_node), record::field("to_gpu", &T::to_gpu),
+                        record::field("lost_ms", &T::lost_ms), record::later("deadline_ms", &T::deadline_ms),
+                        record::later("cancelled", &T::cancelled), record::later("stops", &T::stops),
+                        record::later("stop_grace_ms", &T::stop_grace_ms));
+}
 
 }  // namespace ckpt::coordinator

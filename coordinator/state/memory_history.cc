@@ -2,6 +2,7 @@
 #include "coordinator/state/memory_history.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace ckpt::coordinator {
 namespace {
@@ -42,6 +43,20 @@ bool MemoryHistory::add_minute(std::int64_t minute, std::uint64_t bytes) {
   minutes_.emplace_back(minute, bytes);
   if (minutes_.size() > kMinutes) minutes_.pop_front();
   return true;
+}
+
+void to_json(nlohmann::json& document, const MemoryHistory& memory) {
+  nlohmann::json minutes = nlohmann::json::array();
+  for (const MemoryMinute& entry : memory.minutes()) minutes.push_back({entry.minute, entry.bytes});
+  document = {{"peak", memory.peak()}, {"peak_ms", memory.peak_ms()}, {"minutes", minutes}};
+}
+
+void from_json(const nlohmann::json& document, MemoryHistory& memory) {
+  std::deque<MemoryMinute> minutes;
+  for (const nlohmann::json& entry : document.at("minutes"))
+    minutes.emplace_back(entry.at(0).get<std::int64_t>(), entry.at(1).get<std::uint64_t>());
+  memory = MemoryHistory::restore(document.at("peak").get<std::uint64_t>(),
+                                  document.at("peak_ms").get<std::int64_t>(), minutes);
 }
 
 }  // namespace ckpt::coordinator

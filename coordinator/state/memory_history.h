@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <nlohmann/json_fwd.hpp>
 
 namespace ckpt::coordinator {
 
@@ -36,6 +37,9 @@ class MemoryHistory {
   }  // oldest first; may have gaps
 
   friend bool operator==(const MemoryHistory&, const MemoryHistory&) = default;
+  // Its form in documents; reading throws nlohmann's exceptions.
+  friend void to_json(nlohmann::json& document, const MemoryHistory& memory);
+  friend void from_json(const nlohmann::json& document, MemoryHistory& memory);
 
  private:
   bool add_minute(std::int64_t minute, std::uint64_t bytes);

@@ -17,71 +17,9 @@ std::string to_text(const Place& place) {
   return place.node + ":" + std::to_string(place.gpu);
 }
 
-std::string_view to_string(JobState state) noexcept {
-  switch (state) {
-    case JobState::kStarting:
-      return "starting";
-    case JobState::kRunning:
-      return "running";
-    case JobState::kExited:
-      return "exited";
-    case JobState::kFailed:
-      return "failed";
-    case JobState::kLost:
-      return "lost";
-    case JobState::kParked:
-      return "parked";
-    case JobState::kRestoring:
-      return "restoring";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(MigrationPhase phase) noexcept {
-  switch (phase) {
-    case MigrationPhase::kPreparing:
-      return "preparing";
-    case MigrationPhase::kPrecopy:
-      return "precopy";
-    case MigrationPhase::kGranted:
-      return "granted";
-    case MigrationPhase::kVerified:
-      return "verified";
-    case MigrationPhase::kCommitted:
-      return "committed";
-    case MigrationPhase::kClosing:
-      return "closing";
-    case MigrationPhase::kClosed:
-      return "closed";
-  }
-  return "unknown";
-}
-
 std::string_view state_text(const Migration& migration) noexcept {
   const bool asked = migration.forgotten && migration.phase < MigrationPhase::kGranted;
   return asked ? "forgotten" : to_string(migration.phase);
-}
-
-std::string_view to_string(MigrationResult result) noexcept {
-  switch (result) {
-    case MigrationResult::kNone:
-      return "none";
-    case MigrationResult::kDone:
-      return "done";
-    case MigrationResult::kFailed:
-      return "failed";
-    case MigrationResult::kTimedOut:
-      return "timed-out";
-    case MigrationResult::kInterrupted:
-      return "interrupted";
-    case MigrationResult::kRestored:
-      return "restored";
-    case MigrationResult::kLost:
-      return "lost";
-    case MigrationResult::kRefused:
-      return "refused";
-  }
-  return "unknown";
 }
 
 int exit_code_of(MigrationResult result) noexcept {

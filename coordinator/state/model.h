@@ -15,6 +15,8 @@
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/node_messages.h"
+#include "libckpt/record/fields.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::coordinator {
 
@@ -31,6 +33,9 @@ struct Place {
   std::string node;
   std::uint32_t gpu = 0;
 };
+constexpr auto fields_of(record::Of<Place>) {
+  return record::fields(record::field("node", &Place::node), record::field("gpu", &Place::gpu));
+}
 [[nodiscard]] std::string to_text(const Place& place);
 
 // An instance whose log is part of the job's log, in the order they ran. `incarnation` is the one it was
@@ -48,10 +53,26 @@ struct Segment {
   std::string image;         // that it was started from; empty: none
   std::int64_t lost_ms = 0;  // of work since that image: the log repeats it
 };
+constexpr auto fields_of(record::Of<Segment>) {
+  return record::fields(record::field("node", &Segment::node),
+                        record::field("incarnation", &Segment::incarnation),
+                        record::later("image", &Segment::image), record::later("lost_ms", &Segment::lost_ms));
+}
 
 // kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
 enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, kLost, kParked, kRestoring };
-[[nodiscard]] std::string_view to_string(JobState state) noexcept;
+constexpr auto names_of(record::Of<JobState>) {
+  return record::names<JobState>({{JobState::kStarting, "starting"},
+                                  {JobState::kRunning, "running"},
+                                  {JobState::kExited, "exited"},
+                                  {JobState::kFailed, "failed"},
+                                  {JobState::kLost, "lost"},
+                                  {JobState::kParked, "parked"},
+                                  {JobState::kRestoring, "restoring"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(JobState state) noexcept {
+  return record::name_of(state);
+}
 [[nodiscard]] constexpr bool is_ended(JobState state) {
   return state == JobState::kExited || state == JobState::kFailed || state == JobState::kLost;
 }
@@ -61,15 +82,18 @@ enum class JobState : std::uint8_t { kStarting = 1, kRunning, kExited, kFailed, 
 }
 
 struct JobRank {
-  JobRank() = default;
   std::uint32_t rank = 0;
   Place place;
   std::int32_t pid = 0;
   std::uint64_t state_bytes = 0;
 };
+constexpr auto fields_of(record::Of<JobRank>) {
+  return record::fields(record::field("rank", &JobRank::rank), record::field("place", &JobRank::place),
+                        record::field("pid", &JobRank::pid),
+                        record::field("state_bytes", &JobRank::state_bytes));
+}
 
 struct Job {
-  Job() = default;
   JobId id = 0;
   wire::JobSpec spec;  // name, command, environment, folder, ranks of the first placement
   JobState state = JobState::kStarting;
@@ -119,6 +143,27 @@ struct Job {
   // The memory that it is expected to need wherever it runs: its quota, else the most that it ever held.
   [[nodiscard]] std::uint64_t expected_bytes() const;
 };
+// As the store keeps it, beside its id and spec.
+constexpr auto fields_of(record::Of<Job>) {
+  return record::fields(
+      record::not_kept(&Job::id), record::not_kept(&Job::spec), record::field("state", &Job::state),
+      record::field("incarnation", &Job::incarnation), record::field("segments", &Job::segments),
+      record::field("ranks", &Job::ranks), record::field("phase", &Job::phase),
+      record::field("movable", &Job::movable), record::not_kept(&Job::obstacles),
+      record::field("reason", &Job::reason), record::field("placed", &Job::placed),
+      record::later("meets_as", &Job::meets_as), record::later("meets_at_port", &Job::meets_at_port),
+      record::field("stop_requested", &Job::stop_requested),
+      record::later("stop_grace_ms", &Job::stop_grace_ms), record::later("unfenced", &Job::unfenced),
+      record::later("unconfirmed", &Job::unconfirmed), record::later("may_live_on", &Job::may_live_on),
+      record::field("exit_code", &Job::exit_code), record::later("ended_as_told", &Job::ended_as_told),
+      record::field("started_ms", &Job::started_ms), record::field("ended_ms", &Job::ended_ms),
+      record::later("last_downtime_ms", &Job::last_downtime_ms), record::later("pauses", &Job::pauses),
+      record::later("fenced", &Job::fenced), record::later("resumes_itself", &Job::resumes_itself),
+      record::later("parked_ms", &Job::parked_ms), record::later("rested_ms", &Job::rested_ms),
+      record::later("protection", &Job::protection), record::later("snapshot", &Job::snapshot),
+      record::later("doubts", &Job::doubts), record::later("operation", &Job::operation),
+      record::later("memory", &Job::memory));
+}
 
 enum class MigrationPhase : std::uint8_t {
   kPreparing = 1,
@@ -129,7 +174,18 @@ enum class MigrationPhase : std::uint8_t {
   kClosing,  // decided, waiting for the sides' measurements
   kClosed,
 };
-[[nodiscard]] std::string_view to_string(MigrationPhase phase) noexcept;
+constexpr auto names_of(record::Of<MigrationPhase>) {
+  return record::names<MigrationPhase>({{MigrationPhase::kPreparing, "preparing"},
+                                        {MigrationPhase::kPrecopy, "precopy"},
+                                        {MigrationPhase::kGranted, "granted"},
+                                        {MigrationPhase::kVerified, "verified"},
+                                        {MigrationPhase::kCommitted, "committed"},
+                                        {MigrationPhase::kClosing, "closing"},
+                                        {MigrationPhase::kClosed, "closed"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(MigrationPhase phase) noexcept {
+  return record::name_of(phase);
+}
 
 enum class MigrationResult : std::uint8_t {
   kNone = 0,
@@ -141,28 +197,49 @@ enum class MigrationResult : std::uint8_t {
   kLost,
   kRefused
 };
-[[nodiscard]] std::string_view to_string(MigrationResult result) noexcept;
+constexpr auto names_of(record::Of<MigrationResult>) {
+  return record::names<MigrationResult>({{MigrationResult::kNone, "none"},
+                                         {MigrationResult::kDone, "done"},
+                                         {MigrationResult::kFailed, "failed"},
+                                         {MigrationResult::kTimedOut, "timed-out"},
+                                         {MigrationResult::kInterrupted, "interrupted"},
+                                         {MigrationResult::kRestored, "restored"},
+                                         {MigrationResult::kLost, "lost"},
+                                         {MigrationResult::kRefused, "refused"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(MigrationResult result) noexcept {
+  return record::name_of(result);
+}
 [[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
 
 // kTarget: its target shall take no job any more.
 enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout, kTarget };
+constexpr auto names_of(record::Of<AbortCause>) {
+  return record::names<AbortCause>({{AbortCause::kNone, "none"},
+                                    {AbortCause::kUser, "user"},
+                                    {AbortCause::kTimeout, "timeout"},
+                                    {AbortCause::kTarget, "target"}});
+}
 
 // Of a rank that stayed while others moved, in milliseconds: how long it stood still, how long its new communicators took
 // while it computed, and how long it took to the barrier once it was told where to stop.
 struct StayingRankTimes {
-  StayingRankTimes() = default;
   std::uint32_t rank = 0;
   double pause_ms = 0;
   double groups_ms = 0;
   double to_barrier_ms = 0;
 };
+constexpr auto fields_of(record::Of<StayingRankTimes>) {
+  using T = StayingRankTimes;
+  return record::fields(record::field("rank", &T::rank), record::field("pause_ms", &T::pause_ms),
+                        record::field("groups_ms", &T::groups_ms),
+                        record::later("to_barrier_ms", &T::to_barrier_ms));
+}
 
 struct Migration {
-  Migration() = default;
   MigrationId id = 0;
   JobId job = 0;
-  MigrationId gang_move =
-      0;  // of a rank that moves with others: the move of all of them (gangs/moves); 0: of none
+  MigrationId gang_move = 0;  // of a rank that moves with others: their common move; 0: of none
   std::string job_name;
   Place from;
   Place to;
@@ -193,11 +270,29 @@ struct Migration {
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
 };
+// As the store keeps it, beside its id and the reports of its sides.
+constexpr auto fields_of(record::Of<Migration>) {
+  using T = Migration;
+  return record::fields(
+      record::not_kept(&T::id), record::field("job", &T::job), record::later("gang_move", &T::gang_move),
+      record::field("job_name", &T::job_name), record::field("from", &T::from), record::field("to", &T::to),
+      record::inlined(&T::options), record::field("timeout_ms", &T::timeout_ms),
+      record::later("expected_pause_ms", &T::expected_pause_ms), record::field("why", &T::why),
+      record::later("network", &T::network), record::later("transport", &T::transport),
+      record::field("phase", &T::phase), record::field("result", &T::result),
+      record::field("error", &T::error), record::field("abort_cause", &T::abort_cause),
+      record::field("base", &T::base), record::field("incarnation", &T::incarnation),
+      record::field("runs_at", &T::runs_at), record::later("ran_at_target", &T::ran_at_target),
+      record::field("started_ms", &T::started_ms), record::field("ended_ms", &T::ended_ms),
+      record::not_kept(&T::progress), record::not_kept(&T::source_report),
+      record::not_kept(&T::target_report), record::later("staying", &T::staying),
+      record::later("skew_ms", &T::skew_ms), record::field("revision", &T::revision),
+      record::later("settled", &T::settled), record::not_kept(&T::forgotten));
+}
 // Of the phase, or "forgotten" while its sides are asked.
 [[nodiscard]] std::string_view state_text(const Migration& migration) noexcept;
 
 struct Event {
-  Event() = default;
   std::uint64_t id = 0;
   std::int64_t time_ms = 0;
   std::string kind;
@@ -209,7 +304,6 @@ struct Event {
 
 // Which events are wanted.
 struct EventQuery {
-  EventQuery() = default;
   std::uint64_t since = 0;  // ids above it
   std::size_t limit = 0;
   std::optional<JobId> job;

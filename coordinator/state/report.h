@@ -14,7 +14,6 @@ namespace ckpt::coordinator {
 
 // The pieces follow one another and add up to total() exactly.
 struct Downtime {
-  Downtime() = default;
   double quiesce = 0;  // barrier entry -> paused at the source's mover
   double final_copy = 0;
   double verify = 0;
@@ -49,7 +48,6 @@ struct Downtime {
 [[nodiscard]] std::optional<double> to_barrier_ms(const Migration& rank);
 
 struct Bound {
-  Bound() = default;
   double ms = 0;
   std::string_view by;  // the largest term: quiesce, scan, link, host_read, commit, host_write, resume
 };

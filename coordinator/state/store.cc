@@ -18,7 +18,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kSchemaVersion = 2;  // 2: jobs may be parked; vaults
+constexpr std::int64_t kSchemaVersion = 3;  // 2: jobs may be parked; vaults. 3: enums by name
 
 constexpr std::string_view kRemovedMigration = "migration-removed";
 

@@ -21,7 +21,6 @@
 namespace ckpt::coordinator {
 
 struct NodeRow {
-  NodeRow() = default;
   std::string name;
   std::string version;
   std::string peer_address;
@@ -30,7 +29,6 @@ struct NodeRow {
 
 // The contents of a vault as its node reports them, as JSON (image_catalog.h).
 struct VaultRow {
-  VaultRow() = default;
   std::string node;
   std::string folder;
   std::string document;

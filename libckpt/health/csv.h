@@ -20,13 +20,11 @@ inline constexpr std::size_t kMaxCsvRows = 4096;
 inline constexpr std::size_t kMaxCsvFields = 32;
 
 struct CsvField {
-  CsvField() = default;
   std::string text;
   std::size_t column = 0;
 };
 
 struct CsvRow {
-  CsvRow() = default;
   std::size_t line = 0;
   std::vector<CsvField> fields;
 };

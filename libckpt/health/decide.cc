@@ -16,7 +16,6 @@ constexpr std::uint32_t kXidRecoveryChanged = 154;
 
 // Of all evidence the most severe counts, for a process as for the GPU.
 struct Opinion {
-  Opinion() = default;
   Outcome outcome = Outcome::kNone;
   std::string reason;
   void add(Outcome other, const std::string& why) {

@@ -33,14 +33,12 @@ enum class GpuProbe : std::uint8_t { kNotTried, kPassed, kFailed, kHung };
 [[nodiscard]] std::string_view to_string(GpuProbe probe) noexcept;
 
 struct ProcessFacts {
-  ProcessFacts() = default;
   std::int32_t pid = 0;
   Probe probe = Probe::kUnknown;
   std::optional<bool> uses_p2p;
 };
 
 struct SeenXid {
-  SeenXid() = default;
   std::uint32_t xid = 0;
   std::int32_t victim = 0;  // a pid of `processes`; 0: the driver did not report it, or it is none of them
   std::optional<std::uint32_t> recovery;  // the recovery action in it: Xid 154, RST, D-RST
@@ -49,7 +47,6 @@ struct SeenXid {
 };
 
 struct GpuFacts {
-  GpuFacts() = default;
   bool lost = false;                      // reported by the driver or the kernel log
   bool gone = false;                      // the driver does not list it any more
   bool silent = false;                    // NVML does not answer
@@ -63,21 +60,18 @@ struct GpuFacts {
 };
 
 struct Evidence {
-  Evidence() = default;
   GpuFacts gpu;
   std::vector<SeenXid> xids;
   std::vector<ProcessFacts> processes;
 };
 
 struct ProcessVerdict {
-  ProcessVerdict() = default;
   std::int32_t pid = 0;
   Outcome outcome = Outcome::kNone;
   std::string reason;
 };
 
 struct Decision {
-  Decision() = default;
   Outcome outcome = Outcome::kNone;  // for a process that is not named
   bool cordon = false;               // nothing new on this GPU
   bool urgent = false;               // false: when there is capacity and time

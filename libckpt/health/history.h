@@ -15,7 +15,6 @@ namespace ckpt::health {
 inline constexpr std::size_t kMaxOccurrences = 1024;
 
 struct Occurrence {
-  Occurrence() = default;
   std::int64_t time_ms = 0;
   std::string gpu;  // its UUID
   std::uint32_t xid = 0;

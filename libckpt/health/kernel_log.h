@@ -42,7 +42,6 @@ struct PciAddress {
 
 // The unit of an NVLink 5 error, as a line of Xid 144-150 names it.
 struct LinkEvent {
-  LinkEvent() = default;
   std::string unit;      // NETIR_LINK_EVT
   std::string severity;  // Fatal, Nonfatal
   std::uint32_t link = 0;
@@ -51,7 +50,6 @@ struct LinkEvent {
 };
 
 struct XidLine {
-  XidLine() = default;
   PciAddress gpu;
   std::optional<std::uint32_t> gpu_instance;
   std::optional<std::uint32_t> compute_instance;
@@ -67,12 +65,10 @@ struct XidLine {
 };
 
 struct LostLine {
-  LostLine() = default;
   PciAddress gpu;
 };
 
 struct IdentityLine {
-  IdentityLine() = default;
   PciAddress gpu;
   std::string uuid;
 };
@@ -81,7 +77,6 @@ using LogEvent = std::variant<XidLine, LostLine, IdentityLine>;
 
 // A record as reading /dev/kmsg gives it: "6,4711,123456789,-;text\n KEY=value\n".
 struct KernelRecord {
-  KernelRecord() = default;
   std::uint32_t facility = 0;
   std::uint64_t sequence = 0;
   std::int64_t time_us = 0;  // since the kernel started

@@ -12,7 +12,6 @@
 namespace ckpt::health {
 
 struct LinkVerdict {
-  LinkVerdict() = default;
   LinkSeverity severity = LinkSeverity::kNonFatal;
   bool from_table = false;  // false: only the line's own severity was understood
   std::string reason;

@@ -43,7 +43,6 @@ enum class Remedy : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Remedy remedy) noexcept;
 
 struct XidRow {
-  XidRow() = default;
   std::uint32_t xid = 0;
   std::string name;
   std::string cause;
@@ -55,7 +54,6 @@ struct XidRow {
 
 // NVML field 230, Xid 154.
 struct RecoveryRow {
-  RecoveryRow() = default;
   std::uint32_t value = 0;
   std::string name;
   std::string texts;  // as Xid 154 words it, alternatives separated by |
@@ -75,7 +73,6 @@ enum class LinkSeverity : std::uint8_t { kNonFatal, kLinkFatal, kFatal };
 [[nodiscard]] std::string_view to_string(LinkSeverity severity) noexcept;
 
 struct Nvlink5Row {
-  Nvlink5Row() = default;
   std::uint32_t xid = 0;
   std::string unit;    // alternatives separated by /
   BitPattern info_v1;  // drivers before R575

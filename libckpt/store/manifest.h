@@ -18,19 +18,17 @@ namespace ckpt::image {
 
 struct ManifestExtent {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  ManifestExtent() = default;
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(id, generation, bytes);
+  decltype(auto) fields(A& a) {
+    return a(id, generation, bytes);
   }
 };
 
 struct Manifest {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Manifest() = default;
   std::uint32_t format = kFormatVersion;
   std::uint64_t migration = 0;
   std::uint64_t incarnation = 0;  // the target's
@@ -43,9 +41,9 @@ struct Manifest {
   std::uint64_t host_state_lo = 0;  // its fingerprint under the chunks' key
   std::uint64_t host_state_hi = 0;
   template <class A>
-  void fields(A& a) {
-    a(format, migration, incarnation, rank, chunk_bytes, extents, root_lo, root_hi, host_state_bytes,
-      host_state_lo, host_state_hi);
+  decltype(auto) fields(A& a) {
+    return a(format, migration, incarnation, rank, chunk_bytes, extents, root_lo, root_hi, host_state_bytes,
+             host_state_lo, host_state_hi);
   }
 };
 

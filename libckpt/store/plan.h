@@ -28,7 +28,6 @@ inline constexpr std::size_t kMaxTensors = 1 << 20;
 
 struct Extent {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Extent() = default;
   std::uint64_t id = 0;  // never 0, unique in a migration
   std::uint64_t generation = 0;
   std::uint64_t region = 0;  // the source's allocation
@@ -36,21 +35,20 @@ struct Extent {
   std::uint64_t bytes = 0;
   std::uint32_t tensor = 0;  // index in Plan::tensors of the one that spans it
   template <class A>
-  void fields(A& a) {
-    a(id, generation, region, offset, bytes, tensor);
+  decltype(auto) fields(A& a) {
+    return a(id, generation, region, offset, bytes, tensor);
   }
 };
 
 struct Plan {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Plan() = default;
   std::uint32_t format = kFormatVersion;
   std::uint64_t chunk_bytes = 0;
   std::vector<wire::TensorInfo> tensors;  // sorted by (region, offset, longest first, name)
   std::vector<Extent> extents;
   template <class A>
-  void fields(A& a) {
-    a(format, chunk_bytes, tensors, extents);
+  decltype(auto) fields(A& a) {
+    return a(format, chunk_bytes, tensors, extents);
   }
   [[nodiscard]] std::uint64_t state_bytes() const;
 };
@@ -75,7 +73,6 @@ Result<Plan> decode_plan(std::span<const std::byte> bytes);
 
 // Where all extents go. Those of `dropped` have no place: the standby does not take their content.
 struct PlanMatch {
-  PlanMatch() = default;
   std::vector<Place> places;
   std::vector<Extent> dropped;
   std::vector<std::string> differences;  // that were allowed

@@ -23,7 +23,6 @@ inline constexpr const char* kHostBlob = "rank.0.host";
 
 struct StoredJob {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  StoredJob() = default;
   std::uint32_t format = kStoredJobFormat;
   wire::JobSpec spec;
   std::string node;       // where it was taken
@@ -33,8 +32,8 @@ struct StoredJob {
   std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0: of an older build
   std::uint64_t set = 0;       // of a gang's images of one barrier (wire::TakeSnapshot)
   template <class A>
-  void fields(A& a) {
-    a(format, spec, node, gpu_model, payload, plan, sequence, set);
+  decltype(auto) fields(A& a) {
+    return a(format, spec, node, gpu_model, payload, plan, sequence, set);
   }
 };
 

@@ -21,7 +21,6 @@ namespace ckpt::replay {
 
 // What is known of a function beyond its parameters' types.
 struct Manner {
-  Manner() = default;
   std::uint64_t scratch_bytes = 0;     // its memory of unknown size has at most so many bytes; 0: not known
   bool addresses_may_be_host = false;  // its device addresses may be any of the program's
   bool outputs_are_ranges = false;     // its addresses begin memory of the program's

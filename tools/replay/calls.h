@@ -12,7 +12,6 @@
 namespace ckpt::replay {
 
 struct Outcome {
-  Outcome() = default;
   bool is_made = false;
   int result = 0;        // of a call that was made
   const char* why = "";  // it was not

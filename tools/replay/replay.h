@@ -17,7 +17,6 @@
 namespace ckpt::replay {
 
 struct Difference {
-  Difference() = default;
   std::size_t line = 0;  // of the first such call
   int traced = 0;
   int answered = 0;
@@ -25,7 +24,6 @@ struct Difference {
 };
 
 struct Replayed {
-  Replayed() = default;
   std::uint64_t calls = 0;  // made again
   std::map<std::string, std::uint64_t> by_function;
   std::map<std::string, std::vector<Difference>> differences;

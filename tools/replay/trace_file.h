@@ -13,7 +13,6 @@
 namespace ckpt::replay {
 
 struct TracedValue {
-  TracedValue() = default;
   char kind = 0;                      // n, h, v, s, d or b (libckpt/inprocess/shim/core/trace.h)
   std::uint64_t value = 0;            // the argument itself; of b: 0
   bool has_data = false;              // what it points to was readable
@@ -22,7 +21,6 @@ struct TracedValue {
 };
 
 struct TracedCall {
-  TracedCall() = default;
   std::size_t line = 0;
   std::uint32_t thread = 0;
   std::int64_t began_us = 0;
@@ -33,7 +31,6 @@ struct TracedCall {
 };
 
 struct Trace {
-  Trace() = default;
   int driver_version = 0;
   std::vector<TracedCall> calls;  // as they ended
   bool is_cut = false;            // the last line has no end: its program was killed

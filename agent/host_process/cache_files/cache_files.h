@@ -23,26 +23,24 @@ inline constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;  // to
 struct CacheFile {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "CacheFile";
-  CacheFile() = default;
   std::string path;
   std::uint64_t bytes = 0;
   std::uint32_t mode = 0;  // the rights alone
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   template <class A>
-  void fields(A& a) {
-    a(path, bytes, mode, uid, gid);
+  decltype(auto) fields(A& a) {
+    return a(path, bytes, mode, uid, gid);
   }
 };
 
 struct CacheFiles {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "CacheFiles";
-  CacheFiles() = default;
   std::vector<CacheFile> files;
   template <class A>
-  void fields(A& a) {
-    a(files);
+  decltype(auto) fields(A& a) {
+    return a(files);
   }
   [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] const CacheFile* find(const std::string& path) const;
@@ -63,7 +61,6 @@ Result<void> save_cache_files(pid_t root, const std::vector<std::string>& folder
 
 // What was made: for a restore that fails.
 struct MadeCacheFiles {
-  MadeCacheFiles() = default;
   std::vector<std::string> files;
   std::vector<std::string> folders;
 };

@@ -15,7 +15,6 @@
 namespace ckpt::agent::host {
 
 struct CacheOwner {
-  CacheOwner() = default;
   uid_t uid = 0;
   gid_t gid = 0;
 };

@@ -50,7 +50,6 @@ class EarlyPages {
   // So many bytes of the log are there.
   using Growth = std::function<void(std::uint64_t filled)>;
   struct Round {
-    Round() = default;
     std::uint64_t read_bytes = 0;
     bool is_cut = false;  // by cut(), or since the log is full
   };

@@ -22,7 +22,6 @@ namespace ckpt::agent::host {
 
 // For tests.
 struct TraceOptions {
-  TraceOptions() = default;
   std::chrono::milliseconds most{2000};         // until a thread that is told to stop does
   std::chrono::milliseconds most_inside{2000};  // the same once its registers are not its own
   std::function<void()> inside;                 // called at the first such moment

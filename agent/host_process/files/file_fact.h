@@ -32,7 +32,6 @@ struct FileFact {
   // 2: identity and content; an older source sends none
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "FileFact";
-  FileFact() = default;
   FileUse use = FileUse::kRead;
   std::string path;
   std::uint64_t bytes = 0;
@@ -45,8 +44,9 @@ struct FileFact {
   std::string digest;          // of `bytes` bytes (content_digest.h); empty: not read
   bool sampled = false;        // the digest is that of samples
   template <class A>
-  void fields(A& a) {
-    a(use, path, bytes, device, build_id, identity, kernels_own, is_mount, shares_memory, digest, sampled);
+  decltype(auto) fields(A& a) {
+    return a(use, path, bytes, device, build_id, identity, kernels_own, is_mount, shares_memory, digest,
+             sampled);
   }
   friend bool operator==(const FileFact&, const FileFact&) = default;
 };
@@ -55,12 +55,11 @@ struct FileFact {
 struct FolderFact {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FolderFact";
-  FolderFact() = default;
   std::string path;
   FileIdentity identity;
   template <class A>
-  void fields(A& a) {
-    a(path, identity);
+  decltype(auto) fields(A& a) {
+    return a(path, identity);
   }
 };
 

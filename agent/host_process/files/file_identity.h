@@ -17,7 +17,6 @@ namespace ckpt::agent::host {
 struct FileIdentity {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FileIdentity";
-  FileIdentity() = default;
   std::uint64_t device = 0;
   std::uint64_t inode = 0;      // 0: an older source sends no identity
   std::int64_t written_ns = 0;  // the content's last change
@@ -25,8 +24,8 @@ struct FileIdentity {
   std::string network;          // "nfs4 server:/export": what several nodes mount; empty: the node's own
   std::string handle;           // hexadecimal, the same at every client; empty: it gives none
   template <class A>
-  void fields(A& a) {
-    a(device, inode, written_ns, changed_ns, network, handle);
+  decltype(auto) fields(A& a) {
+    return a(device, inode, written_ns, changed_ns, network, handle);
   }
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };

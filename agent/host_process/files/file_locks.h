@@ -27,7 +27,6 @@ enum class LockKind : std::uint8_t { kFlock = 1, kPosix, kOfOpenFile, kLease };
 struct FileLock {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FileLock";
-  FileLock() = default;
   LockKind kind = LockKind::kFlock;
   bool excludes = false;  // for writing
   std::string path;
@@ -36,8 +35,8 @@ struct FileLock {
   std::uint32_t pid = 0;  // of a process that has it, and its descriptor
   std::uint32_t descriptor = 0;
   template <class A>
-  void fields(A& a) {
-    a(kind, excludes, path, start, end, pid, descriptor);
+  decltype(auto) fields(A& a) {
+    return a(kind, excludes, path, start, end, pid, descriptor);
   }
   [[nodiscard]] std::string text() const;
 };

@@ -25,7 +25,6 @@ inline constexpr std::size_t kMaxNamesOfFile = 16;
 struct NamedFile {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "NamedFile";
-  NamedFile() = default;
   std::vector<std::string> names;  // in /dev/shm; those of CRIU's links, too
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
@@ -35,20 +34,19 @@ struct NamedFile {
   bool lost_name = false;  // a process has it by a name that is gone
   bool by_name = false;    // no process has it: the job opens it again by its name (names_alone.h)
   template <class A>
-  void fields(A& a) {
-    a(names, inode, bytes, mode, uid, gid, lost_name, by_name);
+  decltype(auto) fields(A& a) {
+    return a(names, inode, bytes, mode, uid, gid, lost_name, by_name);
   }
 };
 
 struct NamedMemory {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "NamedMemory";
-  NamedMemory() = default;
   std::string place;  // tells this machine's /dev/shm from all others
   std::vector<NamedFile> files;
   template <class A>
-  void fields(A& a) {
-    a(place, files);
+  decltype(auto) fields(A& a) {
+    return a(place, files);
   }
   [[nodiscard]] std::uint64_t bytes() const;
   // The dump must be allowed to make links.

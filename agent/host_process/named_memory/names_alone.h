@@ -18,7 +18,6 @@
 namespace ckpt::agent::host {
 
 struct NamesAlone {
-  NamesAlone() = default;
   std::set<std::uint64_t> files;      // by inode; they travel
   std::vector<std::string> problems;  // a text for each name that does not
 };

@@ -22,7 +22,6 @@
 namespace ckpt::agent::host {
 
 struct SystemVObject {
-  SystemVObject() = default;
   enum class Kind : std::uint8_t { kMemory, kSemaphores, kQueue };
   Kind kind = Kind::kMemory;
   int id = 0;

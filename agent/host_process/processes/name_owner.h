@@ -16,7 +16,6 @@ inline constexpr std::int64_t kNeverMs = std::numeric_limits<std::int64_t>::max(
 
 // What an agent knows of a job's names.
 struct NameRules {
-  NameRules() = default;
   std::string job;  // tells it from all jobs of this machine
   std::int64_t started_unix_ms =
       0;                  // its instance here; 0: only names that a living process has used are its own
@@ -24,7 +23,6 @@ struct NameRules {
 };
 
 struct NameOwner {
-  NameOwner() = default;
   std::string job;
   pid_t root = 0;
   std::set<pid_t> tree;

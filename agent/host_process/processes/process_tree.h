@@ -62,7 +62,6 @@ Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 Result<void> check_sessions(const std::vector<pid_t>& processes);
 
 struct DumpEstimate {
-  DumpEstimate() = default;
   struct Process {
     pid_t pid = 0;
     std::uint64_t bytes = 0;
@@ -80,7 +79,6 @@ Result<DumpEstimate> estimate_dump(pid_t root);
 
 // The sizes that a dump and a restore take longer for. Processes that end meanwhile are not counted.
 struct TreeSize {
-  TreeSize() = default;
   std::uint64_t private_bytes = 0;
   std::uint64_t shared_bytes = 0;  // that are not a file's
   std::uint64_t processes = 0;

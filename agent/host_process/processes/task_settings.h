@@ -24,15 +24,14 @@ inline constexpr std::size_t kMaxProcessorWords = 128;  // of 64 processors each
 struct ThreadSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "ThreadSettings";
-  ThreadSettings() = default;
   std::uint32_t thread = 0;               // in its own PID namespace
   std::vector<std::uint64_t> processors;  // a bit each; empty: as the agent's
   bool all_processors = false;            // that the node has
   std::uint32_t io_priority = 0;          // ioprio_get(2); 0: none
   std::uint64_t timer_slack_ns = 0;       // 0: the usual one
   template <class A>
-  void fields(A& a) {
-    a(thread, processors, all_processors, io_priority, timer_slack_ns);
+  decltype(auto) fields(A& a) {
+    return a(thread, processors, all_processors, io_priority, timer_slack_ns);
   }
   friend bool operator==(const ThreadSettings&, const ThreadSettings&) = default;
 };
@@ -40,24 +39,22 @@ struct ThreadSettings {
 struct ProcessSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "ProcessSettings";
-  ProcessSettings() = default;
   std::uint32_t process = 0;  // in its own PID namespace
   std::uint32_t core_dump_filter = 0;
   template <class A>
-  void fields(A& a) {
-    a(process, core_dump_filter);
+  decltype(auto) fields(A& a) {
+    return a(process, core_dump_filter);
   }
 };
 
 struct TaskSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "TaskSettings";
-  TaskSettings() = default;
   std::vector<ThreadSettings> threads;
   std::vector<ProcessSettings> processes;
   template <class A>
-  void fields(A& a) {
-    a(threads, processes);
+  decltype(auto) fields(A& a) {
+    return a(threads, processes);
   }
 };
 

@@ -18,25 +18,23 @@ namespace ckpt::agent::host {
 struct SocketFolder {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "SocketFolder";
-  SocketFolder() = default;
   std::string path;
   std::uint32_t mode = 0;  // the rights alone
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   template <class A>
-  void fields(A& a) {
-    a(path, mode, uid, gid);
+  decltype(auto) fields(A& a) {
+    return a(path, mode, uid, gid);
   }
 };
 
 struct SocketFolders {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "SocketFolders";
-  SocketFolders() = default;
   std::vector<SocketFolder> folders;
   template <class A>
-  void fields(A& a) {
-    a(folders);
+  decltype(auto) fields(A& a) {
+    return a(folders);
   }
 };
 

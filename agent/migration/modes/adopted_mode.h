@@ -27,7 +27,6 @@ namespace ckpt::agent {
 
 // When its context was on the GPU, and whether the process goes on with it.
 struct AdoptedPlace {
-  AdoptedPlace() = default;
   Nanos restored_ns = 0;
   Result<void> runs = ok();
 };

@@ -56,7 +56,6 @@ struct MigrationContext {
 // node (none: it does not know).
 struct EndpointPayload {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
-  EndpointPayload() = default;
   std::vector<std::string> addresses;
   std::vector<wire::CostLine> costs;  // by PauseTerm
   bool reads_memory_log = false;      // host memory may come ahead of the pause (memory_index.h)
@@ -64,8 +63,8 @@ struct EndpointPayload {
   bool starts_programs = false;       // other than the job's own (MigrateOptions::new_argv)
   std::uint64_t max_mappings = 0;     // of a process there (vm.max_map_count); 0: not known
   template <class A>
-  void fields(A& a) {
-    a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings);
+  decltype(auto) fields(A& a) {
+    return a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings);
   }
 };
 

@@ -34,7 +34,6 @@ struct HostState {
 
 // Host state that is written into a memory file while it is sent.
 struct GrowingHostState {
-  GrowingHostState() = default;
   UniqueFd file;
   std::uint64_t most = 0;
   std::uint64_t expected = 0;
@@ -44,7 +43,6 @@ using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
 // Of host state that leaves ahead of the pause: what there is to send now, and how much of it was sent.
 struct HostProgress {
-  HostProgress() = default;
   std::uint64_t total_bytes = 0;
   std::uint64_t done_bytes = 0;
 };

@@ -44,7 +44,6 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
 
 // What the job's processes have by name on this node: memory in /dev/shm, and sockets with a path.
 struct NamedResources {
-  NamedResources() = default;
   host::NamedMemory memory;
   host::NamedSockets sockets;
 };

@@ -29,7 +29,6 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
 // When (now_ns()) the context was on the GPU, and when memory that the rank has made itself had its content;
 // 0: that was not to be done.
 struct RestoreTimings {
-  RestoreTimings() = default;
   Nanos restored_ns = 0;
   Nanos filled_ns = 0;
   void tell(wire::TargetReport& report) const {

@@ -28,7 +28,6 @@ namespace ckpt::coordinator {
 
 // Where the ranks that move would go.
 struct GangMovePlan {
-  GangMovePlan() = default;
   std::vector<std::uint32_t> moved;
   std::vector<Place> places;  // of each; empty: not possible
   std::string reason;         // why not

@@ -45,7 +45,6 @@ class OperationRunner {
   // Durable when it returns. It replaces an operation of the job that was open.
   Result<TaskId> begin(JobId id, ImageOperation operation);
   struct Begun {
-    Begun() = default;
     JobId job = 0;
     ImageOperation operation;
     TaskId task = 0;

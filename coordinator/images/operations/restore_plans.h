@@ -16,7 +16,6 @@
 namespace ckpt::coordinator {
 
 struct RestoreWish {
-  RestoreWish() = default;
   std::string verb = "restore";
   std::string why;
   std::string to = "auto";
@@ -30,7 +29,6 @@ struct RestoreWish {
 };
 
 struct RestorePlan {
-  RestorePlan() = default;
   Image image;
   Place place;
   bool runs = false;              // an instance of it is ended
@@ -41,7 +39,6 @@ struct RestorePlan {
 
 // Of a job that is not known any more, with `RestoreWish::image`.
 struct RevivalPlan {
-  RevivalPlan() = default;
   wire::JobSpec spec;
   RestorePlan restore;
 };

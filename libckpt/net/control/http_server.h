@@ -29,7 +29,6 @@
 namespace ckpt::control {
 
 struct HttpRequest {
-  HttpRequest() = default;
   std::string method;                        // "GET", "POST", ...
   std::vector<std::string> path;             // decoded segments
   std::map<std::string, std::string> query;  // decoded

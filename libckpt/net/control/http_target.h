@@ -16,7 +16,6 @@ namespace ckpt::control {
 inline constexpr std::size_t kMaxHttpTargetBytes = 16 << 10;
 
 struct HttpTarget {
-  HttpTarget() = default;
   std::vector<std::string> path;             // decoded segments
   std::map<std::string, std::string> query;  // decoded; of a key that comes twice the last
 };

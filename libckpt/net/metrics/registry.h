@@ -34,7 +34,6 @@ using Names = std::vector<std::string>;
 using Values = std::vector<std::string>;  // of the labels, in the order of their names
 
 struct Descriptor {
-  Descriptor() = default;
   std::string name;
   Kind kind = Kind::kGauge;
   std::string help;

@@ -25,8 +25,8 @@ struct FlatBody {
   explicit FlatBody(const Body& body);
   [[nodiscard]] Result<Body> to_body() const;
   template <class A>
-  void fields(A& a) {
-    a(kind, k, flag, side, reason, payload, sent_at_ns, term_ms);
+  decltype(auto) fields(A& a) {
+    return a(kind, k, flag, side, reason, payload, sent_at_ns, term_ms);
   }
 
   std::uint8_t kind = 0;  // its place in Body, from 1
@@ -43,13 +43,12 @@ struct FlatBody {
 // long it took to the barrier once it was told where to stop (0: from an older agent).
 struct StayingTimes {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  StayingTimes() = default;
   std::int64_t pause_ns = 0;
   std::int64_t groups_ns = 0;
   std::int64_t to_barrier_ns = 0;
   template <class A>
-  void fields(A& a) {
-    a(pause_ns, groups_ns, to_barrier_ns);
+  decltype(auto) fields(A& a) {
+    return a(pause_ns, groups_ns, to_barrier_ns);
   }
 };
 
@@ -60,8 +59,8 @@ struct GangMessage {
   GangMessage(MigrationId of, JobId of_gang, Party sender, Party receiver, const Body& what)
       : migration(of), gang(of_gang), from(sender), to(receiver), body(what) {}
   template <class A>
-  void fields(A& a) {
-    a(migration, gang, from, to, body, info, asks_for_info, times);
+  decltype(auto) fields(A& a) {
+    return a(migration, gang, from, to, body, info, asks_for_info, times);
   }
 
   MigrationId migration = 0;

@@ -30,53 +30,49 @@ inline constexpr std::size_t kMaxGroupNameBytes = 255;
 
 struct GroupTicket {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  GroupTicket() = default;
   std::string group;
   Bytes ticket;  // empty: another member makes it
   template <class A>
-  void fields(A& a) {
-    a(group, ticket);
+  decltype(auto) fields(A& a) {
+    return a(group, ticket);
   }
 };
 
 // Of a rank that moves: its own migration, with plan and id as that of a job of one rank has them.
 struct MovedRank {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  MovedRank() = default;
   std::uint32_t rank = 0;
   MigrationId migration = 0;
   Incarnation base = 0;  // as which it runs at the source
   Bytes plan;            // an encoded MigrationPlan
   template <class A>
-  void fields(A& a) {
-    a(rank, migration, base, plan);
+  decltype(auto) fields(A& a) {
+    return a(rank, migration, base, plan);
   }
 };
 
 struct StayingRank {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  StayingRank() = default;
   std::uint32_t rank = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::string node;
   template <class A>
-  void fields(A& a) {
-    a(rank, job, incarnation, node);
+  decltype(auto) fields(A& a) {
+    return a(rank, job, incarnation, node);
   }
 };
 
 struct GangPlan {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  GangPlan() = default;
   std::vector<MovedRank> moved;
   std::vector<StayingRank> staying;
   std::vector<GroupTicket> tickets;
   std::uint32_t groups_timeout_ms = 0;  // from the order to join until all groups are made
   std::uint64_t epoch = 0;              // of the new groups; no other move has it
   template <class A>
-  void fields(A& a) {
-    a(moved, staying, tickets, groups_timeout_ms, epoch);
+  decltype(auto) fields(A& a) {
+    return a(moved, staying, tickets, groups_timeout_ms, epoch);
   }
 };
 // Also refuses numbers beyond the limits above.
@@ -90,7 +86,6 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
 struct AskGroups {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAskGroups;
-  AskGroups() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
@@ -98,20 +93,19 @@ struct AskGroups {
   std::vector<std::uint32_t> moved;
   std::uint32_t timeout_ms = 0;  // for the program to answer; 0: the node's own
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, epoch, moved, timeout_ms);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, epoch, moved, timeout_ms);
   }
 };
 struct RankGroups {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRankGroups;
-  RankGroups() = default;
   std::uint64_t request_id = 0;
   bool knows_gang = false;  // the program has called ckpt_gang, or has named groups
   std::vector<GroupTicket> groups;
   template <class A>
-  void fields(A& a) {
-    a(request_id, knows_gang, groups);
+  decltype(auto) fields(A& a) {
+    return a(request_id, knows_gang, groups);
   }
 };
 

@@ -50,8 +50,8 @@ struct Party {
   Party(Role which, std::uint32_t number) : role(which), rank(number) {}
   friend auto operator<=>(const Party&, const Party&) = default;
   template <class A>
-  void fields(A& a) {
-    a(role, rank);
+  decltype(auto) fields(A& a) {
+    return a(role, rank);
   }
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
@@ -62,14 +62,13 @@ struct Party {
 
 // What stays the same for the whole migration.
 struct GangInfo {
-  GangInfo() = default;
   [[nodiscard]] Party lead() const { return {Role::kTarget, moved.front()}; }
   // All but the coordinator.
   [[nodiscard]] std::vector<Party> ranks() const;
   friend bool operator==(const GangInfo&, const GangInfo&) = default;
   template <class A>
-  void fields(A& a) {
-    a(migration, gang, base, moved, staying, overlaps, plan, communicators_ms);
+  decltype(auto) fields(A& a) {
+    return a(migration, gang, base, moved, staying, overlaps, plan, communicators_ms);
   }
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
 
@@ -212,6 +211,7 @@ enum class RecordKind : std::uint8_t {
 
 struct Record {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr bool kOwnForm = true;  // the side may be none
   template <class A>
   void fields(A& a) {
     auto side_number = static_cast<std::uint8_t>(side);

@@ -54,13 +54,13 @@ std::string_view to_string(RecordKind kind) noexcept {
 }
 
 template <class A>
-void SwitchInfo::fields(A& a) {
-  a(migration, job, base, ranks, plan);
+decltype(auto) SwitchInfo::fields(A& a) {
+  return a(migration, job, base, ranks, plan);
 }
 
 template <class A>
-void Record::fields(A& a) {
-  a(info, party, kind, k, owner, never_barrier, side, reason);
+decltype(auto) Record::fields(A& a) {
+  return a(info, party, kind, k, owner, never_barrier, side, reason);
 }
 
 std::vector<std::byte> encode_record(const Record& record) {

@@ -48,7 +48,7 @@ struct SwitchInfo {
   SwitchInfo(MigrationId m, JobId j, Incarnation n, std::vector<RankPlace> places, Bytes migration_plan)
       : migration(m), job(j), base(n), ranks(std::move(places)), plan(std::move(migration_plan)) {}
   template <class A>
-  void fields(A& a);
+  decltype(auto) fields(A& a);
   friend bool operator==(const SwitchInfo&, const SwitchInfo&) = default;
 
   MigrationId migration = 0;
@@ -64,7 +64,7 @@ struct Record {
   Record(SwitchInfo of, Party writer, RecordKind what, Incarnation incarnation = 0)
       : info(std::move(of)), party(writer), kind(what), k(incarnation) {}
   template <class A>
-  void fields(A& a);
+  decltype(auto) fields(A& a);
   friend bool operator==(const Record&, const Record&) = default;
 
   SwitchInfo info;

@@ -16,23 +16,21 @@ namespace ckpt::wire {
 struct AskForKey {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAskForKey;
-  AskForKey() = default;
   std::uint64_t request_id = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id);
+  decltype(auto) fields(A& a) {
+    return a(request_id);
   }
 };
 
 struct KeyMade {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kKeyMade;
-  KeyMade() = default;
   std::uint64_t request_id = 0;
   std::string signing_request;  // PKCS #10 as PEM
   template <class A>
-  void fields(A& a) {
-    a(request_id, signing_request);
+  decltype(auto) fields(A& a) {
+    return a(request_id, signing_request);
   }
 };
 
@@ -40,12 +38,11 @@ struct KeyMade {
 struct UseCertificate {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kUseCertificate;
-  UseCertificate() = default;
   std::uint64_t request_id = 0;
   std::string certificate;  // PEM
   template <class A>
-  void fields(A& a) {
-    a(request_id, certificate);
+  decltype(auto) fields(A& a) {
+    return a(request_id, certificate);
   }
 };
 
@@ -53,11 +50,10 @@ struct UseCertificate {
 struct DenyCertificates {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDenyCertificates;
-  DenyCertificates() = default;
   std::vector<std::string> serials;  // net/tls/cert_denied.h
   template <class A>
-  void fields(A& a) {
-    a(serials);
+  decltype(auto) fields(A& a) {
+    return a(serials);
   }
 };
 

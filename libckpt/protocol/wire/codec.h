@@ -10,8 +10,10 @@
 //   struct M {
 //     static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 //     ...
-//     template <class A> void fields(A& a) { a(x, y); }
+//     template <class A> decltype(auto) fields(A& a) { return a(x, y); }
 //   };
+// `fields` lists every member, or it does not compile. A struct whose documents have names has that list in its
+// place (libckpt/record). A struct whose members need more than a list has `kOwnForm = true`.
 // Each enveloped struct, nested ones too, is written as {version u8, compat u8, size u32, fields}. A reader
 // refuses a struct whose compat is above its own kVersion. It skips fields that a newer version appended, and
 // leaves fields that an older one lacks at their defaults. It refuses anything else left over. Fields:
@@ -23,6 +25,7 @@
 // not speak).
 #pragma once
 
+#include <array>
 #include <cereal/cereal.hpp>
 #include <concepts>
 #include <cstddef>
@@ -37,6 +40,8 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/record/fields.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt {
 
@@ -264,15 +269,48 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::optional<T>& v
   if (value) archive(*value);
 }
 
+template <class T, std::size_t kCount>
+void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, std::array<T, kCount>& value) {
+  for (T& element : value) archive(element);
+}
+template <class T, std::size_t kCount>
+void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::array<T, kCount>& value) {
+  for (const T& element : value) archive(element);
+}
+
+// Counts by its type what `fields` lists.
+struct FieldCounter {
+  template <class... F>
+  std::integral_constant<std::size_t, sizeof...(F)> operator()(F&...) const;
+};
+
+template <class T>
+concept HasOwnForm = requires {
+  requires T::kOwnForm;
+};
+
+template <class T, class A>
+void apply_fields(T& value, A& archive) {
+  if constexpr (record::Described<T>) {
+    record::with_members(value, archive);
+  } else {
+    if constexpr (!HasOwnForm<T> && !std::is_empty_v<T>) {
+      using Listed = decltype(value.fields(std::declval<FieldCounter&>()));
+      record::check_member_count<T, std::remove_cvref_t<Listed>::value>();
+    }
+    value.fields(archive);
+  }
+}
+
 template <Enveloped T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
   if (archive.ended_early()) return;
-  archive.enter(T::kVersion, [&] { value.fields(archive); });
+  archive.enter(T::kVersion, [&] { apply_fields(value, archive); });
 }
 template <Enveloped T>
 void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
   // `fields` is one function for both directions; the output archive only reads.
-  archive.enter(T::kVersion, T::kCompat, [&] { const_cast<T&>(value).fields(archive); });
+  archive.enter(T::kVersion, T::kCompat, [&] { apply_fields(const_cast<T&>(value), archive); });
 }
 
 }  // namespace ckpt::wire

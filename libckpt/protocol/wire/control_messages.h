@@ -54,48 +54,44 @@ inline constexpr std::uint32_t kControlVersion = 1;
 struct Hello {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHello;
-  Hello() = default;
   std::uint32_t version = kControlVersion;
   std::string name;   // the dialer's node name
   std::string token;  // hex; of the 0600 file both sides know
   template <class A>
-  void fields(A& a) {
-    a(version, name, token);
+  decltype(auto) fields(A& a) {
+    return a(version, name, token);
   }
 };
 
 struct HelloReply {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHelloReply;
-  HelloReply() = default;
   std::uint32_t version = kControlVersion;
   bool accepted = false;
   std::string reason;  // why not; for the dialer's log
   template <class A>
-  void fields(A& a) {
-    a(version, accepted, reason);
+  decltype(auto) fields(A& a) {
+    return a(version, accepted, reason);
   }
 };
 
 struct Ping {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kPing;
-  Ping() = default;
   std::uint64_t cookie = 0;
   template <class A>
-  void fields(A& a) {
-    a(cookie);
+  decltype(auto) fields(A& a) {
+    return a(cookie);
   }
 };
 
 struct Pong {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kPong;
-  Pong() = default;
   std::uint64_t cookie = 0;
   template <class A>
-  void fields(A& a) {
-    a(cookie);
+  decltype(auto) fields(A& a) {
+    return a(cookie);
   }
 };
 
@@ -104,7 +100,6 @@ struct Pong {
 struct Reply {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReply;
-  Reply() = default;
   std::uint64_t request_id = 0;
   bool ok = true;
   std::uint8_t error_code = 0;  // with ok = false: an ErrorCode
@@ -113,8 +108,8 @@ struct Reply {
   void set_error(const Error& error);
   [[nodiscard]] Error to_error() const;  // an unknown code becomes kInternal
   template <class A>
-  void fields(A& a) {
-    a(request_id, ok, error_code, message, program_status);
+  decltype(auto) fields(A& a) {
+    return a(request_id, ok, error_code, message, program_status);
   }
 };
 

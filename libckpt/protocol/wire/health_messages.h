@@ -19,6 +19,7 @@
 
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
@@ -32,23 +33,25 @@ enum class HealthOutcome : std::uint8_t {
 [[nodiscard]] constexpr bool is_known(HealthOutcome o) {
   return o >= HealthOutcome::kNone && o <= HealthOutcome::kRestore;
 }
+constexpr auto names_of(record::Of<HealthOutcome>) {
+  return record::names<HealthOutcome>(
+      {{HealthOutcome::kNone, "none"}, {HealthOutcome::kLive, "live"}, {HealthOutcome::kRestore, "restore"}});
+}
 
 struct JobVerdict {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  JobVerdict() = default;
   JobId job = 0;
   Incarnation incarnation = 0;
   HealthOutcome outcome = HealthOutcome::kNone;
   std::string reason;  // one line for people
   template <class A>
-  void fields(A& a) {
-    a(job, incarnation, outcome, reason);
+  decltype(auto) fields(A& a) {
+    return a(job, incarnation, outcome, reason);
   }
 };
 
 struct HealthFinding {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  HealthFinding() = default;
   std::uint64_t number = 0;  // grows on its node for ever, also over the agent's restarts
   std::int64_t time_ms = 0;
   std::uint32_t gpu = 0;
@@ -63,32 +66,30 @@ struct HealthFinding {
   std::string reason;                            // one line for people: what, from where, which rule
   std::vector<JobVerdict> jobs;                  // of this GPU
   template <class A>
-  void fields(A& a) {
-    a(number, time_ms, gpu, gpu_uuid, source, xid, recovery, cordon, urgent, leave_node, outcome, reason,
-      jobs);
+  decltype(auto) fields(A& a) {
+    return a(number, time_ms, gpu, gpu_uuid, source, xid, recovery, cordon, urgent, leave_node, outcome,
+             reason, jobs);
   }
 };
 
 struct HealthReport {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHealthReport;
-  HealthReport() = default;
   std::vector<HealthFinding> findings;  // by number
   template <class A>
-  void fields(A& a) {
-    a(findings);
+  decltype(auto) fields(A& a) {
+    return a(findings);
   }
 };
 
 struct HealthSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHealthSettings;
-  HealthSettings() = default;
   std::uint64_t known_number = 0;  // findings up to this one are durable at the coordinator
   bool paused = false;             // `policy pause`: findings are reported, nothing is done about them
   template <class A>
-  void fields(A& a) {
-    a(known_number, paused);
+  decltype(auto) fields(A& a) {
+    return a(known_number, paused);
   }
 };
 

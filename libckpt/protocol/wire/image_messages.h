@@ -29,27 +29,26 @@
 #include <vector>
 
 #include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
 // Another node's vault, by what it has granted. An empty address: the vault is here.
 struct VaultPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  VaultPeer() = default;
   std::string node;
   std::string address;
   std::vector<std::byte> token;
   std::uint64_t limit_bytes = 0;  // of what is written; 0: none
   template <class A>
-  void fields(A& a) {
-    a(node, address, token, limit_bytes);
+  decltype(auto) fields(A& a) {
+    return a(node, address, token, limit_bytes);
   }
 };
 
 struct TakeSnapshot {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTakeSnapshot;
-  TakeSnapshot() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
@@ -75,9 +74,9 @@ struct TakeSnapshot {
       false;  // with `set`: the rank stays paused behind its durable image, until GatherRank or its end
   bool full = false;  // with `set`: nothing is taken over from older images
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
-      first_version, set, holds_after, full);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, folder, vault_job, keep, spec, end_after, peer, sequence, cancel,
+             first_version, set, holds_after, full);
   }
 };
 
@@ -97,7 +96,6 @@ enum class GatherAct : std::uint8_t {
 struct GatherRank {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGatherRank;
-  GatherRank() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
@@ -107,8 +105,8 @@ struct GatherRank {
   MigrationId migration =
       0;  // for this move of ranks; then `set` is the number of the attempt. 0: for images
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, set, act, barrier, migration);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, set, act, barrier, migration);
   }
 };
 
@@ -116,13 +114,12 @@ struct GatherRank {
 struct RankGathered {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRankGathered;
-  RankGathered() = default;
   std::uint64_t request_id = 0;
   std::uint64_t stop_at = 0;
   std::uint64_t barriers = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id, stop_at, barriers);
+  decltype(auto) fields(A& a) {
+    return a(request_id, stop_at, barriers);
   }
 };
 
@@ -134,7 +131,6 @@ enum class SnapshotPhase : std::uint8_t { kInvalid = 0, kCopying = 1, kWriting =
 struct SnapshotReport {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSnapshotReport;
-  SnapshotReport() = default;
   JobId job = 0;
   Incarnation incarnation = 0;
   SnapshotPhase phase = SnapshotPhase::kCopying;
@@ -154,16 +150,15 @@ struct SnapshotReport {
   // As in TakeSnapshot. Such a report is repeated behind the agent's hello for as long as the rank waits for orders.
   std::uint64_t set = 0;
   template <class A>
-  void fields(A& a) {
-    a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
-      state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error, set);
+  decltype(auto) fields(A& a) {
+    return a(job, incarnation, phase, folder, vault_job, version, parent, barrier_ms, pause_ns, total_ns,
+             state_bytes, dirty_bytes, written_bytes, host_bytes, waited_bytes, error, set);
   }
 };
 
 struct RestoreImage {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreImage;
-  RestoreImage() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;  // id, the new incarnation, ranks with their GPUs; command and environment as submitted
   std::string folder;
@@ -175,8 +170,8 @@ struct RestoreImage {
   // neither (kNotFound).
   bool asks_only = false;
   template <class A>
-  void fields(A& a) {
-    a(request_id, spec, folder, vault_job, version, peer, asks_only);
+  decltype(auto) fields(A& a) {
+    return a(request_id, spec, folder, vault_job, version, peer, asks_only);
   }
 };
 
@@ -185,7 +180,6 @@ struct RestoreImage {
 struct RestoreReport {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRestoreReport;
-  RestoreReport() = default;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::string folder;
@@ -195,14 +189,13 @@ struct RestoreReport {
   std::string skipped;          // newer versions, and why each was not used; empty: none was
   std::int64_t fill_ns = 0;     // reading it into memory took so long
   template <class A>
-  void fields(A& a) {
-    a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
+  decltype(auto) fields(A& a) {
+    return a(job, incarnation, folder, vault_job, version, barrier_ms, skipped, fill_ns);
   }
 };
 
 struct ImageRow {
   static constexpr std::uint8_t kVersion = 4, kCompat = 1;
-  ImageRow() = default;
   std::string vault_job;
   JobId job = 0;
   std::uint64_t version = 0;
@@ -219,17 +212,22 @@ struct ImageRow {
   std::uint64_t disk_bytes = 0;
   std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
   std::uint64_t set = 0;       // as in TakeSnapshot
-  template <class A>
-  void fields(A& a) {
-    a(vault_job, job, version, parent, created_ms, incarnation, state_bytes, written_bytes, damaged,
-      gpu_model, memory_bytes, disk_bytes, sequence, set);
-  }
 };
+constexpr auto fields_of(record::Of<ImageRow>) {
+  using T = ImageRow;
+  return record::fields(
+      record::field("vault_job", &T::vault_job), record::field("job", &T::job),
+      record::field("version", &T::version), record::field("parent", &T::parent),
+      record::field("created_ms", &T::created_ms), record::field("incarnation", &T::incarnation),
+      record::field("state_bytes", &T::state_bytes), record::field("written_bytes", &T::written_bytes),
+      record::field("damaged", &T::damaged), record::field("gpu_model", &T::gpu_model),
+      record::later("memory_bytes", &T::memory_bytes), record::later("disk_bytes", &T::disk_bytes),
+      record::later("sequence", &T::sequence), record::later("set", &T::set));
+}
 
 struct VaultContents {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultContents;
-  VaultContents() = default;
   std::string folder;  // as in TakeSnapshot
   std::uint64_t used_bytes = 0;
   std::uint64_t limit_bytes = 0;  // 0: none
@@ -240,8 +238,8 @@ struct VaultContents {
   std::uint32_t part = 0;
   bool more = false;
   template <class A>
-  void fields(A& a) {
-    a(folder, used_bytes, limit_bytes, images, vault_job, part, more);
+  decltype(auto) fields(A& a) {
+    return a(folder, used_bytes, limit_bytes, images, vault_job, part, more);
   }
 };
 
@@ -260,7 +258,6 @@ enum class VaultAct : std::uint8_t {
 struct VaultOrder {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultOrder;
-  VaultOrder() = default;
   std::uint64_t request_id = 0;
   VaultAct act = VaultAct::kList;
   std::string folder;
@@ -268,8 +265,8 @@ struct VaultOrder {
   std::uint64_t version = 0;
   bool of_job = false;  // the contents are of vault_job alone
   template <class A>
-  void fields(A& a) {
-    a(request_id, act, folder, vault_job, version, of_job);
+  decltype(auto) fields(A& a) {
+    return a(request_id, act, folder, vault_job, version, of_job);
   }
 };
 
@@ -278,7 +275,6 @@ struct VaultOrder {
 struct GrantVault {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantVault;
-  GrantVault() = default;
   std::uint64_t request_id = 0;
   std::string vault_job;
   bool writes = false;
@@ -286,22 +282,21 @@ struct GrantVault {
   std::uint64_t lasts_ms = 0;
   std::vector<std::byte> revoke;
   template <class A>
-  void fields(A& a) {
-    a(request_id, vault_job, writes, durable, lasts_ms, revoke);
+  decltype(auto) fields(A& a) {
+    return a(request_id, vault_job, writes, durable, lasts_ms, revoke);
   }
 };
 
 struct VaultGrant {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kVaultGrant;
-  VaultGrant() = default;
   std::uint64_t request_id = 0;
   std::string address;
   std::vector<std::byte> token;
   std::uint64_t limit_bytes = 0;  // what the job may take there; 0: no limit
   template <class A>
-  void fields(A& a) {
-    a(request_id, address, token, limit_bytes);
+  decltype(auto) fields(A& a) {
+    return a(request_id, address, token, limit_bytes);
   }
 };
 
@@ -309,26 +304,24 @@ struct VaultGrant {
 struct ReadImage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReadImage;
-  ReadImage() = default;
   std::uint64_t request_id = 0;
   std::string folder;
   std::string vault_job;
   std::uint64_t version = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id, folder, vault_job, version);
+  decltype(auto) fields(A& a) {
+    return a(request_id, folder, vault_job, version);
   }
 };
 
 struct ImageFacts {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kImageFacts;
-  ImageFacts() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;
   template <class A>
-  void fields(A& a) {
-    a(request_id, spec);
+  decltype(auto) fields(A& a) {
+    return a(request_id, spec);
   }
 };
 

@@ -11,6 +11,7 @@
 #include "libckpt/base/migration_mode.h"
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt {
 
@@ -29,12 +30,11 @@ namespace ckpt::wire {
 
 struct RankSpec {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  RankSpec() = default;
   std::uint32_t rank = 0;
   std::uint32_t gpu_index = 0;
   template <class A>
-  void fields(A& a) {
-    a(rank, gpu_index);
+  decltype(auto) fields(A& a) {
+    return a(rank, gpu_index);
   }
 };
 
@@ -47,19 +47,22 @@ enum class Communicators : std::uint8_t {
 [[nodiscard]] constexpr bool is_known(Communicators when) {
   return when == Communicators::kOverlap || when == Communicators::kInPause;
 }
+constexpr auto names_of(record::Of<Communicators>) {
+  return record::names<Communicators>(
+      {{Communicators::kOverlap, "overlap"}, {Communicators::kInPause, "in-pause"}});
+}
 
 // The gang of a job that is a rank of one. To agents each rank is a job of its own (docs/adr/0039).
 struct GangSpec {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  GangSpec() = default;
   JobId id = 0;  // of the same numbers as jobs; 0: of none
   std::string name;
   std::uint32_t ranks = 0;                                // how many it has
   bool one_node = false;                                  // they all stand on one
   Communicators communicators = Communicators::kOverlap;  // of a move that is not told otherwise
   template <class A>
-  void fields(A& a) {
-    a(id, name, ranks, one_node, communicators);
+  decltype(auto) fields(A& a) {
+    return a(id, name, ranks, one_node, communicators);
   }
 };
 
@@ -68,7 +71,6 @@ inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 
 struct JobSpec {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
-  JobSpec() = default;
   JobId job = 0;
   std::string name;
   std::vector<std::string> argv;
@@ -87,9 +89,9 @@ struct JobSpec {
   std::int32_t priority = 0;  // the higher, the later it is disturbed
   GangSpec gang;
   template <class A>
-  void fields(A& a) {
-    a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
-      adopt_start_ticks, priority, gang);
+  decltype(auto) fields(A& a) {
+    return a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, way, adopt_pid,
+             adopt_start_ticks, priority, gang);
   }
 };
 
@@ -97,12 +99,11 @@ struct JobSpec {
 struct StartJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kStartJob;
-  StartJob() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;
   template <class A>
-  void fields(A& a) {
-    a(request_id, spec);
+  decltype(auto) fields(A& a) {
+    return a(request_id, spec);
   }
 };
 
@@ -111,21 +112,19 @@ struct StartJob {
 struct InspectProcess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInspectProcess;
-  InspectProcess() = default;
   std::uint64_t request_id = 0;
   std::int32_t pid = 0;
   std::string machine;            // boot id of the machine that counts so; empty: the node's own
   std::uint64_t start_ticks = 0;  // 0: whichever process has the id now
   template <class A>
-  void fields(A& a) {
-    a(request_id, pid, machine, start_ticks);
+  decltype(auto) fields(A& a) {
+    return a(request_id, pid, machine, start_ticks);
   }
 };
 
 struct ProcessFacts {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kProcessFacts;
-  ProcessFacts() = default;
   std::uint64_t request_id = 0;
   std::uint64_t start_ticks = 0;
   std::vector<std::string> argv;
@@ -135,8 +134,8 @@ struct ProcessFacts {
   std::uint32_t gpu_index = 0;
   std::uint64_t device_bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id, start_ticks, argv, cwd, uid, gid, gpu_index, device_bytes);
+  decltype(auto) fields(A& a) {
+    return a(request_id, start_ticks, argv, cwd, uid, gid, gpu_index, device_bytes);
   }
 };
 
@@ -145,25 +144,23 @@ struct ProcessFacts {
 struct DescribeJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeJob;
-  DescribeJob() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;  // as which it was started
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation);
   }
 };
 
 struct JobFacts {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kJobFacts;
-  JobFacts() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;
   template <class A>
-  void fields(A& a) {
-    a(request_id, spec);
+  decltype(auto) fields(A& a) {
+    return a(request_id, spec);
   }
 };
 
@@ -171,14 +168,13 @@ struct JobFacts {
 struct StopJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kStopJob;
-  StopJob() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   std::int64_t grace_ns = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, grace_ns);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, grace_ns);
   }
 };
 
@@ -187,19 +183,17 @@ struct StopJob {
 struct ForgetJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kForgetJob;
-  ForgetJob() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   template <class A>
-  void fields(A& a) {
-    a(request_id, job);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job);
   }
 };
 
 struct ReadLog {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReadLog;
-  ReadLog() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
@@ -210,8 +204,8 @@ struct ReadLog {
   bool with_times = false;  // each line begins with the time at which the node saw it
   std::int64_t since_ms = 0;  // Unix time: leaves out what the node saw before; 0: nothing
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, offset, limit, follow_ns, with_times, since_ms);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, offset, limit, follow_ns, with_times, since_ms);
   }
 };
 inline constexpr std::uint32_t kMaxLogBytes = 256 * 1024;
@@ -219,7 +213,6 @@ inline constexpr std::uint32_t kMaxLogBytes = 256 * 1024;
 struct LogData {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kLogData;
-  LogData() = default;
   std::uint64_t request_id = 0;
   std::uint64_t offset = 0;  // of the first byte of `bytes`; `since_ms` may leave out some before
   std::string bytes;
@@ -227,8 +220,8 @@ struct LogData {
   std::uint64_t covers = 0;  // bytes of the log that `bytes` stands for, with times; 0: its own size
   [[nodiscard]] std::uint64_t next_offset() const { return offset + (covers == 0 ? bytes.size() : covers); }
   template <class A>
-  void fields(A& a) {
-    a(request_id, offset, bytes, ended, covers);
+  decltype(auto) fields(A& a) {
+    return a(request_id, offset, bytes, ended, covers);
   }
 };
 

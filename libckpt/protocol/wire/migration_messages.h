@@ -14,6 +14,7 @@
 #include "libckpt/protocol/wire/job_messages.h"
 #include "libckpt/protocol/wire/pause_terms.h"
 #include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
@@ -25,11 +26,23 @@ enum class NotConverged : std::uint8_t { kInvalid = 0, kSwitch = 1, kAbort = 2 }
 [[nodiscard]] constexpr bool is_known(NotConverged n) {
   return n == NotConverged::kSwitch || n == NotConverged::kAbort;
 }
+constexpr auto names_of(record::Of<MigrateMode>) {
+  return record::names<MigrateMode>({{MigrateMode::kLive, "live"}, {MigrateMode::kStopCopy, "stop-copy"}});
+}
+constexpr auto names_of(record::Of<NotConverged>) {
+  return record::names<NotConverged>({{NotConverged::kSwitch, "switch"}, {NotConverged::kAbort, "abort"}});
+}
 
 // --codec, as the engine's codec::CodecMode.
 enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
 [[nodiscard]] constexpr bool is_known(CodecMode mode) {
   return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
+}
+constexpr auto names_of(record::Of<CodecMode>) {
+  return record::names<CodecMode>({{CodecMode::kAuto, "auto"},
+                                   {CodecMode::kRaw, "raw"},
+                                   {CodecMode::kPlanes, "planes"},
+                                   {CodecMode::kDifference, "difference"}});
 }
 
 // How a new program's tensors and host states may differ from the running one's: what it has not (their content is
@@ -38,7 +51,6 @@ inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 
 
 struct MigrateOptions {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  MigrateOptions() = default;
   MigrateMode mode = MigrateMode::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
@@ -50,12 +62,18 @@ struct MigrateOptions {
   std::vector<std::string> new_argv;      // --exec: the standby is this program; empty: the job's own
   std::uint8_t allowed_differences = 0;   // kAllow...; only with new_argv
   Communicators communicators = Communicators::kOverlap;
-  template <class A>
-  void fields(A& a) {
-    a(mode, if_not_converged, max_downtime_ns, bandwidth_bytes_per_second, max_rounds, codec,
-      shadow_memory_bytes, slowdown_permille, new_argv, allowed_differences, communicators);
-  }
 };
+constexpr auto fields_of(record::Of<MigrateOptions>) {
+  using T = MigrateOptions;
+  return record::fields(
+      record::field("mode", &T::mode), record::field("if_not_converged", &T::if_not_converged),
+      record::field("max_downtime_ns", &T::max_downtime_ns),
+      record::field("bandwidth", &T::bandwidth_bytes_per_second), record::field("max_rounds", &T::max_rounds),
+      record::later("codec", &T::codec), record::later("shadow_memory_bytes", &T::shadow_memory_bytes),
+      record::later("slowdown_permille", &T::slowdown_permille), record::later("new_argv", &T::new_argv),
+      record::later("allowed_differences", &T::allowed_differences),
+      record::later("communicators", &T::communicators));
+}
 
 // The `plan` of the switch's Prepare, the same bytes for both sides. Kept by the agents (0600) as long as the
 // migration is open: peer address and token are what a committed switch is finished with while the
@@ -64,7 +82,6 @@ struct MigrateOptions {
 // incarnation base + 1 (base: SwitchMessage) and the GPU indices of target_ranks.
 struct MigrationPlan {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
-  MigrationPlan() = default;
   JobSpec spec;
   std::vector<RankSpec> target_ranks;
   std::string source_node;
@@ -83,10 +100,10 @@ struct MigrationPlan {
   std::uint32_t paths = 1;               // its lanes go over so many of that network's addresses in turn
   std::int64_t communicators_ns = 0;     // what making them in the pause is expected to take; 0: not known
   template <class A>
-  void fields(A& a) {
-    a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address, peer_token,
-      fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options, last_pause, network, paths,
-      communicators_ns);
+  decltype(auto) fields(A& a) {
+    return a(spec, target_ranks, source_node, target_node, source_peer_address, target_peer_address,
+             peer_token, fingerprint_key, session_token, lease_term_ns, switch_timeout_ns, options,
+             last_pause, network, paths, communicators_ns);
   }
 };
 // The same process goes on, with another GPU (docs/design.md §3, hot card swap).
@@ -101,7 +118,6 @@ Result<MigrationPlan> decode_plan(std::span<const std::byte> bytes);
 struct MigrationProgress {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMigrationProgress;
-  MigrationProgress() = default;
   MigrationId migration = 0;
   std::uint32_t round = 0;        // 0 before the first, the final one counts too
   std::uint64_t done_bytes = 0;   // of this round
@@ -115,9 +131,9 @@ struct MigrationProgress {
   std::int64_t eta_ns = 0;                  // until the switch, as estimated now; negative = not known
   std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
   template <class A>
-  void fields(A& a) {
-    a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second);
+  decltype(auto) fields(A& a) {
+    return a(migration, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
+             dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second);
   }
 };
 
@@ -125,14 +141,13 @@ struct MigrationProgress {
 struct SetLimits {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSetLimits;
-  SetLimits() = default;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   std::int64_t max_downtime_ns = -1;
   std::int64_t bandwidth_bytes_per_second = -1;
   template <class A>
-  void fields(A& a) {
-    a(request_id, migration, max_downtime_ns, bandwidth_bytes_per_second);
+  decltype(auto) fields(A& a) {
+    return a(request_id, migration, max_downtime_ns, bandwidth_bytes_per_second);
   }
 };
 
@@ -141,15 +156,14 @@ struct SetLimits {
 struct CheckMove {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckMove;
-  CheckMove() = default;
   std::uint64_t request_id = 0;
   JobId job = 0;
   Incarnation incarnation = 0;
   bool leaves_node = false;
   bool tells_needs = false;  // an older agent does not know it, and answers with Reply
   template <class A>
-  void fields(A& a) {
-    a(request_id, job, incarnation, leaves_node, tells_needs);
+  decltype(auto) fields(A& a) {
+    return a(request_id, job, incarnation, leaves_node, tells_needs);
   }
 };
 
@@ -158,14 +172,13 @@ struct CheckMove {
 struct MoveNeeds {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMoveNeeds;
-  MoveNeeds() = default;
   std::uint64_t request_id = 0;
   Bytes files;                      // the list of the source's agent, which that of the target compares
   std::uint64_t most_mappings = 0;  // of one process
   bool has_connections = false;     // of the program to itself
   template <class A>
-  void fields(A& a) {
-    a(request_id, files, most_mappings, has_connections);
+  decltype(auto) fields(A& a) {
+    return a(request_id, files, most_mappings, has_connections);
   }
 };
 
@@ -174,13 +187,12 @@ struct MoveNeeds {
 struct CheckTarget {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kCheckTarget;
-  CheckTarget() = default;
   std::uint64_t request_id = 0;
   JobSpec spec;
   MoveNeeds needs;  // of the source
   template <class A>
-  void fields(A& a) {
-    a(request_id, spec, needs);
+  decltype(auto) fields(A& a) {
+    return a(request_id, spec, needs);
   }
 };
 
@@ -191,32 +203,29 @@ struct CheckTarget {
 struct ListenForCheck {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kListenForCheck;
-  ListenForCheck() = default;
   std::uint64_t request_id = 0;
   std::uint32_t gpu = 0;  // whose mover
   std::string network;
   Bytes session_token;     // kSessionTokenBytes
   std::uint32_t path = 0;  // which of the network's addresses, from 0
   template <class A>
-  void fields(A& a) {
-    a(request_id, gpu, network, session_token, path);
+  decltype(auto) fields(A& a) {
+    return a(request_id, gpu, network, session_token, path);
   }
 };
 struct ListensForCheck {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kListensForCheck;
-  ListensForCheck() = default;
   std::uint64_t request_id = 0;
   std::string address;
   template <class A>
-  void fields(A& a) {
-    a(request_id, address);
+  decltype(auto) fields(A& a) {
+    return a(request_id, address);
   }
 };
 struct ReachNode {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kReachNode;
-  ReachNode() = default;
   std::uint64_t request_id = 0;
   std::uint32_t gpu = 0;
   std::string network;
@@ -224,19 +233,18 @@ struct ReachNode {
   std::string address;     // of ListensForCheck
   std::uint32_t path = 0;  // from which of its own addresses
   template <class A>
-  void fields(A& a) {
-    a(request_id, gpu, network, session_token, address, path);
+  decltype(auto) fields(A& a) {
+    return a(request_id, gpu, network, session_token, address, path);
   }
 };
 struct NodeReached {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kNodeReached;
-  NodeReached() = default;
   std::uint64_t request_id = 0;
   std::int64_t connect_ns = 0;  // from the first packet until the lane was open
   template <class A>
-  void fields(A& a) {
-    a(request_id, connect_ns);
+  decltype(auto) fields(A& a) {
+    return a(request_id, connect_ns);
   }
 };
 
@@ -244,7 +252,6 @@ struct NodeReached {
 struct SourceReport {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
-  SourceReport() = default;
   MigrationId migration = 0;
   std::int64_t barrier_entered_ns = 0;  // the rank's clock, at the entry of ckpt_barrier
   std::int64_t paused_ns = 0;           // PAUSED has reached the mover
@@ -274,11 +281,12 @@ struct SourceReport {
   std::uint64_t host_ahead_bytes = 0;  // of the host state, sent before the pause
   std::int64_t stop_ordered_ns = 0;    // of a rank that moves with others: when it was told where to stop
   template <class A>
-  void fields(A& a) {
-    a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes, sent_bytes,
-      wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks, link_bytes_per_second,
-      scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged, context_saved_ns, host_saved_ns,
-      estimate, host_read_bytes_per_second, host_ahead_bytes, stop_ordered_ns);
+  decltype(auto) fields(A& a) {
+    return a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes,
+             sent_bytes, wire_bytes, dirty_bytes, final_bytes, context_bytes, host_bytes, resent_chunks,
+             link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, converged,
+             context_saved_ns, host_saved_ns, estimate, host_read_bytes_per_second, host_ahead_bytes,
+             stop_ordered_ns);
   }
 };
 
@@ -287,7 +295,6 @@ struct SourceReport {
 struct TargetReport {
   static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
-  TargetReport() = default;
   MigrationId migration = 0;
   bool verified = false;
   std::int64_t verified_ns = 0;     // the roots were compared
@@ -306,10 +313,10 @@ struct TargetReport {
   std::uint64_t memory_follows_bytes = 0;         // of the process, that were not there when it went on
   std::int64_t memory_follows_ns = 0;             // from then until they were; 0: not yet, or not known
   template <class A>
-  void fields(A& a) {
-    a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns, scan_bytes_per_second,
-      scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns, host_write_bytes_per_second,
-      groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns);
+  decltype(auto) fields(A& a) {
+    return a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns,
+             scan_bytes_per_second, scan_ns, host_restored_ns, context_restored_ns, memory_filled_ns,
+             host_write_bytes_per_second, groups_ns, groups_made_ns, memory_follows_bytes, memory_follows_ns);
   }
 };
 
@@ -318,21 +325,19 @@ struct TargetReport {
 struct DescribeSwitch {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;
-  DescribeSwitch() = default;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   Side side = Side::kSource;  // as which the node takes part
   bool of_ranks = false;      // a move of ranks; `side` means nothing then
   template <class A>
-  void fields(A& a) {
-    a(request_id, migration, side, of_ranks);
+  decltype(auto) fields(A& a) {
+    return a(request_id, migration, side, of_ranks);
   }
 };
 
 struct SwitchFacts {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSwitchFacts;
-  SwitchFacts() = default;
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   JobId job = 0;
@@ -341,8 +346,8 @@ struct SwitchFacts {
   Bytes plan;  // an encoded MigrationPlan
   Bytes move;  // of a move of ranks instead of job, base, ranks and plan: an encoded gang::GangInfo
   template <class A>
-  void fields(A& a) {
-    a(request_id, migration, job, base, ranks, plan, move);
+  decltype(auto) fields(A& a) {
+    return a(request_id, migration, job, base, ranks, plan, move);
   }
 };
 

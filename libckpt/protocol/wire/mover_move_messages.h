@@ -19,8 +19,8 @@ struct StartTarget {
   SessionKey session;
   std::uint32_t lanes = 0;  // 0 = the default, the number of addresses in Listening
   template <class A>
-  void fields(A& a) {
-    a(session, lanes);
+  decltype(auto) fields(A& a) {
+    return a(session, lanes);
   }
 };
 
@@ -29,8 +29,8 @@ struct Listening {
   SessionKey session;
   std::vector<std::string> addresses;
   template <class A>
-  void fields(A& a) {
-    a(session, addresses);
+  decltype(auto) fields(A& a) {
+    return a(session, addresses);
   }
 };
 
@@ -40,8 +40,8 @@ struct ReachPeer {
   SessionKey session;
   std::string address;  // of Listening
   template <class A>
-  void fields(A& a) {
-    a(session, address);
+  decltype(auto) fields(A& a) {
+    return a(session, address);
   }
 };
 
@@ -50,15 +50,14 @@ struct PeerReached {
   SessionKey session;
   std::int64_t connect_ns = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, connect_ns);
+  decltype(auto) fields(A& a) {
+    return a(session, connect_ns);
   }
 };
 
 struct StartSource {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "StartSource";
-  StartSource() = default;
   SessionKey session;
   std::vector<std::string> addresses;  // of Listening
   MigrateOptions options;
@@ -68,8 +67,8 @@ struct StartSource {
   bool near = false;  // the target's mover is on this node: it may read this one's memory
   std::int64_t beside_copy_ns = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, addresses, options, fixed_cost_ns, near, beside_copy_ns);
+  decltype(auto) fields(A& a) {
+    return a(session, addresses, options, fixed_cost_ns, near, beside_copy_ns);
   }
 };
 
@@ -80,8 +79,8 @@ struct PlanAccepted {
   std::uint64_t state_bytes = 0;  // tied and contained tensors counted once
   std::uint64_t tensors = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, state_bytes, tensors);
+  decltype(auto) fields(A& a) {
+    return a(session, state_bytes, tensors);
   }
 };
 
@@ -91,15 +90,14 @@ struct MoverLimits {  // absent values are -1; bandwidth 0 = unlimited
   std::int64_t max_downtime_ns = -1;
   std::int64_t bandwidth_bytes_per_second = -1;
   template <class A>
-  void fields(A& a) {
-    a(session, max_downtime_ns, bandwidth_bytes_per_second);
+  decltype(auto) fields(A& a) {
+    return a(session, max_downtime_ns, bandwidth_bytes_per_second);
   }
 };
 
 struct Progress {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr std::string_view kName = "Progress";
-  Progress() = default;
   SessionKey session;
   std::uint32_t round = 0;
   std::uint64_t done_bytes = 0;   // of this round
@@ -114,10 +112,10 @@ struct Progress {
   std::uint64_t wire_bytes_per_second = 0;  // lately, encoded and with headers; 0 = not known yet
   std::uint64_t host_state_bytes = 0;       // of the file of HostStateFile, given to the lane
   template <class A>
-  void fields(A& a) {
-    a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
-      dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second,
-      host_state_bytes);
+  decltype(auto) fields(A& a) {
+    return a(session, round, done_bytes, total_bytes, state_bytes, sent_bytes, remaining_bytes,
+             dirty_bytes_per_second, throughput_bytes_per_second, estimate_ns, eta_ns, wire_bytes_per_second,
+             host_state_bytes);
   }
 };
 
@@ -125,8 +123,8 @@ struct FirstRoundDone {
   CKPT_MOVER_MESSAGE(FirstRoundDone);
   SessionKey session;
   template <class A>
-  void fields(A& a) {
-    a(session);
+  decltype(auto) fields(A& a) {
+    return a(session);
   }
 };
 
@@ -139,8 +137,8 @@ struct Converged {
   std::int64_t estimate_ns = 0;
   bool within_limit = false;
   template <class A>
-  void fields(A& a) {
-    a(session, rounds, estimate_ns, within_limit);
+  decltype(auto) fields(A& a) {
+    return a(session, rounds, estimate_ns, within_limit);
   }
 };
 
@@ -152,8 +150,8 @@ struct DidNotConverge {
   std::int64_t estimate_ns = 0;
   std::string reason;
   template <class A>
-  void fields(A& a) {
-    a(session, rounds, estimate_ns, reason);
+  decltype(auto) fields(A& a) {
+    return a(session, rounds, estimate_ns, reason);
   }
 };
 
@@ -165,8 +163,8 @@ struct FinalRound {  // one descriptor: host state (none if host_state_bytes is 
   std::uint64_t host_state_bytes = 0;
   bool host_state_grows = false;  // it is the file of HostStateFile, as far as HostGrew reports
   template <class A>
-  void fields(A& a) {
-    a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
+  decltype(auto) fields(A& a) {
+    return a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
   }
 };
 
@@ -176,8 +174,8 @@ struct HostStateFile {  // one descriptor: a memory file of `most` bytes that ca
   std::uint64_t most = 0;
   std::uint64_t expected = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, most, expected);
+  decltype(auto) fields(A& a) {
+    return a(session, most, expected);
   }
 };
 
@@ -187,8 +185,8 @@ struct HostGrew {
   std::uint64_t filled = 0;
   bool whole = false;
   template <class A>
-  void fields(A& a) {
-    a(session, filled, whole);
+  decltype(auto) fields(A& a) {
+    return a(session, filled, whole);
   }
 };
 
@@ -196,8 +194,8 @@ struct ReleaseManifest {
   CKPT_MOVER_MESSAGE(ReleaseManifest);
   SessionKey session;
   template <class A>
-  void fields(A& a) {
-    a(session);
+  decltype(auto) fields(A& a) {
+    return a(session);
   }
 };
 
@@ -211,8 +209,8 @@ struct Mismatch {
   std::uint32_t times = 0;
   std::string tensor;
   template <class A>
-  void fields(A& a) {
-    a(session, extent, chunk, times, tensor);
+  decltype(auto) fields(A& a) {
+    return a(session, extent, chunk, times, tensor);
   }
 };
 
@@ -220,7 +218,6 @@ struct Mismatch {
 struct SourceCounters {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "SourceCounters";
-  SourceCounters() = default;
   std::uint32_t rounds = 0;  // the final one included
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;     // chunks before encoding
@@ -238,10 +235,10 @@ struct SourceCounters {
   std::int64_t clock_uncertainty_ns = 0;    // half the fastest round trip
   std::uint64_t host_ahead_bytes = 0;       // of the host state, sent before the final round
   template <class A>
-  void fields(A& a) {
-    a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
-      link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, clock_offset_ns,
-      clock_uncertainty_ns, host_ahead_bytes);
+  decltype(auto) fields(A& a) {
+    return a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
+             link_bytes_per_second, scan_bytes_per_second, scan_ns, copy_ns, estimate_ns, clock_offset_ns,
+             clock_uncertainty_ns, host_ahead_bytes);
   }
 };
 
@@ -254,8 +251,8 @@ struct FinalSent {
   Nanos last_ack_ns = 0;  // final ends
   SourceCounters counters;
   template <class A>
-  void fields(A& a) {
-    a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, counters);
+  decltype(auto) fields(A& a) {
+    return a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, counters);
   }
 };
 
@@ -271,9 +268,9 @@ struct FinalDone {
   Nanos verified_heard_ns = 0;
   SourceCounters counters;  // with the second measurement of the clocks
   template <class A>
-  void fields(A& a) {
-    a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, manifest_sent_ns,
-      verified_heard_ns, counters);
+  decltype(auto) fields(A& a) {
+    return a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, manifest_sent_ns,
+             verified_heard_ns, counters);
   }
 };
 
@@ -291,9 +288,9 @@ struct Verified {  // one descriptor: host state, sealed (none if host_state_byt
   std::uint64_t state_bytes = 0;
   std::uint64_t scan_bytes_per_second = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, host_state_bytes, root, final_heard_ns, scan_begin_ns, scan_end_ns, last_chunk_ns,
-      manifest_heard_ns, verified_ns, state_bytes, scan_bytes_per_second);
+  decltype(auto) fields(A& a) {
+    return a(session, host_state_bytes, root, final_heard_ns, scan_begin_ns, scan_end_ns, last_chunk_ns,
+             manifest_heard_ns, verified_ns, state_bytes, scan_bytes_per_second);
   }
 };
 

@@ -18,7 +18,6 @@ namespace ckpt::wire::mover {
 struct Configure {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "Configure";
-  Configure() = default;
   std::string node;
   std::uint32_t gpu = 0;              // the driver's ordinal
   std::vector<DataNetwork> networks;  // the preferred one first; none: TLS over this machine's loopback
@@ -28,8 +27,8 @@ struct Configure {
   std::uint16_t first_port = 0;  // lanes listen at ports from this one on; 0: the kernel chooses
   std::uint16_t last_port = 0;
   template <class A>
-  void fields(A& a) {
-    a(node, gpu, networks, staging_bytes, chunk_bytes, first_port, last_port);
+  decltype(auto) fields(A& a) {
+    return a(node, gpu, networks, staging_bytes, chunk_bytes, first_port, last_port);
   }
 };
 
@@ -39,8 +38,8 @@ struct MoverReady {
   std::uint64_t memory_bytes = 0;
   std::uint64_t free_bytes = 0;  // after the mover has taken its own
   template <class A>
-  void fields(A& a) {
-    a(device_name, memory_bytes, free_bytes);
+  decltype(auto) fields(A& a) {
+    return a(device_name, memory_bytes, free_bytes);
   }
 };
 
@@ -48,8 +47,8 @@ struct MoverFailed {
   CKPT_MOVER_MESSAGE(MoverFailed);
   Failure failure;
   template <class A>
-  void fields(A& a) {
-    a(failure);
+  decltype(auto) fields(A& a) {
+    return a(failure);
   }
 };
 
@@ -61,7 +60,6 @@ enum class Purpose : std::uint8_t { kInvalid = 0, kMove = 1, kSnapshot = 2, kRes
 struct OpenSession {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
   static constexpr std::string_view kName = "OpenSession";
-  OpenSession() = default;
   SessionKey session;
   Side side = Side::kInvalid;
   Incarnation incarnation = 0;  // the target's, the same on both sides
@@ -77,9 +75,9 @@ struct OpenSession {
   bool is_new_program = false;           // the standby is another program than the source
   std::uint8_t allowed_differences = 0;  // kAllow... of its tensors
   template <class A>
-  void fields(A& a) {
-    a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network, first_path,
-      paths, is_new_program, allowed_differences);
+  decltype(auto) fields(A& a) {
+    return a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network,
+             first_path, paths, is_new_program, allowed_differences);
   }
 };
 
@@ -88,8 +86,8 @@ struct EndSession {
   SessionKey session;
   std::string reason;  // why, if not because the migration is over; the other side's mover gets it
   template <class A>
-  void fields(A& a) {
-    a(session, reason);
+  decltype(auto) fields(A& a) {
+    return a(session, reason);
   }
 };
 
@@ -98,8 +96,8 @@ struct SessionFailed {
   SessionKey session;
   Failure failure;
   template <class A>
-  void fields(A& a) {
-    a(session, failure);
+  decltype(auto) fields(A& a) {
+    return a(session, failure);
   }
 };
 
@@ -107,8 +105,8 @@ struct SessionEnded {
   CKPT_MOVER_MESSAGE(SessionEnded);
   SessionKey session;
   template <class A>
-  void fields(A& a) {
-    a(session);
+  decltype(auto) fields(A& a) {
+    return a(session);
   }
 };
 
@@ -118,8 +116,8 @@ struct AttachRegions {  // one descriptor per region, in order
   std::uint64_t batch = 0;  // repeated in Attached
   std::vector<RegionInfo> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, batch, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, batch, regions);
   }
 };
 
@@ -128,8 +126,8 @@ struct Attached {
   SessionKey session;
   std::uint64_t batch = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, batch);
+  decltype(auto) fields(A& a) {
+    return a(session, batch);
   }
 };
 
@@ -138,8 +136,8 @@ struct AttachTensors {
   SessionKey session;
   std::vector<TensorInfo> tensors;
   template <class A>
-  void fields(A& a) {
-    a(session, tensors);
+  decltype(auto) fields(A& a) {
+    return a(session, tensors);
   }
 };
 
@@ -148,8 +146,8 @@ struct DropTensors {
   SessionKey session;
   std::vector<std::string> names;
   template <class A>
-  void fields(A& a) {
-    a(session, names);
+  decltype(auto) fields(A& a) {
+    return a(session, names);
   }
 };
 
@@ -158,8 +156,8 @@ struct DropRegions {
   SessionKey session;
   std::vector<std::uint64_t> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, regions);
   }
 };
 
@@ -168,8 +166,8 @@ struct Dropped {
   SessionKey session;
   std::vector<std::uint64_t> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, regions);
   }
 };
 
@@ -178,8 +176,8 @@ struct MadeRegions {  // one descriptor per region, in order; sent before Verifi
   SessionKey session;
   std::vector<RegionInfo> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, regions);
   }
 };
 
@@ -188,8 +186,8 @@ struct DroppedRegions {
   SessionKey session;
   std::vector<std::uint64_t> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, regions);
   }
 };
 
@@ -198,8 +196,8 @@ struct RegionsLetGo {
   SessionKey session;
   std::uint64_t regions = 0;  // how many, since the session began
   template <class A>
-  void fields(A& a) {
-    a(session, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, regions);
   }
 };
 
@@ -209,8 +207,8 @@ struct FillRegions {  // two descriptors per region, in order: what has its cont
   std::uint64_t batch = 0;  // repeated in the answer
   std::vector<RegionInfo> regions;
   template <class A>
-  void fields(A& a) {
-    a(session, batch, regions);
+  decltype(auto) fields(A& a) {
+    return a(session, batch, regions);
   }
 };
 
@@ -221,8 +219,8 @@ struct Filled {
   std::uint64_t batch = 0;
   std::uint64_t bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, batch, bytes);
+  decltype(auto) fields(A& a) {
+    return a(session, batch, bytes);
   }
 };
 
@@ -232,8 +230,8 @@ struct FillFailed {
   std::uint64_t batch = 0;
   Failure failure;
   template <class A>
-  void fields(A& a) {
-    a(session, batch, failure);
+  decltype(auto) fields(A& a) {
+    return a(session, batch, failure);
   }
 };
 

@@ -31,43 +31,45 @@ inline constexpr std::size_t kMaxLanes = 8;
 
 #define CKPT_MOVER_MESSAGE(Name)                           \
   static constexpr std::uint8_t kVersion = 1, kCompat = 1; \
-  static constexpr std::string_view kName = #Name;         \
-  Name() = default
+  static constexpr std::string_view kName = #Name
 
 struct SessionKey {
   CKPT_MOVER_MESSAGE(SessionKey);
+  SessionKey() = default;
   SessionKey(MigrationId m, std::uint32_t r) : migration(m), rank(r) {}
   MigrationId migration = 0;
   std::uint32_t rank = 0;
   template <class A>
-  void fields(A& a) {
-    a(migration, rank);
+  decltype(auto) fields(A& a) {
+    return a(migration, rank);
   }
   friend auto operator<=>(const SessionKey&, const SessionKey&) = default;
 };
 
 struct Failure {
   CKPT_MOVER_MESSAGE(Failure);
+  Failure() = default;
   explicit Failure(const Error& error) : code(error.code()), text(error.to_string()) {}
   [[nodiscard]] Error to_error() const { return {code, text}; }
   ErrorCode code = ErrorCode::kInternal;
   std::string text;
   template <class A>
-  void fields(A& a) {
-    a(code, text);
+  decltype(auto) fields(A& a) {
+    return a(code, text);
   }
 };
 
 struct RegionInfo {
   CKPT_MOVER_MESSAGE(RegionInfo);
+  RegionInfo() = default;
   RegionInfo(std::uint64_t region_id, std::uint64_t region_generation, std::uint64_t region_bytes)
       : id(region_id), generation(region_generation), bytes(region_bytes) {}
   std::uint64_t id = 0;
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(id, generation, bytes);
+  decltype(auto) fields(A& a) {
+    return a(id, generation, bytes);
   }
 };
 

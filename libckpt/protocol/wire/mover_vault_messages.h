@@ -16,14 +16,13 @@ namespace ckpt::wire::mover {
 // (libckpt/store/peer).
 struct VaultWay {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  VaultWay() = default;
   std::string memory;  // a folder; empty: none
   std::uint64_t memory_limit_bytes = 0;
   std::string peer_address;  // empty: the folder is here
   std::vector<std::byte> peer_token;
   template <class A>
-  void fields(A& a) {
-    a(memory, memory_limit_bytes, peer_address, peer_token);
+  decltype(auto) fields(A& a) {
+    return a(memory, memory_limit_bytes, peer_address, peer_token);
   }
 };
 
@@ -41,9 +40,9 @@ struct StartSnapshot {  // one descriptor: an encoded image::StoredJob, whose pl
   VaultWay way;
   std::uint64_t first_version = 0;  // as TakeSnapshot
   template <class A>
-  void fields(A& a) {
-    a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
-      record_bytes, way, first_version);
+  decltype(auto) fields(A& a) {
+    return a(session, folder, vault_job, keep, staging_bytes, vault_limit_bytes, slowdown_permille, full,
+             record_bytes, way, first_version);
   }
 };
 
@@ -51,8 +50,8 @@ struct JobLeft {  // no session's: no session of the job is open, and none will 
   CKPT_MOVER_MESSAGE(JobLeft);
   JobId job = 0;
   template <class A>
-  void fields(A& a) {
-    a(job);
+  decltype(auto) fields(A& a) {
+    return a(job);
   }
 };
 
@@ -63,8 +62,8 @@ struct SnapshotReady {
   std::uint64_t dirty_bytes = 0;   // that differ from the version before, so far
   std::uint64_t staged_bytes = 0;  // of them
   template <class A>
-  void fields(A& a) {
-    a(session, state_bytes, dirty_bytes, staged_bytes);
+  decltype(auto) fields(A& a) {
+    return a(session, state_bytes, dirty_bytes, staged_bytes);
   }
 };
 
@@ -77,8 +76,8 @@ struct SnapshotStaged {
   std::int64_t scan_ns = 0;
   std::int64_t copy_ns = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, state_bytes, dirty_bytes, waited_bytes, scan_ns, copy_ns);
+  decltype(auto) fields(A& a) {
+    return a(session, state_bytes, dirty_bytes, waited_bytes, scan_ns, copy_ns);
   }
 };
 
@@ -87,8 +86,8 @@ struct SnapshotHost {  // one descriptor: host state (none if host_state_bytes i
   SessionKey session;
   std::uint64_t host_state_bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, host_state_bytes);
+  decltype(auto) fields(A& a) {
+    return a(session, host_state_bytes);
   }
 };
 
@@ -100,8 +99,8 @@ struct SnapshotDone {
   std::uint64_t written_bytes = 0;
   std::uint64_t host_bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(session, version, parent, written_bytes, host_bytes);
+  decltype(auto) fields(A& a) {
+    return a(session, version, parent, written_bytes, host_bytes);
   }
 };
 
@@ -113,8 +112,8 @@ struct StartRestore {
   std::uint64_t version = 0;  // 0: the newest that is whole
   VaultWay way;
   template <class A>
-  void fields(A& a) {
-    a(session, folder, vault_job, version, way);
+  decltype(auto) fields(A& a) {
+    return a(session, folder, vault_job, version, way);
   }
 };
 
@@ -126,8 +125,8 @@ struct RestoreDone {  // one descriptor: host state (none if host_state_bytes is
   std::uint64_t host_state_bytes = 0;
   std::vector<std::string> skipped;  // newer versions that are damaged, and how
   template <class A>
-  void fields(A& a) {
-    a(session, version, state_bytes, host_state_bytes, skipped);
+  decltype(auto) fields(A& a) {
+    return a(session, version, state_bytes, host_state_bytes, skipped);
   }
 };
 

@@ -11,13 +11,13 @@
 
 #include "libckpt/protocol/wire/codec.h"
 #include "libckpt/protocol/wire/switch_messages.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
 // Errors of a GPU's memory that were found, and rows of it that were replaced, as NVML counts.
 struct GpuErrors {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  GpuErrors() = default;
   bool volatile_known = false;  // since the driver was loaded
   std::uint64_t volatile_corrected = 0;
   std::uint64_t volatile_uncorrected = 0;
@@ -28,30 +28,28 @@ struct GpuErrors {
   std::uint64_t rows_corrected = 0;
   std::uint64_t rows_uncorrected = 0;
   template <class A>
-  void fields(A& a) {
-    a(volatile_known, volatile_corrected, volatile_uncorrected, aggregate_known, aggregate_corrected,
-      aggregate_uncorrected, rows_known, rows_corrected, rows_uncorrected);
+  decltype(auto) fields(A& a) {
+    return a(volatile_known, volatile_corrected, volatile_uncorrected, aggregate_known, aggregate_corrected,
+             aggregate_uncorrected, rows_known, rows_corrected, rows_uncorrected);
   }
 };
 
 // How near another GPU of the same node is.
 struct GpuPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  GpuPeer() = default;
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;  // that are up, to it or to a switch that both hang off
   // As NVML counts: 0 one board, 10 one PCI switch, 20 several, 30 one host bridge, 40 one NUMA node, 50
   // across the machine.
   std::uint32_t common_ancestor = 50;
   template <class A>
-  void fields(A& a) {
-    a(index, nvlinks, common_ancestor);
+  decltype(auto) fields(A& a) {
+    return a(index, nvlinks, common_ancestor);
   }
 };
 
 struct GpuInfo {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  GpuInfo() = default;
   std::uint32_t index = 0;
   std::string uuid;
   std::string name;
@@ -70,15 +68,18 @@ struct GpuInfo {
   std::uint32_t recovery_action = 0;  // NVML field 230; 0: none
   GpuErrors errors;
   template <class A>
-  void fields(A& a) {
-    a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason, bus_id, numa_node, fabric,
-      peers, mig, remap_pending, remap_failed, recovery_action, errors);
+  decltype(auto) fields(A& a) {
+    return a(index, uuid, name, model, total_bytes, free_bytes, healthy, health_reason, bus_id, numa_node,
+             fabric, peers, mig, remap_pending, remap_failed, recovery_action, errors);
   }
 };
 
 enum class JobRole : std::uint8_t { kInvalid = 0, kFresh = 1, kStandby = 2 };
 [[nodiscard]] constexpr bool is_known(JobRole r) {
   return r == JobRole::kFresh || r == JobRole::kStandby;
+}
+constexpr auto names_of(record::Of<JobRole>) {
+  return record::names<JobRole>({{JobRole::kFresh, "fresh"}, {JobRole::kStandby, "standby"}});
 }
 
 enum class JobPhase : std::uint8_t {
@@ -96,11 +97,20 @@ enum class JobPhase : std::uint8_t {
 [[nodiscard]] constexpr bool is_over(JobPhase p) {
   return p == JobPhase::kExited || p == JobPhase::kMoved;
 }
-[[nodiscard]] std::string_view to_string(JobPhase phase) noexcept;
+constexpr auto names_of(record::Of<JobPhase>) {
+  return record::names<JobPhase>({{JobPhase::kStarting, "starting"},
+                                  {JobPhase::kRunning, "running"},
+                                  {JobPhase::kStandby, "standby"},
+                                  {JobPhase::kPaused, "paused"},
+                                  {JobPhase::kExited, "exited"},
+                                  {JobPhase::kMoved, "moved"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(JobPhase phase) noexcept {
+  return record::name_of(phase);
+}
 
 struct RankState {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  RankState() = default;
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
   std::uint32_t gpu_index = 0;
@@ -108,15 +118,14 @@ struct RankState {
   std::uint64_t device_bytes =
       0;  // what it holds as the driver counts, or state_bytes where the driver does not
   template <class A>
-  void fields(A& a) {
-    a(rank, pid, gpu_index, state_bytes, device_bytes);
+  decltype(auto) fields(A& a) {
+    return a(rank, pid, gpu_index, state_bytes, device_bytes);
   }
 };
 
 // One running (or ended, until ForgetJob) instance of a job on one node.
 struct JobInstance {
   static constexpr std::uint8_t kVersion = 5, kCompat = 1;
-  JobInstance() = default;
   JobId job = 0;
   std::string name;
   Incarnation incarnation =
@@ -137,9 +146,9 @@ struct JobInstance {
   std::int32_t obstacles = -1;  // things of the program that keep it from another node; negative: not known
   bool ended_as_told = false;   // with kExited: its node ended it
   template <class A>
-  void fields(A& a) {
-    a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes, ranks,
-      unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles, ended_as_told);
+  decltype(auto) fields(A& a) {
+    return a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes,
+             ranks, unknown, runs_as, pause_within_node_ns, pause_between_nodes_ns, obstacles, ended_as_told);
   }
 };
 
@@ -149,9 +158,15 @@ enum class LaneTransport : std::uint8_t { kInvalid = 0, kTls = 1, kUcxTrusted = 
 [[nodiscard]] constexpr bool is_known(LaneTransport t) {
   return t >= LaneTransport::kTls && t <= LaneTransport::kRdmaTrusted;
 }
-// As in agent.toml: tls, ucx-trusted, rdma-trusted.
-[[nodiscard]] std::string_view to_string(LaneTransport transport) noexcept;
-[[nodiscard]] std::optional<LaneTransport> parse_lane_transport(std::string_view text) noexcept;
+// The names that agent.toml has for them.
+constexpr auto names_of(record::Of<LaneTransport>) {
+  return record::names<LaneTransport>({{LaneTransport::kTls, "tls"},
+                                       {LaneTransport::kUcxTrusted, "ucx-trusted"},
+                                       {LaneTransport::kRdmaTrusted, "rdma-trusted"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(LaneTransport transport) noexcept {
+  return record::name_of(transport);
+}
 
 // A network that the node's movers and checkpoint store use. Nodes that give one the same name reach each
 // other over it. With several addresses the lanes of a move are spread over them: address i of one node
@@ -169,15 +184,14 @@ struct DataNetwork {
   // All of them, in their order, but no more than kMaxAddresses.
   [[nodiscard]] std::vector<std::string> addresses() const;
   template <class A>
-  void fields(A& a) {
-    a(name, address, transport, more_addresses);
+  decltype(auto) fields(A& a) {
+    return a(name, address, transport, more_addresses);
   }
   friend bool operator==(const DataNetwork&, const DataNetwork&) = default;
 };
 
 struct NodeInventory {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
-  NodeInventory() = default;
   std::string node;
   std::string peer_address;  // host:port where other agents reach this one
   std::vector<GpuInfo> gpus;
@@ -191,9 +205,9 @@ struct NodeInventory {
   std::int64_t certificate_ends_s = 0;  // in seconds since 1970; 0: it has none, or an older agent
   std::string gpu_reason;  // why there are no GPUs, or no fresh facts about them; empty: all is well
   template <class A>
-  void fields(A& a) {
-    a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels, networks,
-      certificate_ends_s, gpu_reason);
+  decltype(auto) fields(A& a) {
+    return a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels,
+             networks, certificate_ends_s, gpu_reason);
   }
 };
 
@@ -207,15 +221,14 @@ struct OpenSwitch {
   Side side = Side::kSource;  // of a rank that stays the source
   bool of_ranks = false;      // a move of ranks: `migration` is that of the first one that moves
   template <class A>
-  void fields(A& a) {
-    a(migration, job, side, of_ranks);
+  decltype(auto) fields(A& a) {
+    return a(migration, job, side, of_ranks);
   }
 };
 
 struct AgentHello {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kAgentHello;
-  AgentHello() = default;
   std::string software_version;
   NodeInventory inventory;
   // For a coordinator whose store was lost, or is an older copy: what it may not know.
@@ -224,32 +237,30 @@ struct AgentHello {
   JobId newest_job = 0;
   bool describes = false;  // answers DescribeJob and DescribeSwitch
   template <class A>
-  void fields(A& a) {
-    a(software_version, inventory, switches, newest_migration, newest_job, describes);
+  decltype(auto) fields(A& a) {
+    return a(software_version, inventory, switches, newest_migration, newest_job, describes);
   }
 };
 
 struct Welcome {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kWelcome;
-  Welcome() = default;
   std::int64_t lease_term_ns = 0;
   std::int64_t switch_timeout_ns = 0;
   std::string peer_token;  // hex; agents ask it of each other on the peer link
   template <class A>
-  void fields(A& a) {
-    a(lease_term_ns, switch_timeout_ns, peer_token);
+  decltype(auto) fields(A& a) {
+    return a(lease_term_ns, switch_timeout_ns, peer_token);
   }
 };
 
 struct Inventory {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInventory;
-  Inventory() = default;
   NodeInventory inventory;
   template <class A>
-  void fields(A& a) {
-    a(inventory);
+  decltype(auto) fields(A& a) {
+    return a(inventory);
   }
 };
 
@@ -257,11 +268,10 @@ struct Inventory {
 struct JobChange {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kJobChange;
-  JobChange() = default;
   JobInstance instance;
   template <class A>
-  void fields(A& a) {
-    a(instance);
+  decltype(auto) fields(A& a) {
+    return a(instance);
   }
 };
 

@@ -7,10 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/codec.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
@@ -43,11 +43,17 @@ enum class PauseKind : std::uint8_t {
 [[nodiscard]] constexpr bool is_known(PauseKind kind) {
   return kind >= PauseKind::kCooperative && kind <= PauseKind::kAdoptedProcess;
 }
+constexpr auto names_of(record::Of<PauseKind>) {
+  return record::names<PauseKind>({{PauseKind::kCooperative, "cooperative"},
+                                   {PauseKind::kSwap, "swap"},
+                                   {PauseKind::kProcess, "process"},
+                                   {PauseKind::kAdoptedSwap, "adopted-swap"},
+                                   {PauseKind::kAdoptedProcess, "adopted-process"}});
+}
 
 // One number for each term.
 struct PauseNumbers {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
-  PauseNumbers() = default;
   std::array<std::int64_t, kPauseTerms> all{};
   [[nodiscard]] std::int64_t& operator[](PauseTerm term) { return all[static_cast<std::size_t>(term)]; }
   [[nodiscard]] std::int64_t operator[](PauseTerm term) const { return all[static_cast<std::size_t>(term)]; }
@@ -56,24 +62,22 @@ struct PauseNumbers {
     for (const std::int64_t number : all) sum += number;
     return sum;
   }
-  template <class A>
-  void fields(A& a) {
-    std::apply([&a](auto&... each) { a(each...); }, all);
-  }
 };
+constexpr auto fields_of(record::Of<PauseNumbers>) {
+  return record::fields(record::bare(&PauseNumbers::all));
+}
 
 // A pause that was, or is expected.
 struct PauseFacts {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  PauseFacts() = default;
   PauseKind kind = PauseKind::kCooperative;
   PauseNumbers ns;
   PauseNumbers bytes;  // that each term grew with
-  template <class A>
-  void fields(A& a) {
-    a(kind, ns, bytes);
-  }
 };
+constexpr auto fields_of(record::Of<PauseFacts>) {
+  return record::fields(record::field("kind", &PauseFacts::kind), record::field("ns", &PauseFacts::ns),
+                        record::field("bytes", &PauseFacts::bytes));
+}
 
 // What a term takes on a node: base + bytes + things that can be counted.
 struct CostLine {
@@ -91,8 +95,8 @@ struct CostLine {
   }
   [[nodiscard]] Nanos at(std::int64_t bytes) const { return base_ns + grown(bytes); }
   template <class A>
-  void fields(A& a) {
-    a(base_ns, ns_per_mib, items_permille);
+  decltype(auto) fields(A& a) {
+    return a(base_ns, ns_per_mib, items_permille);
   }
 };
 

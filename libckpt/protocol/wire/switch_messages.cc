@@ -8,78 +8,78 @@
 namespace ckpt::wire {
 
 template <class A>
-void Prepare::fields(A& a) {
-  a(ranks, plan);
+decltype(auto) Prepare::fields(A& a) {
+  return a(ranks, plan);
 }
 template <class A>
-void Prepared::fields(A& a) {
-  a(payload);
+decltype(auto) Prepared::fields(A& a) {
+  return a(payload);
 }
 template <class A>
-void Refused::fields(A& a) {
-  a(reason);
+decltype(auto) Refused::fields(A& a) {
+  return a(reason);
 }
 template <class A>
-void Start::fields(A& a) {
-  a(peer_payload);
+decltype(auto) Start::fields(A& a) {
+  return a(peer_payload);
 }
 template <class A>
-void Precopied::fields(A& /*a*/) {}
+decltype(auto) Precopied::fields(A& /*a*/) {}
 template <class A>
-void Granted::fields(A& a) {
-  a(k);
+decltype(auto) Granted::fields(A& a) {
+  return a(k);
 }
 template <class A>
-void Failed::fields(A& a) {
-  a(reason);
+decltype(auto) Failed::fields(A& a) {
+  return a(reason);
 }
 template <class A>
-void Verified::fields(A& /*a*/) {}
+decltype(auto) Verified::fields(A& /*a*/) {}
 template <class A>
-void Commit::fields(A& a) {
-  a(k);
+decltype(auto) Commit::fields(A& a) {
+  return a(k);
 }
 template <class A>
-void LeaseRequest::fields(A& a) {
-  a(k, sent_at_ns);
+decltype(auto) LeaseRequest::fields(A& a) {
+  return a(k, sent_at_ns);
 }
 template <class A>
-void Lease::fields(A& a) {
-  a(k, sent_at_ns, term_ms);
+decltype(auto) Lease::fields(A& a) {
+  return a(k, sent_at_ns, term_ms);
 }
 template <class A>
-void Committed::fields(A& a) {
-  a(k);
+decltype(auto) Committed::fields(A& a) {
+  return a(k);
 }
 template <class A>
-void Runs::fields(A& a) {
-  a(k);
+decltype(auto) Runs::fields(A& a) {
+  return a(k);
 }
 template <class A>
-void Released::fields(A& /*a*/) {}
+decltype(auto) Released::fields(A& /*a*/) {}
 template <class A>
-void Relinquished::fields(A& a) {
-  a(reason);
+decltype(auto) Relinquished::fields(A& a) {
+  return a(reason);
 }
 template <class A>
-void AbortRequest::fields(A& a) {
-  a(reason);
+decltype(auto) AbortRequest::fields(A& a) {
+  return a(reason);
 }
 template <class A>
-void Aborted::fields(A& a) {
-  a(reason);
+decltype(auto) Aborted::fields(A& a) {
+  return a(reason);
 }
 template <class A>
-void Resumed::fields(A& a) {
-  a(k, owner, never_barrier, reason);
+decltype(auto) Resumed::fields(A& a) {
+  return a(k, owner, never_barrier, reason);
 }
 template <class A>
-void Closed::fields(A& a) {
-  a(side);
+decltype(auto) Closed::fields(A& a) {
+  return a(side);
 }
 template <class A>
-void Query::fields(A& a) {
-  a(give_up, reason);
+decltype(auto) Query::fields(A& a) {
+  return a(give_up, reason);
 }
 
 namespace {
@@ -145,18 +145,6 @@ std::string_view to_string(Party party) noexcept {
     case Party::kSource:
       return "source";
     case Party::kTarget:
-      return "target";
-  }
-  return "invalid";
-}
-
-std::string_view to_string(Side side) noexcept {
-  switch (side) {
-    case Side::kInvalid:
-      break;
-    case Side::kSource:
-      return "source";
-    case Side::kTarget:
       return "target";
   }
   return "invalid";

@@ -46,6 +46,7 @@
 #include <vector>
 
 #include "libckpt/base/result.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::wire {
 
@@ -63,7 +64,12 @@ enum class Side : std::uint8_t { kInvalid = 0, kSource = 1, kTarget = 2 };
 [[nodiscard]] constexpr bool is_known(Side s) {
   return s == Side::kSource || s == Side::kTarget;
 }
-[[nodiscard]] std::string_view to_string(Side side) noexcept;
+constexpr auto names_of(record::Of<Side>) {
+  return record::names<Side>({{Side::kSource, "source"}, {Side::kTarget, "target"}});
+}
+[[nodiscard]] constexpr std::string_view to_string(Side side) noexcept {
+  return record::name_of(side);
+}
 
 // Why a side refused or gave up, for people and for the exit code.
 struct Reason {
@@ -73,8 +79,8 @@ struct Reason {
   explicit Reason(const Error& error) : code(error.code()), text(error.to_string()) {}
   [[nodiscard]] Error to_error() const { return {code, text}; }
   template <class A>
-  void fields(A& a) {
-    a(code, text);
+  decltype(auto) fields(A& a) {
+    return a(code, text);
   }
   friend bool operator==(const Reason&, const Reason&) = default;
 
@@ -94,8 +100,8 @@ struct RankPlace {
         target_node(std::move(to_node)),
         target_gpu(std::move(to_gpu)) {}
   template <class A>
-  void fields(A& a) {
-    a(rank, source_node, source_gpu, target_node, target_gpu);
+  decltype(auto) fields(A& a) {
+    return a(rank, source_node, source_gpu, target_node, target_gpu);
   }
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 
@@ -112,7 +118,7 @@ using Bytes = std::vector<std::byte>;
   static constexpr std::uint8_t kVersion = 1, kCompat = 1; \
   static constexpr std::string_view kName = #Name;         \
   template <class A>                                       \
-  void fields(A& a);                                       \
+  decltype(auto) fields(A& a);                             \
   friend bool operator==(const Name&, const Name&) = default
 
 // C to S and T: take part. `plan` is the control plane's own encoded message (options, keys, command of the
@@ -235,7 +241,7 @@ struct Resumed {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
   static constexpr std::string_view kName = "Resumed";
   template <class A>
-  void fields(A& a);
+  decltype(auto) fields(A& a);
   friend bool operator==(const Resumed&, const Resumed&) = default;
   Resumed() = default;
   Resumed(Incarnation incarnation, bool is_owner, bool without_barrier, Reason why = {})
@@ -257,7 +263,7 @@ struct Query {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;  // 2: the reason; an older source sends none
   static constexpr std::string_view kName = "Query";
   template <class A>
-  void fields(A& a);
+  decltype(auto) fields(A& a);
   friend bool operator==(const Query&, const Query&) = default;
   Query() = default;
   explicit Query(Reason why) : give_up(true), reason(std::move(why)) {}
@@ -274,6 +280,7 @@ using SwitchBody = std::variant<Prepare, Prepared, Refused, Start, Precopied, Gr
 
 struct SwitchMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
+  static constexpr bool kOwnForm = true;  // one of several bodies
   SwitchMessage() = default;
   SwitchMessage(MigrationId m, JobId j, Incarnation base_incarnation, Party sender, Party receiver,
                 SwitchBody content)

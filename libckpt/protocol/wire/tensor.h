@@ -18,7 +18,6 @@ inline constexpr std::uint64_t kNoRegion = 0;
 
 struct TensorInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  TensorInfo() = default;
   std::string name;
   std::uint64_t region = kNoRegion;  // kNoRegion: cannot be exported, its bytes travel with the host state
   std::uint64_t offset = 0;          // in the region
@@ -27,8 +26,8 @@ struct TensorInfo {
   std::uint32_t kind = 0;   // ckpt_kind
   std::vector<std::uint64_t> shape;
   template <class A>
-  void fields(A& a) {
-    a(name, region, offset, bytes, dtype, kind, shape);
+  decltype(auto) fields(A& a) {
+    return a(name, region, offset, bytes, dtype, kind, shape);
   }
 };
 

@@ -53,8 +53,8 @@ struct Contents {
   [[nodiscard]] bool has(std::size_t part) const { return part < kRequiredParts || sizes[part] > 0; }
 
   template <class Archive>
-  void fields(Archive& archive) {
-    archive(cluster, software, made_ms, jobs, migrations, sizes);
+  decltype(auto) fields(Archive& archive) {
+    return archive(cluster, software, made_ms, jobs, migrations, sizes);
   }
 };
 

@@ -24,11 +24,10 @@ inline constexpr std::size_t kMaxPathBytes = 512;
 // Connections of one `session` share what is open; it ends, and its locks with it, when the last one closes.
 struct FileHello {
   static constexpr std::uint8_t kVersion = 2, kCompat = 2;
-  FileHello() = default;
   std::uint64_t session = 0;
   template <class A>
-  void fields(A& a) {
-    a(session);
+  decltype(auto) fields(A& a) {
+    return a(session);
   }
 };
 
@@ -64,34 +63,32 @@ struct FileRequest {
   std::string path;
   std::string to;
   template <class A>
-  void fields(A& a) {
-    a(op, handle, offset, bytes, path, to);
+  decltype(auto) fields(A& a) {
+    return a(op, handle, offset, bytes, path, to);
   }
 };
 
 struct FileEntry {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  FileEntry() = default;
   std::string name;
   bool is_folder = false;
   std::uint64_t bytes = 0;
   template <class A>
-  void fields(A& a) {
-    a(name, is_folder, bytes);
+  decltype(auto) fields(A& a) {
+    return a(name, is_folder, bytes);
   }
 };
 
 struct FileReply {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  FileReply() = default;
   bool done = true;
   std::uint8_t error_code = 0;  // with done = false: an ErrorCode
   std::string message;
   std::uint64_t value = 0;
   std::vector<FileEntry> entries;
   template <class A>
-  void fields(A& a) {
-    a(done, error_code, message, value, entries);
+  decltype(auto) fields(A& a) {
+    return a(done, error_code, message, value, entries);
   }
 };
 

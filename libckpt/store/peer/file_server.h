@@ -29,7 +29,6 @@
 namespace ckpt::vault {
 
 struct FileGrant {
-  FileGrant() = default;
   std::string job;  // in the vault
   bool writes = false;
   bool into_memory =

@@ -14,7 +14,6 @@
 namespace ckpt::vault {
 
 struct Route {
-  Route() = default;
   std::string folder;             // of another node: what it is called
   std::uint64_t limit_bytes = 0;  // 0: none
   std::string memory;             // the tier in memory; empty: there is none

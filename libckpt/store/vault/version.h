@@ -25,13 +25,12 @@ inline constexpr std::uint64_t kBlobChunkBytes = 64 << 10;
 
 struct ChunkList {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  ChunkList() = default;
   std::uint64_t bytes = 0;
   std::uint64_t chunk_bytes = 0;
   std::vector<std::byte> blocks;  // the ContentId of each list record, one behind the other
   template <class A>
-  void fields(A& a) {
-    a(bytes, chunk_bytes, blocks);
+  decltype(auto) fields(A& a) {
+    return a(bytes, chunk_bytes, blocks);
   }
   [[nodiscard]] std::uint64_t chunk_count() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   [[nodiscard]] std::uint64_t block_count() const { return (chunk_count() + kListChunks - 1) / kListChunks; }
@@ -55,20 +54,19 @@ struct Region {
   std::string name;
   ChunkList list;
   template <class A>
-  void fields(A& a) {
-    a(rank, id, generation, name, list);
+  decltype(auto) fields(A& a) {
+    return a(rank, id, generation, name, list);
   }
 };
 
 // Bytes that belong to a version and are no device memory: host state of a rank, its plan, a dumped process.
 struct Blob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Blob() = default;
   std::string name;
   ChunkList list;
   template <class A>
-  void fields(A& a) {
-    a(name, list);
+  decltype(auto) fields(A& a) {
+    return a(name, list);
   }
 };
 
@@ -80,14 +78,13 @@ struct Label {
   std::string name;
   std::string value;
   template <class A>
-  void fields(A& a) {
-    a(name, value);
+  decltype(auto) fields(A& a) {
+    return a(name, value);
   }
 };
 
 struct Version {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  Version() = default;
   std::string job;
   std::uint64_t number = 0;
   std::uint64_t parent = 0;     // 0: none
@@ -104,9 +101,9 @@ struct Version {
   std::uint64_t new_plain_bytes = 0;
   std::uint64_t written_bytes = 0;  // into packs for it, lists and heads included
   template <class A>
-  void fields(A& a) {
-    a(job, number, parent, created_ms, incarnation, step, labels, chunk_bytes, job_record, content_key,
-      regions, blobs, new_chunks, new_plain_bytes, written_bytes);
+  decltype(auto) fields(A& a) {
+    return a(job, number, parent, created_ms, incarnation, step, labels, chunk_bytes, job_record, content_key,
+             regions, blobs, new_chunks, new_plain_bytes, written_bytes);
   }
   [[nodiscard]] std::uint64_t state_bytes() const;  // of regions
   [[nodiscard]] std::uint64_t blob_bytes() const;
@@ -121,12 +118,11 @@ Result<Version> decode_version(std::span<const std::byte> file);
 // of them.
 struct JobRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  JobRecord() = default;
   std::string job;
   std::vector<std::byte> content_key;
   template <class A>
-  void fields(A& a) {
-    a(job, content_key);
+  decltype(auto) fields(A& a) {
+    return a(job, content_key);
   }
 };
 [[nodiscard]] std::vector<std::byte> encode_job(const JobRecord& record);

@@ -34,8 +34,10 @@ class Filler {
       for (auto& element : value) fill(element);
     } else if constexpr (requires { value.emplace(); }) {
       fill(value.emplace());
+    } else if constexpr (requires { value.begin(); }) {
+      for (auto& element : value) fill(element);
     } else {
-      value.fields(*this);
+      wire::apply_fields(value, *this);
     }
   }
   unsigned next_ = 0;
@@ -45,7 +47,7 @@ template <class M>
 M filled() {
   M message;
   Filler filler;
-  message.fields(filler);
+  wire::apply_fields(message, filler);
   return message;
 }
 

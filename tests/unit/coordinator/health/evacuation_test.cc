@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "libckpt/record/document.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -44,7 +46,7 @@ TEST(EvacuationAttempts, LiveMovesThatCameToNothingHadTargetsOfTheirOwn) {
   e.started_ms = {1'000, 2'000, 3'000};
   e.failed = {{Place("node-b", 0), "it failed"}, {Place("node-c", 0), "it failed"}};
   EXPECT_EQ(attempts_of(1, {&e}, 4'000, EvacuationLimits()), 1U);
-  const Evacuation again = evacuation_from_document(evacuation_document(e));
+  const Evacuation again = record::from_text<Evacuation>(record::to_text(e));
   EXPECT_EQ(failed_text(again), "node-b:0: it failed; node-c:0: it failed");
 }
 
@@ -142,7 +144,7 @@ TEST(EvacuationEntry, SurvivesTheStore) {
   e.lost_ms = 12;
   e.started_ms = {1, 2};
   e.migration = 7;
-  const Evacuation read = evacuation_from_document(evacuation_document(e));
+  const Evacuation read = record::from_text<Evacuation>(record::to_text(e));
   EXPECT_EQ(read.from, e.from);
   EXPECT_EQ(read.to, e.to);
   EXPECT_EQ(read.outcome, e.outcome);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "libckpt/record/document.h"
+
 namespace ckpt::coordinator {
 namespace {
 
@@ -88,7 +90,7 @@ TEST(DrainRules, SurviveTheStore) {
   drain.jobs[1].migration = 12;
   drain.jobs[1].attempts = 2;
   drain.jobs[1].restore_tried = true;
-  const Drain read = drain_from_document(drain_document(drain));
+  const Drain read = record::from_text<Drain>(record::to_text(drain));
   EXPECT_EQ(read.scope, drain.scope);
   EXPECT_EQ(read.parallel, 7U);
   EXPECT_EQ(read.fallback, Fallback::kRestore);

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "libckpt/protocol/gang/gang_parties.h"
+#include "libckpt/protocol/wire/migration_messages.h"
 
 namespace ckpt::gang {
 namespace {
@@ -102,6 +104,34 @@ TEST_F(GangJournalTest, PartiesOfOneMoveAreKeptApart) {
   EXPECT_EQ(journal.records(), (std::vector<Record>{source, held, gone, other}));
   ASSERT_TRUE(journal.compact([](const Record&) { return false; }).has_value());
   EXPECT_EQ(journal.records(), (std::vector<Record>{source, gone, other}));
+}
+
+// Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
+TEST_F(GangJournalTest, ReadsARecordedOne) {
+  ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/gang.journal", folder_ + "/journal"));
+  GangJournal journal = open();
+  const auto& records = journal.records();
+  ASSERT_EQ(records.size(), 20U);
+  std::set<RecordKind> kinds;
+  for (const Record& record : records) {
+    kinds.insert(record.kind);
+    const auto kind = static_cast<unsigned>(record.kind);
+    EXPECT_EQ(record.info.migration, 90U + kind);
+    EXPECT_EQ(record.info.gang, 8U);
+    EXPECT_EQ(record.info.base, 3U);
+    EXPECT_EQ(record.info.moved, (std::vector<std::uint32_t>{1, 2}));
+    EXPECT_EQ(record.info.staying, (std::vector<std::uint32_t>{0, 3}));
+    EXPECT_FALSE(record.info.overlaps);
+    EXPECT_EQ(record.info.communicators_ms, 77);
+    EXPECT_EQ(record.k, 4U);
+    EXPECT_TRUE(record.owner && record.veto);
+    EXPECT_EQ(record.side, record.kind == RecordKind::kClosed ? Side::kTarget : Side::kInvalid);
+    EXPECT_EQ(record.reason, Reason(ErrorCode::kTimedOut, "too late"));
+    const auto plan = wire::decode_plan(record.info.plan);
+    ASSERT_TRUE(plan.has_value()) << plan.assume_error().to_string();
+    EXPECT_EQ(plan.assume_value().options.new_argv.size(), 2U);
+  }
+  EXPECT_EQ(kinds.size(), 20U);
 }
 
 TEST_F(GangJournalTest, RecordsOfAnotherPartyAreRefused) {

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "libckpt/protocol/wire/migration_messages.h"
+
 namespace {
 int syncs = 0;
 }  // namespace
@@ -89,6 +91,35 @@ TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read.assume_value().records(), std::vector<Record>{first});
   EXPECT_EQ(read.assume_value().torn_bytes(), 0U);
+}
+
+// Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
+TEST_F(JournalTest, ReadsARecordedOne) {
+  ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/switch.journal", path_));
+  auto journal = Journal::open(path_);
+  ASSERT_TRUE(journal.has_value()) << journal.assume_error().to_string();
+  const auto& records = journal.assume_value().records();
+  ASSERT_EQ(records.size(), 9U);
+  std::size_t at = 0;
+  for (const unsigned kind : {1, 2, 3, 4, 10, 11, 12, 20, 21}) {
+    const Record& record = records[at++];
+    EXPECT_EQ(record.kind, static_cast<RecordKind>(kind));
+    EXPECT_EQ(record.info.migration, 40U + kind);
+    EXPECT_EQ(record.info.base, 5U);
+    EXPECT_EQ(record.info.ranks.at(1), RankPlace(1, "node-a", "1", "node-b", "0"));
+    EXPECT_EQ(record.k, 6U);
+    EXPECT_TRUE(record.owner);
+    EXPECT_EQ(record.never_barrier, kind == 11);
+    EXPECT_EQ(record.side, kind == 4 ? 2 : 0);
+    EXPECT_EQ(record.reason, wire::Reason(ErrorCode::kTimedOut, "too late"));
+    const auto plan = wire::decode_plan(record.info.plan);
+    ASSERT_TRUE(plan.has_value()) << plan.assume_error().to_string();
+    EXPECT_EQ(plan.assume_value().source_node, "text");
+    EXPECT_EQ(plan.assume_value().options.new_argv.size(), 2U);
+    EXPECT_TRUE(plan.assume_value().last_pause.has_value());
+    EXPECT_NE(plan.assume_value().last_pause->bytes.all.back(), 0);
+    EXPECT_NE(plan.assume_value().communicators_ns, 0);
+  }
 }
 
 TEST_F(JournalTest, IsOpenOnce) {

@@ -82,8 +82,8 @@ TEST(Codec, MutatedMessagesAreRefusedOrWellFormed) {
 struct Strings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   template <class A>
-  void fields(A& a) {
-    a(list, text, maybe, flag, side);
+  decltype(auto) fields(A& a) {
+    return a(list, text, maybe, flag, side);
   }
   std::vector<std::string> list;
   std::string text;
@@ -123,9 +123,10 @@ TEST(Codec, EnumsAndBoolsAreChecked) {
 
 struct Newer {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
+  Newer() = default;
   template <class A>
-  void fields(A& a) {
-    a(list, text, maybe, flag, side, extra);
+  decltype(auto) fields(A& a) {
+    return a(list, text, maybe, flag, side, extra);
   }
   std::vector<std::string> list{"x"};
   std::string text = "t";
@@ -136,6 +137,7 @@ struct Newer {
 };
 struct Incompatible : Newer {
   static constexpr std::uint8_t kVersion = 2, kCompat = 2;
+  Incompatible() = default;
 };
 
 TEST(Codec, NewerVersionsAreReadIfMarkedCompatible) {
@@ -151,8 +153,8 @@ TEST(Codec, NewerVersionsAreReadIfMarkedCompatible) {
 struct Outer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   template <class A>
-  void fields(A& a) {
-    a(inner, behind);
+  decltype(auto) fields(A& a) {
+    return a(inner, behind);
   }
   std::vector<Newer> inner;
   std::string behind;
@@ -160,8 +162,8 @@ struct Outer {
 struct OuterOfStrings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   template <class A>
-  void fields(A& a) {
-    a(inner, behind);
+  decltype(auto) fields(A& a) {
+    return a(inner, behind);
   }
   std::vector<Strings> inner;
   std::string behind;
@@ -188,8 +190,8 @@ TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefault) {
 struct SecondWithSide {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   template <class A>
-  void fields(A& a) {
-    a(side, extra);
+  decltype(auto) fields(A& a) {
+    return a(side, extra);
   }
   Side side = Side::kInvalid;
   std::string extra;
