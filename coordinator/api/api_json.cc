@@ -6,82 +6,15 @@
 #include <algorithm>
 
 #include "coordinator/api/image_json.h"
-#include "coordinator/fleet/managed_run_estimate.h"
+#include "coordinator/api/migration_views.h"
 #include "coordinator/requests/redaction.h"
-#include "coordinator/state/report.h"
-#include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 json time_or_null(std::int64_t unix_ms) {
   return unix_ms == 0 ? json() : json(time_text(unix_ms));
-}
-json ms(std::int64_t nanos) {
-  return static_cast<double>(nanos) / kNanosPerMs;
-}
-json ms_or_null(std::int64_t nanos) {
-  return nanos <= 0 ? json() : ms(nanos);
-}
-json number_or_null(std::optional<double> value) {
-  return value ? json(*value) : json();
-}
-json rate_or_null(std::uint64_t rate) {
-  return rate == 0 ? json() : json(rate);
-}
-
-json progress_json(const wire::MigrationProgress& p) {
-  // Once the second round is over; so is the estimate, but for the first round's.
-  const bool dirty_rate_known = p.round > 2 || (p.round == 2 && p.estimate_ns != 0);
-  return {{"round", p.round},
-          {"done_bytes", p.done_bytes},
-          {"total_bytes", p.total_bytes},
-          {"state_bytes", p.state_bytes},
-          {"sent_bytes", p.sent_bytes},
-          {"remaining_bytes", p.remaining_bytes},
-          {"dirty_bytes_per_second", dirty_rate_known ? json(p.dirty_bytes_per_second) : json()},
-          {"throughput_bytes_per_second", p.throughput_bytes_per_second},
-          {"wire_bytes_per_second", rate_or_null(p.wire_bytes_per_second)},
-          {"estimate_ms", ms_or_null(p.estimate_ns)},
-          {"eta_ms", p.eta_ns < 0 ? json() : ms(p.eta_ns)}};
-}
-
-json allowed_json(std::uint8_t allowed) {
-  json words = json::array();
-  if ((allowed & wire::kAllowMissing) != 0) words.push_back("missing");
-  if ((allowed & wire::kAllowNew) != 0) words.push_back("new");
-  if ((allowed & wire::kAllowChanged) != 0) words.push_back("changed");
-  return words;
-}
-
-// The options of the request, as changed by a later `set`.
-json options_json(const wire::MigrateOptions& options) {
-  return {{"max_downtime_ms", ms(options.max_downtime_ns)},
-          {"if_not_converged", record::name_of(options.if_not_converged)},
-          {"bandwidth", options.bandwidth_bytes_per_second},
-          {"max_rounds", options.max_rounds},
-          {"codec", record::name_of(options.codec)},
-          {"shadow_memory_bytes", options.shadow_memory_bytes},
-          {"slowdown_percent", static_cast<double>(options.slowdown_permille) / 10},
-          {"exec", options.new_argv.empty() ? json() : command_json(options.new_argv)},
-          {"allow", allowed_json(options.allowed_differences)},
-          {"communicators", record::name_of(options.communicators)}};
-}
-
-json breakdown_json(const Downtime& d) {
-  return {{"quiesce", d.quiesce}, {"final", d.final_copy},
-          {"verify", d.verify},   {"commit", d.commit},
-          {"context", d.context}, {"host", d.host},
-          {"fill", d.fill},       {"restore", d.restore},
-          {"resume", d.resume},   {"communicators", d.communicators}};
-}
-
-json under_run_json(const std::optional<ManagedRunEstimate>& saved) {
-  if (!saved) return json();
-  return {{"device_bytes", saved->device_bytes},
-          {"device_ms", saved->device_ms},
-          {"bound_ms", saved->bound_ms},
-          {"bound_all_dirty_ms", saved->bound_all_dirty_ms == 0 ? json() : json(saved->bound_all_dirty_ms)}};
 }
 
 }  // namespace
@@ -308,106 +241,11 @@ json job_detail_json(const Job& job, const JobStates& states, const NodeTable& n
               {"from", to_text(migration.from)},
               {"to", to_text(migration.to)},
               {"mode", record::name_of(migration.options.mode)},
-              {"options", options_json(migration.options)}};
+              {"options", record::to_answer(options_view(migration.options))}};
   }
   out["migrations"] = std::move(ids);
   out["open_migration"] = std::move(open);
   return out;
-}
-
-// Ranks that stayed while others moved; null for a job of one rank.
-json staying_json(const Migration& m) {
-  if (m.gang_move == 0) return nullptr;
-  json all = json::array();
-  for (const StayingRankTimes& times : m.staying)
-    all.push_back({{"rank", times.rank},
-                   {"pause_ms", times.pause_ms},
-                   {"communicators_ms", times.groups_ms},
-                   {"to_barrier_ms", times.to_barrier_ms}});
-  return all;
-}
-
-json report_json(const Migration& m) {
-  const wire::SourceReport* s = m.source_report ? &*m.source_report : nullptr;
-  const wire::TargetReport* t = m.target_report ? &*m.target_report : nullptr;
-  const bool moved = m.result == MigrationResult::kDone && s != nullptr && m.target_report;
-  const auto downtime = moved ? compute_downtime(*s, *m.target_report) : std::nullopt;
-  const auto bound = downtime ? compute_bound(*s, *m.target_report, *downtime) : std::nullopt;
-  const auto measured = [s](auto value) { return s == nullptr ? json() : json(value(*s)); };
-  using Source = wire::SourceReport;
-  return {
-      {"id", migration_text(m.id)},
-      {"job", job_text(m.job)},
-      {"result", to_string(m.result)},
-      {"error", text_or_null(m.error)},
-      {"from", to_text(m.from)},
-      {"to", to_text(m.to)},
-      {"mode", record::name_of(m.options.mode)},
-      {"codec", record::name_of(m.options.codec)},
-      {"network", text_or_null(m.network)},
-      {"transport", text_or_null(m.transport)},
-      {"rounds", measured([](const Source& r) { return r.rounds; })},
-      {"state_bytes", measured([](const Source& r) { return r.state_bytes; })},
-      {"sent_bytes", measured([](const Source& r) { return r.sent_bytes; })},
-      {"wire_bytes", measured([](const Source& r) { return r.wire_bytes; })},
-      {"dirty_bytes", measured([](const Source& r) { return r.dirty_bytes; })},
-      {"context_bytes", measured([](const Source& r) { return r.context_bytes; })},
-      {"verified", m.target_report ? json(m.target_report->verified) : json()},
-      {"downtime_ms", downtime ? json(downtime->total()) : json()},
-      {"total_ms", m.ended_ms - m.started_ms},
-      {"bound_ms", bound ? json(bound->ms) : json()},
-      {"bound_by", bound ? json(bound->by) : json()},
-      {"link_bytes_per_second",
-       measured([](const Source& r) { return rate_or_null(r.link_bytes_per_second); })},
-      {"scan_bytes_per_second",
-       measured([](const Source& r) { return rate_or_null(r.scan_bytes_per_second); })},
-      {"downtime_breakdown_ms", downtime ? breakdown_json(*downtime) : json()},
-      {"under_run", under_run_json(downtime ? compute_managed_run_estimate(*s, *downtime) : std::nullopt)},
-      {"scan_ms", measured([](const Source& r) { return ms_or_null(r.scan_ns); })},
-      // The final round may find nothing to copy: that took no time, and is known.
-      {"copy_ms", measured([](const Source& r) { return r.last_ack_ns == 0 ? json() : ms(r.copy_ns); })},
-      {"estimate_ms", measured([](const Source& r) { return ms_or_null(r.estimate_ns); })},
-      {"estimate_breakdown_ms",
-       s != nullptr && s->estimate ? breakdown_json(breakdown_of(*s->estimate)) : json()},
-      // The driver's own checkpoint and restore of the context: no bound is made of these.
-      {"driver_ms", downtime ? json(downtime->context) : json()},
-      {"memory_follows_bytes", t == nullptr ? json() : json(t->memory_follows_bytes)},
-      {"memory_follows_ms", t == nullptr ? json() : ms_or_null(t->memory_follows_ns)},
-      {"incarnation", m.incarnation},
-      {"max_downtime_ms", ms(m.options.max_downtime_ns)},
-      {"limit_kept",
-       downtime ? json(downtime->total() <= ms(m.options.max_downtime_ns).get<double>()) : json()},
-      {"to_barrier_ms", number_or_null(to_barrier_ms(m))},
-      {"communicators", m.gang_move == 0 ? json() : json(record::name_of(m.options.communicators))},
-      {"communicators_ms", t == nullptr || m.gang_move == 0 ? json() : ms(t->groups_ns)},
-      {"skew_ms", number_or_null(m.skew_ms)},
-      {"staying", staying_json(m)}};
-}
-
-json migration_json(const Migration& m) {
-  const bool open = m.open();
-  return {{"id", migration_text(m.id)},
-          {"revision", m.revision},
-          {"job", job_text(m.job)},
-          {"job_name", m.job_name},
-          {"state", state_text(m)},
-          {"open", open},
-          {"from", to_text(m.from)},
-          {"to", to_text(m.to)},
-          {"mode", record::name_of(m.options.mode)},
-          {"options", options_json(m.options)},
-          {"expected_pause_ms", m.expected_pause_ms > 0 ? json(m.expected_pause_ms) : json()},
-          {"reason", text_or_null(m.why)},
-          {"started", time_or_null(m.started_ms)},
-          {"ended", time_or_null(m.ended_ms)},
-          {"abort_requested", m.abort_cause == AbortCause::kUser},
-          {"progress", m.progress ? progress_json(*m.progress) : json()},
-          {"result", open ? json() : json(to_string(m.result))},
-          {"exit_code", open ? json() : json(exit_code_of(m.result))},
-          {"error", open ? json() : text_or_null(m.error)},
-          {"runs_at", to_text(m.runs_at == Side::kTarget ? m.to : m.from)},
-          {"gang_move", m.gang_move == 0 ? json() : json(migration_text(m.gang_move))},
-          {"report", open ? json() : report_json(m)}};
 }
 
 json candidates_json(const std::vector<Candidate>& list) {
@@ -474,7 +312,7 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
           {"mode", record::name_of(job.spec.way == MigrationMode::kAdopted ? wire::MigrateMode::kStopCopy
                                                                            : options.mode)},
-          {"options", options_json(options)},
+          {"options", record::to_answer(options_view(options))},
           {"state_bytes", job.state_bytes()},
           {"expected_pause_ms", pause_ms_json(pause)},
           {"expected_pause_from", pause_from_json(pause)},
@@ -482,16 +320,6 @@ json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptio
           {"reason", text_or_null(plan.reason)},
           {"warnings", plan.warnings},
           {"candidates", candidates_json(plan.candidates)}};
-}
-
-json event_json(const Event& event) {
-  return {{"id", event.id},
-          {"time", time_text(event.time_ms)},
-          {"kind", event.kind},
-          {"job", event.job == 0 ? json() : json(job_text(event.job))},
-          {"migration", event.migration == 0 ? json() : json(migration_text(event.migration))},
-          {"node", text_or_null(event.node)},
-          {"text", event.text}};
 }
 
 }  // namespace ckpt::coordinator

@@ -27,8 +27,6 @@ namespace ckpt::coordinator {
 [[nodiscard]] json job_json(const Job& job, const JobStates& states);
 [[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
                                    const MigrationTable& migrations);
-[[nodiscard]] json migration_json(const Migration& migration);
-[[nodiscard]] json report_json(const Migration& migration);
 [[nodiscard]] json memory_json(const MemoryHistory& memory);
 [[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
 // Jobs that make place for another one: `to` is null for one that is parked.
@@ -39,6 +37,5 @@ namespace ckpt::coordinator {
 [[nodiscard]] json pause_from_json(const std::optional<ExpectedPause>& pause);  // "last_move" or "estimate"
 [[nodiscard]] json plan_json(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
                              const NodeTable& nodes);
-[[nodiscard]] json event_json(const Event& event);
 
 }  // namespace ckpt::coordinator

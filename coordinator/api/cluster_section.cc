@@ -5,7 +5,9 @@
 #include <map>
 #include <sstream>
 
+#include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -112,7 +114,7 @@ control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) 
       continue;
     }
     json list = json::array();
-    for (const Event& event : found) list.push_back(event_json(event));
+    for (const Event& event : found) list.push_back(record::to_answer(event_view(event)));
     co_return to_response(200, {{"events", list}, {"next", query.since}});
   }
 }

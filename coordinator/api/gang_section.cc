@@ -8,6 +8,7 @@
 
 #include "coordinator/api/image_json.h"
 #include "coordinator/api/job_requests.h"
+#include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "coordinator/requests/redaction.h"

@@ -5,6 +5,7 @@
 
 #include "coordinator/api/gang_section.h"
 #include "coordinator/api/job_requests.h"
+#include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/protocol/wire/job_messages.h"

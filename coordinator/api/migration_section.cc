@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/migration_section.h"
 
+#include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -53,14 +55,13 @@ MigrationSection::Answer MigrationSection::list(const HttpRequest& request) cons
 MigrationSection::Answer MigrationSection::show(MigrationId id, unsigned status) const {
   const Migration* migration = table_.find(id);
   if (migration == nullptr) return Error(ErrorCode::kNotFound, "There is no migration " + migration_text(id));
-  json out = migration_json(*migration);
-  out["moved_with"] = moved_with(*migration);
-  return to_response(status, std::move(out));
+  return to_response(status, record::to_answer(api::MigrationDetail{.migration = migration_view(*migration),
+                                                                    .moved_with = moved_with(*migration)}));
 }
 
 // Of a rank: the migrations of the others that move, in the order of their ids. They begin one after another.
-json MigrationSection::moved_with(const Migration& rank) const {
-  json ids = json::array();
+std::vector<std::string> MigrationSection::moved_with(const Migration& rank) const {
+  std::vector<std::string> ids;
   if (rank.gang_move == 0) return ids;
   const auto& all = table_.all();
   for (auto at = all.lower_bound(rank.gang_move); at != all.end(); ++at)

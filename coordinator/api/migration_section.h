@@ -22,7 +22,7 @@ class MigrationSection : public ApiSection {
 
   [[nodiscard]] Answer list(const HttpRequest& request) const;
   [[nodiscard]] Answer show(MigrationId id, unsigned status) const;
-  [[nodiscard]] json moved_with(const Migration& rank) const;
+  [[nodiscard]] std::vector<std::string> moved_with(const Migration& rank) const;
   control::Task<Answer> watch(HttpRequest request, MigrationId id);
   control::Task<Answer> set_limits(HttpRequest request, MigrationId id);
   control::Task<Answer> abort(HttpRequest request, MigrationId id);

@@ -3,18 +3,14 @@
 
 #include <string>
 
+#include "libckpt/api/command.h"
 #include "libckpt/base/private_text.h"
 
 namespace ckpt::coordinator {
 namespace {
 
-const std::string& command_key() {
-  static const std::string key = std::string(kCommandMark) + "command";
-  return key;
-}
-
 void redact(json& value, const PrivateParts& may_see) {
-  if (value.is_object() && value.size() == 1 && value.begin().key() == command_key()) {
+  if (value.is_object() && value.size() == 1 && value.begin().key() == api::command_key()) {
     json command = std::move(value.begin().value());
     value = may_see.command ? std::move(command) : json();
     return;
@@ -30,7 +26,7 @@ void redact(json& value, const PrivateParts& may_see) {
 }  // namespace
 
 json command_json(const json& command) {
-  return {{command_key(), command}};
+  return {{api::command_key(), command}};
 }
 
 HttpResponse shown_to(Role role, HttpResponse answer) {

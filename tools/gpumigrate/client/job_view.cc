@@ -2,6 +2,7 @@
 // `describe`.
 #include <algorithm>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/views.h"
@@ -156,32 +157,28 @@ std::string ranks_of(const Json& job, const Layout& layout) {
   return out;
 }
 
-std::string moves_of(const Json& job, const Json& moves, const Layout& layout) {
+std::string moves_of(const Json& job, const std::vector<api::Migration>& moves, const Layout& layout) {
   const std::size_t count = member(job, "migrations").size();
   if (count == 0) return "";
   const bool some = moves.size() < count;
   std::string out =
       field_line("moves", std::to_string(count) + (some ? ", the last (-a: all):" : ":"), layout);
-  for (const Json& move : moves) {
-    const bool done = text_of(move, "result") == "done";
-    std::string line =
-        "    " + text_of(move, "id") + "  " + text_of(move, "from") + " -> " + text_of(move, "to") + "  ";
-    line += done                        ? short_span_of(member(move, "report"), "downtime_ms")
-            : has_value(move, "result") ? text_of(move, "result")
-                                        : text_of(move, "state");
-    line += "  " + age_of(move, "started", layout) + " ago";
-    if (has_value(move, "reason")) line += "  " + reason_of(move);
-    if (has_value(move, "error")) line += "  " + text_of(move, "error");
+  for (const api::Migration& move : moves) {
+    std::string line = "    " + move.id + "  " + move.from + " -> " + move.to + "  ";
+    line += move.result == "done" ? span_or_dash(move.report ? move.report->downtime_ms : std::nullopt)
+                                  : move.result.value_or(move.state);
+    line += "  " + age_of(move.started.value_or(""), layout) + " ago";
+    if (move.reason) line += "  " + reason_of(move);
+    if (move.error) line += "  " + *move.error;
     out += shortened(printable(line), layout.width) + "\n";
   }
   return out;
 }
 
-std::string events_of(const Json& events, const Layout& layout) {
+std::string events_of(const std::vector<api::Event>& events, const Layout& layout) {
   std::string out = events.empty() ? "" : field_line("events", "the newest:", layout);
-  for (const Json& event : events) {
-    const std::string line = "    " + age_of(event, "time", layout) + " ago  " + text_of(event, "kind") +
-                             "  " + text_of(event, "text");
+  for (const api::Event& event : events) {
+    const std::string line = "    " + age_of(event.time, layout) + " ago  " + event.kind + "  " + event.text;
     out += shortened(printable(line), layout.width) + "\n";
   }
   return out;
@@ -195,7 +192,8 @@ std::string view_job_state(const Json& job) {
   return printable(out) + "\n";
 }
 
-std::string view_job(const Json& job, const Json& moves, const Json& events, bool all, const Layout& layout) {
+std::string view_job(const Json& job, const std::vector<api::Migration>& moves,
+                     const std::vector<api::Event>& events, bool all, const Layout& layout) {
   std::string out = head_of(job, layout);
   out += ranks_of(job, layout) + field_line("mode", mode_of(job), layout);
   out += field_line("memory", memory_of(job, layout, all), layout);
@@ -203,7 +201,8 @@ std::string view_job(const Json& job, const Json& moves, const Json& events, boo
   out += field_line("command", command_of(job), layout);
   if (all) out += instances_of(job, layout);
   if (const Json& open = member(job, "open_migration"); open.is_object()) {
-    const std::string options = options_text(member(open, "options"));
+    const std::string options =
+        options_text(record::from_answer<api::MigrateOptions>(member(open, "options")));
     out += field_line("moving",
                       text_of(open, "from") + " -> " + text_of(open, "to") + " (" + text_of(open, "id") +
                           " " + text_of(open, "state") + ", " + text_of(open, "mode") +

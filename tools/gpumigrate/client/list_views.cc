@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/client/list_views.h"
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/views.h"
@@ -65,9 +66,9 @@ std::string movable_of(const Json& job) {
 }
 
 // Why it was begun, or why it did not come to its end.
-std::string why_of(const Json& migration) {
-  const bool is_over = has_value(migration, "result") && text_of(migration, "result") != "done";
-  return is_over && has_value(migration, "error") ? text_of(migration, "error") : reason_of(migration);
+std::string why_of(const api::Migration& migration) {
+  const bool is_over = migration.result && *migration.result != "done";
+  return is_over && migration.error ? *migration.error : reason_of(migration);
 }
 
 // "ok", or what speaks against the GPU, or that nothing is known while its node is silent.
@@ -106,9 +107,13 @@ std::string place_of(const Json& object) {
                                   : text_of(object, "node");
 }
 
-std::string reason_of(const Json& migration) {
+std::vector<api::Migration> migrations_in(const Json& answer) {
+  return record::list_from_answer<api::Migration>(answer.is_array() ? answer : member(answer, "migrations"));
+}
+
+std::string reason_of(const api::Migration& migration) {
   constexpr std::string_view kOwn = "[gpumigrate] ";
-  std::string reason = text_of(migration, "reason");
+  const std::string reason = migration.reason.value_or("-");
   return reason.starts_with(kOwn) ? reason.substr(kOwn.size()) : reason;
 }
 
@@ -219,7 +224,7 @@ std::string view_gpus(const Json& gpus, const Layout& layout) {
   return table.text(layout);
 }
 
-std::string view_migrations(const Json& migrations, const Layout& layout) {
+std::string view_migrations(const std::vector<api::Migration>& migrations, const Layout& layout) {
   Table table({"ID",
                {"JOB", {.least = 8}},
                "STATE",
@@ -232,20 +237,18 @@ std::string view_migrations(const Json& migrations, const Layout& layout) {
                {"TOTAL", {.rank = 5, .wide = true, .right = true}},
                {"STARTED", {.rank = 7, .wide = true}},
                {"ERROR", {.rank = 6, .least = 10, .wide = true}}});
-  for (const Json& migration : migrations) {
-    const Json& report = member(migration, "report");
-    const std::string result = text_of(migration, "result");
+  for (const api::Migration& migration : migrations) {
+    const auto& report = migration.report;
     const int percent = copied_percent(migration);
     const Cell state =
-        has_value(migration, "result")
-            ? Cell(result, tone_of_result(result))
-            : Cell(percent < 0 ? text_of(migration, "state") : "moving " + std::to_string(percent) + "%",
-                   Tone::kWarning);
-    table.add({text_of(migration, "id"), text_of(migration, "job_name"), state, text_of(migration, "from"),
-               text_of(migration, "to"), short_span_of(report, "downtime_ms"),
-               age_of(migration, "started", layout), why_of(migration), text_of(migration, "mode"),
-               short_span_of(report, "total_ms"), text_of(migration, "started"),
-               text_of(migration, "error")});
+        migration.result
+            ? Cell(*migration.result, tone_of_result(*migration.result))
+            : Cell(percent < 0 ? migration.state : "moving " + std::to_string(percent) + "%", Tone::kWarning);
+    table.add({migration.id, migration.job_name, state, migration.from, migration.to,
+               report ? span_or_dash(report->downtime_ms) : "-",
+               age_of(migration.started.value_or(""), layout), why_of(migration), migration.mode,
+               report ? span_or_dash(report->total_ms) : "-", migration.started.value_or("-"),
+               migration.error.value_or("-")});
   }
   return table.text(layout);
 }

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "libckpt/api/migration.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/table.h"
 
@@ -16,10 +18,12 @@ using MoveOf = std::function<std::string(const std::string& job)>;
 bool has_ended(const Json& job);
 // "2 obstacles": what keeps a running job from another node; empty: nothing, or not known.
 std::string obstacles_of(const Json& job);
+// A page of /v1/migrations, or all of them.
+std::vector<api::Migration> migrations_in(const Json& answer);
 // "node-a:0", or "-".
 std::string place_of(const Json& object);
 // Of a migration: an operator's, or "drain d5: new driver".
-std::string reason_of(const Json& migration);
+std::string reason_of(const api::Migration& migration);
 // "running", "moving 62%", "exited 0".
 Cell state_of_job(const Json& job, const MoveOf& move_of);
 // "12s ago @node-c", "FAILS (describe)".
@@ -28,6 +32,6 @@ Cell protection_of_job(const Json& job, const Layout& layout);
 std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move_of = {});
 std::string view_nodes(const Json& nodes, const Layout& layout);
 std::string view_gpus(const Json& gpus, const Layout& layout);
-std::string view_migrations(const Json& migrations, const Layout& layout);
+std::string view_migrations(const std::vector<api::Migration>& migrations, const Layout& layout);
 
 }  // namespace ckpt::cli

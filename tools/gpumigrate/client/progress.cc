@@ -12,14 +12,9 @@ namespace {
 
 constexpr int kBarColumns = 20;
 
-bool is_copying(const Json& migration) {
-  const std::string state = text_of(migration, "state");  // later nothing is copied any more
-  return (state == "precopy" || state == "granted") && member(migration, "progress").is_object();
-}
-
-// Once the second round is over the rate of writing is known, and the estimate is one.
-bool has_estimate(const Json& progress) {
-  return has_value(progress, "dirty_bytes_per_second") && number_of(progress, "estimate_ms") > 0;
+bool is_copying(const api::Migration& migration) {
+  // Later nothing is copied any more.
+  return (migration.state == "precopy" || migration.state == "granted") && migration.progress;
 }
 
 // Parts of a line in their order. Those of the least weight leave until the rest fits.
@@ -50,12 +45,12 @@ class Parts {
 
 }  // namespace
 
-int copied_percent(const Json& migration) {
+int copied_percent(const api::Migration& migration) {
   if (!is_copying(migration)) return -1;
-  const Json& progress = member(migration, "progress");
-  const double state = number_of(progress, "state_bytes");
-  if (state <= 0 || number_of(progress, "round") < 1) return 0;
-  const double held = state - std::min(state, number_of(progress, "remaining_bytes"));
+  const api::MigrationProgress& progress = *migration.progress;
+  if (progress.state_bytes == 0 || progress.round < 1) return 0;
+  const auto state = static_cast<double>(progress.state_bytes);
+  const double held = state - std::min(state, static_cast<double>(progress.remaining_bytes));
   return std::clamp(static_cast<int>(std::floor(held * 100 / state)), 0, 99);
 }
 
@@ -65,60 +60,56 @@ std::string bar_of(int percent) {
          std::string(static_cast<std::size_t>(kBarColumns - full), ' ') + "]";
 }
 
-std::string wire_rate_of(const Json& migration) {
-  const double rate = number_of(member(migration, "progress"), "wire_bytes_per_second");
-  if (!is_copying(migration) || rate <= 0) return "";
-  const double limit = number_of(member(migration, "options"), "bandwidth");
+std::string wire_rate_of(const api::Migration& migration) {
+  if (!is_copying(migration) || migration.progress->wire_bytes_per_second.value_or(0) == 0) return "";
+  const auto rate = static_cast<double>(*migration.progress->wire_bytes_per_second);
+  const auto limit = static_cast<double>(migration.options.bandwidth);
   return "wire " + (limit > 0 ? short_rate_of(rate, limit) : short_rate(rate));
 }
 
-std::string pause_of(const Json& migration) {
-  const Json& progress = member(migration, "progress");
-  if (text_of(migration, "mode") == "stop-copy") return "paused";
-  const Json& options = member(migration, "options");
-  const bool measured = has_estimate(progress);
-  const double forecast =
-      measured ? number_of(progress, "estimate_ms") : number_of(migration, "expected_pause_ms");
-  if (forecast <= 0)
-    return has_value(options, "max_downtime_ms") ? "pause <=" + short_span_of(options, "max_downtime_ms")
-                                                 : "pause -";
-  const double limit = number_of(options, "max_downtime_ms");
-  const bool is_over = limit > 0 && forecast > limit;
-  return "pause ~" + short_span(forecast) + (is_over ? " (limit " + short_span(limit) + ")" : "");
+std::string pause_of(const api::Migration& migration) {
+  if (migration.mode == "stop-copy") return "paused";
+  const auto& progress = migration.progress;
+  // Once the second round is over the rate of writing is known, and the estimate is one.
+  const bool measured = progress && progress->dirty_bytes_per_second && progress->estimate_ms.value_or(0) > 0;
+  const double forecast = measured ? *progress->estimate_ms : migration.expected_pause_ms.value_or(0);
+  const auto& limit = migration.options.max_downtime_ms;
+  if (forecast <= 0) return limit ? "pause <=" + short_span(*limit) : "pause -";
+  const bool is_over = limit.value_or(0) > 0 && forecast > *limit;
+  return "pause ~" + short_span(forecast) + (is_over ? " (limit " + short_span(*limit) + ")" : "");
 }
 
-std::string eta_of(const Json& migration) {
-  const Json& progress = member(migration, "progress");
-  if (!member(progress, "eta_ms").is_number()) return "ETA -";
-  const double seconds = std::ceil(number_of(progress, "eta_ms") / 1000);
+std::string eta_of(const api::Migration& migration) {
+  if (!migration.progress || !migration.progress->eta_ms) return "ETA -";
+  const double seconds = std::ceil(*migration.progress->eta_ms / 1000);
   return seconds < 100 ? "ETA " + std::to_string(static_cast<int>(std::max(seconds, 0.0))) + " s"
                        : "ETA " + short_span(seconds * 1000);
 }
 
-int Progress::percent(const Json& migration) {
+int Progress::percent(const api::Migration& migration) {
   const int now = copied_percent(migration);
   if (now < 0) return now;
-  int& highest = highest_[text_of(migration, "id")];
+  int& highest = highest_[migration.id];
   highest = std::max(highest, now);
   return highest;
 }
 
-std::string Progress::line(const Json& migration, std::size_t columns) {
+std::string Progress::line(const api::Migration& migration, std::size_t columns) {
   Parts parts;
-  parts.add(5, printable(text_of(migration, "id")));
-  parts.add(3, printable(text_of(migration, "job_name") + " > " + text_of(migration, "to")));
+  parts.add(5, printable(migration.id));
+  parts.add(3, printable(migration.job_name + " > " + migration.to));
   const int done = percent(migration);
   if (done < 0) {
-    parts.add(9, printable(text_of(migration, "state")));
+    parts.add(9, printable(migration.state));
   } else {
-    parts.add(2, "round " + printable(text_of(member(migration, "progress"), "round")));
+    parts.add(2, "round " + std::to_string(migration.progress->round));
     parts.add(1, bar_of(done));
     parts.add(9, std::to_string(done) + "%");
     parts.add(4, wire_rate_of(migration));
     parts.add(9, pause_of(migration));
     parts.add(9, eta_of(migration));
   }
-  if (flag_of(migration, "abort_requested")) parts.add(8, "(abort requested)");
+  if (migration.abort_requested) parts.add(8, "(abort requested)");
   return parts.fitted(columns);
 }
 

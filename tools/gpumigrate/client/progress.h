@@ -8,31 +8,31 @@
 #include <map>
 #include <string>
 
-#include "tools/gpumigrate/client/coordinator_client.h"
+#include "libckpt/api/migration.h"
 
 namespace ckpt::cli {
 
 // The share of the job's memory that the target holds as it is now, in whole percent, at most 99 before the
 // end; -1: nothing is copied (yet, or any more).
-int copied_percent(const Json& migration);
+int copied_percent(const api::Migration& migration);
 
 // "[####                ]"
 std::string bar_of(int percent);
 // "wire 12/40 MiB/s", empty while there is no rate.
-std::string wire_rate_of(const Json& migration);
+std::string wire_rate_of(const api::Migration& migration);
 // "pause <=200 ms", "pause ~123 ms", or "paused".
-std::string pause_of(const Json& migration);
+std::string pause_of(const api::Migration& migration);
 // "ETA 2 s", "ETA -".
-std::string eta_of(const Json& migration);
+std::string eta_of(const api::Migration& migration);
 
 // Remembers what it has shown of each migration, since rounds send memory again and no percent goes
 // backwards.
 class Progress {
  public:
   // As copied_percent(), never below what was returned for it before.
-  int percent(const Json& migration);
+  int percent(const api::Migration& migration);
   // At most `columns` wide.
-  std::string line(const Json& migration, std::size_t columns);
+  std::string line(const api::Migration& migration, std::size_t columns);
 
  private:
   std::map<std::string, int> highest_;

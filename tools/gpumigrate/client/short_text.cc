@@ -105,7 +105,11 @@ std::string short_span_of(const Json& object, const char* field) {
 }
 
 std::string age_of(const Json& object, const char* field, const Layout& layout) {
-  const auto then = unix_ms_of(text_of(object, field));
+  return age_of(text_of(object, field), layout);
+}
+
+std::string age_of(const std::string& time, const Layout& layout) {
+  const auto then = unix_ms_of(time);
   return then && layout.ages ? short_age(static_cast<double>(layout.now_ms - *then)) : "-";
 }
 

@@ -27,7 +27,21 @@ std::optional<std::int64_t> unix_ms_of(const std::string& text);
 // Fields of an answer in that form; "-" for one that is missing or null.
 std::string short_bytes_of(const Json& object, const char* field);
 std::string short_span_of(const Json& object, const char* field);
-// How long ago a time was.
+// How long ago a time was; "-" for a text that is none.
 std::string age_of(const Json& object, const char* field, const Layout& layout);
+std::string age_of(const std::string& time, const Layout& layout);
+// "-" for what is not known.
+template <class Number>
+std::string span_or_dash(const std::optional<Number>& milliseconds) {
+  return milliseconds ? short_span(static_cast<double>(*milliseconds)) : "-";
+}
+template <class Number>
+std::string bytes_or_dash(const std::optional<Number>& bytes) {
+  return bytes ? short_bytes(static_cast<double>(*bytes)) : "-";
+}
+template <class Number>
+std::string rate_or_dash(const std::optional<Number>& bytes_per_second) {
+  return bytes_per_second ? short_rate(static_cast<double>(*bytes_per_second)) : "-";
+}
 
 }  // namespace ckpt::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/short_text.h"
 
@@ -11,10 +12,6 @@ namespace ckpt::cli {
 namespace {
 
 constexpr std::size_t kFieldColumns = 14;  // of a field's name, with the blanks around it
-
-std::string rate_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? short_rate(number_of(object, field)) : "-";
-}
 
 // The texts of a list in one cell.
 std::string listed(const Json& list) {
@@ -25,8 +22,7 @@ std::string listed(const Json& list) {
 }
 
 // "2026-01-01T00:00:00.000Z" without its fraction.
-std::string time_of(const Json& object, const char* field) {
-  const std::string text = text_of(object, field);
+std::string whole_seconds(const std::string& text) {
   const std::size_t point = text.find('.');
   return point == std::string::npos ? text : text.substr(0, point) + "Z";
 }
@@ -102,16 +98,15 @@ std::string field_line(const char* name, const std::string& value, const Layout&
   return out;
 }
 
-std::string options_text(const Json& options) {
+std::string options_text(const api::MigrateOptions& options) {
   std::string out;
   const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
-  if (has_value(options, "codec")) add("codec " + text_of(options, "codec"));
-  if (number_of(options, "shadow_memory_bytes") > 0)
-    add("shadow memory " + short_bytes_of(options, "shadow_memory_bytes"));
-  if (number_of(options, "slowdown_percent") > 0)
-    add("slowdown " + text_of(options, "slowdown_percent") + "%");
-  if (number_of(options, "bandwidth") > 0) add("bandwidth " + rate_of(options, "bandwidth"));
-  if (number_of(options, "max_rounds") > 0) add("at most " + text_of(options, "max_rounds") + " rounds");
+  if (options.codec) add("codec " + *options.codec);
+  if (options.shadow_memory_bytes > 0)
+    add("shadow memory " + short_bytes(static_cast<double>(options.shadow_memory_bytes)));
+  if (options.slowdown_percent > 0) add("slowdown " + Json(options.slowdown_percent).dump() + "%");
+  if (options.bandwidth > 0) add("bandwidth " + short_rate(static_cast<double>(options.bandwidth)));
+  if (options.max_rounds > 0) add("at most " + std::to_string(options.max_rounds) + " rounds");
   return out;
 }
 
@@ -133,7 +128,8 @@ std::string what_moves(const Json& plan) {
 std::string view_plan(const Json& plan, bool each, const Layout& layout) {
   std::string out = "dry run: " + what_moves(plan) + " at " + text_of(plan, "from");
   if (has_value(plan, "to")) {
-    const std::string options = options_text(member(plan, "options"));
+    const std::string options =
+        options_text(record::from_answer<api::MigrateOptions>(member(plan, "options")));
     out += " would move to " + text_of(plan, "to") + " (" + text_of(plan, "mode") + ", state " +
            short_bytes_of(plan, "state_bytes") + (options.empty() ? "" : ", " + options) + ")";
     out = paragraph(out, layout);
@@ -171,13 +167,12 @@ std::string view_run_plan(const Json& plan, bool each, const Layout& layout) {
          view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, each, layout);
 }
 
-std::string view_event(const Json& event, const Layout& layout) {
+std::string view_event(const api::Event& event, const Layout& layout) {
   constexpr std::string_view kIndent = "    ";
-  std::string out = time_of(event, "time") + "  " + text_of(event, "kind");
-  for (const char* field : {"node", "job", "migration"}) {
-    if (has_value(event, field)) out += "  " + text_of(event, field);
-  }
-  out = printable(out + "  " + text_of(event, "text"));
+  std::string out = whole_seconds(event.time) + "  " + event.kind;
+  for (const auto* subject : {&event.node, &event.job, &event.migration})
+    if (*subject) out += "  " + **subject;
+  out = printable(out + "  " + event.text);
   if (layout.width == kUnlimited || width_of(out) <= layout.width) return out + "\n";
   std::string lines;
   for (const std::string& line : wrapped(out, layout.width - kIndent.size()))
@@ -188,23 +183,22 @@ std::string view_event(const Json& event, const Layout& layout) {
 namespace {
 
 // The largest pieces in the order in which they follow one another, and the sum of the others.
-std::string view_breakdown(const Json& pieces) {
+std::string view_breakdown(const api::PauseBreakdown& pieces) {
   constexpr std::size_t kShown = 3;
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"quiesce", "quiesce"}, {"final", "last copy"},
-      {"verify", "verify"},   {"communicators", "communicators"},
-      {"commit", "commit"},   {"context", "context"},
-      {"host", "process"},    {"fill", "fill"},
-      {"restore", "restore"}, {"resume", "resume"}};
+  const std::pair<double, const char*> named[] = {
+      {pieces.quiesce, "quiesce"}, {pieces.final_copy, "last copy"},
+      {pieces.verify, "verify"},   {pieces.communicators, "communicators"},
+      {pieces.commit, "commit"},   {pieces.context, "context"},
+      {pieces.host, "process"},    {pieces.fill, "fill"},
+      {pieces.restore, "restore"}, {pieces.resume, "resume"}};
   std::vector<double> sizes;
-  for (const auto& [field, name] : kNames) sizes.push_back(number_of(pieces, field));
+  for (const auto& [piece, name] : named) sizes.push_back(piece);
   std::sort(sizes.rbegin(), sizes.rend());
   const double least = sizes[kShown - 1];
   std::string out;
   double others = 0;
   std::size_t shown = 0;
-  for (const auto& [field, name] : kNames) {
-    const double piece = number_of(pieces, field);
+  for (const auto& [piece, name] : named) {
     if (piece <= 0) continue;
     if (piece < least || shown == kShown) {
       others += piece;
@@ -218,81 +212,80 @@ std::string view_breakdown(const Json& pieces) {
 }
 
 // "77.5 ms (limit 200 ms: kept; forecast 123 ms; bound 61 ms by link)"
-std::string pause_text(const Json& report) {
-  std::string out = short_span_of(report, "downtime_ms");
+std::string pause_text(const api::MigrationReport& report) {
+  std::string out = span_or_dash(report.downtime_ms);
   std::string notes;
   const auto add = [&notes](const std::string& text) { notes += (notes.empty() ? "" : "; ") + text; };
-  if (has_value(report, "limit_kept"))
-    add("limit " + short_span_of(report, "max_downtime_ms") + ": " +
-        (flag_of(report, "limit_kept") ? "kept" : "EXCEEDED"));
-  if (has_value(report, "estimate_ms")) add("forecast " + short_span_of(report, "estimate_ms"));
-  if (has_value(report, "bound_ms"))
-    add("bound " + short_span_of(report, "bound_ms") + " by " + text_of(report, "bound_by"));
+  if (report.limit_kept)
+    add("limit " + span_or_dash(report.max_downtime_ms) + ": " + (*report.limit_kept ? "kept" : "EXCEEDED"));
+  if (report.estimate_ms) add("forecast " + short_span(*report.estimate_ms));
+  if (report.bound_ms) add("bound " + short_span(*report.bound_ms) + " by " + report.bound_by.value_or("-"));
   return notes.empty() ? out : out + " (" + notes + ")";
 }
 
-std::string view_report(const Json& migration, const Layout& layout) {
-  const Json& report = member(migration, "report");
-  const Json& options = member(migration, "options");
-  const bool exceeded = has_value(report, "limit_kept") && !flag_of(report, "limit_kept");
+std::string under_run_text(const api::ManagedRunEstimate& saved) {
+  return "without at most " + short_span(saved.device_ms) + " for " +
+         short_bytes(static_cast<double>(saved.device_bytes)) +
+         " of device memory; a live move is bound by " + short_span(saved.bound_ms) +
+         ", with all of it dirty by " + span_or_dash(saved.bound_all_dirty_ms);
+}
+
+std::string view_report(const api::MigrationReport& report, const api::MigrateOptions& options,
+                        const Layout& layout) {
+  const bool exceeded = !report.limit_kept.value_or(true);
   std::string out = field_line("pause", pause_text(report), layout, exceeded ? Tone::kWarning : Tone::kPlain);
-  std::string spent = view_breakdown(member(report, "downtime_breakdown_ms"));
-  if (number_of(options, "bandwidth") > 0) spent += "; link capped at " + rate_of(options, "bandwidth");
+  std::string spent = view_breakdown(report.downtime_breakdown_ms.value_or(api::PauseBreakdown()));
+  if (options.bandwidth > 0)
+    spent += "; link capped at " + short_rate(static_cast<double>(options.bandwidth));
   out += field_line("spent in", spent, layout);
-  const Json& saved = member(report, "under_run");
-  if (saved.is_object())
-    out += field_line("under run",
-                      "without at most " + short_span_of(saved, "device_ms") + " for " +
-                          short_bytes_of(saved, "device_bytes") +
-                          " of device memory; a live move is bound by " + short_span_of(saved, "bound_ms") +
-                          ", with all of it dirty by " + short_span_of(saved, "bound_all_dirty_ms"),
-                      layout);
+  if (report.under_run) out += field_line("under run", under_run_text(*report.under_run), layout);
   out += field_line("copied",
-                    short_bytes_of(report, "sent_bytes") + " in " + text_of(report, "rounds") + " rounds, " +
-                        short_bytes_of(report, "wire_bytes") + " on the wire; " +
-                        (flag_of(report, "verified") ? "verified equal" : "NOT verified"),
+                    bytes_or_dash(report.sent_bytes) + " in " +
+                        (report.rounds ? std::to_string(*report.rounds) : "-") + " rounds, " +
+                        bytes_or_dash(report.wire_bytes) + " on the wire; " +
+                        (report.verified.value_or(false) ? "verified equal" : "NOT verified"),
                     layout);
   return out +
          field_line("rates",
-                    "link " + rate_of(report, "link_bytes_per_second") + ", scan " +
-                        rate_of(report, "scan_bytes_per_second") + ", codec " + text_of(report, "codec"),
+                    "link " + rate_or_dash(report.link_bytes_per_second) + ", scan " +
+                        rate_or_dash(report.scan_bytes_per_second) + ", codec " + report.codec.value_or("-"),
                     layout);
 }
 
 }  // namespace
 
-std::string view_outcome(const Json& migration, const Layout& layout) {
-  const bool done = text_of(migration, "result") == "done";
-  std::string out = (done ? "moved " : text_of(migration, "result") + ": ") + text_of(migration, "job_name") +
-                    " (" + text_of(migration, "job") + ") " + text_of(migration, "from") + " -> " +
-                    text_of(migration, "to");
-  const Json& report = member(migration, "report");
-  if (has_value(report, "total_ms")) out += " in " + short_span_of(report, "total_ms");
-  out += " (" + text_of(migration, "id") + ", " + text_of(migration, "mode") + ")";
-  if (has_value(migration, "error")) out += "; " + text_of(migration, "error");
-  if (!done && has_value(migration, "runs_at")) out += "; it runs at " + text_of(migration, "runs_at");
+std::string view_outcome(const api::Migration& migration, const Layout& layout) {
+  const std::string result = migration.result.value_or("-");
+  const bool done = result == "done";
+  std::string out = (done ? "moved " : result + ": ") + migration.job_name + " (" + migration.job + ") " +
+                    migration.from + " -> " + migration.to;
+  const auto& report = migration.report;
+  if (report && report->total_ms) out += " in " + span_or_dash(report->total_ms);
+  out += " (" + migration.id + ", " + migration.mode + ")";
+  if (migration.error) out += "; " + *migration.error;
+  if (!done && migration.runs_at) out += "; it runs at " + *migration.runs_at;
   out = paragraph(out, layout);
-  return done && report.is_object() ? out + view_report(migration, layout) : out;
+  return done && report ? out + view_report(*report, migration.options, layout) : out;
 }
 
-std::string view_change(const Json& before, const Json& after, const std::string& limit) {
-  const Json& old = member(before, "options");
-  const Json& now = member(after, "options");
+std::string view_change(const api::Migration& before, const api::Migration& after, const std::string& limit) {
   std::string from;
   std::string to;
   if (limit == "bandwidth") {
-    from = number_of(old, "bandwidth") > 0 ? rate_of(old, "bandwidth") : "no limit";
-    to = number_of(now, "bandwidth") > 0 ? rate_of(now, "bandwidth") : "no limit";
+    const auto rate_of = [](const api::Migration& migration) {
+      const auto rate = static_cast<double>(migration.options.bandwidth);
+      return rate > 0 ? short_rate(rate) : std::string("no limit");
+    };
+    from = rate_of(before);
+    to = rate_of(after);
   } else {
-    from = short_span_of(old, "max_downtime_ms");
-    to = short_span_of(now, "max_downtime_ms");
+    from = span_or_dash(before.options.max_downtime_ms);
+    to = span_or_dash(after.options.max_downtime_ms);
   }
   // "12 → 40 MiB/s" where the unit is the same.
   const std::size_t unit = from.find(' ');
   if (unit != std::string::npos && to.ends_with(from.substr(unit)) && from != "no limit") from.resize(unit);
-  return printable(text_of(after, "id") + " " + text_of(after, "job_name") + ": " + limit + " " + from +
-                   " → " + to) +
-         "\n";
+  return printable(after.id + " " + after.job_name + ": " + limit + " " + from + " → " + to) + "\n";
 }
 
 }  // namespace ckpt::cli

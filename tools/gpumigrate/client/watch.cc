@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/progress.h"
 #include "tools/gpumigrate/client/views.h"
 
@@ -16,15 +17,14 @@ constexpr std::chrono::milliseconds kRanksEvery{1000};  // one call for each ran
 constexpr std::chrono::seconds kAbortAnswer{10};        // a coordinator that is slower is as good as away
 
 // Of migrations of one job's ranks, those with less come later: before its copy, its share of it, behind it.
-int position_of(const Json& migration) {
+int position_of(const api::Migration& migration) {
   if (const int percent = copied_percent(migration); percent >= 0) return percent;
-  const std::string state = text_of(migration, "state");
+  const std::string& state = migration.state;
   return state == "preparing" ? -1 : state == "precopy" || state == "granted" ? 0 : 100;
 }
 
-bool leads_ranks(const Json& migration) {
-  return has_value(migration, "gang_move") && text_of(migration, "gang_move") == text_of(migration, "id") &&
-         member(migration, "moved_with").is_array() && !member(migration, "moved_with").empty();
+bool leads_ranks(const api::MigrationDetail& move) {
+  return move.migration.gang_move == move.migration.id && !move.moved_with.empty();
 }
 
 // One line that is rewritten on a terminal; lines now and then elsewhere.
@@ -35,8 +35,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(const Json& migration) {
-    const std::string state = text_of(migration, "state");
+  void show(const api::Migration& migration) {
     if (context_.terminal) {
       // A line that wraps could not be rewritten.
       const std::size_t columns = std::max<std::size_t>(context_.screen.size().columns, 2) - 1;
@@ -44,9 +43,9 @@ class ProgressLine {
       shown_ = true;
       return;
     }
-    const bool due = state != state_ || Clock::now() - last_ >= kPlainLineEvery;
+    const bool due = migration.state != state_ || Clock::now() - last_ >= kPlainLineEvery;
     if (context_.json || !due) return;
-    state_ = state;
+    state_ = migration.state;
     last_ = Clock::now();
     context_.err << progress_.line(migration, kUnlimited) << "\n" << std::flush;
   }
@@ -84,11 +83,11 @@ class Follower {
         continue;
       }
       lost_since_ = {};
-      Json& migration = answer.assume_value();
-      if (!flag_of(migration, "open")) return std::move(migration);
-      revision = static_cast<std::uint64_t>(number_of(migration, "revision"));
-      has_ranks_ = leads_ranks(migration);
-      line_.show(has_ranks_ ? furthest_behind(migration) : migration);
+      const auto move = record::from_answer<api::MigrationDetail>(answer.assume_value());
+      if (!move.migration.open) return std::move(answer).assume_value();
+      revision = move.migration.revision;
+      has_ranks_ = leads_ranks(move);
+      line_.show(has_ranks_ ? furthest_behind(move) : move.migration);
     }
   }
 
@@ -98,17 +97,17 @@ class Follower {
   }
 
   // All ranks that move wait for that one.
-  const Json& furthest_behind(const Json& lead) {
+  const api::Migration& furthest_behind(const api::MigrationDetail& lead) {
     if (ranks_asked_ && Clock::now() - *ranks_asked_ < kRanksEvery) return slowest_;
     ranks_asked_ = Clock::now();
-    slowest_ = lead;
-    for (const Json& id : member(lead, "moved_with")) {
-      if (!id.is_string()) continue;
-      auto other = context_.coordinator.get("/v1/migrations/" + path_part(id.get<std::string>()));
+    slowest_ = lead.migration;
+    for (const std::string& id : lead.moved_with) {
+      auto other = context_.coordinator.get("/v1/migrations/" + path_part(id));
       if (!other && other.assume_error().code() != ErrorCode::kNotFound)
         break;  // the next watch meets it, too
-      if (other && position_of(other.assume_value()) < position_of(slowest_))
-        slowest_ = std::move(other).assume_value();
+      if (!other) continue;
+      auto rank = record::from_answer<api::Migration>(other.assume_value());
+      if (position_of(rank) < position_of(slowest_)) slowest_ = std::move(rank);
     }
     return slowest_;
   }
@@ -162,7 +161,7 @@ class Follower {
   ProgressLine line_;
   bool has_ranks_ = false;  // others move with it
   std::optional<Clock::time_point> ranks_asked_;
-  Json slowest_;  // of them
+  api::Migration slowest_;  // of them
   int interrupts_ = 0;
   Clock::time_point lost_since_;
 };
@@ -175,13 +174,14 @@ Result<Json> follow_migration(Context& context, const std::string& id, OnInterru
 }
 
 int print_outcome(Context& context, const Json& migration) {
+  const auto ended = record::from_answer<api::Migration>(migration);
   if (context.json) {
-    context.print(has_value(migration, "report") ? member(migration, "report") : migration);
-    if (has_value(migration, "error")) context.note(text_of(migration, "error"));
+    context.print(ended.report ? member(migration, "report") : migration);
+    if (ended.error) context.note(*ended.error);
   } else {
-    context.out << view_outcome(migration, context.layout()) << std::flush;
+    context.out << view_outcome(ended, context.layout()) << std::flush;
   }
-  return static_cast<int>(number_of(migration, "exit_code", kUnknown));
+  return ended.exit_code.value_or(kUnknown);
 }
 
 }  // namespace ckpt::cli

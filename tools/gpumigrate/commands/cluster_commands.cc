@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 #include "tools/common/moment.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
@@ -27,7 +28,7 @@ Result<std::string> filter_of(const EventOptions& options) {
 void print_events(Context& context, const Json& events) {
   for (const Json& event : events) {
     context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
-                                 : view_event(event, context.layout()));
+                                 : view_event(record::from_answer<api::Event>(event), context.layout()));
   }
   context.out << std::flush;
 }

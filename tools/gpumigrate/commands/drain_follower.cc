@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/commands/drain_views.h"
 #include "tools/gpumigrate/screens/drain_screen.h"
@@ -41,11 +42,9 @@ class DrainTerminal {
 
  private:
   // Open ones are the newest. None while the coordinator does not answer: the next frame has them again.
-  Json moves() {
+  std::vector<api::Migration> moves() {
     auto answer = context_.coordinator.get("/v1/migrations?limit=100");
-    if (!answer) return Json::array();
-    return answer.assume_value().is_array() ? answer.assume_value()
-                                            : member(answer.assume_value(), "migrations");
+    return answer ? migrations_in(answer.assume_value()) : std::vector<api::Migration>();
   }
 
   Context& context_;

@@ -11,6 +11,7 @@
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/preloaded.h"
+#include "libckpt/record/document.h"
 #include "tools/common/moment.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/job_environment.h"
@@ -241,14 +242,14 @@ std::uint64_t start_ticks_of(int pid) {
 }
 
 // Its newest migrations, oldest first. Those that the coordinator has forgotten are left out.
-Result<Json> newest_moves(Context& context, const Json& job, std::size_t count) {
+Result<std::vector<api::Migration>> newest_moves(Context& context, const Json& job, std::size_t count) {
   const Json& ids = member(job, "migrations");
-  Json moves = Json::array();
+  std::vector<api::Migration> moves;
   for (std::size_t i = ids.size() - std::min(count, ids.size()); i < ids.size(); i++) {
     if (!ids[i].is_string()) continue;
     auto migration = context.coordinator.get("/v1/migrations/" + path_part(ids[i].get<std::string>()));
     if (migration)
-      moves.push_back(std::move(migration).assume_value());
+      moves.push_back(record::from_answer<api::Migration>(migration.assume_value()));
     else if (migration.assume_error().code() != ErrorCode::kNotFound)
       return std::move(migration).assume_error();
   }
@@ -256,8 +257,8 @@ Result<Json> newest_moves(Context& context, const Json& job, std::size_t count) 
 }
 
 // Its newest events, oldest first.
-Result<Json> newest_events(Context& context, const std::string& id) {
-  Json newest = Json::array();
+Result<std::vector<api::Event>> newest_events(Context& context, const std::string& id) {
+  std::vector<api::Event> newest;
   std::uint64_t since = 0;
   for (;;) {
     auto asked = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
@@ -266,10 +267,11 @@ Result<Json> newest_events(Context& context, const std::string& id) {
                                      asked.assume_error().code() == ErrorCode::kNotSupported);
     if (has_none) return newest;
     CKPT_TRY(answer, std::move(asked));
-    const Json& events = member(answer, "events");
+    const auto events = record::list_from_answer<api::Event>(member(answer, "events"));
     if (events.empty()) return newest;
-    for (const Json& event : events) newest.push_back(event);
-    while (newest.size() > kEventsShown) newest.erase(newest.begin());
+    newest.insert(newest.end(), events.begin(), events.end());
+    if (newest.size() > kEventsShown)
+      newest.erase(newest.begin(), newest.end() - static_cast<std::ptrdiff_t>(kEventsShown));
     since = static_cast<std::uint64_t>(number_of(answer, "next", static_cast<double>(since)));
   }
 }

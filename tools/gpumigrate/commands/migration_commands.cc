@@ -7,6 +7,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "libckpt/record/document.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/views.h"
@@ -152,7 +153,8 @@ int print_migration(Context& context, const Json& migration) {
   if (context.json) {
     context.print(migration);
   } else {
-    context.out << view_migrations(Json::array({migration}), context.layout()) << std::flush;
+    context.out << view_migrations({record::from_answer<api::Migration>(migration)}, context.layout())
+                << std::flush;
   }
   return kDone;
 }
@@ -183,15 +185,13 @@ int report_end_of_following(Context& context, Wait& wait, const Error& error) {
 
 // Of ranks that moved with it: they end as it does, a moment later.
 void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
-  if (!has_value(migration, "gang_move") || text_of(migration, "gang_move") != text_of(migration, "id"))
-    return;
-  const Json& others = member(migration, "moved_with");
-  if (!others.is_array()) return;
-  for (const Json& id : others) {
-    if (!id.is_string()) continue;
-    auto other = follow_migration(context, id.get<std::string>(), OnInterrupt::kLeave, wait);
+  const auto lead = record::from_answer<api::MigrationDetail>(migration);
+  if (lead.migration.gang_move != lead.migration.id) return;
+  for (const std::string& id : lead.moved_with) {
+    auto other = follow_migration(context, id, OnInterrupt::kLeave, wait);
     if (!other) return;
-    context.out << view_outcome(other.assume_value(), context.layout()) << std::flush;
+    context.out << view_outcome(record::from_answer<api::Migration>(other.assume_value()), context.layout())
+                << std::flush;
   }
 }
 
@@ -280,7 +280,9 @@ int set_limit(Context& context, const std::string& given, const std::string& wha
   auto answer = context.coordinator.post(path + "/set", body);
   if (!answer) return report(context, answer.assume_error());
   if (context.json) return print_migration(context, answer.assume_value());
-  context.out << view_change(before.assume_value(), answer.assume_value(), what) << std::flush;
+  context.out << view_change(record::from_answer<api::Migration>(before.assume_value()),
+                             record::from_answer<api::Migration>(answer.assume_value()), what)
+              << std::flush;
   return kDone;
 }
 

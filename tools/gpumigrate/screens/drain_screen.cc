@@ -19,24 +19,23 @@ bool is_on_its_way(const Json& job) {
 }
 
 // Null if it is not among them.
-const Json& migration_of_job(const Json& job, const Json& migrations) {
-  static const Json kNone;
-  for (const Json& migration : migrations)
-    if (text_of(migration, "id") == text_of(job, "migration")) return migration;
-  return kNone;
+const api::Migration* migration_of_job(const Json& job, const std::vector<api::Migration>& migrations) {
+  for (const api::Migration& migration : migrations)
+    if (migration.id == text_of(job, "migration")) return &migration;
+  return nullptr;
 }
 
 }  // namespace
 
-int DrainScreen::percent(const Json& drain, const Json& migrations) {
+int DrainScreen::percent(const Json& drain, const std::vector<api::Migration>& migrations) {
   const Json& jobs = member(drain, "jobs");
   if (jobs.empty()) return highest_;
   int sum = 0;
   for (const Json& job : jobs) {
     if (is_gone(job)) sum += 100;
     if (text_of(job, "state") != "moving") continue;
-    const Json& migration = migration_of_job(job, migrations);
-    if (migration.is_object()) sum += std::max(progress_.percent(migration), 0);
+    const api::Migration* migration = migration_of_job(job, migrations);
+    if (migration != nullptr) sum += std::max(progress_.percent(*migration), 0);
   }
   const int now = sum / static_cast<int>(jobs.size());
   highest_ = std::max(highest_, flag_of(drain, "open") ? std::min(now, 99) : now);
@@ -64,14 +63,15 @@ std::string DrainScreen::head(const Json& drain, int done, std::size_t columns) 
   return shortened(figure + gone, columns);
 }
 
-std::string DrainScreen::view(const Json& drain, const Json& migrations, std::size_t columns) {
+std::string DrainScreen::view(const Json& drain, const std::vector<api::Migration>& migrations,
+                              std::size_t columns) {
   std::string out = head(drain, percent(drain, migrations), columns) + "\n";
   for (const Json& job : member(drain, "jobs")) {
     if (!is_on_its_way(job)) continue;
-    const Json& migration = migration_of_job(job, migrations);
+    const api::Migration* migration = migration_of_job(job, migrations);
     const std::string line =
-        migration.is_object()
-            ? progress_.line(migration, columns)
+        migration != nullptr
+            ? progress_.line(*migration, columns)
             : printable(text_of(job, "name") + " > " + text_of(job, "to") + "  " + text_of(job, "state"));
     out += shortened(line, columns) + "\n";
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/progress.h"
@@ -14,11 +15,11 @@ namespace ckpt::cli {
 class DrainScreen {
  public:
   // `migrations`: the newest ones (docs/api.md). No line is longer than `columns`.
-  std::string view(const Json& drain, const Json& migrations, std::size_t columns);
+  std::string view(const Json& drain, const std::vector<api::Migration>& migrations, std::size_t columns);
 
  private:
   // Of all that is to go, in whole percent; at most 99 while it is open.
-  int percent(const Json& drain, const Json& migrations);
+  int percent(const Json& drain, const std::vector<api::Migration>& migrations);
   std::string head(const Json& drain, int done, std::size_t columns) const;
 
   Progress progress_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/progress.h"
@@ -27,11 +28,10 @@ Json kept_of(const Json& list, Keep keep) {
 Result<std::map<std::string, std::string>> moves_of(Context& context, Progress& progress) {
   CKPT_TRY(answer, context.coordinator.get("/v1/migrations?limit=100"));
   std::map<std::string, std::string> moves;
-  const Json& list = answer.is_array() ? answer : member(answer, "migrations");
-  for (const Json& migration : list) {
-    if (!flag_of(migration, "open")) continue;
+  for (const api::Migration& migration : migrations_in(answer)) {
+    if (!migration.open) continue;
     const int percent = progress.percent(migration);
-    moves[text_of(migration, "job")] = percent < 0 ? "moving" : "moving " + std::to_string(percent) + "%";
+    moves[migration.job] = percent < 0 ? "moving" : "moving " + std::to_string(percent) + "%";
   }
   return moves;
 }
@@ -43,7 +43,7 @@ bool any_moves(const Json& jobs) {
 }
 
 bool is_open_migration(const Json& migration) {
-  return flag_of(migration, "open");
+  return record::from_answer<api::Migration>(migration).open;
 }
 
 }  // namespace
@@ -163,19 +163,21 @@ AskList migrations_list(const ListOptions& options) {
     CKPT_TRYV(check_states(options.state, {"open", "done", "failed", "timed-out", "interrupted", "restored",
                                            "lost", "refused"}));
     CKPT_TRY(migrations, context.coordinator.get_all("/v1/migrations", "migrations"));
-    ListAnswer answer{.list = kept_of(migrations, [&](const Json& migration) {
-                        const std::string state =
-                            flag_of(migration, "open") ? "open" : text_of(migration, "result");
-                        return (is_place_wanted(text_of(migration, "from"), options.node) ||
-                                is_place_wanted(text_of(migration, "to"), options.node)) &&
-                               is_name_wanted(text_of(migration, "job_name"), options.name) &&
+    ListAnswer answer{.list = kept_of(migrations, [&](const Json& entry) {
+                        const auto migration = record::from_answer<api::Migration>(entry);
+                        const std::string state = migration.open ? "open" : migration.result.value_or("-");
+                        return (is_place_wanted(migration.from, options.node) ||
+                                is_place_wanted(migration.to, options.node)) &&
+                               is_name_wanted(migration.job_name, options.name) &&
                                is_state_wanted(state, options.state);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
     Json shown = answer.list;
     if (!options.all)
       answer.footer = hidden_text(hide_older(shown, is_open_migration, kOlderShown), "older migrations");
-    answer.view = [shown = std::move(shown)](const Layout& layout) { return view_migrations(shown, layout); };
+    answer.view = [shown = migrations_in(shown)](const Layout& layout) {
+      return view_migrations(shown, layout);
+    };
     return answer;
   };
 }

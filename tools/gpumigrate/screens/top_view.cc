@@ -15,12 +15,13 @@ std::string node_of(const std::string& place) {
 }
 
 // The rate of all open moves from one node to another.
-std::string view_links(const Json& open, const Layout& layout) {
+std::string view_links(const std::vector<api::Migration>& open, const Layout& layout) {
   std::map<std::pair<std::string, std::string>, std::pair<int, double>> links;
-  for (const Json& migration : open) {
-    auto& [moves, rate] = links[{node_of(text_of(migration, "from")), node_of(text_of(migration, "to"))}];
+  for (const api::Migration& migration : open) {
+    auto& [moves, rate] = links[{node_of(migration.from), node_of(migration.to)}];
     moves++;
-    rate += number_of(member(migration, "progress"), "wire_bytes_per_second");
+    if (migration.progress)
+      rate += static_cast<double>(migration.progress->wire_bytes_per_second.value_or(0));
   }
   Table table({{"LINK", {.least = 12}}, {"MOVES", {.rank = 1, .right = true}}, {"WIRE", {.right = true}}});
   for (const auto& [nodes, load] : links)
@@ -29,9 +30,9 @@ std::string view_links(const Json& open, const Layout& layout) {
   return table.text(layout);
 }
 
-std::string view_moves(const Json& open, Progress& progress, const Layout& layout) {
+std::string view_moves(const std::vector<api::Migration>& open, Progress& progress, const Layout& layout) {
   std::string out = "MOVES\n";
-  for (const Json& migration : open) out += progress.line(migration, layout.width) + "\n";
+  for (const api::Migration& migration : open) out += progress.line(migration, layout.width) + "\n";
   return out;
 }
 
@@ -41,13 +42,13 @@ std::string view_top(const ClusterNow& cluster, Progress& progress, const Layout
   Json live = Json::array();
   for (const Json& job : cluster.jobs)
     if (!has_ended(job)) live.push_back(job);
-  Json open = Json::array();
+  std::vector<api::Migration> open;
   std::map<std::string, std::string> moves;
-  for (const Json& migration : cluster.migrations) {
-    if (!flag_of(migration, "open")) continue;
-    open.push_back(migration);
+  for (api::Migration& migration : migrations_in(cluster.migrations)) {
+    if (!migration.open) continue;
     const int percent = progress.percent(migration);
-    if (percent >= 0) moves[text_of(migration, "job")] = "moving " + std::to_string(percent) + "%";
+    if (percent >= 0) moves[migration.job] = "moving " + std::to_string(percent) + "%";
+    open.push_back(std::move(migration));
   }
   const std::string head = "gpumigrate: " + std::to_string(live.size()) + " live jobs, " +
                            std::to_string(cluster.gpus.size()) + " GPUs, " + std::to_string(open.size()) +

@@ -82,12 +82,12 @@ TEST(Listing, FiltersThatCanHaveNoAnswerAreRefused) {
 }
 
 TEST(Listing, AMigrationThatFailedShowsWhy) {
-  const Json failed = {
-      {"id", "m4"}, {"result", "failed"}, {"error", "the disk is full"}, {"reason", "maintenance"}};
-  const Json done = {{"id", "m5"}, {"result", "done"}, {"error", nullptr}, {"reason", "maintenance"}};
-  EXPECT_TRUE(has(view_migrations(Json::array({failed}), Layout()), "the disk is full"));
-  EXPECT_FALSE(has(view_migrations(Json::array({failed}), Layout()), "maintenance"));
-  EXPECT_TRUE(has(view_migrations(Json::array({done}), Layout()), "maintenance"));
+  const api::Migration failed{
+      .id = "m4", .reason = "maintenance", .result = "failed", .error = "the disk is full"};
+  const api::Migration done{.id = "m5", .reason = "maintenance", .result = "done"};
+  EXPECT_TRUE(has(view_migrations({failed}, Layout()), "the disk is full"));
+  EXPECT_FALSE(has(view_migrations({failed}, Layout()), "maintenance"));
+  EXPECT_TRUE(has(view_migrations({done}, Layout()), "maintenance"));
 }
 
 TEST(Listing, TroubleAndSilenceAreMarked) {
@@ -104,12 +104,12 @@ TEST(Listing, TroubleAndSilenceAreMarked) {
 }
 
 TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {
-  Json migration = {
-      {"mode", "live"}, {"options", {{"max_downtime_ms", 100.0}}}, {"expected_pause_ms", 2700.0}};
+  api::Migration migration{
+      .mode = "live", .options = {.max_downtime_ms = 100.0}, .expected_pause_ms = 2700.0};
   EXPECT_EQ(pause_of(migration), "pause ~2.7 s (limit 100 ms)");
-  migration["options"]["max_downtime_ms"] = 5000.0;
+  migration.options.max_downtime_ms = 5000.0;
   EXPECT_EQ(pause_of(migration), "pause ~2.7 s");
-  migration.erase("expected_pause_ms");
+  migration.expected_pause_ms.reset();
   EXPECT_EQ(pause_of(migration), "pause <=5 s");
 }
 

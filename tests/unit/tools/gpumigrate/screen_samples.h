@@ -2,6 +2,9 @@
 // Answers of a coordinator that screens are made of. Pure.
 #pragma once
 
+#include "libckpt/api/event.h"
+#include "libckpt/api/migration.h"
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/screens/top_view.h"
 
@@ -54,6 +57,10 @@ inline Json sample_migrations() {
     {"id":"m3-k3fa","job":"j6-k3fa","job_name":"plain","state":"closed","open":false,"from":"node-a:0","to":"node-b:0","mode":"stop-copy",
      "options":{"max_downtime_ms":200.0,"bandwidth":0},"reason":null,"started":"2025-12-31T20:00:00.000Z","result":"failed","exit_code":1,
      "error":"the link between node-a and node-b was lost while the last chunks were sent","runs_at":"node-a:0","report":null}])json");
+}
+
+inline std::vector<api::Migration> sample_moves() {
+  return record::list_from_answer<api::Migration>(sample_migrations());
 }
 
 inline Json sample_nodes() {

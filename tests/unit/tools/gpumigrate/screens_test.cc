@@ -33,22 +33,24 @@ const std::map<std::string, View>& views() {
       {"jobs", [move](const Layout& l) { return view_jobs(sample_jobs(), l, move); }},
       {"nodes", [](const Layout& l) { return view_nodes(sample_nodes(), l); }},
       {"gpus", [](const Layout& l) { return view_gpus(sample_gpus(), l); }},
-      {"migrations", [](const Layout& l) { return view_migrations(sample_migrations(), l); }},
+      {"migrations", [](const Layout& l) { return view_migrations(sample_moves(), l); }},
       {"describe",
        [](const Layout& l) {
-         return view_job(sample_job(), sample_migrations(), sample_events(), false, l);
+         return view_job(sample_job(), sample_moves(), record::list_from_answer<api::Event>(sample_events()),
+                         false, l);
        }},
       {"events",
        [](const Layout& l) {
          std::string lines;
-         for (const Json& event : sample_events()) lines += view_event(event, l);
+         for (const auto& event : record::list_from_answer<api::Event>(sample_events()))
+           lines += view_event(event, l);
          return lines;
        }},
-      {"outcome", [](const Layout& l) { return view_outcome(sample_migrations()[1], l); }},
+      {"outcome", [](const Layout& l) { return view_outcome(sample_moves()[1], l); }},
       {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
       {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
       {"drain-screen",
-       [](const Layout& l) { return DrainScreen().view(sample_open_drain(), sample_migrations(), l.width); }},
+       [](const Layout& l) { return DrainScreen().view(sample_open_drain(), sample_moves(), l.width); }},
       {"images", [](const Layout& l) { return view_images(sample_images(), l); }},
       {"health", [](const Layout& l) { return view_health(sample_health(), l); }},
       {"rebalance", [](const Layout& l) { return view_rebalance(sample_rebalance(), l); }},
@@ -183,13 +185,14 @@ TEST(ShortText, SizesSpansAndAges) {
   EXPECT_EQ(unix_ms_of("noon"), std::nullopt);
 }
 
-Json moving(int round, double remaining, const char* estimate = "null", const char* dirty = "null") {
-  return Json::parse(
+api::Migration moving(int round, std::uint64_t remaining, const char* estimate = "null",
+                      const char* dirty = "null") {
+  return record::from_answer<api::Migration>(Json::parse(
       R"({"id":"m15-k3fa","job_name":"big","to":"node-c:1","mode":"live","state":"precopy","open":true,
       "options":{"max_downtime_ms":200.0,"bandwidth":41943040},"progress":{"round":)" +
       std::to_string(round) + R"(,"state_bytes":100,"remaining_bytes":)" + std::to_string(remaining) +
       R"(,"dirty_bytes_per_second":)" + dirty + R"(,"estimate_ms":)" + estimate +
-      R"(,"wire_bytes_per_second":41943040,"eta_ms":1900}})");
+      R"(,"wire_bytes_per_second":41943040,"eta_ms":1900}})"));
 }
 
 TEST(ProgressLine, PercentPauseAndEtaAreThereInSixtyColumns) {
@@ -203,35 +206,35 @@ TEST(ProgressLine, PercentPauseAndEtaAreThereInSixtyColumns) {
 TEST(ProgressLine, PercentNeverGoesBackwards) {
   Progress progress;
   int before = 0;
-  for (const auto& [round, remaining] :
-       std::vector<std::pair<int, double>>{{1, 100}, {1, 40}, {1, 0}, {2, 60}, {2, 10}, {3, 30}, {3, 0}}) {
+  for (const auto& [round, remaining] : std::vector<std::pair<int, std::uint64_t>>{
+           {1, 100}, {1, 40}, {1, 0}, {2, 60}, {2, 10}, {3, 30}, {3, 0}}) {
     const int now = progress.percent(moving(round, remaining));
     EXPECT_GE(now, before);
     EXPECT_LE(now, 99);
     before = now;
   }
-  EXPECT_EQ(progress.percent(Json::parse(R"({"id":"m15-k3fa","state":"committed"})")), -1);
+  EXPECT_EQ(progress.percent({.id = "m15-k3fa", .state = "committed"}), -1);
 }
 
 TEST(ProgressLine, AnEstimateIsShownOnceItMeansSomething) {
   EXPECT_EQ(pause_of(moving(1, 50, "9000")), "pause <=200 ms");
   EXPECT_EQ(pause_of(moving(2, 50, "123", "1000")), "pause ~123 ms");
-  Json stopped = moving(1, 50, "9000");
-  stopped["mode"] = "stop-copy";
+  api::Migration stopped = moving(1, 50, "9000");
+  stopped.mode = "stop-copy";
   EXPECT_EQ(pause_of(stopped), "paused");
 }
 
 TEST(DrainScreens, PercentNeverGoesBackwards) {
   DrainScreen screen;
-  const auto percent = [&](const Json& drain, const Json& migrations) {
+  const auto percent = [&](const Json& drain, const std::vector<api::Migration>& migrations) {
     const std::string text = screen.view(drain, migrations, 20);
     return std::stoi(text);
   };
   Json drain = sample_open_drain();
   int before = 0;
-  for (const double remaining : {136314880.0, 51799654.0, 0.0, 99999999.0}) {
-    Json migrations = sample_migrations();
-    migrations[0]["progress"]["remaining_bytes"] = remaining;
+  for (const std::uint64_t remaining : {136314880, 51799654, 0, 99999999}) {
+    auto migrations = sample_moves();
+    migrations[0].progress->remaining_bytes = remaining;
     const int now = percent(drain, migrations);
     EXPECT_GE(now, before);
     before = now;
@@ -239,9 +242,9 @@ TEST(DrainScreens, PercentNeverGoesBackwards) {
   EXPECT_EQ(before, 49);  // one of four, and one that has copied all
   // The move has failed, and the job waits again.
   drain["jobs"][1]["state"] = "waiting";
-  EXPECT_EQ(percent(drain, sample_migrations()), 49);
+  EXPECT_EQ(percent(drain, sample_moves()), 49);
   for (Json& job : drain["jobs"]) job["state"] = "moved";
-  EXPECT_EQ(percent(drain, sample_migrations()), 99);
+  EXPECT_EQ(percent(drain, sample_moves()), 99);
 }
 
 // A terminal that knows what redraw() sends.

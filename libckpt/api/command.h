@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's command in an answer of the API. Not all may read it: the coordinator writes it with a mark, and leaves
+// it out, as null, for roles that may not (libckpt/base/private_text.h).
+// Threads: values. Errors: reading throws record::DocumentError.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace ckpt::api {
+
+struct Command {
+  std::vector<std::string> words;
+
+  // As the coordinator writes it, with the mark.
+  friend void to_json(nlohmann::ordered_json& document, const Command& command);
+  // As a reader finds it: a list of texts.
+  friend void from_json(const nlohmann::ordered_json& document, Command& command);
+};
+
+// The name of the mark's only field.
+[[nodiscard]] const std::string& command_key();
+
+}  // namespace ckpt::api

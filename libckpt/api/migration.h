@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Migrations as the API shows them (docs/api.md): the coordinator writes these records, and the command reads
+// them. Texts are ids, places ("node-a:0") and times (RFC 3339, UTC); `_ms` are milliseconds. An optional member
+// without a value is null: not known, or not so.
+// Threads: values. Errors: none; libckpt/record/document.h has what is done with answers that differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/api/command.h"
+#include "libckpt/record/fields.h"
+
+namespace ckpt::api {
+
+// The options of the request, as changed by a later `set`.
+struct MigrateOptions {
+  std::optional<double> max_downtime_ms;
+  std::string if_not_converged;      // switch, abort
+  std::uint64_t bandwidth = 0;       // bytes per second; 0: no limit
+  std::uint32_t max_rounds = 0;      // 0: the engine's default
+  std::optional<std::string> codec;  // auto, raw, planes, difference
+  std::uint64_t shadow_memory_bytes = 0;
+  double slowdown_percent = 0;
+  std::optional<Command> exec;
+  std::vector<std::string> allow;  // missing, new, changed
+  std::string communicators;       // overlap, in-pause
+};
+constexpr auto fields_of(record::Of<MigrateOptions>) {
+  using T = MigrateOptions;
+  return record::fields(
+      record::field("max_downtime_ms", &T::max_downtime_ms),
+      record::field("if_not_converged", &T::if_not_converged), record::field("bandwidth", &T::bandwidth),
+      record::field("max_rounds", &T::max_rounds), record::field("codec", &T::codec),
+      record::field("shadow_memory_bytes", &T::shadow_memory_bytes),
+      record::field("slowdown_percent", &T::slowdown_percent), record::field("exec", &T::exec),
+      record::field("allow", &T::allow), record::field("communicators", &T::communicators));
+}
+
+struct MigrationProgress {
+  std::uint32_t round = 0;
+  std::uint64_t done_bytes = 0;   // of this round
+  std::uint64_t total_bytes = 0;  // of this round
+  std::uint64_t state_bytes = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t remaining_bytes = 0;
+  std::optional<std::uint64_t> dirty_bytes_per_second;  // known once the second round is over
+  std::uint64_t throughput_bytes_per_second = 0;
+  std::optional<std::uint64_t> wire_bytes_per_second;
+  std::optional<double> estimate_ms;
+  std::optional<double> eta_ms;
+};
+constexpr auto fields_of(record::Of<MigrationProgress>) {
+  using T = MigrationProgress;
+  return record::fields(
+      record::field("round", &T::round), record::field("done_bytes", &T::done_bytes),
+      record::field("total_bytes", &T::total_bytes), record::field("state_bytes", &T::state_bytes),
+      record::field("sent_bytes", &T::sent_bytes), record::field("remaining_bytes", &T::remaining_bytes),
+      record::field("dirty_bytes_per_second", &T::dirty_bytes_per_second),
+      record::field("throughput_bytes_per_second", &T::throughput_bytes_per_second),
+      record::field("wire_bytes_per_second", &T::wire_bytes_per_second),
+      record::field("estimate_ms", &T::estimate_ms), record::field("eta_ms", &T::eta_ms));
+}
+
+// A pause by its pieces, which follow one another.
+struct PauseBreakdown {
+  double quiesce = 0;
+  double final_copy = 0;
+  double verify = 0;
+  double commit = 0;
+  double context = 0;
+  double host = 0;
+  double fill = 0;
+  double restore = 0;
+  double resume = 0;
+  double communicators = 0;
+};
+constexpr auto fields_of(record::Of<PauseBreakdown>) {
+  using T = PauseBreakdown;
+  return record::fields(record::field("quiesce", &T::quiesce), record::field("final", &T::final_copy),
+                        record::field("verify", &T::verify), record::field("commit", &T::commit),
+                        record::field("context", &T::context), record::field("host", &T::host),
+                        record::field("fill", &T::fill), record::field("restore", &T::restore),
+                        record::field("resume", &T::resume),
+                        record::field("communicators", &T::communicators));
+}
+
+// The part of an adopted job's pause that a managed job would not have had.
+struct ManagedRunEstimate {
+  std::uint64_t device_bytes = 0;
+  double device_ms = 0;
+  double bound_ms = 0;
+  std::optional<double> bound_all_dirty_ms;
+};
+constexpr auto fields_of(record::Of<ManagedRunEstimate>) {
+  using T = ManagedRunEstimate;
+  return record::fields(record::field("device_bytes", &T::device_bytes),
+                        record::field("device_ms", &T::device_ms), record::field("bound_ms", &T::bound_ms),
+                        record::field("bound_all_dirty_ms", &T::bound_all_dirty_ms));
+}
+
+// A rank that stayed while others moved.
+struct StayingRank {
+  std::uint32_t rank = 0;
+  double pause_ms = 0;
+  double communicators_ms = 0;
+  double to_barrier_ms = 0;
+};
+constexpr auto fields_of(record::Of<StayingRank>) {
+  using T = StayingRank;
+  return record::fields(record::field("rank", &T::rank), record::field("pause_ms", &T::pause_ms),
+                        record::field("communicators_ms", &T::communicators_ms),
+                        record::field("to_barrier_ms", &T::to_barrier_ms));
+}
+
+// The measurements of a migration that has ended. Those that no side reported are null.
+struct MigrationReport {
+  std::string id;
+  std::string job;
+  std::string result;
+  std::optional<std::string> error;
+  std::string from;
+  std::string to;
+  std::string mode;
+  std::optional<std::string> codec;
+  std::optional<std::string> network;
+  std::optional<std::string> transport;
+  std::optional<std::uint32_t> rounds;
+  std::optional<std::uint64_t> state_bytes;
+  std::optional<std::uint64_t> sent_bytes;
+  std::optional<std::uint64_t> wire_bytes;
+  std::optional<std::uint64_t> dirty_bytes;
+  std::optional<std::uint64_t> context_bytes;
+  std::optional<bool> verified;
+  std::optional<double> downtime_ms;
+  std::optional<std::int64_t> total_ms;
+  std::optional<double> bound_ms;
+  std::optional<std::string> bound_by;
+  std::optional<std::uint64_t> link_bytes_per_second;
+  std::optional<std::uint64_t> scan_bytes_per_second;
+  std::optional<PauseBreakdown> downtime_breakdown_ms;
+  std::optional<ManagedRunEstimate> under_run;
+  std::optional<double> scan_ms;
+  std::optional<double> copy_ms;
+  std::optional<double> estimate_ms;
+  std::optional<PauseBreakdown> estimate_breakdown_ms;
+  std::optional<double> driver_ms;
+  std::optional<std::uint64_t> memory_follows_bytes;
+  std::optional<double> memory_follows_ms;
+  std::uint64_t incarnation = 0;
+  std::optional<double> max_downtime_ms;
+  std::optional<bool> limit_kept;
+  std::optional<double> to_barrier_ms;
+  std::optional<std::string> communicators;
+  std::optional<double> communicators_ms;
+  std::optional<double> skew_ms;
+  std::optional<std::vector<StayingRank>> staying;  // null for a job of one rank
+};
+constexpr auto fields_of(record::Of<MigrationReport>) {
+  using T = MigrationReport;
+  return record::fields(
+      record::field("id", &T::id), record::field("job", &T::job), record::field("result", &T::result),
+      record::field("error", &T::error), record::field("from", &T::from), record::field("to", &T::to),
+      record::field("mode", &T::mode), record::field("codec", &T::codec),
+      record::field("network", &T::network), record::field("transport", &T::transport),
+      record::field("rounds", &T::rounds), record::field("state_bytes", &T::state_bytes),
+      record::field("sent_bytes", &T::sent_bytes), record::field("wire_bytes", &T::wire_bytes),
+      record::field("dirty_bytes", &T::dirty_bytes), record::field("context_bytes", &T::context_bytes),
+      record::field("verified", &T::verified), record::field("downtime_ms", &T::downtime_ms),
+      record::field("total_ms", &T::total_ms), record::field("bound_ms", &T::bound_ms),
+      record::field("bound_by", &T::bound_by),
+      record::field("link_bytes_per_second", &T::link_bytes_per_second),
+      record::field("scan_bytes_per_second", &T::scan_bytes_per_second),
+      record::field("downtime_breakdown_ms", &T::downtime_breakdown_ms),
+      record::field("under_run", &T::under_run), record::field("scan_ms", &T::scan_ms),
+      record::field("copy_ms", &T::copy_ms), record::field("estimate_ms", &T::estimate_ms),
+      record::field("estimate_breakdown_ms", &T::estimate_breakdown_ms),
+      record::field("driver_ms", &T::driver_ms),
+      record::field("memory_follows_bytes", &T::memory_follows_bytes),
+      record::field("memory_follows_ms", &T::memory_follows_ms),
+      record::field("incarnation", &T::incarnation), record::field("max_downtime_ms", &T::max_downtime_ms),
+      record::field("limit_kept", &T::limit_kept), record::field("to_barrier_ms", &T::to_barrier_ms),
+      record::field("communicators", &T::communicators),
+      record::field("communicators_ms", &T::communicators_ms), record::field("skew_ms", &T::skew_ms),
+      record::field("staying", &T::staying));
+}
+
+struct Migration {
+  std::string id;
+  std::uint64_t revision = 0;
+  std::string job;
+  std::string job_name;
+  std::string state;
+  bool open = false;
+  std::string from;
+  std::string to;
+  std::string mode;
+  MigrateOptions options;
+  std::optional<double> expected_pause_ms;  // before it began
+  std::optional<std::string> reason;
+  std::optional<std::string> started;
+  std::optional<std::string> ended;
+  bool abort_requested = false;
+  std::optional<MigrationProgress> progress;
+  std::optional<std::string> result;  // and the next two: null while it is open
+  std::optional<int> exit_code;
+  std::optional<std::string> error;
+  std::optional<std::string> runs_at;
+  std::optional<std::string> gang_move;  // of a rank that moves with others: their common move
+  std::optional<MigrationReport> report;
+};
+constexpr auto fields_of(record::Of<Migration>) {
+  using T = Migration;
+  return record::fields(
+      record::field("id", &T::id), record::field("revision", &T::revision), record::field("job", &T::job),
+      record::field("job_name", &T::job_name), record::field("state", &T::state),
+      record::field("open", &T::open), record::field("from", &T::from), record::field("to", &T::to),
+      record::field("mode", &T::mode), record::field("options", &T::options),
+      record::field("expected_pause_ms", &T::expected_pause_ms), record::field("reason", &T::reason),
+      record::field("started", &T::started), record::field("ended", &T::ended),
+      record::field("abort_requested", &T::abort_requested), record::field("progress", &T::progress),
+      record::field("result", &T::result), record::field("exit_code", &T::exit_code),
+      record::field("error", &T::error), record::field("runs_at", &T::runs_at),
+      record::field("gang_move", &T::gang_move), record::field("report", &T::report));
+}
+
+// One migration by itself, and not in a list.
+struct MigrationDetail {
+  Migration migration;
+  std::vector<std::string> moved_with;  // of a rank that moves with others: their migrations
+};
+constexpr auto fields_of(record::Of<MigrationDetail>) {
+  return record::fields(record::inlined(&MigrationDetail::migration),
+                        record::field("moved_with", &MigrationDetail::moved_with));
+}
+
+}  // namespace ckpt::api
