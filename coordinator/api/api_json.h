@@ -17,17 +17,6 @@ namespace ckpt::coordinator {
 
 [[nodiscard]] json text_or_null(const std::string& text);
 
-[[nodiscard]] json node_json(const Node& node, const JobTable& jobs, const CordonTable& cordons,
-                             const PolicyTable& policy);
-// `available`: the memory that placement would give to a new job.
-[[nodiscard]] json gpu_json(const Node& node, const wire::GpuInfo& gpu, std::uint64_t available,
-                            JobTable& jobs, const CordonTable& cordons, const GpuFaults& faults);
-// null if nothing speaks against the GPU.
-[[nodiscard]] json fault_json(const std::optional<GpuFault>& fault);
-[[nodiscard]] json job_json(const Job& job, const JobStates& states);
-[[nodiscard]] json job_detail_json(const Job& job, const JobStates& states, const NodeTable& nodes,
-                                   const MigrationTable& migrations);
-[[nodiscard]] json memory_json(const MemoryHistory& memory);
 [[nodiscard]] json candidates_json(const std::vector<Candidate>& candidates);
 // Jobs that make place for another one: `to` is null for one that is parked.
 [[nodiscard]] json displaced_json(const std::vector<Displacement>& displaced);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "coordinator/api/migration_views.h"
+#include "coordinator/api/node_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "libckpt/record/document.h"
 
@@ -38,7 +39,7 @@ control::Task<Result<HttpResponse>> ClusterSection::handle(HttpRequest request) 
 json ClusterSection::nodes() const {
   json out = json::array();
   for (const auto& [name, node] : parts_.nodes.all())
-    out.push_back(node_json(node, parts_.jobs, parts_.cordons, parts_.policy));
+    out.push_back(record::to_answer(node_view(node, parts_.jobs, parts_.cordons, parts_.policy)));
   return out;
 }
 
@@ -49,8 +50,8 @@ json ClusterSection::gpus() const {
   json out = json::array();
   for (const auto& [name, node] : parts_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus)
-      out.push_back(
-          gpu_json(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons, parts_.faults));
+      out.push_back(record::to_answer(
+          gpu_view(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons, parts_.faults)));
   }
   return out;
 }

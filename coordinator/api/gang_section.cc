@@ -8,10 +8,11 @@
 
 #include "coordinator/api/image_json.h"
 #include "coordinator/api/job_requests.h"
+#include "coordinator/api/job_views.h"
 #include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
-#include "coordinator/requests/redaction.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -22,34 +23,6 @@ using std::chrono::steady_clock;
 constexpr std::int64_t kMaxStopGraceMs = std::int64_t{1000} * 3600 * 24 * 30;
 constexpr std::int64_t kStopGraceMs = 10'000;
 constexpr std::int64_t kMaxRank = 1 << 20;
-
-json rank_json(const Job& rank, const JobStates& states) {
-  const JobRank& at = rank.ranks.front();
-  const bool ended = is_ended(rank.state);
-  return {{"rank", at.rank},
-          {"node", at.place.node},
-          {"gpu", at.place.gpu},
-          {"pid", at.pid == 0 ? json() : json(at.pid)},
-          {"state_bytes", at.state_bytes},
-          {"job", job_text(rank.id)},
-          {"name", rank.spec.name},
-          {"state", states.of(rank)},
-          {"silent_node", text_or_null(states.silent_node(rank))},
-          {"exit_code", ended && rank.exit_code >= 0 ? json(rank.exit_code) : json()},
-          {"reason", text_or_null(rank.reason)}};
-}
-
-// Of the worst of its ranks: one that is away, starts, stops.
-std::string state_text(const Gang& gang, const JobStates& states) {
-  const JobState state = state_of(gang);
-  if (is_ended(state)) return std::string(to_string(state));
-  for (const char* wanted : {"unreachable", "unknown", "stopping", "starting", "suspending", "restoring",
-                             "parked", "paused", "migrating"}) {
-    for (const Job* rank : gang.ranks)
-      if (states.of(*rank) == wanted) return wanted;
-  }
-  return "running";
-}
 
 // "auto", or nodes with commas between them.
 std::vector<std::string> nodes_in(const std::string& to) {
@@ -64,55 +37,6 @@ std::vector<std::string> nodes_in(const std::string& to) {
 }
 
 }  // namespace
-
-json gang_json(const Gang& gang, const JobStates& states) {
-  const Job& first = *gang.ranks.front();
-  const JobState state = state_of(gang);
-  json out = job_json(first, states);
-  out["silent_node"] = json();
-  out["trouble"] = json();
-  json ranks = json::array();
-  json gpus = json::array();
-  std::uint64_t state_bytes = 0;
-  std::uint64_t expected_bytes = 0;
-  bool one_node = true;
-  std::string not_stopped;
-  for (const Job* rank : gang.ranks) {
-    if (const std::string silent = states.silent_node(*rank); !silent.empty()) out["silent_node"] = silent;
-    if (const std::string trouble = states.trouble_of(*rank); !trouble.empty()) out["trouble"] = trouble;
-    if (not_stopped.empty() && !is_ended(rank->state)) not_stopped = states.why_not_stopped(*rank);
-    ranks.push_back(rank_json(*rank, states));
-    gpus.push_back(to_text(rank->ranks.front().place));
-    state_bytes += rank->state_bytes();
-    expected_bytes += rank->expected_bytes();
-    one_node = one_node && rank->node() == first.node();
-  }
-  out["id"] = job_text(gang.id);
-  out["name"] = gang.name;
-  out["state"] = state_text(gang, states);
-  out["node"] = one_node ? json(first.node()) : json();
-  out["gpu"] = json();
-  out["gpus"] = std::move(gpus);
-  out["size"] = gang.size;
-  out["communicators"] = record::name_of(first.spec.gang.communicators);
-  out["ranks"] = std::move(ranks);
-  std::string reason = not_stopped.empty() ? reason_of(gang) : not_stopped;
-  const auto stays = std::find_if(gang.ranks.begin(), gang.ranks.end(), [](const Job* rank) {
-    return !rank->movable || rank->spec.way != MigrationMode::kCooperative;
-  });
-  out["movable"] = !is_ended(state) && stays == gang.ranks.end();
-  if (reason.empty() && !is_ended(state) && stays != gang.ranks.end())
-    reason = (*stays)->spec.way == MigrationMode::kCooperative
-                 ? (*stays)->reason
-                 : "ranks that do not call ckpt_barrier cannot be moved";
-  out["reason"] = text_or_null(reason);
-  out["obstacles"] = json();
-  out["state_bytes"] = state_bytes;
-  out["memory"] = json();
-  out["expected_bytes"] = expected_bytes;
-  out["exit_code"] = is_ended(state) && exit_code_of(gang) >= 0 ? json(exit_code_of(gang)) : json();
-  return out;
-}
 
 bool GangSection::takes(const HttpRequest& request) const {
   if (request.path[1] != "jobs" || request.path.size() <= 2) return false;
@@ -130,16 +54,9 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
       rank == nullptr ? find_gang(parts_.jobs, request.path[2]) : find_gang(parts_.jobs, rank->spec.gang.id);
   if (!gang) co_return parts_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
-  if (request.path.size() == 3 && is_get(request)) {
-    json out = gang_json(*gang, parts_.states);
-    const wire::JobSpec& spec = gang->ranks.front()->spec;
-    out["argv"] = command_json(spec.argv);
-    out["cwd"] = command_json(spec.cwd);
-    out["placed"] = text_or_null(gang->ranks.front()->placed);
-    const Migration* open = parts_.moves.open_of(*gang);
-    out["open_migration"] = open == nullptr ? json() : migration_json(*open);
-    co_return to_response(200, out);
-  }
+  if (request.path.size() == 3 && is_get(request))
+    co_return to_response(
+        200, record::to_answer(gang_detail_view(*gang, parts_.states, parts_.moves.open_of(*gang))));
   const std::string verb = request.path.size() == 4 ? request.path[3] : std::string();
   if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), gang->id);
   if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), *std::move(gang));
@@ -168,7 +85,7 @@ control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId 
     const auto gang = find_gang(parts_.jobs, id);
     if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     if (is_ended(state_of(*gang)) || steady_clock::now() >= deadline)
-      co_return to_response(200, gang_json(*gang, parts_.states));
+      co_return to_response(200, record::to_answer(gang_view(*gang, parts_.states)));
     co_await parts_.jobs.changed().wait_until(deadline);
   }
 }
@@ -304,7 +221,7 @@ GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& ga
   for (Job* rank : gang.ranks) {
     CKPT_TRYV(parts_.service.stop(*rank, grace));
   }
-  return to_response(202, gang_json(gang, parts_.states));
+  return to_response(202, record::to_answer(gang_view(gang, parts_.states)));
 }
 
 GangSection::Answer GangSection::remove(const Gang& gang) {

@@ -16,9 +16,6 @@
 
 namespace ckpt::coordinator {
 
-// As of a job, with `gpus` in place of `gpu`, and more of each rank.
-[[nodiscard]] json gang_json(const Gang& gang, const JobStates& states);
-
 class GangSection : public ApiSection {
  public:
   struct Parts {

@@ -138,44 +138,4 @@ json restore_plan_json(const RestorePlan& plan) {
           {"reason", text_or_null(plan.obstacle)}};
 }
 
-json protection_json(const Job& job) {
-  if (!job.protection) return json();
-  const Protection& p = *job.protection;
-  return {{"every_ms", p.every_ms},
-          {"to", text_or_null(p.folder.empty() ? p.node : p.folder)},
-          {"keep", p.keep},
-          {"last_image", job.snapshot ? json(image_text(job.snapshot->image)) : json()},
-          {"last_image_age_ms", job.snapshot ? age_ms(job.snapshot->image.barrier_ms) : json()},
-          {"last_pause_ms", job.snapshot ? ms_if_known(job.snapshot->pause_ns) : json()},
-          {"failures", p.failures},
-          {"last_error", text_or_null(p.error)}};
-}
-
-json snapshot_json(const Job& job) {
-  if (!job.snapshot) return json();
-  const SnapshotFacts& s = *job.snapshot;
-  return {{"image", image_text(s.image)},
-          {"created", time_text(s.image.barrier_ms)},
-          {"suspect", text_or_null(why_suspect(job.doubts, s.image.incarnation, s.image.barrier_ms))},
-          {"pause_ms", ms_if_known(s.pause_ns)},
-          {"new_bytes", s.written_bytes},
-          {"waited_bytes", s.waited_bytes}};
-}
-
-json operation_json(const Job& job) {
-  if (!job.operation) return json();
-  const ImageOperation& o = *job.operation;
-  const bool taking = o.stage == OperationStage::kTaking;
-  return {{"verb", o.verb},
-          {"stage", taking                               ? "taking"
-                    : o.stage == OperationStage::kEnding ? "ending"
-                                                         : "starting"},
-          {"why", text_or_null(o.why)},
-          {"image", taking ? json() : json(image_text(o.image))},
-          {"deadline", o.deadline_ms == 0 ? json() : json(time_text(o.deadline_ms))},
-          {"cancelled", text_or_null(o.cancelled)},
-          {"cancel", taking ? "stop, migrate, drain or restore --force --accept-loss"
-                            : "stop or restore --force --accept-loss"}};
-}
-
 }  // namespace ckpt::coordinator

@@ -20,12 +20,5 @@ namespace ckpt::coordinator {
 [[nodiscard]] json task_json(const ImageTask& task);
 // A dry run of a restore or a resume.
 [[nodiscard]] json restore_plan_json(const RestorePlan& plan);
-// Of one job: null without protection.
-[[nodiscard]] json protection_json(const Job& job);
-// Its last good snapshot: null without one.
-[[nodiscard]] json snapshot_json(const Job& job);
-
-// What carries it into an image or out of one, until when, and what gives that up: null without such a thing.
-[[nodiscard]] json operation_json(const Job& job);
 
 }  // namespace ckpt::coordinator

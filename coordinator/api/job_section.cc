@@ -5,10 +5,12 @@
 
 #include "coordinator/api/gang_section.h"
 #include "coordinator/api/job_requests.h"
+#include "coordinator/api/job_views.h"
 #include "coordinator/api/migration_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/protocol/wire/job_messages.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -40,7 +42,8 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
     co_return to_response(200, {{"removed", job_text(id)}});
   }
   if (request.path.size() == 3 && is_get(request))
-    co_return to_response(200, job_detail_json(*job, parts_.states, parts_.nodes, parts_.migrations));
+    co_return to_response(
+        200, record::to_answer(job_detail_view(*job, parts_.states, parts_.nodes, parts_.migrations)));
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
@@ -66,8 +69,8 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
     const JobId gang = at->second.spec.gang.id;
     if (gang != 0 && gang == shown) continue;
     if (gang != 0) shown = gang;
-    out.push_back(gang != 0 ? gang_json(*find_gang(parts_.jobs, gang), parts_.states)
-                            : job_json(at->second, parts_.states));
+    out.push_back(gang != 0 ? record::to_answer(gang_view(*find_gang(parts_.jobs, gang), parts_.states))
+                            : record::to_answer(job_view(at->second, parts_.states)));
   }
   while (at != all.end() && at->second.spec.gang.id != 0 && at->second.spec.gang.id == shown) ++at;
   return page_response(page, "jobs", std::move(out), at != all.end());
@@ -88,12 +91,12 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   if (is_gang) {
     CKPT_CO_TRY(started, co_await parts_.service.submit_gang(std::move(wanted)));
     const auto gang = find_gang(parts_.jobs, started.job->spec.gang.id);
-    json out = gang_json(*gang, parts_.states);
+    json out = record::to_answer(gang_view(*gang, parts_.states));
     out["displaced"] = json::array();
     co_return to_response(201, out);
   }
   CKPT_CO_TRY(submitted, co_await parts_.service.submit(std::move(wanted)));
-  json out = job_json(*submitted.job, parts_.states);
+  json out = record::to_answer(job_view(*submitted.job, parts_.states));
   out["displaced"] = displaced_json(submitted.displaced);
   co_return to_response(201, out);
 }
@@ -101,7 +104,7 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
 control::Task<JobSection::Answer> JobSection::adopt(HttpRequest request) {
   CKPT_CO_TRY(wanted, read_adopt(request));
   CKPT_CO_TRY(job, co_await parts_.service.adopt(std::move(wanted)));
-  co_return to_response(201, job_json(*job, parts_.states));
+  co_return to_response(201, record::to_answer(job_view(*job, parts_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::wait(HttpRequest request, JobId id) {
@@ -109,7 +112,7 @@ control::Task<JobSection::Answer> JobSection::wait(HttpRequest request, JobId id
   co_await parts_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  co_return to_response(200, job_json(*job, parts_.states));
+  co_return to_response(200, record::to_answer(job_view(*job, parts_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id) {
@@ -151,7 +154,7 @@ JobSection::Answer JobSection::stop(const HttpRequest& request, Job& job) {
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxGraceMs).value_or(kDefaultStopGraceMs);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(parts_.service.stop(job, grace));
-  return to_response(202, job_json(job, parts_.states));
+  return to_response(202, record::to_answer(job_view(job, parts_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::obstacles(JobId id) {

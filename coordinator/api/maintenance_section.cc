@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "coordinator/api/node_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -143,7 +145,7 @@ json MaintenanceSection::suspects_of(const Scope& scope) const {
     const Place place(scope.node, gpu.index);
     const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
     if (!fault || fault->closed_until_ms == 0 || fault->cordoned) continue;
-    json suspect = fault_json(fault);
+    json suspect = record::to_answer(fault_view(*fault));
     suspect["place"] = to_text(place);
     suspects.push_back(std::move(suspect));
   }
@@ -159,7 +161,7 @@ Result<json> MaintenanceSection::forgive(const Scope& scope) {
     const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
     if (!fault) continue;
     CKPT_TRYV(parts_.policy.forgive(place));
-    forgiven.push_back({{"place", to_text(place)}, {"reason", fault_json(fault)["reason"]}});
+    forgiven.push_back({{"place", to_text(place)}, {"reason", text_or_null(fault->reason)}});
   }
   return forgiven;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/api/migration_views.h"
 
-#include "coordinator/api/api_json.h"
+#include "coordinator/api/optional_text.h"
 #include "coordinator/fleet/managed_run_estimate.h"
 #include "coordinator/state/report.h"
 #include "libckpt/base/clock.h"
@@ -19,13 +19,6 @@ std::optional<double> ms_if_any(std::int64_t nanos) {
 std::optional<std::uint64_t> rate_if_any(std::uint64_t rate) {
   return rate == 0 ? std::nullopt : std::optional(rate);
 }
-std::optional<std::string> text_if_any(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional(text);
-}
-std::optional<std::string> time_if_any(std::int64_t unix_ms) {
-  return unix_ms == 0 ? std::nullopt : std::optional(time_text(unix_ms));
-}
-
 std::vector<std::string> words_of(std::uint8_t allowed) {
   std::vector<std::string> words;
   if ((allowed & wire::kAllowMissing) != 0) words.emplace_back("missing");

@@ -20,4 +20,12 @@ void from_json(const nlohmann::ordered_json& document, Command& command) {
   document.get_to(command.words);
 }
 
+void to_json(nlohmann::ordered_json& document, const CommandText& command) {
+  document = {{command_key(), command.text}};
+}
+
+void from_json(const nlohmann::ordered_json& document, CommandText& command) {
+  document.get_to(command.text);
+}
+
 }  // namespace ckpt::api

@@ -19,6 +19,14 @@ struct Command {
   friend void from_json(const nlohmann::ordered_json& document, Command& command);
 };
 
+// Likewise one text of it, as its folder.
+struct CommandText {
+  std::string text;
+
+  friend void to_json(nlohmann::ordered_json& document, const CommandText& command);
+  friend void from_json(const nlohmann::ordered_json& document, CommandText& command);
+};
+
 // The name of the mark's only field.
 [[nodiscard]] const std::string& command_key();
 

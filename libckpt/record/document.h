@@ -84,9 +84,11 @@ void write_fields(const T& value, J& object) {
   for_each_field<T>([&](const auto& field) {
     using F = std::remove_cvref_t<decltype(field)>;
     const auto& member = value.*field.member;
-    if constexpr (F::presence == Presence::kInlined) {
+    if constexpr (F::kKept == Presence::kInlined && IsOptional<typename F::Member>::value) {
+      if (member) write_fields<J>(*member, object);
+    } else if constexpr (F::kKept == Presence::kInlined) {
       write_fields<J>(member, object);
-    } else if constexpr (F::presence != Presence::kNotKept) {
+    } else if constexpr (F::kKept != Presence::kNotKept) {
       const std::string name(field.name);
       if constexpr (IsOptional<typename F::Member>::value) {
         if (member)
@@ -161,10 +163,14 @@ template <class J, Described T>
 void read_fields(const J& object, T& value) {
   for_each_field<T>([&](const auto& field) {
     using F = std::remove_cvref_t<decltype(field)>;
-    if constexpr (F::presence == Presence::kInlined)
+    if constexpr (F::kKept == Presence::kInlined && IsOptional<typename F::Member>::value) {
+      using Inner = typename F::Member::value_type;
+      if (object.contains(std::get<0>(fields_of(Of<Inner>{})).name))
+        read_fields(object, (value.*field.member).emplace());
+    } else if constexpr (F::kKept == Presence::kInlined)
       read_fields(object, value.*field.member);
-    else if constexpr (F::presence != Presence::kNotKept)
-      read_field(object, field.name, F::presence, value.*field.member);
+    else if constexpr (F::kKept != Presence::kNotKept)
+      read_field(object, field.name, F::kKept, value.*field.member);
   });
 }
 

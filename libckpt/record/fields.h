@@ -34,7 +34,7 @@ struct Of {};
 enum class Presence {
   kAlways,   // a document without it is malformed
   kLater,    // older documents lack it: the member keeps its default
-  kInlined,  // a record whose fields stand among the owner's own
+  kInlined,  // a record whose fields stand among the owner's own; an optional one: all of them, or none
   kBare,     // the record's only member: its document is the record's
   kNotKept,  // no document and no wire form has it
 };
@@ -42,7 +42,7 @@ enum class Presence {
 template <class T, class M, Presence kPresence>
 struct Field {
   using Member = M;
-  static constexpr Presence presence = kPresence;
+  static constexpr Presence kKept = kPresence;
   std::string_view name;
   M T::*member;
 };
@@ -113,7 +113,7 @@ template <Described T>
 consteval bool is_bare() {
   using List = decltype(fields_of(Of<T>{}));
   if constexpr (std::tuple_size_v<List> == 1)
-    return std::tuple_element_t<0, List>::presence == Presence::kBare;
+    return std::tuple_element_t<0, List>::kKept == Presence::kBare;
   else
     return false;
 }
@@ -129,7 +129,7 @@ template <class T, class Call>
 requires Described<std::remove_const_t<T>>
 constexpr void with_members(T& value, Call&& call) {
   for_each_field<std::remove_const_t<T>>([&](const auto& field) {
-    if constexpr (std::remove_cvref_t<decltype(field)>::presence != Presence::kNotKept)
+    if constexpr (std::remove_cvref_t<decltype(field)>::kKept != Presence::kNotKept)
       call(value.*field.member);
   });
 }

@@ -193,7 +193,7 @@ std::string view_recovery(const Json& answer, const Layout& layout) {
   if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
   if (has_value(answer, "open_until"))
     out +=
-        paragraph("What nodes report is taken in until " + clock_text_of(answer, "open_until", layout) +
+        paragraph("What nodes report is taken in until " + clock_text(text_of(answer, "open_until"), layout) +
                       ". What was taken in moves by nothing but orders until `gpumigrate cluster confirm`.",
                   layout);
   if (!found.empty())

@@ -2,31 +2,29 @@
 // `describe`.
 #include <algorithm>
 
-#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/views.h"
 
 namespace ckpt::cli {
 
-std::string clock_text_of(const Json& object, const char* field, const Layout& layout) {
-  const std::string text = text_of(object, field);
-  const auto then = unix_ms_of(text);
-  if (!then) return text;
+std::string clock_text(const std::string& time, const Layout& layout) {
+  const auto then = unix_ms_of(time);
+  if (!then) return time;
   constexpr std::int64_t kDayMs = 86'400'000;
-  const std::string time = text.substr(11, 8) + "Z";
-  return *then / kDayMs == layout.now_ms / kDayMs ? time : text.substr(0, 10) + " " + time;
+  const std::string clock = time.substr(11, 8) + "Z";
+  return *then / kDayMs == layout.now_ms / kDayMs ? clock : time.substr(0, 10) + " " + clock;
 }
 
 namespace {
 
-std::string head_of(const Json& job, const Layout& layout) {
+std::string head_of(const api::Job& job, const Layout& layout) {
   const Cell state = state_of_job(job, {});
   std::string rest = has_ended(job) ? ", was at " + place_of(job) : " at " + place_of(job);
-  if (!has_value(job, "node")) rest.clear();
-  rest +=
-      ", started " + clock_text_of(job, "started", layout) + " (" + age_of(job, "started", layout) + " ago)";
-  const std::string name = printable(text_of(job, "name") + " (" + text_of(job, "id") + ")    ");
+  if (!job.node) rest.clear();
+  const std::string started = job.started.value_or("-");
+  rest += ", started " + clock_text(started, layout) + " (" + age_of(started, layout) + " ago)";
+  const std::string name = printable(job.name + " (" + job.id + ")    ");
   const std::string text = shortened(name + printable(state.text + rest), layout.width);
   if (text.size() < name.size() + state.text.size()) return text + "\n";
   return name + coloured(state.text, state.tone, layout) + text.substr(name.size() + state.text.size()) +
@@ -34,131 +32,128 @@ std::string head_of(const Json& job, const Layout& layout) {
 }
 
 // "~200 ms to another node"; a pause of nothing has not been measured.
-void add_pause(const Json& job, const char* field, const char* where, std::string& out) {
-  const double pause = number_of(member(job, "expected_pause_ms"), field);
-  if (pause <= 0) return;
-  const bool estimated = text_of(member(job, "expected_pause_from"), field) == "estimate";
-  out +=
-      (out.empty() ? "pause " : ", ") + std::string(estimated ? "~" : "") + short_span(pause) + " " + where;
+void add_pause(const std::optional<double>& pause_ms, const std::optional<std::string>& source,
+               const char* where, std::string& out) {
+  if (pause_ms.value_or(0) <= 0) return;
+  out += (out.empty() ? "pause " : ", ") + std::string(source == "estimate" ? "~" : "") +
+         short_span(*pause_ms) + " " + where;
 }
 
-std::string mode_of(const Json& job) {
-  const std::string way = text_of(job, "way");
-  if (has_ended(job) || text_of(job, "state") == "parked")
-    return has_value(job, "reason") ? way + "; " + text_of(job, "reason") : way;
-  if (!flag_of(job, "movable")) return way + "; not movable: " + text_of(job, "reason");
+std::string mode_of(const api::JobDetail& detail) {
+  const api::Job& job = detail.job;
+  if (has_ended(job) || job.state == "parked") return job.reason ? job.way + "; " + *job.reason : job.way;
+  if (!job.movable) return job.way + "; not movable: " + job.reason.value_or("-");
   std::string pauses;
   const std::string obstacles = obstacles_of(job);
-  if (obstacles.empty()) add_pause(job, "between_nodes", "to another node", pauses);
-  add_pause(job, "within_node", "within its node", pauses);
-  const std::string stays =
-      "; " + obstacles + " to another node (gpumigrate doctor --job " + text_of(job, "name") + ")";
-  return way + "; movable" + (pauses.empty() ? "" : ": " + pauses) + (obstacles.empty() ? "" : stays);
+  const api::ExpectedPauses& expected = detail.expected_pause_ms;
+  const api::PauseSources& from = detail.expected_pause_from;
+  if (obstacles.empty()) add_pause(expected.between_nodes, from.between_nodes, "to another node", pauses);
+  add_pause(expected.within_node, from.within_node, "within its node", pauses);
+  const std::string stays = "; " + obstacles + " to another node (gpumigrate doctor --job " + job.name + ")";
+  return job.way + "; movable" + (pauses.empty() ? "" : ": " + pauses) + (obstacles.empty() ? "" : stays);
 }
 
-std::string memory_of(const Json& job, const Layout& layout, bool all) {
-  const Json& memory = member(job, "memory");
-  std::string out =
-      short_bytes_of(memory, "now_bytes") + " now, " + short_bytes_of(memory, "peak_bytes") + " peak";
-  if (all && has_value(memory, "peak_time")) out += " at " + clock_text_of(memory, "peak_time", layout);
-  const Json& quota = member(job, "gpu_memory_bytes");
-  const double limit = quota.is_number() ? quota.get<double>() : 0;
-  out += ", quota " + (limit > 0 ? short_bytes(limit) : std::string("none"));
-  if (limit > 0 && text_of(job, "way") != "transparent") out += " (for placement; not enforced)";
-  return out + "; state " + short_bytes_of(job, "state_bytes") + "; priority " + text_of(job, "priority");
+std::string memory_of(const api::Job& job, const Layout& layout, bool all) {
+  const auto bytes = [](std::uint64_t number) { return short_bytes(static_cast<double>(number)); };
+  const auto& memory = job.memory;
+  std::string out = (memory ? bytes(memory->now_bytes) : "-") + " now, " +
+                    (memory ? bytes(memory->peak_bytes) : "-") + " peak";
+  if (all && memory && memory->peak_time) out += " at " + clock_text(*memory->peak_time, layout);
+  const std::uint64_t limit = job.gpu_memory_bytes.value_or(0);
+  out += ", quota " + (limit > 0 ? bytes(limit) : std::string("none"));
+  if (limit > 0 && job.way != "transparent") out += " (for placement; not enforced)";
+  return out + "; state " + bytes(job.state_bytes) + "; priority " + std::to_string(job.priority);
 }
 
 // "by the minute: 1 GiB 3 GiB - 1 GiB"
-std::string minutes_of(const Json& memory) {
+std::string minutes_of(const std::optional<api::MemoryHistory>& memory) {
   constexpr std::size_t kShown = 10;
-  const Json& minutes = member(memory, "minutes");
   std::string out;
-  if (!minutes.is_array()) return out;
+  if (!memory) return out;
+  const auto& minutes = memory->minutes;
   for (std::size_t i = minutes.size() - std::min(kShown, minutes.size()); i < minutes.size(); ++i)
-    out += (out.empty() ? "" : " ") +
-           (minutes[i].is_number() ? short_bytes(minutes[i].get<double>()) : std::string("-"));
+    out += (out.empty() ? "" : " ") + bytes_or_dash(minutes[i]);
   return out;
 }
 
-std::string protection_of(const Json& protection, const Layout& layout) {
-  std::string out = has_value(protection, "last_image")
-                        ? text_of(protection, "last_image") + ", " +
-                              (layout.ages ? short_age(number_of(protection, "last_image_age_ms")) : "-") +
-                              " old"
-                        : "none yet";
-  out += "; every " + short_age(number_of(protection, "every_ms")) + ", keeps " + text_of(protection, "keep");
-  if (number_of(protection, "last_pause_ms") > 0)
-    out += "; pause " + short_span_of(protection, "last_pause_ms");
+std::string protection_of(const api::Protection& protection, const Layout& layout) {
+  std::string out = "none yet";
+  if (protection.last_image)
+    out = *protection.last_image + ", " +
+          (layout.ages ? short_age(static_cast<double>(protection.last_image_age_ms.value_or(0))) : "-") +
+          " old";
+  out += "; every " + short_age(static_cast<double>(protection.every_ms)) + ", keeps " +
+         std::to_string(protection.keep);
+  if (protection.last_pause_ms.value_or(0) > 0) out += "; pause " + short_span(*protection.last_pause_ms);
   return out;
 }
 
-std::string command_of(const Json& job) {
-  if (!has_value(job, "argv")) return "not shown to viewers";
+std::string command_of(const api::JobDetail& job) {
+  if (!job.argv) return "not shown to viewers";
   std::string out;
-  for (const Json& word : member(job, "argv"))
-    out += (out.empty() ? "" : " ") + (word.is_string() ? word.get<std::string>() : word.dump());
-  return (out.empty() ? "-" : out) + "   (in " + text_of(job, "cwd") + ")";
+  for (const std::string& word : job.argv->words) out += (out.empty() ? "" : " ") + word;
+  return (out.empty() ? "-" : out) + "   (in " + (job.cwd ? job.cwd->text : "-") + ")";
 }
 
-std::string images_of(const Json& job, const Layout& layout) {
+std::string operation_text(const api::Operation& operation, const Layout& layout) {
+  return operation.verb + " is " + operation.stage + ", until " +
+         clock_text(operation.deadline.value_or("-"), layout) +
+         (operation.cancelled ? ", given up: " + *operation.cancelled : "; given up by " + operation.cancel);
+}
+
+std::string images_of(const api::JobDetail& detail, const Layout& layout) {
   std::string out;
-  const Json& protection = member(job, "protection");
-  if (protection.is_object()) {
-    out += field_line("image", protection_of(protection, layout), layout);
-    if (has_value(protection, "last_error"))
-      out += field_line("", "FAILS: " + text_of(protection, "last_error"), layout, Tone::kBad);
-  } else if (const Json& last = member(job, "last_snapshot"); last.is_object()) {
+  if (const auto& protection = detail.job.protection) {
+    out += field_line("image", protection_of(*protection, layout), layout);
+    if (protection->last_error)
+      out += field_line("", "FAILS: " + *protection->last_error, layout, Tone::kBad);
+  } else if (const auto& last = detail.last_snapshot) {
     out += field_line("image",
-                      text_of(last, "image") + ", " + age_of(last, "created", layout) + " old" +
-                          (has_value(last, "suspect") ? ", suspect: " + text_of(last, "suspect") : ""),
+                      last->image + ", " + age_of(last->created, layout) + " old" +
+                          (last->suspect ? ", suspect: " + *last->suspect : ""),
                       layout);
   }
-  if (const Json& operation = member(job, "operation"); operation.is_object())
-    out +=
-        field_line("images",
-                   text_of(operation, "verb") + " is " + text_of(operation, "stage") + ", until " +
-                       clock_text_of(operation, "deadline", layout) +
-                       (has_value(operation, "cancelled") ? ", given up: " + text_of(operation, "cancelled")
-                                                          : "; given up by " + text_of(operation, "cancel")),
-                   layout);
+  if (detail.operation) out += field_line("images", operation_text(*detail.operation, layout), layout);
   return out;
 }
 
-std::string instances_of(const Json& job, const Layout& layout) {
-  std::string out =
-      field_line("placed", text_of(job, "placed"), layout) +
-      (flag_of(job, "unconfirmed")
-           ? field_line("taken in",
-                        "by its node's word: drains, evacuations and the like leave it where it is until "
-                        "`gpumigrate cluster confirm " +
-                            text_of(job, "name") + "`",
-                        layout)
-           : std::string()) +
-      field_line("by minute", minutes_of(member(job, "memory")), layout);
-  for (const Json& instance : member(job, "instances"))
+std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
+  std::string out = field_line("placed", detail.placed.value_or("-"), layout);
+  if (detail.job.unconfirmed)
+    out += field_line("taken in",
+                      "by its node's word: drains, evacuations and the like leave it where it is until "
+                      "`gpumigrate cluster confirm " +
+                          detail.job.name + "`",
+                      layout);
+  out += field_line("by minute", minutes_of(detail.job.memory), layout);
+  for (const api::Instance& instance : detail.instances)
     out += field_line("instance",
-                      text_of(instance, "incarnation") + " at " + text_of(instance, "node") + ", " +
-                          text_of(instance, "role") + ", " + text_of(instance, "phase") + ", log " +
-                          short_bytes_of(instance, "log_bytes"),
+                      std::to_string(instance.incarnation) + " at " + instance.node + ", " + instance.role +
+                          ", " + instance.phase + ", log " +
+                          short_bytes(static_cast<double>(instance.log_bytes)),
                       layout);
   return out;
 }
 
 // Of a job of several.
-std::string ranks_of(const Json& job, const Layout& layout) {
-  if (!has_value(job, "gpus")) return "";
+std::string ranks_of(const api::Job& job, const Layout& layout) {
+  if (!job.gang) return "";
   std::string out;
-  for (const Json& rank : member(job, "ranks")) {
-    std::string text = place_of(rank) + ", " + state_of_job(rank, {}).text + ", " + text_of(rank, "name") +
-                       " (" + text_of(rank, "job") + ")";
-    if (has_value(rank, "reason")) text += "; " + text_of(rank, "reason");
-    out += field_line(("rank " + text_of(rank, "rank")).c_str(), text, layout);
+  for (const api::JobRank& rank : job.ranks) {
+    const auto part = rank.of_several.value_or(api::RankOfSeveral());
+    const api::Job shown{
+        .id = part.job, .state = part.state, .silent_node = part.silent_node, .exit_code = part.exit_code};
+    std::string text = rank.node + ":" + std::to_string(rank.gpu) + ", " + state_of_job(shown, {}).text +
+                       ", " + part.name + " (" + part.job + ")";
+    if (part.reason) text += "; " + *part.reason;
+    out += field_line(("rank " + std::to_string(rank.rank)).c_str(), text, layout);
   }
   return out;
 }
 
-std::string moves_of(const Json& job, const std::vector<api::Migration>& moves, const Layout& layout) {
-  const std::size_t count = member(job, "migrations").size();
+std::string moves_of(const api::JobDetail& job, const std::vector<api::Migration>& moves,
+                     const Layout& layout) {
+  const std::size_t count = job.migrations.size();
   if (count == 0) return "";
   const bool some = moves.size() < count;
   std::string out =
@@ -186,30 +181,28 @@ std::string events_of(const std::vector<api::Event>& events, const Layout& layou
 
 }  // namespace
 
-std::string view_job_state(const Json& job) {
-  std::string out = text_of(job, "name") + " (" + text_of(job, "id") + ") " + state_of_job(job, {}).text;
-  if (has_value(job, "node")) out += (has_ended(job) ? ", was at " : " at ") + place_of(job);
+std::string view_job_state(const api::Job& job) {
+  std::string out = job.name + " (" + job.id + ") " + state_of_job(job, {}).text;
+  if (job.node) out += (has_ended(job) ? ", was at " : " at ") + place_of(job);
   return printable(out) + "\n";
 }
 
-std::string view_job(const Json& job, const std::vector<api::Migration>& moves,
+std::string view_job(const api::JobDetail& detail, const std::vector<api::Migration>& moves,
                      const std::vector<api::Event>& events, bool all, const Layout& layout) {
-  std::string out = head_of(job, layout);
-  out += ranks_of(job, layout) + field_line("mode", mode_of(job), layout);
-  out += field_line("memory", memory_of(job, layout, all), layout);
-  out += images_of(job, layout);
-  out += field_line("command", command_of(job), layout);
-  if (all) out += instances_of(job, layout);
-  if (const Json& open = member(job, "open_migration"); open.is_object()) {
-    const std::string options =
-        options_text(record::from_answer<api::MigrateOptions>(member(open, "options")));
+  std::string out = head_of(detail.job, layout);
+  out += ranks_of(detail.job, layout) + field_line("mode", mode_of(detail), layout);
+  out += field_line("memory", memory_of(detail.job, layout, all), layout);
+  out += images_of(detail, layout);
+  out += field_line("command", command_of(detail), layout);
+  if (all) out += instances_of(detail, layout);
+  if (const auto& open = detail.open_migration) {
+    const std::string options = options_text(open->options);
     out += field_line("moving",
-                      text_of(open, "from") + " -> " + text_of(open, "to") + " (" + text_of(open, "id") +
-                          " " + text_of(open, "state") + ", " + text_of(open, "mode") +
-                          (options.empty() ? "" : ", " + options) + ")",
+                      open->from + " -> " + open->to + " (" + open->id + " " + open->state + ", " +
+                          open->mode + (options.empty() ? "" : ", " + options) + ")",
                       layout);
   }
-  return out + moves_of(job, moves, layout) + events_of(events, layout);
+  return out + moves_of(detail, moves, layout) + events_of(events, layout);
 }
 
 }  // namespace ckpt::cli

@@ -11,45 +11,41 @@ namespace {
 
 constexpr std::size_t kDateLength = 10;  // 2026-01-31
 
-// A list of texts or numbers in one cell.
-std::string joined(const Json& list) {
+// A list of texts in one cell.
+std::string joined(const std::vector<std::string>& list) {
   std::string out;
-  for (const Json& item : list)
-    out += (out.empty() ? "" : " ") + (item.is_string() ? item.get<std::string>() : item.dump());
+  for (const std::string& item : list) out += (out.empty() ? "" : " ") + item;
   return out.empty() ? "-" : out;
 }
 
 // "node-a by operator: new driver; node-a:1 by health: Xid 79".
-std::string cordons_of(const Json& object) {
+std::string cordons_of(const std::optional<std::vector<api::Cordon>>& cordons) {
   std::string out;
-  for (const Json& cordon : member(object, "cordons")) {
-    out += (out.empty() ? "" : "; ") + text_of(cordon, "place") + " by " + text_of(cordon, "owner");
-    if (has_value(cordon, "reason")) out += ": " + text_of(cordon, "reason");
+  for (const api::Cordon& cordon : cordons.value_or(std::vector<api::Cordon>())) {
+    out += (out.empty() ? "" : "; ") + cordon.place + " by " + cordon.owner;
+    if (cordon.reason) out += ": " + *cordon.reason;
   }
   return out.empty() ? "-" : out;
 }
 
 // A line for each node that has no GPUs, or no fresh facts about them.
-std::string gpu_reasons_of(const Json& nodes, const Layout& layout) {
+std::string gpu_reasons_of(const std::vector<api::Node>& nodes, const Layout& layout) {
   std::string text;
-  for (const Json& node : nodes) {
-    if (has_value(node, "gpu_reason"))
-      text += paragraph(text_of(node, "name") + ": " + printable(text_of(node, "gpu_reason")), layout);
-  }
+  for (const api::Node& node : nodes)
+    if (node.gpu_reason) text += paragraph(node.name + ": " + printable(*node.gpu_reason), layout);
   return text.empty() ? text : "\n" + text;
 }
 
-bool is_cordoned(const Json& object, const std::string& place) {
-  for (const Json& cordon : member(object, "cordons"))
-    if (text_of(cordon, "place") == place) return true;
-  return false;
+bool is_cordoned(const api::Node& node) {
+  const auto cordons = node.cordons.value_or(std::vector<api::Cordon>());
+  return std::any_of(cordons.begin(), cordons.end(),
+                     [&](const api::Cordon& cordon) { return cordon.place == node.name; });
 }
 
 // What it holds on a GPU, or would hold there.
-std::string shown_memory_of(const Json& job) {
-  const Json& memory = member(job, "memory");
-  return number_of(memory, "now_bytes") > 0 ? short_bytes_of(memory, "now_bytes")
-                                            : short_bytes_of(job, "state_bytes");
+std::string shown_memory_of(const api::Job& job) {
+  const std::uint64_t held = job.memory ? job.memory->now_bytes : 0;
+  return short_bytes(static_cast<double>(held > 0 ? held : job.state_bytes));
 }
 
 Tone tone_of_result(const std::string& result) {
@@ -59,8 +55,8 @@ Tone tone_of_result(const std::string& result) {
 }
 
 // "no", "yes", or "within its node; 2 obstacles": what keeps the job from another node.
-std::string movable_of(const Json& job) {
-  if (!flag_of(job, "movable")) return "no";
+std::string movable_of(const api::Job& job) {
+  if (!job.movable) return "no";
   const std::string obstacles = obstacles_of(job);
   return obstacles.empty() ? "yes" : "within its node; " + obstacles;
 }
@@ -72,26 +68,23 @@ std::string why_of(const api::Migration& migration) {
 }
 
 // "ok", or what speaks against the GPU, or that nothing is known while its node is silent.
-Cell health_of(const Json& gpu) {
-  if (!flag_of(gpu, "healthy")) return {text_of(gpu, "reason"), Tone::kBad};
-  if (flag_of(gpu, "node_silent")) return {"node silent", Tone::kWarning};
-  const Json& finding = member(gpu, "finding");
-  return finding.is_object() ? Cell(text_of(finding, "text"), Tone::kWarning) : Cell("ok", Tone::kGood);
+Cell health_of(const api::Gpu& gpu) {
+  if (!gpu.healthy) return {gpu.reason.value_or("-"), Tone::kBad};
+  if (gpu.node_silent) return {"node silent", Tone::kWarning};
+  return gpu.finding ? Cell(gpu.finding->text, Tone::kWarning) : Cell("ok", Tone::kGood);
 }
 
 }  // namespace
 
-bool has_ended(const Json& job) {
-  const std::string state = text_of(job, "state");
-  return state == "exited" || state == "failed" || state == "lost";
+bool has_ended(const api::Job& job) {
+  return job.state == "exited" || job.state == "failed" || job.state == "lost";
 }
 
 // "node-a:0,1,3", or each with its node where there are several.
-static std::string places_of(const Json& gpus) {
+static std::string places_of(const std::vector<std::string>& gpus) {
   std::string out;
   std::string last_node;
-  for (const Json& gpu : gpus) {
-    const std::string place = gpu.is_string() ? gpu.get<std::string>() : gpu.dump();
+  for (const std::string& place : gpus) {
     const std::size_t colon = place.rfind(':');
     const std::string node = place.substr(0, colon);
     const bool same = !out.empty() && node == last_node && colon != std::string::npos;
@@ -102,9 +95,13 @@ static std::string places_of(const Json& gpus) {
 }
 
 std::string place_of(const Json& object) {
-  if (const Json& gpus = member(object, "gpus"); gpus.is_array() && !gpus.empty()) return places_of(gpus);
   return has_value(object, "gpu") ? text_of(object, "node") + ":" + text_of(object, "gpu")
                                   : text_of(object, "node");
+}
+
+std::string place_of(const api::Job& job) {
+  if (job.gang && !job.gang->gpus.empty()) return places_of(job.gang->gpus);
+  return job.node.value_or("-") + (job.gpu ? ":" + std::to_string(*job.gpu) : "");
 }
 
 std::vector<api::Migration> migrations_in(const Json& answer) {
@@ -117,38 +114,37 @@ std::string reason_of(const api::Migration& migration) {
   return reason.starts_with(kOwn) ? reason.substr(kOwn.size()) : reason;
 }
 
-Cell state_of_job(const Json& job, const MoveOf& move_of) {
-  const std::string state = text_of(job, "state");
+Cell state_of_job(const api::Job& job, const MoveOf& move_of) {
+  const std::string& state = job.state;
   if (state == "exited")
-    return {has_value(job, "exit_code") ? "exited " + text_of(job, "exit_code") : state, Tone::kFaint};
+    return {job.exit_code ? "exited " + std::to_string(*job.exit_code) : state, Tone::kFaint};
   if (state == "failed" || state == "lost" || state == "unknown" || state == "unreachable")
     return {state, Tone::kBad};
-  if (state == "stopping" && has_value(job, "silent_node")) return {"stopping (node silent)", Tone::kBad};
-  if (state == "running" && has_value(job, "trouble")) return {"running (bad GPU)", Tone::kBad};
+  if (state == "stopping" && job.silent_node) return {"stopping (node silent)", Tone::kBad};
+  if (state == "running" && job.trouble) return {"running (bad GPU)", Tone::kBad};
   if (state != "migrating") return {state, state == "running" ? Tone::kGood : Tone::kWarning};
-  const std::string move = move_of ? move_of(text_of(job, "id")) : std::string();
+  const std::string move = move_of ? move_of(job.id) : std::string();
   return {move.empty() ? "moving" : move, Tone::kWarning};
 }
 
-Cell protection_of_job(const Json& job, const Layout& layout) {
-  const Json& protection = member(job, "protection");
-  if (!protection.is_object()) return {"-"};
-  if (has_value(protection, "last_error")) return {"FAILS (describe)", Tone::kBad};
-  if (!has_value(protection, "last_image")) return {"no image yet", Tone::kWarning};
-  const std::string image = text_of(protection, "last_image");
+Cell protection_of_job(const api::Job& job, const Layout& layout) {
+  if (!job.protection) return {"-"};
+  if (job.protection->last_error) return {"FAILS (describe)", Tone::kBad};
+  if (!job.protection->last_image) return {"no image yet", Tone::kWarning};
+  const std::string& image = *job.protection->last_image;
   const std::size_t at = image.find('@');
   const std::string where = at == std::string::npos ? std::string() : image.substr(at);
   if (!layout.ages) return {where};
-  return {short_age(number_of(protection, "last_image_age_ms")) + " ago" +
-          (where.empty() ? "" : " " + where)};
+  const auto age = static_cast<double>(job.protection->last_image_age_ms.value_or(0));
+  return {short_age(age) + " ago" + (where.empty() ? "" : " " + where)};
 }
 
-std::string obstacles_of(const Json& job) {
-  const auto count = static_cast<int>(number_of(job, "obstacles"));
+std::string obstacles_of(const api::Job& job) {
+  const int count = job.obstacles.value_or(0);
   return count <= 0 ? "" : std::to_string(count) + (count == 1 ? " obstacle" : " obstacles");
 }
 
-std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move_of) {
+std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, const MoveOf& move_of) {
   Table table({{"NAME", {.least = 8}},
                "ID",
                "STATE",
@@ -164,19 +160,20 @@ std::string view_jobs(const Json& jobs, const Layout& layout, const MoveOf& move
                {"PEAK", {.rank = 6, .wide = true, .right = true}},
                {"LAST PAUSE", {.rank = 5, .wide = true, .right = true}},
                {"STARTED", {.rank = 12, .wide = true}}});
-  for (const Json& job : jobs) {
+  for (const api::Job& job : jobs) {
     const bool ended = has_ended(job);
-    table.add({text_of(job, "name"), text_of(job, "id"), state_of_job(job, move_of), place_of(job),
-               ended ? "-" : shown_memory_of(job), text_of(job, "priority"),
-               ended ? "-" : age_of(job, "started", layout), protection_of_job(job, layout),
-               text_of(job, "way"), movable_of(job), text_of(job, "incarnation"),
-               short_bytes_of(job, "state_bytes"), short_bytes_of(member(job, "memory"), "peak_bytes"),
-               short_span_of(job, "last_downtime_ms"), text_of(job, "started")});
+    table.add({job.name, job.id, state_of_job(job, move_of), place_of(job),
+               ended ? "-" : shown_memory_of(job), std::to_string(job.priority),
+               ended ? "-" : age_of(job.started.value_or(""), layout), protection_of_job(job, layout),
+               job.way, movable_of(job), std::to_string(job.incarnation),
+               short_bytes(static_cast<double>(job.state_bytes)),
+               job.memory ? short_bytes(static_cast<double>(job.memory->peak_bytes)) : "-",
+               span_or_dash(job.last_downtime_ms), job.started.value_or("-")});
   }
   return table.text(layout);
 }
 
-std::string view_nodes(const Json& nodes, const Layout& layout) {
+std::string view_nodes(const std::vector<api::Node>& nodes, const Layout& layout) {
   Table table({{"NODE", {.least = 8}},
                "STATE",
                {"GPUS", {.rank = 3, .least = 4}},
@@ -189,22 +186,20 @@ std::string view_nodes(const Json& nodes, const Layout& layout) {
                {"RACK", {.rank = 8, .wide = true}},
                {"CERTIFICATE UNTIL", {.rank = 10, .wide = true}},
                {"LABELS", {.rank = 9, .least = 8, .wide = true}}});
-  for (const Json& node : nodes) {
-    const std::string state = text_of(node, "state");
-    const bool cordoned = is_cordoned(node, text_of(node, "name"));
-    const Cell shown(state + (cordoned ? ",cordoned" : ""), state != "ready" ? Tone::kBad
-                                                            : cordoned       ? Tone::kWarning
-                                                                             : Tone::kGood);
-    const std::string seen = age_of(node, "last_seen", layout);
-    table.add({text_of(node, "name"), shown, joined(member(node, "gpus")), joined(member(node, "jobs")), seen,
-               text_of(node, "evacuation"), cordons_of(node), text_of(node, "version"),
-               text_of(node, "driver"), text_of(node, "rack"),
-               text_of(node, "certificate_ends").substr(0, kDateLength), joined(member(node, "labels"))});
+  for (const api::Node& node : nodes) {
+    const bool cordoned = is_cordoned(node);
+    const Cell shown(node.state + (cordoned ? ",cordoned" : ""), node.state != "ready" ? Tone::kBad
+                                                                 : cordoned            ? Tone::kWarning
+                                                                                       : Tone::kGood);
+    table.add({node.name, shown, std::to_string(node.gpus), std::to_string(node.jobs),
+               age_of(node.last_seen.value_or(""), layout), node.evacuation, cordons_of(node.cordons),
+               node.version, node.driver.value_or("-"), node.rack.value_or("-"),
+               node.certificate_ends.value_or("-").substr(0, kDateLength), joined(node.labels)});
   }
   return table.text(layout) + gpu_reasons_of(nodes, layout);
 }
 
-std::string view_gpus(const Json& gpus, const Layout& layout) {
+std::string view_gpus(const std::vector<api::Gpu>& gpus, const Layout& layout) {
   Table table({{"GPU", {.least = 8}},
                {"MODEL", {.rank = 3, .least = 8}},
                {"FREE", {.right = true}},
@@ -215,11 +210,11 @@ std::string view_gpus(const Json& gpus, const Layout& layout) {
                {"CORDONS", {.rank = 1, .least = 10}},
                {"PEAK", {.rank = 6, .wide = true, .right = true}},
                {"UUID", {.rank = 7, .wide = true}}});
-  for (const Json& gpu : gpus) {
-    table.add({text_of(gpu, "node") + ":" + text_of(gpu, "index"), text_of(gpu, "model"),
-               short_bytes_of(gpu, "available_bytes"), short_bytes_of(gpu, "total_bytes"),
-               short_bytes_of(gpu, "expected_bytes"), health_of(gpu), joined(member(gpu, "jobs")),
-               cordons_of(gpu), short_bytes_of(member(gpu, "memory"), "peak_bytes"), text_of(gpu, "uuid")});
+  const auto bytes = [](std::uint64_t number) { return short_bytes(static_cast<double>(number)); };
+  for (const api::Gpu& gpu : gpus) {
+    table.add({gpu.node + ":" + std::to_string(gpu.index), gpu.model, bytes(gpu.available_bytes),
+               bytes(gpu.total_bytes), bytes(gpu.expected_bytes), health_of(gpu), joined(gpu.jobs),
+               cordons_of(gpu.cordons), bytes(gpu.memory.peak_bytes), gpu.uuid});
   }
   return table.text(layout);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libckpt/api/event.h"
+#include "libckpt/api/job.h"
 #include "libckpt/api/migration.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/table.h"
@@ -15,9 +16,9 @@ namespace ckpt::cli {
 
 // `describe`. `moves`, `events`: the migrations and events to show, oldest first; `all`: also its instances
 // and its memory's history.
-std::string view_job(const Json& job, const std::vector<api::Migration>& moves,
+std::string view_job(const api::JobDetail& detail, const std::vector<api::Migration>& moves,
                      const std::vector<api::Event>& events, bool all, const Layout& layout);
-std::string view_job_state(const Json& job);  // "train (j3) exited 0, was at node-a:0"
+std::string view_job_state(const api::Job& job);  // "train (j3) exited 0, was at node-a:0"
 // Dry runs. `each`: every GPU with its reasons; otherwise the chosen one's, and the causes counted.
 std::string view_plan(const Json& plan, bool each, const Layout& layout);
 // The jobs that make place for another one, a line each.
@@ -33,7 +34,7 @@ std::string view_outcome(const api::Migration& migration, const Layout& layout);
 std::string view_change(const api::Migration& before, const api::Migration& after, const std::string& limit);
 
 // "2026-01-01T00:00:00.000Z" as "00:00:00Z" of the same day, else with its date.
-std::string clock_text_of(const Json& object, const char* field, const Layout& layout);
+std::string clock_text(const std::string& time, const Layout& layout);
 // Within the layout, broken at blanks.
 std::string paragraph(const std::string& text, const Layout& layout);
 // "  name        value", wrapped where the layout has a width.

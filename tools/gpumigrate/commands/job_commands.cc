@@ -121,10 +121,11 @@ class EndFollower {
     for (;;) {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
-      if (job && has_ended(job.assume_value())) return std::move(job).assume_value();
-      if (job && is_until_silent_ && has_value(job.assume_value(), "silent_node"))
-        return std::move(job).assume_value();
-      if (job) wait_.now_for("the end of job " + id_ + " (" + text_of(job.assume_value(), "state") + ")");
+      if (job) {
+        const auto now = record::from_answer<api::Job>(job.assume_value());
+        if (has_ended(now) || (is_until_silent_ && now.silent_node)) return std::move(job).assume_value();
+        wait_.now_for("the end of job " + id_ + " (" + now.state + ")");
+      }
       if (auto end = wait_.end()) return *std::move(end);
       if (job) {
         known = true;
@@ -165,15 +166,15 @@ WaitSubject end_of(const std::string& job, const std::string& goes_on) {
   return {"the end of job " + job, goes_on + "; `gpumigrate wait " + job + "` waits again"};
 }
 
-int job_exit_code(Context& context, const Json& job) {
-  if (text_of(job, "state") == "exited" && !has_value(job, "exit_code")) {
-    context.note("job " + text_of(job, "id") + ": " + text_of(job, "reason"));
+int job_exit_code(Context& context, const Json& answer) {
+  const auto job = record::from_answer<api::Job>(answer);
+  if (job.state == "exited" && !job.exit_code) {
+    context.note("job " + job.id + ": " + job.reason.value_or("-"));
     return kUnknown;
   }
-  if (has_value(job, "reason") && text_of(job, "state") != "exited") {
-    context.note("job " + text_of(job, "id") + " " + text_of(job, "state") + ": " + text_of(job, "reason"));
-  }
-  return static_cast<int>(number_of(job, "exit_code", kRunFailed));
+  if (job.reason && job.state != "exited")
+    context.note("job " + job.id + " " + job.state + ": " + *job.reason);
+  return job.exit_code.value_or(kRunFailed);
 }
 
 // Shows the job's output until it ends. Ctrl-C stops the job, the second one leaves it.
@@ -203,7 +204,7 @@ int print_job(Context& context, const Json& job) {
   if (context.json) {
     context.print(job);
   } else {
-    context.out << view_jobs(Json::array({job}), context.layout()) << std::flush;
+    context.out << view_jobs({record::from_answer<api::Job>(job)}, context.layout()) << std::flush;
   }
   return kDone;
 }
@@ -211,7 +212,7 @@ int print_job(Context& context, const Json& job) {
 // A line about its end.
 int print_end(Context& context, const Json& job) {
   if (context.json) return print_job(context, job);
-  context.out << view_job_state(job) << std::flush;
+  context.out << view_job_state(record::from_answer<api::Job>(job)) << std::flush;
   return kDone;
 }
 
@@ -242,12 +243,11 @@ std::uint64_t start_ticks_of(int pid) {
 }
 
 // Its newest migrations, oldest first. Those that the coordinator has forgotten are left out.
-Result<std::vector<api::Migration>> newest_moves(Context& context, const Json& job, std::size_t count) {
-  const Json& ids = member(job, "migrations");
+Result<std::vector<api::Migration>> newest_moves(Context& context, const std::vector<std::string>& ids,
+                                                 std::size_t count) {
   std::vector<api::Migration> moves;
   for (std::size_t i = ids.size() - std::min(count, ids.size()); i < ids.size(); i++) {
-    if (!ids[i].is_string()) continue;
-    auto migration = context.coordinator.get("/v1/migrations/" + path_part(ids[i].get<std::string>()));
+    auto migration = context.coordinator.get("/v1/migrations/" + path_part(ids[i]));
     if (migration)
       moves.push_back(record::from_answer<api::Migration>(migration.assume_value()));
     else if (migration.assume_error().code() != ErrorCode::kNotFound)
@@ -331,13 +331,13 @@ int run_job(Context& context, const RunOptions& options) {
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
     return report(context, job.assume_error(), plain ? code : kRunFailed);
   }
-  const std::string id = text_of(job.assume_value(), "id");
+  const auto started = record::from_answer<api::Job>(job.assume_value());
+  const std::string& id = started.id;
   context.err << view_displaced(member(job.assume_value(), "displaced"), "was ", context.layout())
               << std::flush;
   warn_of_missing_library(context, options);
   if (options.detach) return print_job(context, job.assume_value());
-  context.note("job " + id + " (" + text_of(job.assume_value(), "name") + ") runs at " +
-               place_of(job.assume_value()));
+  context.note("job " + id + " (" + started.name + ") runs at " + place_of(started));
   if (options.gpus > 1)
     context.note("this is the output of rank 0; `gpumigrate logs " + id + " --rank N` shows another's");
   auto code = attend(context, id);
@@ -381,12 +381,12 @@ int describe_job(Context& context, const std::string& name, bool all) {
     context.print(job.assume_value());
     return kDone;
   }
-  auto moves = newest_moves(context, job.assume_value(), all ? kUnlimited : kMovesShown);
+  const auto detail = record::from_answer<api::JobDetail>(job.assume_value());
+  auto moves = newest_moves(context, detail.migrations, all ? kUnlimited : kMovesShown);
   if (!moves) return report(context, moves.assume_error());
-  auto events = newest_events(context, text_of(job.assume_value(), "id"));
+  auto events = newest_events(context, detail.job.id);
   if (!events) return report(context, events.assume_error());
-  context.out << view_job(job.assume_value(), moves.assume_value(), events.assume_value(), all,
-                          context.layout())
+  context.out << view_job(detail, moves.assume_value(), events.assume_value(), all, context.layout())
               << std::flush;
   return kDone;
 }

@@ -36,10 +36,8 @@ Result<std::map<std::string, std::string>> moves_of(Context& context, Progress& 
   return moves;
 }
 
-bool any_moves(const Json& jobs) {
-  for (const Json& job : jobs)
-    if (text_of(job, "state") == "migrating") return true;
-  return false;
+bool any_moves(const std::vector<api::Job>& jobs) {
+  return std::any_of(jobs.begin(), jobs.end(), [](const api::Job& job) { return job.state == "migrating"; });
 }
 
 bool is_open_migration(const Json& migration) {
@@ -106,15 +104,17 @@ AskList jobs_list(const ListOptions& options) {
                            {"starting", "running", "migrating", "paused", "stopping", "suspending", "parked",
                             "restoring", "exited", "failed", "lost", "unreachable", "unknown"}));
     CKPT_TRY(jobs, context.coordinator.get_all("/v1/jobs", "jobs"));
-    ListAnswer answer{.list = kept_of(jobs, [&](const Json& job) {
+    ListAnswer answer{.list = kept_of(jobs, [&](const Json& entry) {
+                        const auto job = record::from_answer<api::Job>(entry);
                         return is_place_wanted(place_of(job), options.node) &&
-                               is_name_wanted(text_of(job, "name"), options.name) &&
-                               is_state_wanted(text_of(job, "state"), options.state);
+                               is_name_wanted(job.name, options.name) &&
+                               is_state_wanted(job.state, options.state);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
     // A state that was asked for is shown, whatever it is.
     const bool all = options.all || !options.state.empty();
-    const Json shown = kept_of(answer.list, [all](const Json& job) { return all || !has_ended(job); });
+    auto shown = record::list_from_answer<api::Job>(answer.list);
+    std::erase_if(shown, [all](const api::Job& job) { return !all && has_ended(job); });
     answer.footer = hidden_text(answer.list.size() - shown.size(), "ended jobs");
     if (shown.empty() && answer.footer.empty()) answer.footer = "no jobs";
     std::map<std::string, std::string> moves;
@@ -136,11 +136,14 @@ AskList nodes_list(const ListOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
     CKPT_TRYV(check_states(options.state, {"ready", "unreachable"}));
     CKPT_TRY(nodes, context.coordinator.get("/v1/nodes"));
-    ListAnswer answer{.list = kept_of(nodes, [&](const Json& node) {
-                        return is_name_wanted(text_of(node, "name"), options.name) &&
-                               is_state_wanted(text_of(node, "state"), options.state);
+    ListAnswer answer{.list = kept_of(nodes, [&](const Json& entry) {
+                        const auto node = record::from_answer<api::Node>(entry);
+                        return is_name_wanted(node.name, options.name) &&
+                               is_state_wanted(node.state, options.state);
                       })};
-    answer.view = [list = answer.list](const Layout& layout) { return view_nodes(list, layout); };
+    answer.view = [list = record::list_from_answer<api::Node>(answer.list)](const Layout& layout) {
+      return view_nodes(list, layout);
+    };
     return answer;
   };
 }
@@ -148,12 +151,14 @@ AskList nodes_list(const ListOptions& options) {
 AskList gpus_list(const ListOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
     CKPT_TRY(gpus, context.coordinator.get("/v1/gpus"));
-    ListAnswer answer{.list = kept_of(gpus, [&](const Json& gpu) {
-                        return is_place_wanted(text_of(gpu, "node") + ":" + text_of(gpu, "index"),
-                                               options.node);
+    ListAnswer answer{.list = kept_of(gpus, [&](const Json& entry) {
+                        const auto gpu = record::from_answer<api::Gpu>(entry);
+                        return is_place_wanted(gpu.node + ":" + std::to_string(gpu.index), options.node);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
-    answer.view = [list = answer.list](const Layout& layout) { return view_gpus(list, layout); };
+    answer.view = [list = record::list_from_answer<api::Gpu>(answer.list)](const Layout& layout) {
+      return view_gpus(list, layout);
+    };
     return answer;
   };
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/table.h"
@@ -39,9 +40,8 @@ std::string view_moves(const std::vector<api::Migration>& open, Progress& progre
 }  // namespace
 
 std::string view_top(const ClusterNow& cluster, Progress& progress, const Layout& layout) {
-  Json live = Json::array();
-  for (const Json& job : cluster.jobs)
-    if (!has_ended(job)) live.push_back(job);
+  auto live = record::list_from_answer<api::Job>(cluster.jobs);
+  std::erase_if(live, has_ended);
   std::vector<api::Migration> open;
   std::map<std::string, std::string> moves;
   for (api::Migration& migration : migrations_in(cluster.migrations)) {
@@ -55,7 +55,7 @@ std::string view_top(const ClusterNow& cluster, Progress& progress, const Layout
                            " moves";
   std::string out = shortened(head, layout.width) + "\n\n";
   if (!open.empty()) out += view_moves(open, progress, layout) + "\n" + view_links(open, layout) + "\n";
-  out += view_gpus(cluster.gpus, layout) + "\n";
+  out += view_gpus(record::list_from_answer<api::Gpu>(cluster.gpus), layout) + "\n";
   return out + view_jobs(live, layout, [&moves](const std::string& job) {
            const auto move = moves.find(job);
            return move == moves.end() ? std::string() : move->second;

@@ -210,6 +210,23 @@ TEST(Answer, HasItsFieldsInOrderAndNullForWhatHasNoValue) {
   EXPECT_EQ(to_document(from_answer<Whole>(answer)), to_document(whole));
 }
 
+struct Owner {
+  int a = 0;
+  std::optional<Part> part;
+};
+constexpr auto fields_of(Of<Owner>) {
+  return fields(field("a", &Owner::a), inlined(&Owner::part));
+}
+
+TEST(Answer, OptionalRecordThatIsInlinedIsThereWithAllOfItsFieldsOrNot) {
+  EXPECT_EQ(to_answer(Owner{.a = 1}), ordered_json({{"a", 1}}));
+  const ordered_json whole = to_answer(Owner{.a = 1, .part = Part{"x", 2}});
+  EXPECT_EQ(whole, ordered_json({{"a", 1}, {"name", "x"}, {"size", 2}}));
+  ASSERT_TRUE(from_answer<Owner>(whole).part);
+  EXPECT_EQ(from_answer<Owner>(whole).part->size, 2);
+  EXPECT_FALSE(from_answer<Owner>(ordered_json({{"a", 1}, {"size", 2}})).part);
+}
+
 TEST(Answer, KeepsTheDefaultOfWhatIsMissingOrHasAnotherForm) {
   ordered_json answer = to_answer(some());
   answer.erase("node");

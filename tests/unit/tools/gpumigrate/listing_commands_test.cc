@@ -92,15 +92,15 @@ TEST(Listing, AMigrationThatFailedShowsWhy) {
 
 TEST(Listing, TroubleAndSilenceAreMarked) {
   const Json gpu = {{"node", "node-a"}, {"index", 0}, {"healthy", false}, {"reason", "Xid 79 (cordoned)"}};
-  EXPECT_TRUE(has(view_gpus(Json::array({gpu}), Layout()), "Xid 79 (cordoned)"));
+  EXPECT_TRUE(has(view_gpus({record::from_answer<api::Gpu>(gpu)}, Layout()), "Xid 79 (cordoned)"));
   const Json silent = {{"node", "node-b"}, {"index", 0}, {"healthy", true}, {"node_silent", true}};
-  EXPECT_TRUE(has(view_gpus(Json::array({silent}), Layout()), "node silent"));
+  EXPECT_TRUE(has(view_gpus({record::from_answer<api::Gpu>(silent)}, Layout()), "node silent"));
   Json job = {{"name", "train"}, {"state", "running"}, {"trouble", "node-a:0: Xid 79 (cordoned)"}};
-  EXPECT_TRUE(has(view_jobs(Json::array({job}), Layout(), {}), "running (bad GPU)"));
+  EXPECT_TRUE(has(view_jobs({record::from_answer<api::Job>(job)}, Layout(), {}), "running (bad GPU)"));
   job["state"] = "stopping";
-  EXPECT_FALSE(has(view_jobs(Json::array({job}), Layout(), {}), "node silent"));
+  EXPECT_FALSE(has(view_jobs({record::from_answer<api::Job>(job)}, Layout(), {}), "node silent"));
   job["silent_node"] = "node-a";
-  EXPECT_TRUE(has(view_jobs(Json::array({job}), Layout(), {}), "stopping (node silent)"));
+  EXPECT_TRUE(has(view_jobs({record::from_answer<api::Job>(job)}, Layout(), {}), "stopping (node silent)"));
 }
 
 TEST(Listing, TheForecastOfThePauseIsShownFromTheStart) {

@@ -65,12 +65,12 @@ inline std::vector<api::Migration> sample_moves() {
 
 inline Json sample_nodes() {
   return Json::parse(R"json([
-    {"name":"node-a","state":"ready","gpus":[0,1],"jobs":["j2-k3fa"],"evacuation":"on","version":"0.1.0","last_seen":"2026-01-01T01:17:50.000Z",
+    {"name":"node-a","state":"ready","gpus":2,"jobs":1,"evacuation":"on","version":"0.1.0","last_seen":"2026-01-01T01:17:50.000Z",
      "driver":"580.159.04","rack":"r1","labels":["zone=a"],"cordons":null},
-    {"name":"node-b","state":"ready","gpus":[0,1],"jobs":["j12-k3fa","j14-k3fa","j15-k3fa"],"evacuation":"paused","version":"0.1.0",
+    {"name":"node-b","state":"ready","gpus":2,"jobs":3,"evacuation":"paused","version":"0.1.0",
      "last_seen":"2026-01-01T01:17:50.000Z","driver":"580.159.04","rack":null,"labels":[],
      "cordons":[{"place":"node-b","owner":"operator","reason":"new driver"},{"place":"node-b:1","owner":"health","reason":"Xid 79"}]},
-    {"name":"node-c","state":"unreachable","gpus":[0,1],"jobs":["j6-k3fa"],"evacuation":"on","version":"0.1.0",
+    {"name":"node-c","state":"unreachable","gpus":2,"jobs":1,"evacuation":"on","version":"0.1.0",
      "last_seen":"2026-01-01T01:10:00.000Z","driver":"580.159.04","rack":null,"labels":[],"cordons":null}])json");
 }
 

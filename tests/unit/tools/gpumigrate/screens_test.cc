@@ -30,14 +30,19 @@ using View = std::function<std::string(const Layout&)>;
 const std::map<std::string, View>& views() {
   const auto move = [](const std::string& job) { return std::string(job == "j12-k3fa" ? "moving 62%" : ""); };
   static const std::map<std::string, View> kViews = {
-      {"jobs", [move](const Layout& l) { return view_jobs(sample_jobs(), l, move); }},
-      {"nodes", [](const Layout& l) { return view_nodes(sample_nodes(), l); }},
-      {"gpus", [](const Layout& l) { return view_gpus(sample_gpus(), l); }},
+      {"jobs",
+       [move](const Layout& l) {
+         return view_jobs(record::list_from_answer<api::Job>(sample_jobs()), l, move);
+       }},
+      {"nodes",
+       [](const Layout& l) { return view_nodes(record::list_from_answer<api::Node>(sample_nodes()), l); }},
+      {"gpus",
+       [](const Layout& l) { return view_gpus(record::list_from_answer<api::Gpu>(sample_gpus()), l); }},
       {"migrations", [](const Layout& l) { return view_migrations(sample_moves(), l); }},
       {"describe",
        [](const Layout& l) {
-         return view_job(sample_job(), sample_moves(), record::list_from_answer<api::Event>(sample_events()),
-                         false, l);
+         return view_job(record::from_answer<api::JobDetail>(sample_job()), sample_moves(),
+                         record::list_from_answer<api::Event>(sample_events()), false, l);
        }},
       {"events",
        [](const Layout& l) {

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs as the API shows them (docs/api.md): of one rank, and of several. Texts are ids, places ("node-a:0") and
+// times (RFC 3339, UTC); `_ms` are milliseconds. An optional member without a value is null.
+// Threads: values. Errors: none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libckpt/api/command.h"
+#include "libckpt/api/migration.h"
+#include "libckpt/api/node.h"
+#include "libckpt/record/fields.h"
+
+namespace ckpt::api {
+
+// A rank of a job of several is a job of its own to its node.
+struct RankOfSeveral {
+  std::string job;
+  std::string name;
+  std::string state;
+  std::optional<std::string> silent_node;
+  std::optional<int> exit_code;
+  std::optional<std::string> reason;
+};
+constexpr auto fields_of(record::Of<RankOfSeveral>) {
+  using T = RankOfSeveral;
+  return record::fields(record::field("job", &T::job), record::field("name", &T::name),
+                        record::field("state", &T::state), record::field("silent_node", &T::silent_node),
+                        record::field("exit_code", &T::exit_code), record::field("reason", &T::reason));
+}
+
+struct JobRank {
+  std::uint32_t rank = 0;
+  std::string node;
+  std::uint32_t gpu = 0;
+  std::optional<std::int32_t> pid;
+  std::uint64_t state_bytes = 0;
+  std::optional<RankOfSeveral> of_several;
+};
+constexpr auto fields_of(record::Of<JobRank>) {
+  using T = JobRank;
+  return record::fields(record::field("rank", &T::rank), record::field("node", &T::node),
+                        record::field("gpu", &T::gpu), record::field("pid", &T::pid),
+                        record::field("state_bytes", &T::state_bytes), record::inlined(&T::of_several));
+}
+
+struct Protection {
+  std::int64_t every_ms = 0;
+  std::optional<std::string> to;  // a node or a folder; null: where it runs
+  std::uint32_t keep = 0;
+  std::optional<std::string> last_image;
+  std::optional<std::int64_t> last_image_age_ms;
+  std::optional<double> last_pause_ms;
+  std::uint32_t failures = 0;  // in a row
+  std::optional<std::string> last_error;
+};
+constexpr auto fields_of(record::Of<Protection>) {
+  using T = Protection;
+  return record::fields(record::field("every_ms", &T::every_ms), record::field("to", &T::to),
+                        record::field("keep", &T::keep), record::field("last_image", &T::last_image),
+                        record::field("last_image_age_ms", &T::last_image_age_ms),
+                        record::field("last_pause_ms", &T::last_pause_ms),
+                        record::field("failures", &T::failures), record::field("last_error", &T::last_error));
+}
+
+// Only a job of several ranks has these.
+struct Gang {
+  std::vector<std::string> gpus;  // the places of its ranks
+  std::uint64_t size = 0;         // how many it was started with
+  std::string communicators;      // overlap, in-pause
+};
+constexpr auto fields_of(record::Of<Gang>) {
+  return record::fields(record::field("gpus", &Gang::gpus), record::field("size", &Gang::size),
+                        record::field("communicators", &Gang::communicators));
+}
+
+struct Job {
+  std::string id;
+  std::string name;
+  std::string state;
+  std::optional<std::string> silent_node;
+  std::optional<std::string> trouble;  // what speaks against its GPU
+  std::optional<std::string> node;     // null: it is parked, or on several
+  std::optional<std::uint32_t> gpu;
+  std::vector<JobRank> ranks;
+  std::uint64_t incarnation = 0;
+  bool unconfirmed = false;  // taken in by its node's word
+  std::string way;           // cooperative, transparent, adopted
+  bool movable = false;
+  std::optional<std::string> reason;      // why it is not
+  std::optional<std::int32_t> obstacles;  // to another node
+  std::uint64_t state_bytes = 0;
+  std::int32_t priority = 0;
+  std::optional<MemoryHistory> memory;
+  std::uint64_t expected_bytes = 0;
+  std::optional<std::uint64_t> gpu_memory_bytes;  // its quota
+  std::optional<std::string> started;
+  std::optional<double> last_downtime_ms;
+  std::optional<int> exit_code;
+  std::optional<Protection> protection;
+  std::optional<Gang> gang;
+};
+constexpr auto fields_of(record::Of<Job>) {
+  using T = Job;
+  return record::fields(
+      record::field("id", &T::id), record::field("name", &T::name), record::field("state", &T::state),
+      record::field("silent_node", &T::silent_node), record::field("trouble", &T::trouble),
+      record::field("node", &T::node), record::field("gpu", &T::gpu), record::field("ranks", &T::ranks),
+      record::field("incarnation", &T::incarnation), record::field("unconfirmed", &T::unconfirmed),
+      record::field("way", &T::way), record::field("movable", &T::movable),
+      record::field("reason", &T::reason), record::field("obstacles", &T::obstacles),
+      record::field("state_bytes", &T::state_bytes), record::field("priority", &T::priority),
+      record::field("memory", &T::memory), record::field("expected_bytes", &T::expected_bytes),
+      record::field("gpu_memory_bytes", &T::gpu_memory_bytes), record::field("started", &T::started),
+      record::field("last_downtime_ms", &T::last_downtime_ms), record::field("exit_code", &T::exit_code),
+      record::field("protection", &T::protection), record::inlined(&T::gang));
+}
+
+struct ExpectedPauses {
+  std::optional<double> within_node;
+  std::optional<double> between_nodes;
+};
+constexpr auto fields_of(record::Of<ExpectedPauses>) {
+  return record::fields(record::field("within_node", &ExpectedPauses::within_node),
+                        record::field("between_nodes", &ExpectedPauses::between_nodes));
+}
+
+// By what they are expected: last_move, estimate.
+struct PauseSources {
+  std::optional<std::string> within_node;
+  std::optional<std::string> between_nodes;
+};
+constexpr auto fields_of(record::Of<PauseSources>) {
+  return record::fields(record::field("within_node", &PauseSources::within_node),
+                        record::field("between_nodes", &PauseSources::between_nodes));
+}
+
+struct Snapshot {
+  std::string image;
+  std::string created;
+  std::optional<std::string> suspect;  // why its memory may be wrong
+  std::optional<double> pause_ms;
+  std::uint64_t new_bytes = 0;
+  std::uint64_t waited_bytes = 0;
+};
+constexpr auto fields_of(record::Of<Snapshot>) {
+  using T = Snapshot;
+  return record::fields(record::field("image", &T::image), record::field("created", &T::created),
+                        record::field("suspect", &T::suspect), record::field("pause_ms", &T::pause_ms),
+                        record::field("new_bytes", &T::new_bytes),
+                        record::field("waited_bytes", &T::waited_bytes));
+}
+
+// On its way between running and resting in an image.
+struct Operation {
+  std::string verb;   // suspend, park, restore, resume
+  std::string stage;  // taking, ending, starting
+  std::optional<std::string> why;
+  std::optional<std::string> image;
+  std::optional<std::string> deadline;
+  std::optional<std::string> cancelled;  // why it is given up
+  std::string cancel;                    // the commands that give it up
+};
+constexpr auto fields_of(record::Of<Operation>) {
+  using T = Operation;
+  return record::fields(record::field("verb", &T::verb), record::field("stage", &T::stage),
+                        record::field("why", &T::why), record::field("image", &T::image),
+                        record::field("deadline", &T::deadline), record::field("cancelled", &T::cancelled),
+                        record::field("cancel", &T::cancel));
+}
+
+struct Instance {
+  std::uint64_t incarnation = 0;
+  std::string node;
+  std::string role;  // fresh, standby
+  std::string phase;
+  std::uint64_t log_bytes = 0;
+};
+constexpr auto fields_of(record::Of<Instance>) {
+  using T = Instance;
+  return record::fields(record::field("incarnation", &T::incarnation), record::field("node", &T::node),
+                        record::field("role", &T::role), record::field("phase", &T::phase),
+                        record::field("log_bytes", &T::log_bytes));
+}
+
+// Its open migration, in short.
+struct OpenMigration {
+  std::string id;
+  std::string state;
+  std::string from;
+  std::string to;
+  std::string mode;
+  MigrateOptions options;
+};
+constexpr auto fields_of(record::Of<OpenMigration>) {
+  using T = OpenMigration;
+  return record::fields(record::field("id", &T::id), record::field("state", &T::state),
+                        record::field("from", &T::from), record::field("to", &T::to),
+                        record::field("mode", &T::mode), record::field("options", &T::options));
+}
+
+// One job of one rank by itself, and not in a list.
+struct JobDetail {
+  Job job;
+  std::optional<Command> argv;
+  std::optional<CommandText> cwd;
+  std::optional<std::string> placed;  // why this GPU was chosen
+  ExpectedPauses expected_pause_ms;
+  PauseSources expected_pause_from;
+  std::optional<Snapshot> last_snapshot;
+  std::optional<Operation> operation;
+  std::vector<Instance> instances;
+  std::vector<std::string> migrations;
+  std::optional<OpenMigration> open_migration;
+};
+constexpr auto fields_of(record::Of<JobDetail>) {
+  using T = JobDetail;
+  return record::fields(
+      record::inlined(&T::job), record::field("argv", &T::argv), record::field("cwd", &T::cwd),
+      record::field("placed", &T::placed), record::field("expected_pause_ms", &T::expected_pause_ms),
+      record::field("expected_pause_from", &T::expected_pause_from),
+      record::field("last_snapshot", &T::last_snapshot), record::field("operation", &T::operation),
+      record::field("instances", &T::instances), record::field("migrations", &T::migrations),
+      record::field("open_migration", &T::open_migration));
+}
+
+// Likewise of several ranks. A reader of JobDetail finds what it has.
+struct GangDetail {
+  Job job;
+  std::optional<Command> argv;
+  std::optional<CommandText> cwd;
+  std::optional<std::string> placed;
+  std::optional<Migration> open_migration;
+};
+constexpr auto fields_of(record::Of<GangDetail>) {
+  using T = GangDetail;
+  return record::fields(record::inlined(&T::job), record::field("argv", &T::argv),
+                        record::field("cwd", &T::cwd), record::field("placed", &T::placed),
+                        record::field("open_migration", &T::open_migration));
+}
+
+}  // namespace ckpt::api
