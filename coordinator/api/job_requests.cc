@@ -25,6 +25,7 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   constexpr std::array kModes = {wire::CodecMode::kAuto, wire::CodecMode::kRaw, wire::CodecMode::kPlanes,
                                  wire::CodecMode::kDifference};
   std::vector<std::string> words;
+  words.reserve(kModes.size());
   for (const wire::CodecMode mode : kModes) words.emplace_back(record::name_of(mode));
   options.codec = kModes[body.choice("codec", words).value_or(0)];
   options.shadow_memory_bytes =

@@ -11,6 +11,7 @@ constexpr std::int64_t kMinuteMs = 60'000;
 std::optional<std::vector<api::Cordon>> cordons_view(const std::vector<Cordon>& cordons) {
   if (cordons.empty()) return std::nullopt;
   std::vector<api::Cordon> view;
+  view.reserve(cordons.size());
   for (const Cordon& cordon : cordons)
     view.push_back({.place = to_text(cordon.scope),
                     .owner = std::string(to_string(cordon.owner)),
