@@ -123,7 +123,7 @@ api::JobRank rank_of_gang_view(const Job& rank, const JobStates& states) {
   return view;
 }
 
-// Of the worst of its ranks: one that is away, starts, stops.
+// The state of its worst rank: one that is away, starts, stops.
 std::string state_of_gang(const Gang& gang, const JobStates& states) {
   const JobState state = state_of(gang);
   if (is_ended(state)) return std::string(to_string(state));

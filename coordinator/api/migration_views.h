@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] api::MigrationReport report_view(const Migration& migration);
 [[nodiscard]] api::Migration migration_view(const Migration& migration);
 
-// As an answer.
+// The view as JSON.
 [[nodiscard]] json migration_json(const Migration& migration);
 
 }  // namespace ckpt::coordinator

@@ -13,7 +13,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] inline std::optional<std::string> text_if_any(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
-// Of Unix milliseconds; 0: none.
+// The time of Unix milliseconds; 0: none.
 [[nodiscard]] inline std::optional<std::string> time_if_any(std::int64_t unix_ms) {
   return unix_ms == 0 ? std::nullopt : std::optional(time_text(unix_ms));
 }

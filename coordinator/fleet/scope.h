@@ -22,8 +22,9 @@ struct Scope {
   std::string node;
   std::optional<std::uint32_t> gpu;
 };
-constexpr auto fields_of(record::Of<Scope>) {
-  return record::fields(record::field("node", &Scope::node), record::later("gpu", &Scope::gpu));
+template <std::same_as<Scope> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("node", &T::node), record::later("gpu", &T::gpu));
 }
 
 [[nodiscard]] std::string to_text(const Scope& scope);

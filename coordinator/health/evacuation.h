@@ -57,8 +57,9 @@ struct FailedTarget {
   Place to;
   std::string why;
 };
-constexpr auto fields_of(record::Of<FailedTarget>) {
-  return record::fields(record::field("to", &FailedTarget::to), record::field("why", &FailedTarget::why));
+template <std::same_as<FailedTarget> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("to", &T::to), record::field("why", &T::why));
 }
 
 struct Evacuation {
@@ -85,9 +86,9 @@ struct Evacuation {
 
   [[nodiscard]] bool open() const { return !is_over(state); }
 };
-// As the store keeps it, beside its id. Reading throws record::DocumentError, which the table catches.
-constexpr auto fields_of(record::Of<Evacuation>) {
-  using T = Evacuation;
+// The fields that the store keeps; its id has a column of its own. Reading throws record::DocumentError, which the table catches.
+template <std::same_as<Evacuation> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::not_kept(&T::id), record::field("job", &T::job), record::later("incarnation", &T::incarnation),
       record::field("job_name", &T::job_name), record::field("from", &T::from),

@@ -18,10 +18,10 @@ struct Breaker {
   std::string reason;
   std::int64_t forgiven_ms = 0;  // moves that started until then count no more
 };
-constexpr auto fields_of(record::Of<Breaker>) {
-  return record::fields(record::field("open", &Breaker::open), record::field("since_ms", &Breaker::since_ms),
-                        record::field("reason", &Breaker::reason),
-                        record::field("forgiven_ms", &Breaker::forgiven_ms));
+template <std::same_as<Breaker> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("open", &T::open), record::field("since_ms", &T::since_ms),
+                        record::field("reason", &T::reason), record::field("forgiven_ms", &T::forgiven_ms));
 }
 
 class PolicyTable {

@@ -26,9 +26,9 @@ struct VaultDocument {
   std::int64_t seen_ms = 0;
   std::vector<CatalogRow> images;
 };
-constexpr auto fields_of(record::Of<VaultDocument>) {
-  return record::fields(record::field("seen_ms", &VaultDocument::seen_ms),
-                        record::field("images", &VaultDocument::images));
+template <std::same_as<VaultDocument> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("seen_ms", &T::seen_ms), record::field("images", &T::images));
 }
 
 Image image_of(const std::string& node, const std::string& folder, const wire::ImageRow& row) {

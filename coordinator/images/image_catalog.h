@@ -42,8 +42,8 @@ struct CatalogRow {
   std::string suspect;        // as of the last look at its job
   std::int64_t order_ms = 0;  // its barrier, but not before one of an older version in the same vault
 };
-constexpr auto fields_of(record::Of<CatalogRow>) {
-  using T = CatalogRow;
+template <std::same_as<CatalogRow> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::inlined(&T::row), record::field("pause_ns", &T::pause_ns),
                         record::later("seen_ms", &T::seen_ms),
                         record::later("job_ended_ms", &T::job_ended_ms),

@@ -81,8 +81,8 @@ struct DrainJob {
   bool restore_tried = false;
   std::optional<double> downtime_ms;
 };
-constexpr auto fields_of(record::Of<DrainJob>) {
-  using T = DrainJob;
+template <std::same_as<DrainJob> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("job", &T::job), record::field("name", &T::name), record::field("state", &T::state),
       record::field("reason", &T::reason), record::later("obstacles", &T::obstacles),
@@ -128,9 +128,9 @@ struct Drain {
   [[nodiscard]] bool open() const { return result == DrainResult::kNone; }
   [[nodiscard]] DrainJob* find(JobId job);
 };
-// As the store keeps it, beside its id. Reading throws record::DocumentError, which the table catches.
-constexpr auto fields_of(record::Of<Drain>) {
-  using T = Drain;
+// The fields that the store keeps; its id has a column of its own. Reading throws record::DocumentError, which the table catches.
+template <std::same_as<Drain> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::not_kept(&T::id), record::inlined(&T::scope), record::field("parallel", &T::parallel),
       record::field("fallback", &T::fallback), record::field("reason", &T::reason),

@@ -20,9 +20,10 @@ struct Doubt {
 
   [[nodiscard]] bool open() const { return up_to == 0; }
 };
-constexpr auto fields_of(record::Of<Doubt>) {
-  return record::fields(record::field("since_ms", &Doubt::since_ms), record::field("from", &Doubt::from),
-                        record::field("up_to", &Doubt::up_to), record::field("reason", &Doubt::reason));
+template <std::same_as<Doubt> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("since_ms", &T::since_ms), record::field("from", &T::from),
+                        record::field("up_to", &T::up_to), record::field("reason", &T::reason));
 }
 
 // Of the image that was taken of that incarnation at that barrier: why it is suspect; empty: it is not.

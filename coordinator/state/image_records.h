@@ -27,8 +27,8 @@ struct Image {
   wire::Incarnation incarnation = 0;  // of the job when it was taken; 0: not known
   std::string suspect;                // why its memory may be wrong (doubt.h); empty: it is not
 };
-constexpr auto fields_of(record::Of<Image>) {
-  using T = Image;
+template <std::same_as<Image> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("node", &T::node), record::field("folder", &T::folder),
                         record::field("vault_job", &T::vault_job), record::field("job", &T::job),
                         record::field("version", &T::version), record::later("sequence", &T::sequence),
@@ -48,8 +48,8 @@ struct Protection {
   unsigned failures = 0;      // in a row
   std::string error;          // of the last one; empty if it was good
 };
-constexpr auto fields_of(record::Of<Protection>) {
-  using T = Protection;
+template <std::same_as<Protection> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("every_ms", &T::every_ms), record::field("folder", &T::folder),
                         record::field("node", &T::node), record::field("keep", &T::keep),
                         record::field("begun_ms", &T::begun_ms), record::field("failures", &T::failures),
@@ -63,8 +63,8 @@ struct SnapshotFacts {
   std::uint64_t written_bytes = 0;
   std::uint64_t waited_bytes = 0;
 };
-constexpr auto fields_of(record::Of<SnapshotFacts>) {
-  using T = SnapshotFacts;
+template <std::same_as<SnapshotFacts> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("image", &T::image), record::field("pause_ns", &T::pause_ns),
                         record::field("written_bytes", &T::written_bytes),
                         record::field("waited_bytes", &T::waited_bytes));
@@ -107,8 +107,8 @@ struct ImageOperation {
   bool stops = false;            // for the job's stop: however it ends, the job is stopped then
   std::int64_t stop_grace_ms = 0;
 };
-constexpr auto fields_of(record::Of<ImageOperation>) {
-  using T = ImageOperation;
+template <std::same_as<ImageOperation> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("goal", &T::goal), record::field("stage", &T::stage),
                         record::field("verb", &T::verb), record::field("why", &T::why),
                         record::field("by_user", &T::by_user), record::field("image", &T::image),

@@ -33,8 +33,9 @@ struct Place {
   std::string node;
   std::uint32_t gpu = 0;
 };
-constexpr auto fields_of(record::Of<Place>) {
-  return record::fields(record::field("node", &Place::node), record::field("gpu", &Place::gpu));
+template <std::same_as<Place> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("node", &T::node), record::field("gpu", &T::gpu));
 }
 [[nodiscard]] std::string to_text(const Place& place);
 
@@ -53,10 +54,10 @@ struct Segment {
   std::string image;         // that it was started from; empty: none
   std::int64_t lost_ms = 0;  // of work since that image: the log repeats it
 };
-constexpr auto fields_of(record::Of<Segment>) {
-  return record::fields(record::field("node", &Segment::node),
-                        record::field("incarnation", &Segment::incarnation),
-                        record::later("image", &Segment::image), record::later("lost_ms", &Segment::lost_ms));
+template <std::same_as<Segment> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("node", &T::node), record::field("incarnation", &T::incarnation),
+                        record::later("image", &T::image), record::later("lost_ms", &T::lost_ms));
 }
 
 // kParked: it rests in an image, no instance runs; kRestoring: an instance is about to run from an image.
@@ -87,10 +88,10 @@ struct JobRank {
   std::int32_t pid = 0;
   std::uint64_t state_bytes = 0;
 };
-constexpr auto fields_of(record::Of<JobRank>) {
-  return record::fields(record::field("rank", &JobRank::rank), record::field("place", &JobRank::place),
-                        record::field("pid", &JobRank::pid),
-                        record::field("state_bytes", &JobRank::state_bytes));
+template <std::same_as<JobRank> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("rank", &T::rank), record::field("place", &T::place),
+                        record::field("pid", &T::pid), record::field("state_bytes", &T::state_bytes));
 }
 
 struct Job {
@@ -143,26 +144,26 @@ struct Job {
   // The memory that it is expected to need wherever it runs: its quota, else the most that it ever held.
   [[nodiscard]] std::uint64_t expected_bytes() const;
 };
-// As the store keeps it, beside its id and spec.
-constexpr auto fields_of(record::Of<Job>) {
+// The fields that the store keeps; its id and spec have columns of their own.
+template <std::same_as<Job> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
-      record::not_kept(&Job::id), record::not_kept(&Job::spec), record::field("state", &Job::state),
-      record::field("incarnation", &Job::incarnation), record::field("segments", &Job::segments),
-      record::field("ranks", &Job::ranks), record::field("phase", &Job::phase),
-      record::field("movable", &Job::movable), record::not_kept(&Job::obstacles),
-      record::field("reason", &Job::reason), record::field("placed", &Job::placed),
-      record::later("meets_as", &Job::meets_as), record::later("meets_at_port", &Job::meets_at_port),
-      record::field("stop_requested", &Job::stop_requested),
-      record::later("stop_grace_ms", &Job::stop_grace_ms), record::later("unfenced", &Job::unfenced),
-      record::later("unconfirmed", &Job::unconfirmed), record::later("may_live_on", &Job::may_live_on),
-      record::field("exit_code", &Job::exit_code), record::later("ended_as_told", &Job::ended_as_told),
-      record::field("started_ms", &Job::started_ms), record::field("ended_ms", &Job::ended_ms),
-      record::later("last_downtime_ms", &Job::last_downtime_ms), record::later("pauses", &Job::pauses),
-      record::later("fenced", &Job::fenced), record::later("resumes_itself", &Job::resumes_itself),
-      record::later("parked_ms", &Job::parked_ms), record::later("rested_ms", &Job::rested_ms),
-      record::later("protection", &Job::protection), record::later("snapshot", &Job::snapshot),
-      record::later("doubts", &Job::doubts), record::later("operation", &Job::operation),
-      record::later("memory", &Job::memory));
+      record::not_kept(&T::id), record::not_kept(&T::spec), record::field("state", &T::state),
+      record::field("incarnation", &T::incarnation), record::field("segments", &T::segments),
+      record::field("ranks", &T::ranks), record::field("phase", &T::phase),
+      record::field("movable", &T::movable), record::not_kept(&T::obstacles),
+      record::field("reason", &T::reason), record::field("placed", &T::placed),
+      record::later("meets_as", &T::meets_as), record::later("meets_at_port", &T::meets_at_port),
+      record::field("stop_requested", &T::stop_requested), record::later("stop_grace_ms", &T::stop_grace_ms),
+      record::later("unfenced", &T::unfenced), record::later("unconfirmed", &T::unconfirmed),
+      record::later("may_live_on", &T::may_live_on), record::field("exit_code", &T::exit_code),
+      record::later("ended_as_told", &T::ended_as_told), record::field("started_ms", &T::started_ms),
+      record::field("ended_ms", &T::ended_ms), record::later("last_downtime_ms", &T::last_downtime_ms),
+      record::later("pauses", &T::pauses), record::later("fenced", &T::fenced),
+      record::later("resumes_itself", &T::resumes_itself), record::later("parked_ms", &T::parked_ms),
+      record::later("rested_ms", &T::rested_ms), record::later("protection", &T::protection),
+      record::later("snapshot", &T::snapshot), record::later("doubts", &T::doubts),
+      record::later("operation", &T::operation), record::later("memory", &T::memory));
 }
 
 enum class MigrationPhase : std::uint8_t {
@@ -229,8 +230,8 @@ struct StayingRankTimes {
   double groups_ms = 0;
   double to_barrier_ms = 0;
 };
-constexpr auto fields_of(record::Of<StayingRankTimes>) {
-  using T = StayingRankTimes;
+template <std::same_as<StayingRankTimes> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("rank", &T::rank), record::field("pause_ms", &T::pause_ms),
                         record::field("groups_ms", &T::groups_ms),
                         record::later("to_barrier_ms", &T::to_barrier_ms));
@@ -270,9 +271,9 @@ struct Migration {
 
   [[nodiscard]] bool open() const { return phase != MigrationPhase::kClosed; }
 };
-// As the store keeps it, beside its id and the reports of its sides.
-constexpr auto fields_of(record::Of<Migration>) {
-  using T = Migration;
+// The fields that the store keeps; its id and reports have columns of their own.
+template <std::same_as<Migration> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::not_kept(&T::id), record::field("job", &T::job), record::later("gang_move", &T::gang_move),
       record::field("job_name", &T::job_name), record::field("from", &T::from), record::field("to", &T::to),

@@ -13,13 +13,13 @@ namespace ckpt::api {
 struct Command {
   std::vector<std::string> words;
 
-  // As the coordinator writes it, with the mark.
+  // Writes it with the mark.
   friend void to_json(nlohmann::ordered_json& document, const Command& command);
-  // As a reader finds it: a list of texts.
+  // Reads a list of texts, as it is without the mark.
   friend void from_json(const nlohmann::ordered_json& document, Command& command);
 };
 
-// Likewise one text of it, as its folder.
+// One text of a command, like its folder, with the same mark.
 struct CommandText {
   std::string text;
 

@@ -20,8 +20,8 @@ struct Event {
   std::optional<std::string> node;
   std::string text;
 };
-constexpr auto fields_of(record::Of<Event>) {
-  using T = Event;
+template <std::same_as<Event> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("id", &T::id), record::field("time", &T::time),
                         record::field("kind", &T::kind), record::field("job", &T::job),
                         record::field("migration", &T::migration), record::field("node", &T::node),

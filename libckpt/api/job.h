@@ -25,8 +25,8 @@ struct RankOfSeveral {
   std::optional<int> exit_code;
   std::optional<std::string> reason;
 };
-constexpr auto fields_of(record::Of<RankOfSeveral>) {
-  using T = RankOfSeveral;
+template <std::same_as<RankOfSeveral> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("job", &T::job), record::field("name", &T::name),
                         record::field("state", &T::state), record::field("silent_node", &T::silent_node),
                         record::field("exit_code", &T::exit_code), record::field("reason", &T::reason));
@@ -40,8 +40,8 @@ struct JobRank {
   std::uint64_t state_bytes = 0;
   std::optional<RankOfSeveral> of_several;
 };
-constexpr auto fields_of(record::Of<JobRank>) {
-  using T = JobRank;
+template <std::same_as<JobRank> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("rank", &T::rank), record::field("node", &T::node),
                         record::field("gpu", &T::gpu), record::field("pid", &T::pid),
                         record::field("state_bytes", &T::state_bytes), record::inlined(&T::of_several));
@@ -57,8 +57,8 @@ struct Protection {
   std::uint32_t failures = 0;  // in a row
   std::optional<std::string> last_error;
 };
-constexpr auto fields_of(record::Of<Protection>) {
-  using T = Protection;
+template <std::same_as<Protection> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("every_ms", &T::every_ms), record::field("to", &T::to),
                         record::field("keep", &T::keep), record::field("last_image", &T::last_image),
                         record::field("last_image_age_ms", &T::last_image_age_ms),
@@ -72,9 +72,10 @@ struct Gang {
   std::uint64_t size = 0;         // how many it was started with
   std::string communicators;      // overlap, in-pause
 };
-constexpr auto fields_of(record::Of<Gang>) {
-  return record::fields(record::field("gpus", &Gang::gpus), record::field("size", &Gang::size),
-                        record::field("communicators", &Gang::communicators));
+template <std::same_as<Gang> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("gpus", &T::gpus), record::field("size", &T::size),
+                        record::field("communicators", &T::communicators));
 }
 
 struct Job {
@@ -103,8 +104,8 @@ struct Job {
   std::optional<Protection> protection;
   std::optional<Gang> gang;
 };
-constexpr auto fields_of(record::Of<Job>) {
-  using T = Job;
+template <std::same_as<Job> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("id", &T::id), record::field("name", &T::name), record::field("state", &T::state),
       record::field("silent_node", &T::silent_node), record::field("trouble", &T::trouble),
@@ -123,19 +124,21 @@ struct ExpectedPauses {
   std::optional<double> within_node;
   std::optional<double> between_nodes;
 };
-constexpr auto fields_of(record::Of<ExpectedPauses>) {
-  return record::fields(record::field("within_node", &ExpectedPauses::within_node),
-                        record::field("between_nodes", &ExpectedPauses::between_nodes));
+template <std::same_as<ExpectedPauses> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("within_node", &T::within_node),
+                        record::field("between_nodes", &T::between_nodes));
 }
 
-// By what they are expected: last_move, estimate.
+// The source of each expectation: last_move or estimate.
 struct PauseSources {
   std::optional<std::string> within_node;
   std::optional<std::string> between_nodes;
 };
-constexpr auto fields_of(record::Of<PauseSources>) {
-  return record::fields(record::field("within_node", &PauseSources::within_node),
-                        record::field("between_nodes", &PauseSources::between_nodes));
+template <std::same_as<PauseSources> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("within_node", &T::within_node),
+                        record::field("between_nodes", &T::between_nodes));
 }
 
 struct Snapshot {
@@ -146,8 +149,8 @@ struct Snapshot {
   std::uint64_t new_bytes = 0;
   std::uint64_t waited_bytes = 0;
 };
-constexpr auto fields_of(record::Of<Snapshot>) {
-  using T = Snapshot;
+template <std::same_as<Snapshot> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("image", &T::image), record::field("created", &T::created),
                         record::field("suspect", &T::suspect), record::field("pause_ms", &T::pause_ms),
                         record::field("new_bytes", &T::new_bytes),
@@ -164,8 +167,8 @@ struct Operation {
   std::optional<std::string> cancelled;  // why it is given up
   std::string cancel;                    // the commands that give it up
 };
-constexpr auto fields_of(record::Of<Operation>) {
-  using T = Operation;
+template <std::same_as<Operation> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("verb", &T::verb), record::field("stage", &T::stage),
                         record::field("why", &T::why), record::field("image", &T::image),
                         record::field("deadline", &T::deadline), record::field("cancelled", &T::cancelled),
@@ -179,8 +182,8 @@ struct Instance {
   std::string phase;
   std::uint64_t log_bytes = 0;
 };
-constexpr auto fields_of(record::Of<Instance>) {
-  using T = Instance;
+template <std::same_as<Instance> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("incarnation", &T::incarnation), record::field("node", &T::node),
                         record::field("role", &T::role), record::field("phase", &T::phase),
                         record::field("log_bytes", &T::log_bytes));
@@ -195,8 +198,8 @@ struct OpenMigration {
   std::string mode;
   MigrateOptions options;
 };
-constexpr auto fields_of(record::Of<OpenMigration>) {
-  using T = OpenMigration;
+template <std::same_as<OpenMigration> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("id", &T::id), record::field("state", &T::state),
                         record::field("from", &T::from), record::field("to", &T::to),
                         record::field("mode", &T::mode), record::field("options", &T::options));
@@ -216,8 +219,8 @@ struct JobDetail {
   std::vector<std::string> migrations;
   std::optional<OpenMigration> open_migration;
 };
-constexpr auto fields_of(record::Of<JobDetail>) {
-  using T = JobDetail;
+template <std::same_as<JobDetail> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::inlined(&T::job), record::field("argv", &T::argv), record::field("cwd", &T::cwd),
       record::field("placed", &T::placed), record::field("expected_pause_ms", &T::expected_pause_ms),
@@ -227,7 +230,7 @@ constexpr auto fields_of(record::Of<JobDetail>) {
       record::field("open_migration", &T::open_migration));
 }
 
-// Likewise of several ranks. A reader of JobDetail finds what it has.
+// One job of several ranks by itself. A reader of JobDetail finds what it has.
 struct GangDetail {
   Job job;
   std::optional<Command> argv;
@@ -235,8 +238,8 @@ struct GangDetail {
   std::optional<std::string> placed;
   std::optional<Migration> open_migration;
 };
-constexpr auto fields_of(record::Of<GangDetail>) {
-  using T = GangDetail;
+template <std::same_as<GangDetail> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::inlined(&T::job), record::field("argv", &T::argv),
                         record::field("cwd", &T::cwd), record::field("placed", &T::placed),
                         record::field("open_migration", &T::open_migration));

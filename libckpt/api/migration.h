@@ -28,8 +28,8 @@ struct MigrateOptions {
   std::vector<std::string> allow;  // missing, new, changed
   std::string communicators;       // overlap, in-pause
 };
-constexpr auto fields_of(record::Of<MigrateOptions>) {
-  using T = MigrateOptions;
+template <std::same_as<MigrateOptions> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("max_downtime_ms", &T::max_downtime_ms),
       record::field("if_not_converged", &T::if_not_converged), record::field("bandwidth", &T::bandwidth),
@@ -52,8 +52,8 @@ struct MigrationProgress {
   std::optional<double> estimate_ms;
   std::optional<double> eta_ms;
 };
-constexpr auto fields_of(record::Of<MigrationProgress>) {
-  using T = MigrationProgress;
+template <std::same_as<MigrationProgress> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("round", &T::round), record::field("done_bytes", &T::done_bytes),
       record::field("total_bytes", &T::total_bytes), record::field("state_bytes", &T::state_bytes),
@@ -77,8 +77,8 @@ struct PauseBreakdown {
   double resume = 0;
   double communicators = 0;
 };
-constexpr auto fields_of(record::Of<PauseBreakdown>) {
-  using T = PauseBreakdown;
+template <std::same_as<PauseBreakdown> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("quiesce", &T::quiesce), record::field("final", &T::final_copy),
                         record::field("verify", &T::verify), record::field("commit", &T::commit),
                         record::field("context", &T::context), record::field("host", &T::host),
@@ -94,8 +94,8 @@ struct ManagedRunEstimate {
   double bound_ms = 0;
   std::optional<double> bound_all_dirty_ms;
 };
-constexpr auto fields_of(record::Of<ManagedRunEstimate>) {
-  using T = ManagedRunEstimate;
+template <std::same_as<ManagedRunEstimate> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("device_bytes", &T::device_bytes),
                         record::field("device_ms", &T::device_ms), record::field("bound_ms", &T::bound_ms),
                         record::field("bound_all_dirty_ms", &T::bound_all_dirty_ms));
@@ -108,8 +108,8 @@ struct StayingRank {
   double communicators_ms = 0;
   double to_barrier_ms = 0;
 };
-constexpr auto fields_of(record::Of<StayingRank>) {
-  using T = StayingRank;
+template <std::same_as<StayingRank> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("rank", &T::rank), record::field("pause_ms", &T::pause_ms),
                         record::field("communicators_ms", &T::communicators_ms),
                         record::field("to_barrier_ms", &T::to_barrier_ms));
@@ -158,8 +158,8 @@ struct MigrationReport {
   std::optional<double> skew_ms;
   std::optional<std::vector<StayingRank>> staying;  // null for a job of one rank
 };
-constexpr auto fields_of(record::Of<MigrationReport>) {
-  using T = MigrationReport;
+template <std::same_as<MigrationReport> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("id", &T::id), record::field("job", &T::job), record::field("result", &T::result),
       record::field("error", &T::error), record::field("from", &T::from), record::field("to", &T::to),
@@ -211,8 +211,8 @@ struct Migration {
   std::optional<std::string> gang_move;  // of a rank that moves with others: their common move
   std::optional<MigrationReport> report;
 };
-constexpr auto fields_of(record::Of<Migration>) {
-  using T = Migration;
+template <std::same_as<Migration> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("id", &T::id), record::field("revision", &T::revision), record::field("job", &T::job),
       record::field("job_name", &T::job_name), record::field("state", &T::state),
@@ -231,9 +231,9 @@ struct MigrationDetail {
   Migration migration;
   std::vector<std::string> moved_with;  // of a rank that moves with others: their migrations
 };
-constexpr auto fields_of(record::Of<MigrationDetail>) {
-  return record::fields(record::inlined(&MigrationDetail::migration),
-                        record::field("moved_with", &MigrationDetail::moved_with));
+template <std::same_as<MigrationDetail> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::inlined(&T::migration), record::field("moved_with", &T::moved_with));
 }
 
 }  // namespace ckpt::api

@@ -19,8 +19,8 @@ struct Cordon {
   std::optional<std::string> reason;
   std::string since;
 };
-constexpr auto fields_of(record::Of<Cordon>) {
-  using T = Cordon;
+template <std::same_as<Cordon> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("place", &T::place), record::field("owner", &T::owner),
                         record::field("reason", &T::reason), record::field("since", &T::since));
 }
@@ -32,8 +32,8 @@ struct Network {
   std::vector<std::string> addresses;
   std::string transport;  // tls, ucx-trusted, rdma-trusted
 };
-constexpr auto fields_of(record::Of<Network>) {
-  using T = Network;
+template <std::same_as<Network> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("name", &T::name), record::field("address", &T::address),
                         record::field("addresses", &T::addresses), record::field("transport", &T::transport));
 }
@@ -55,8 +55,8 @@ struct Node {
   std::optional<std::vector<Cordon>> cordons;  // its own and its GPUs'
   std::string evacuation;                      // on, paused, stopped
 };
-constexpr auto fields_of(record::Of<Node>) {
-  using T = Node;
+template <std::same_as<Node> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("name", &T::name), record::field("state", &T::state),
                         record::field("gpu_reason", &T::gpu_reason), record::field("version", &T::version),
                         record::field("gpus", &T::gpus), record::field("jobs", &T::jobs),
@@ -76,8 +76,8 @@ struct MemoryHistory {
   std::optional<std::string> minutes_until;           // the time of the last minute
   std::vector<std::optional<std::uint64_t>> minutes;  // null: no report in that one
 };
-constexpr auto fields_of(record::Of<MemoryHistory>) {
-  using T = MemoryHistory;
+template <std::same_as<MemoryHistory> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("now_bytes", &T::now_bytes), record::field("peak_bytes", &T::peak_bytes),
       record::field("peak_time", &T::peak_time), record::field("minutes_until", &T::minutes_until),
@@ -92,8 +92,8 @@ struct GpuFault {
   std::optional<std::string> closed_until;  // it takes no job before
   std::string text;                         // all of it, for people
 };
-constexpr auto fields_of(record::Of<GpuFault>) {
-  using T = GpuFault;
+template <std::same_as<GpuFault> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("reason", &T::reason), record::field("time", &T::time),
                         record::field("cordoned", &T::cordoned),
                         record::field("closed_until", &T::closed_until), record::field("text", &T::text));
@@ -105,8 +105,8 @@ struct GpuPeer {
   std::uint32_t nvlinks = 0;
   std::uint32_t common_ancestor = 0;  // as NVML counts
 };
-constexpr auto fields_of(record::Of<GpuPeer>) {
-  using T = GpuPeer;
+template <std::same_as<GpuPeer> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("index", &T::index), record::field("nvlinks", &T::nvlinks),
                         record::field("common_ancestor", &T::common_ancestor));
 }
@@ -121,8 +121,8 @@ struct GpuTopology {
   bool remap_failed = false;
   std::uint32_t recovery_action = 0;
 };
-constexpr auto fields_of(record::Of<GpuTopology>) {
-  using T = GpuTopology;
+template <std::same_as<GpuTopology> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("bus_id", &T::bus_id), record::field("numa_node", &T::numa_node),
                         record::field("fabric", &T::fabric), record::field("peers", &T::peers),
                         record::field("mig", &T::mig), record::field("remap_pending", &T::remap_pending),
@@ -134,19 +134,20 @@ struct ErrorCounts {
   std::uint64_t corrected = 0;
   std::uint64_t uncorrected = 0;
 };
-constexpr auto fields_of(record::Of<ErrorCounts>) {
-  return record::fields(record::field("corrected", &ErrorCounts::corrected),
-                        record::field("uncorrected", &ErrorCounts::uncorrected));
+template <std::same_as<ErrorCounts> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("corrected", &T::corrected),
+                        record::field("uncorrected", &T::uncorrected));
 }
 
-// Those that the driver counts; null: it does not.
+// Errors of its memory; null: the driver does not count them.
 struct GpuErrors {
   std::optional<ErrorCounts> since_load;  // since the driver was loaded
   std::optional<ErrorCounts> aggregate;   // over the GPU's life
   std::optional<ErrorCounts> remapped_rows;
 };
-constexpr auto fields_of(record::Of<GpuErrors>) {
-  using T = GpuErrors;
+template <std::same_as<GpuErrors> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("volatile", &T::since_load), record::field("aggregate", &T::aggregate),
                         record::field("remapped_rows", &T::remapped_rows));
 }
@@ -171,8 +172,8 @@ struct Gpu {
   GpuErrors errors;
   std::optional<std::vector<Cordon>> cordons;  // that lie over it
 };
-constexpr auto fields_of(record::Of<Gpu>) {
-  using T = Gpu;
+template <std::same_as<Gpu> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("node", &T::node), record::field("index", &T::index),
                         record::field("uuid", &T::uuid), record::field("name", &T::name),
                         record::field("model", &T::model), record::field("total_bytes", &T::total_bytes),

@@ -51,7 +51,7 @@ template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
 template <class T>
-concept Text = std::same_as<T, std::string> || std::same_as<T, std::string_view>;
+concept Text = std::same_as<T, std::string>;
 // A vector, deque, array or set.
 template <class T>
 concept Listed = !Text<T> && requires(const T& list) {
@@ -293,7 +293,7 @@ template <Described T>
   if (answer.is_object()) detail::read(answer, value);
   return value;
 }
-// Those of a list that are objects.
+// The objects of a list; other elements are left out.
 template <Described T>
 [[nodiscard]] std::vector<T> list_from_answer(const ordered_json& answer) {
   std::vector<T> values;
@@ -303,7 +303,7 @@ template <Described T>
   return values;
 }
 
-// For a text from elsewhere. `what` names it in the error: "The image's notes".
+// Reads a text from elsewhere. `what` names it in the error: "The image's notes".
 template <Described T>
 [[nodiscard]] Result<T> parse_document(std::string_view text, std::string_view what) {
   try {

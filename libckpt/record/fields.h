@@ -2,14 +2,16 @@
 // One list of a record's members, by name. Its wire form (libckpt/protocol/wire/codec.h) and its documents
 // (document.h) are made from that list, so that neither can lack a member.
 //
-// The list is a function beside the record, which is an aggregate. A list that lacks a member does not compile:
+// The list is a function beside the record. It is a template, so that only sources that use a list pay for it.
+// A list that lacks a member does not compile:
 //
 //   struct Place {
 //     std::string node;
 //     std::uint32_t gpu = 0;
 //   };
-//   constexpr auto fields_of(record::Of<Place>) {
-//     return record::fields(record::field("node", &Place::node), record::later("gpu", &Place::gpu));
+//   template <std::same_as<Place> T>
+//   constexpr auto fields_of(record::Of<T>) {
+//     return record::fields(record::field("node", &T::node), record::later("gpu", &T::gpu));
 //   }
 //
 // The wire form has the members in the list's order, without names: new ones go to its end.
@@ -70,26 +72,13 @@ constexpr Field<T, M, Presence::kNotKept> not_kept(M T::*member) {
 
 namespace detail {
 
-template <class T, class A, class B>
-constexpr bool same_member(A T::*a, B T::*b) {
-  if constexpr (std::is_same_v<A, B>)
-    return a == b;
+// Only members of one type can be the same one.
+template <class P, class F>
+constexpr bool is_member(P member, const F& field) {
+  if constexpr (std::is_same_v<P, decltype(field.member)>)
+    return member == field.member;
   else
     return false;
-}
-
-template <class F, class... Others>
-constexpr bool differs_from(const F& one, const Others&... others) {
-  return ((!same_member(one.member, others.member) && (one.name.empty() || one.name != others.name)) && ...);
-}
-
-template <class... F>
-constexpr bool all_differ(const F&...) {
-  return true;
-}
-template <class F, class G, class... Others>
-constexpr bool all_differ(const F& one, const G& other, const Others&... others) {
-  return differs_from(one, other, others...) && all_differ(other, others...);
 }
 
 }  // namespace detail
@@ -99,7 +88,12 @@ constexpr bool all_differ(const F& one, const G& other, const Others&... others)
 template <class T, class... M, Presence... kPresence>
 consteval std::tuple<Field<T, M, kPresence>...> fields(Field<T, M, kPresence>... list) {
   check_member_count<T, sizeof...(list)>();
-  if (!detail::all_differ(list...)) throw "a member or a name stands twice in the list of fields";
+  const std::string_view names[] = {list.name...};
+  for (std::size_t i = 0; i < sizeof...(list); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (!names[i].empty() && names[i] == names[j]) throw "a name stands twice in the list of fields";
+  const auto times_listed = [&](auto member) { return (std::size_t{detail::is_member(member, list)} + ...); };
+  if (((times_listed(list.member) != 1) || ...)) throw "a member stands twice in the list of fields";
   return {list...};
 }
 
@@ -118,13 +112,13 @@ consteval bool is_bare() {
     return false;
 }
 
-// Calls with each field of T's list, in its order.
+// Calls `call` with each field of T's list, in its order.
 template <Described T, class Call>
 constexpr void for_each_field(Call&& call) {
   std::apply([&call](const auto&... field) { (call(field), ...); }, fields_of(Of<T>{}));
 }
 
-// Calls with each member that has a wire form, in the list's order.
+// Calls `call` with each member that has a wire form, in the list's order.
 template <class T, class Call>
 requires Described<std::remove_const_t<T>>
 constexpr void with_members(T& value, Call&& call) {

@@ -278,7 +278,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::array<T, kCoun
   for (const T& element : value) archive(element);
 }
 
-// Counts by its type what `fields` lists.
+// Counts the members that `fields` lists, by their types: nothing is called.
 struct FieldCounter {
   template <class... F>
   std::integral_constant<std::size_t, sizeof...(F)> operator()(F&...) const;

@@ -213,8 +213,8 @@ struct ImageRow {
   std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build
   std::uint64_t set = 0;       // as in TakeSnapshot
 };
-constexpr auto fields_of(record::Of<ImageRow>) {
-  using T = ImageRow;
+template <std::same_as<ImageRow> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("vault_job", &T::vault_job), record::field("job", &T::job),
       record::field("version", &T::version), record::field("parent", &T::parent),

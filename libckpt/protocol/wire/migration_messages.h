@@ -63,8 +63,8 @@ struct MigrateOptions {
   std::uint8_t allowed_differences = 0;   // kAllow...; only with new_argv
   Communicators communicators = Communicators::kOverlap;
 };
-constexpr auto fields_of(record::Of<MigrateOptions>) {
-  using T = MigrateOptions;
+template <std::same_as<MigrateOptions> T>
+constexpr auto fields_of(record::Of<T>) {
   return record::fields(
       record::field("mode", &T::mode), record::field("if_not_converged", &T::if_not_converged),
       record::field("max_downtime_ns", &T::max_downtime_ns),

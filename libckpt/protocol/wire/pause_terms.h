@@ -63,8 +63,9 @@ struct PauseNumbers {
     return sum;
   }
 };
-constexpr auto fields_of(record::Of<PauseNumbers>) {
-  return record::fields(record::bare(&PauseNumbers::all));
+template <std::same_as<PauseNumbers> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::bare(&T::all));
 }
 
 // A pause that was, or is expected.
@@ -74,9 +75,10 @@ struct PauseFacts {
   PauseNumbers ns;
   PauseNumbers bytes;  // that each term grew with
 };
-constexpr auto fields_of(record::Of<PauseFacts>) {
-  return record::fields(record::field("kind", &PauseFacts::kind), record::field("ns", &PauseFacts::ns),
-                        record::field("bytes", &PauseFacts::bytes));
+template <std::same_as<PauseFacts> T>
+constexpr auto fields_of(record::Of<T>) {
+  return record::fields(record::field("kind", &T::kind), record::field("ns", &T::ns),
+                        record::field("bytes", &T::bytes));
 }
 
 // What a term takes on a node: base + bytes + things that can be counted.

@@ -149,7 +149,8 @@ class Drains(DrainTest):
             document = json.loads(store.execute("SELECT document FROM drains").fetchone()[0])
         finally:
             store.close()
-        return document["result"] == 0 and any(job["state"] in (1, 2) for job in document["jobs"])
+        here = {"waiting", "moving"}
+        return document["result"] == "none" and any(job["state"] in here for job in document["jobs"])
 
 
 class DrainsOfGpus(DrainTest):

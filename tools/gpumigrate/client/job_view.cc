@@ -54,15 +54,14 @@ std::string mode_of(const api::JobDetail& detail) {
 }
 
 std::string memory_of(const api::Job& job, const Layout& layout, bool all) {
-  const auto bytes = [](std::uint64_t number) { return short_bytes(static_cast<double>(number)); };
   const auto& memory = job.memory;
-  std::string out = (memory ? bytes(memory->now_bytes) : "-") + " now, " +
-                    (memory ? bytes(memory->peak_bytes) : "-") + " peak";
+  std::string out = (memory ? short_bytes(memory->now_bytes) : "-") + " now, " +
+                    (memory ? short_bytes(memory->peak_bytes) : "-") + " peak";
   if (all && memory && memory->peak_time) out += " at " + clock_text(*memory->peak_time, layout);
   const std::uint64_t limit = job.gpu_memory_bytes.value_or(0);
-  out += ", quota " + (limit > 0 ? bytes(limit) : std::string("none"));
+  out += ", quota " + (limit > 0 ? short_bytes(limit) : std::string("none"));
   if (limit > 0 && job.way != "transparent") out += " (for placement; not enforced)";
-  return out + "; state " + bytes(job.state_bytes) + "; priority " + std::to_string(job.priority);
+  return out + "; state " + short_bytes(job.state_bytes) + "; priority " + std::to_string(job.priority);
 }
 
 // "by the minute: 1 GiB 3 GiB - 1 GiB"
@@ -80,10 +79,8 @@ std::string protection_of(const api::Protection& protection, const Layout& layou
   std::string out = "none yet";
   if (protection.last_image)
     out = *protection.last_image + ", " +
-          (layout.ages ? short_age(static_cast<double>(protection.last_image_age_ms.value_or(0))) : "-") +
-          " old";
-  out += "; every " + short_age(static_cast<double>(protection.every_ms)) + ", keeps " +
-         std::to_string(protection.keep);
+          (layout.ages ? short_age(protection.last_image_age_ms.value_or(0)) : "-") + " old";
+  out += "; every " + short_age(protection.every_ms) + ", keeps " + std::to_string(protection.keep);
   if (protection.last_pause_ms.value_or(0) > 0) out += "; pause " + short_span(*protection.last_pause_ms);
   return out;
 }
@@ -129,8 +126,7 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   for (const api::Instance& instance : detail.instances)
     out += field_line("instance",
                       std::to_string(instance.incarnation) + " at " + instance.node + ", " + instance.role +
-                          ", " + instance.phase + ", log " +
-                          short_bytes(static_cast<double>(instance.log_bytes)),
+                          ", " + instance.phase + ", log " + short_bytes(instance.log_bytes),
                       layout);
   return out;
 }

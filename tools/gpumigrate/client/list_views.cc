@@ -45,7 +45,7 @@ bool is_cordoned(const api::Node& node) {
 // What it holds on a GPU, or would hold there.
 std::string shown_memory_of(const api::Job& job) {
   const std::uint64_t held = job.memory ? job.memory->now_bytes : 0;
-  return short_bytes(static_cast<double>(held > 0 ? held : job.state_bytes));
+  return short_bytes(held > 0 ? held : job.state_bytes);
 }
 
 Tone tone_of_result(const std::string& result) {
@@ -165,10 +165,9 @@ std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, c
     table.add({job.name, job.id, state_of_job(job, move_of), place_of(job),
                ended ? "-" : shown_memory_of(job), std::to_string(job.priority),
                ended ? "-" : age_of(job.started.value_or(""), layout), protection_of_job(job, layout),
-               job.way, movable_of(job), std::to_string(job.incarnation),
-               short_bytes(static_cast<double>(job.state_bytes)),
-               job.memory ? short_bytes(static_cast<double>(job.memory->peak_bytes)) : "-",
-               span_or_dash(job.last_downtime_ms), job.started.value_or("-")});
+               job.way, movable_of(job), std::to_string(job.incarnation), short_bytes(job.state_bytes),
+               job.memory ? short_bytes(job.memory->peak_bytes) : "-", span_or_dash(job.last_downtime_ms),
+               job.started.value_or("-")});
   }
   return table.text(layout);
 }
@@ -210,11 +209,10 @@ std::string view_gpus(const std::vector<api::Gpu>& gpus, const Layout& layout) {
                {"CORDONS", {.rank = 1, .least = 10}},
                {"PEAK", {.rank = 6, .wide = true, .right = true}},
                {"UUID", {.rank = 7, .wide = true}}});
-  const auto bytes = [](std::uint64_t number) { return short_bytes(static_cast<double>(number)); };
   for (const api::Gpu& gpu : gpus) {
-    table.add({gpu.node + ":" + std::to_string(gpu.index), gpu.model, bytes(gpu.available_bytes),
-               bytes(gpu.total_bytes), bytes(gpu.expected_bytes), health_of(gpu), joined(gpu.jobs),
-               cordons_of(gpu.cordons), bytes(gpu.memory.peak_bytes), gpu.uuid});
+    table.add({gpu.node + ":" + std::to_string(gpu.index), gpu.model, short_bytes(gpu.available_bytes),
+               short_bytes(gpu.total_bytes), short_bytes(gpu.expected_bytes), health_of(gpu),
+               joined(gpu.jobs), cordons_of(gpu.cordons), short_bytes(gpu.memory.peak_bytes), gpu.uuid});
   }
   return table.text(layout);
 }

@@ -110,7 +110,7 @@ std::string age_of(const Json& object, const char* field, const Layout& layout) 
 
 std::string age_of(const std::string& time, const Layout& layout) {
   const auto then = unix_ms_of(time);
-  return then && layout.ages ? short_age(static_cast<double>(layout.now_ms - *then)) : "-";
+  return then && layout.ages ? short_age(layout.now_ms - *then) : "-";
 }
 
 }  // namespace ckpt::cli

@@ -2,6 +2,7 @@
 // Sizes, spans and ages in few columns, as screens show them, and times of the API as numbers. Pure.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,6 +25,23 @@ std::string short_age(double milliseconds);
 // Unix time of "2026-01-01T00:00:00.123Z"; nothing if it is none.
 std::optional<std::int64_t> unix_ms_of(const std::string& text);
 
+template <std::integral Number>
+std::string short_bytes(Number bytes) {
+  return short_bytes(static_cast<double>(bytes));
+}
+template <std::integral Number>
+std::string short_rate(Number bytes_per_second) {
+  return short_rate(static_cast<double>(bytes_per_second));
+}
+template <std::integral Number>
+std::string short_span(Number milliseconds) {
+  return short_span(static_cast<double>(milliseconds));
+}
+template <std::integral Number>
+std::string short_age(Number milliseconds) {
+  return short_age(static_cast<double>(milliseconds));
+}
+
 // Fields of an answer in that form; "-" for one that is missing or null.
 std::string short_bytes_of(const Json& object, const char* field);
 std::string short_span_of(const Json& object, const char* field);
@@ -33,15 +51,15 @@ std::string age_of(const std::string& time, const Layout& layout);
 // "-" for what is not known.
 template <class Number>
 std::string span_or_dash(const std::optional<Number>& milliseconds) {
-  return milliseconds ? short_span(static_cast<double>(*milliseconds)) : "-";
+  return milliseconds ? short_span(*milliseconds) : "-";
 }
 template <class Number>
 std::string bytes_or_dash(const std::optional<Number>& bytes) {
-  return bytes ? short_bytes(static_cast<double>(*bytes)) : "-";
+  return bytes ? short_bytes(*bytes) : "-";
 }
 template <class Number>
 std::string rate_or_dash(const std::optional<Number>& bytes_per_second) {
-  return bytes_per_second ? short_rate(static_cast<double>(*bytes_per_second)) : "-";
+  return bytes_per_second ? short_rate(*bytes_per_second) : "-";
 }
 
 }  // namespace ckpt::cli

@@ -102,10 +102,9 @@ std::string options_text(const api::MigrateOptions& options) {
   std::string out;
   const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
   if (options.codec) add("codec " + *options.codec);
-  if (options.shadow_memory_bytes > 0)
-    add("shadow memory " + short_bytes(static_cast<double>(options.shadow_memory_bytes)));
+  if (options.shadow_memory_bytes > 0) add("shadow memory " + short_bytes(options.shadow_memory_bytes));
   if (options.slowdown_percent > 0) add("slowdown " + Json(options.slowdown_percent).dump() + "%");
-  if (options.bandwidth > 0) add("bandwidth " + short_rate(static_cast<double>(options.bandwidth)));
+  if (options.bandwidth > 0) add("bandwidth " + short_rate(options.bandwidth));
   if (options.max_rounds > 0) add("at most " + std::to_string(options.max_rounds) + " rounds");
   return out;
 }
@@ -224,8 +223,7 @@ std::string pause_text(const api::MigrationReport& report) {
 }
 
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
-  return "without at most " + short_span(saved.device_ms) + " for " +
-         short_bytes(static_cast<double>(saved.device_bytes)) +
+  return "without at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
          " of device memory; a live move is bound by " + short_span(saved.bound_ms) +
          ", with all of it dirty by " + span_or_dash(saved.bound_all_dirty_ms);
 }
@@ -235,8 +233,7 @@ std::string view_report(const api::MigrationReport& report, const api::MigrateOp
   const bool exceeded = !report.limit_kept.value_or(true);
   std::string out = field_line("pause", pause_text(report), layout, exceeded ? Tone::kWarning : Tone::kPlain);
   std::string spent = view_breakdown(report.downtime_breakdown_ms.value_or(api::PauseBreakdown()));
-  if (options.bandwidth > 0)
-    spent += "; link capped at " + short_rate(static_cast<double>(options.bandwidth));
+  if (options.bandwidth > 0) spent += "; link capped at " + short_rate(options.bandwidth);
   out += field_line("spent in", spent, layout);
   if (report.under_run) out += field_line("under run", under_run_text(*report.under_run), layout);
   out += field_line("copied",
@@ -273,7 +270,7 @@ std::string view_change(const api::Migration& before, const api::Migration& afte
   std::string to;
   if (limit == "bandwidth") {
     const auto rate_of = [](const api::Migration& migration) {
-      const auto rate = static_cast<double>(migration.options.bandwidth);
+      const std::uint64_t rate = migration.options.bandwidth;
       return rate > 0 ? short_rate(rate) : std::string("no limit");
     };
     from = rate_of(before);
