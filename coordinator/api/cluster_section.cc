@@ -7,6 +7,7 @@
 
 #include "coordinator/api/migration_views.h"
 #include "coordinator/api/node_views.h"
+#include "coordinator/api/optional_text.h"
 #include "coordinator/requests/api_answers.h"
 #include "libckpt/record/document.h"
 
@@ -33,7 +34,7 @@ control::Task<Result<HttpResponse>> ClusterSection::handle(HttpRequest request) 
   if (subject == "events") co_return co_await events(std::move(request));
   if (subject == "nodes") co_return to_response(200, nodes());
   if (subject == "gpus") co_return to_response(200, gpus());
-  co_return to_response(200, status());
+  co_return to_response(200, record::to_answer(status()));
 }
 
 json ClusterSection::nodes() const {
@@ -56,20 +57,18 @@ json ClusterSection::gpus() const {
   return out;
 }
 
-json ClusterSection::status() const {
-  unsigned ready = 0;
-  for (const auto& [name, node] : parts_.nodes.all()) ready += node.connected() ? 1 : 0;
-  unsigned live = 0;
-  for (const Job& job : parts_.jobs.live()) live += is_ended(job.state) ? 0 : 1;
-  return {{"version", GPUMIGRATE_VERSION},
-          {"api", 1},
-          {"started", time_text(parts_.started_ms)},
-          {"nodes", parts_.nodes.all().size()},
-          {"nodes_ready", ready},
-          {"jobs_live", live},
-          {"migrations_open", parts_.migrations.open().size()},
-          {"breaker_open", parts_.policy.breaker().open},
-          {"agent_address", parts_.agent_address}};
+api::Status ClusterSection::status() const {
+  api::Status view;
+  view.version = GPUMIGRATE_VERSION;
+  view.api = 1;
+  view.started = time_text(parts_.started_ms);
+  view.nodes = parts_.nodes.all().size();
+  for (const auto& [name, node] : parts_.nodes.all()) view.nodes_ready += node.connected() ? 1 : 0;
+  for (const Job& job : parts_.jobs.live()) view.jobs_live += is_ended(job.state) ? 0 : 1;
+  view.migrations_open = parts_.migrations.open().size();
+  view.breaker_open = parts_.policy.breaker().open;
+  view.agent_address = parts_.agent_address;
+  return view;
 }
 
 // job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.

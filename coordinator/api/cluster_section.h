@@ -6,9 +6,17 @@
 
 #include <string>
 
-#include "coordinator/api/api_json.h"
+#include "coordinator/fleet/cordons.h"
+#include "coordinator/fleet/gpu_faults.h"
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/fleet/nodes.h"
+#include "coordinator/health/policy.h"
+#include "coordinator/migration/migration_table.h"
+#include "coordinator/operations/planner.h"
 #include "coordinator/requests/api_section.h"
+#include "coordinator/requests/json.h"
 #include "coordinator/state/event_log.h"
+#include "libckpt/api/site.h"
 
 namespace ckpt::coordinator {
 
@@ -34,7 +42,7 @@ class ClusterSection : public ApiSection {
  private:
   [[nodiscard]] json nodes() const;
   [[nodiscard]] json gpus() const;
-  [[nodiscard]] json status() const;
+  [[nodiscard]] api::Status status() const;
   control::Task<Result<HttpResponse>> events(HttpRequest request);
   Result<void> read_event_filter(const HttpRequest& request, EventQuery& query) const;
 

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 
-#include "coordinator/api/image_json.h"
+#include "coordinator/api/image_views.h"
 #include "coordinator/api/job_requests.h"
 #include "coordinator/api/job_views.h"
 #include "coordinator/api/migration_views.h"
+#include "coordinator/api/plan_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/record/document.h"
@@ -64,7 +65,7 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   if (verb == "protect" && is_post(request)) co_return co_await protect(std::move(request), gang->id);
   if (verb == "unprotect" && is_post(request)) {
     CKPT_CO_TRYV(parts_.protections.unprotect(gang->id));
-    co_return to_response(200, {{"job", job_text(gang->id)}});
+    co_return to_response(200, record::to_answer(api::Unprotected{job_text(gang->id)}));
   }
   if (verb == "migrate" && is_post(request)) {
     std::optional<std::uint32_t> number;
@@ -104,14 +105,11 @@ control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang g
 GangSection::Answer GangSection::show_task(TaskId id) {
   const ImageTask* task = parts_.tasks.find(id);
   if (task == nullptr) return Error(ErrorCode::kInternal, "The task vanished");
-  return to_response(202, task_json(*task));
+  return to_response(202, record::to_answer(task_view(*task)));
 }
 
 control::Task<GangSection::Answer> GangSection::store(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const std::string to = body.text("to").value_or("");
-  CKPT_CO_TRYV(body.finish());
-  CKPT_CO_TRYV(check_destination(to));
+  CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
     CKPT_CO_TRY(suspending, co_await parts_.images.begin_suspend(id, to));
     co_return show_task(suspending);
@@ -152,25 +150,17 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
   }
   const std::string verb = wish.verb;
   CKPT_CO_TRY(plan, co_await parts_.restores.plan(id, std::move(wish)));
-  const auto gang = find_gang(parts_.jobs, id);
-  json out = {{"dry_run", true},
-              {"image", image_text(plan.set.images.front())},
-              {"created", time_text(plan.set.barrier_ms)},
-              {"to", shares_text(plan.places)},
-              {"runs", false},
-              {"lost_ms", plan.lost_ms},
-              {"possible", plan.obstacle.empty()},
-              {"reason", text_or_null(plan.obstacle)},
-              {"verb", verb},
-              {"job", job_text(id)},
-              {"job_name", gang ? json(gang->name) : json()}};
-  co_return to_response(200, out);
+  api::RestorePlan view = restore_plan_view(plan);
+  view.verb = verb;
+  view.job = job_text(id);
+  if (const auto gang = find_gang(parts_.jobs, id)) view.job_name = gang->name;
+  co_return to_response(200, record::to_answer(view));
 }
 
 control::Task<GangSection::Answer> GangSection::protect(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(wish, protect_request_of(request));
+  CKPT_CO_TRY(wish, read_protect(request));
   CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
-  co_return to_response(200, protected_json(id, done, wish));
+  co_return to_response(200, record::to_answer(protected_view(id, done, wish.dry_run)));
 }
 
 control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, JobId id,
@@ -186,32 +176,12 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
       for (const Job* known : moved->ranks) parts_.service.confirm_by_move(known->id);
     co_return to_response(202, migration_json(*begun));
   }
-  CKPT_CO_TRY(plan, parts_.moves.plan(id, wanted));
+  wire::MigrateOptions options = wanted.options;
+  CKPT_CO_TRY(plan, co_await parts_.moves.look(id, std::move(wanted)));
   const auto gang = find_gang(parts_.jobs, id);
-  json from = json::array();
-  json to = json::array();
-  std::uint64_t state_bytes = 0;
-  for (const Place& place : plan.places) to.push_back(to_text(place));
-  for (const Job* known : gang->ranks) {
-    const JobRank& at = known->ranks.front();
-    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) == plan.moved.end()) continue;
-    from.push_back(to_text(at.place));
-    state_bytes += known->state_bytes();
-  }
-  co_return to_response(
-      200, {{"dry_run", true},
-            {"job", job_text(id)},
-            {"job_name", gang->name},
-            {"ranks", plan.moved},
-            {"mode", record::name_of(wanted.options.mode)},
-            {"state_bytes", state_bytes},
-            {"from", fmt::format("{}", fmt::join(from.get<std::vector<std::string>>(), ","))},
-            {"to", plan.places.empty()
-                       ? json()
-                       : json(fmt::format("{}", fmt::join(to.get<std::vector<std::string>>(), ",")))},
-            {"possible", !plan.places.empty()},
-            {"reason", text_or_null(plan.reason)},
-            {"candidates", candidates_json(plan.candidates)}});
+  if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
+  options.communicators = plan.communicators;
+  co_return to_response(200, record::to_answer(move_plan_view(*gang, plan, options)));
 }
 
 GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& gang) {

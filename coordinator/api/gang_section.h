@@ -5,7 +5,6 @@
 // (api_answers.h).
 #pragma once
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/gangs/gang_images.h"
 #include "coordinator/gangs/gang_protections.h"
 #include "coordinator/gangs/gang_restores.h"

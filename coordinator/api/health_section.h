@@ -3,7 +3,6 @@
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
 #pragma once
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/health/evacuations.h"
 #include "coordinator/requests/api_section.h"
 
@@ -28,7 +27,7 @@ class HealthSection : public ApiSection {
   Answer show(const HttpRequest& request) const;
   Answer policy(const HttpRequest& request, bool pause);
   Answer reset_breaker(const HttpRequest& request);
-  [[nodiscard]] json policy_json() const;
+  [[nodiscard]] HttpResponse show_policy() const;
 
   Parts parts_;
 };

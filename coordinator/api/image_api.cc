@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 
-#include "coordinator/api/image_json.h"
+#include "coordinator/api/image_views.h"
+#include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -51,8 +53,8 @@ ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
   json out = json::array();
   const auto add = [&](const std::vector<ListedImage>& images) {
     for (const ListedImage& listed : images)
-      out.push_back(
-          image_json(listed, parts_.jobs.find(listed.image.job), parts_.finder.is_readable(listed.image)));
+      out.push_back(record::to_answer(
+          image_view(listed, parts_.jobs.find(listed.image.job), parts_.finder.is_readable(listed.image))));
   };
   if (page.limit == 0) {
     add(parts_.catalog.list());
@@ -81,7 +83,7 @@ ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
   if (task == nullptr)
     return Error(ErrorCode::kNotFound, "There is no task " + task_text(id) +
                                            " (any more): the job's state says how it went, see `describe`");
-  return to_response(status, task_json(*task));
+  return to_response(status, record::to_answer(task_view(*task)));
 }
 
 control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
@@ -106,23 +108,20 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
 }
 
 control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(wish, protect_request_of(request));
+  CKPT_CO_TRY(wish, read_protect(request));
   CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
-  co_return to_response(200, protected_json(id, done, wish));
+  co_return to_response(200, record::to_answer(protected_view(id, done, wish.dry_run)));
 }
 
 ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
   CKPT_TRYV(parts_.protections.unprotect(id));
-  return to_response(200, {{"job", job_text(id)}});
+  return to_response(200, record::to_answer(api::Unprotected{job_text(id)}));
 }
 
 control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id) {
-  CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const std::string to = body.text("to").value_or("");
-  CKPT_CO_TRYV(body.finish());
-  CKPT_CO_TRYV(check_destination(to));
+  CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
     CKPT_CO_TRY(suspending, co_await parts_.requests.begin_suspend(id, to));
     co_return show(suspending, 202);
@@ -183,11 +182,11 @@ control::Task<ImageApi::Answer> ImageApi::dry_restore(JobId id, RestoreWish wish
     CKPT_CO_TRY(planned, co_await parts_.requests.dry_revival(std::move(wish)));
     plan = std::move(planned);
   }
-  json out = restore_plan_json(plan);
-  out["verb"] = verb;
-  out["job"] = job;
-  out["job_name"] = name;
-  co_return to_response(200, out);
+  api::RestorePlan view = restore_plan_view(plan);
+  view.verb = verb;
+  view.job = job;
+  view.job_name = name;
+  co_return to_response(200, record::to_answer(view));
 }
 
 }  // namespace ckpt::coordinator

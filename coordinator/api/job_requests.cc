@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/migration_messages.h"
@@ -19,15 +18,11 @@ constexpr std::int64_t kDefaultTimeoutMs = 600'000;
 constexpr std::int64_t kMaxShadowBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxPriority = 1'000;
 constexpr std::int64_t kMaxRanks = 1024;
+constexpr std::size_t kLongestFolder = 4096;
 
 // How chunks are encoded and how much of the GPU the copying may take.
 Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
-  constexpr std::array kModes = {wire::CodecMode::kAuto, wire::CodecMode::kRaw, wire::CodecMode::kPlanes,
-                                 wire::CodecMode::kDifference};
-  std::vector<std::string> words;
-  words.reserve(kModes.size());
-  for (const wire::CodecMode mode : kModes) words.emplace_back(record::name_of(mode));
-  options.codec = kModes[body.choice("codec", words).value_or(0)];
+  options.codec = body.named<wire::CodecMode>("codec").value_or(wire::CodecMode::kAuto);
   options.shadow_memory_bytes =
       static_cast<std::uint64_t>(body.integer("shadow_memory_bytes", 0, kMaxShadowBytes).value_or(0));
   const double slowdown = body.number("slowdown_percent", 0, 100).value_or(0);
@@ -60,12 +55,6 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
-std::optional<wire::Communicators> read_communicators(BodyReader& body) {
-  const auto chosen = body.choice("communicators", {"overlap", "in-pause"});
-  if (!chosen) return std::nullopt;
-  return *chosen == 0 ? wire::Communicators::kOverlap : wire::Communicators::kInPause;
-}
-
 // How many ranks, and where.
 Result<GangShape> read_gang(BodyReader& body) {
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
@@ -84,6 +73,14 @@ Result<GangShape> read_gang(BodyReader& body) {
   return gang;
 }
 
+// The place where a snapshot is to go.
+Result<void> check_destination(const std::string& to) {
+  const bool up = ("/" + to + "/").find("/../") != std::string::npos;
+  if (to.size() > kLongestFolder || up)
+    return Error(ErrorCode::kInvalidArgument, "Field to must be a node, or the absolute path of a folder");
+  return ok();
+}
+
 }  // namespace
 
 Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
@@ -92,15 +89,12 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   migrate.to = body.text("to").value_or("auto");
   migrate.network = body.text("network").value_or("");
   migrate.ranks = body.numbers("ranks", kMaxRanks - 1).value_or(std::vector<std::uint32_t>());
-  migrate.options.mode = body.choice("mode", {"live", "stop-copy"}).value_or(0) == 0
-                             ? wire::MigrateMode::kLive
-                             : wire::MigrateMode::kStopCopy;
-  migrate.communicators = read_communicators(body);
+  migrate.options.mode = body.named<wire::MigrateMode>("mode").value_or(wire::MigrateMode::kLive);
+  migrate.communicators = body.named<wire::Communicators>("communicators");
   const auto downtime_ms = body.number("max_downtime_ms", 0, kMaxMigrationMs);
   // A limit that is named binds, unless the request has the other.
-  const std::size_t otherwise = downtime_ms ? 1 : 0;
-  const std::size_t chosen = body.choice("if_not_converged", {"switch", "abort"}).value_or(otherwise);
-  migrate.options.if_not_converged = chosen == 0 ? wire::NotConverged::kSwitch : wire::NotConverged::kAbort;
+  const auto otherwise = downtime_ms ? wire::NotConverged::kAbort : wire::NotConverged::kSwitch;
+  migrate.options.if_not_converged = body.named<wire::NotConverged>("if_not_converged").value_or(otherwise);
   migrate.options.max_downtime_ns =
       downtime_ms ? static_cast<std::int64_t>(*downtime_ms * kNanosPerMs) : kDefaultMaxDowntimeNs;
   migrate.options.bandwidth_bytes_per_second =
@@ -127,7 +121,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.node = body.text("node");
   if (const auto gpu = body.integer("gpu", 0, 1024)) submit.gpu = static_cast<std::uint32_t>(*gpu);
   const auto gang = read_gang(body);
-  const auto communicators = read_communicators(body);
+  const auto communicators = body.named<wire::Communicators>("communicators");
   submit.spec.gang.communicators = communicators.value_or(wire::Communicators::kOverlap);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
@@ -173,6 +167,32 @@ Result<AdoptRequest> read_adopt(const HttpRequest& request) {
   if (!adopt.name.empty() && !valid_job_name(adopt.name))
     return Error(ErrorCode::kInvalidArgument, "\"" + adopt.name + "\" is no name for a job");
   return adopt;
+}
+
+Result<ProtectRequest> read_protect(const HttpRequest& request) {
+  constexpr std::int64_t kMinEveryMs = 1'000;
+  constexpr std::int64_t kMaxEveryMs = std::int64_t{1000} * 3600 * 24 * 30;
+  constexpr std::int64_t kMaxKept = 1000;
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  ProtectRequest wish;
+  const auto every = body.integer("every_ms", kMinEveryMs, kMaxEveryMs);
+  wish.to = body.text("to").value_or("");
+  wish.keep = static_cast<std::uint32_t>(body.integer("keep", 1, kMaxKept).value_or(wish.keep));
+  wish.force = body.boolean("force").value_or(false);
+  wish.dry_run = body.boolean("dry_run").value_or(false);
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(check_destination(wish.to));
+  if (!every) return Error(ErrorCode::kInvalidArgument, "Field every_ms is missing");
+  wish.every_ms = *every;
+  return wish;
+}
+
+Result<std::string> read_destination(const HttpRequest& request) {
+  CKPT_TRY(body, BodyReader::parse(request.body));
+  std::string to = body.text("to").value_or("");
+  CKPT_TRYV(body.finish());
+  CKPT_TRYV(check_destination(to));
+  return to;
 }
 
 }  // namespace ckpt::coordinator

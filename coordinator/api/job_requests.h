@@ -2,6 +2,7 @@
 // Reads the bodies of calls about jobs (docs/api.md). Pure. Errors: kInvalidArgument.
 #pragma once
 
+#include "coordinator/images/protections.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/requests/http.h"
@@ -11,5 +12,8 @@ namespace ckpt::coordinator {
 [[nodiscard]] Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run);
 [[nodiscard]] Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run);
 [[nodiscard]] Result<AdoptRequest> read_adopt(const HttpRequest& request);
+[[nodiscard]] Result<ProtectRequest> read_protect(const HttpRequest& request);
+// Where a snapshot goes: a node, or the absolute path of a folder; empty: where the job runs.
+[[nodiscard]] Result<std::string> read_destination(const HttpRequest& request);
 
 }  // namespace ckpt::coordinator

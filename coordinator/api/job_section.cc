@@ -7,6 +7,7 @@
 #include "coordinator/api/job_requests.h"
 #include "coordinator/api/job_views.h"
 #include "coordinator/api/migration_views.h"
+#include "coordinator/api/plan_views.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/protocol/wire/job_messages.h"
@@ -82,23 +83,20 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   const bool is_gang = wanted.gang.ranks > 1;
   if (dry_run && is_gang) {
     CKPT_CO_TRY(plan, parts_.planner.plan_gang(wanted));
-    co_return to_response(200, gang_plan_json(wanted, plan));
+    co_return to_response(200, record::to_answer(run_plan_view(wanted, plan)));
   }
   if (dry_run) {
     CKPT_CO_TRY(plan, parts_.service.plan(wanted));
-    co_return to_response(200, run_plan_json(wanted, plan));
+    co_return to_response(200, record::to_answer(run_plan_view(wanted, plan)));
   }
   if (is_gang) {
     CKPT_CO_TRY(started, co_await parts_.service.submit_gang(std::move(wanted)));
     const auto gang = find_gang(parts_.jobs, started.job->spec.gang.id);
-    json out = record::to_answer(gang_view(*gang, parts_.states));
-    out["displaced"] = json::array();
-    co_return to_response(201, out);
+    co_return to_response(201, record::to_answer(api::StartedJob{gang_view(*gang, parts_.states), {}}));
   }
   CKPT_CO_TRY(submitted, co_await parts_.service.submit(std::move(wanted)));
-  json out = record::to_answer(job_view(*submitted.job, parts_.states));
-  out["displaced"] = displaced_json(submitted.displaced);
-  co_return to_response(201, out);
+  co_return to_response(201, record::to_answer(api::StartedJob{job_view(*submitted.job, parts_.states),
+                                                               displaced_view(submitted.displaced)}));
 }
 
 control::Task<JobSection::Answer> JobSection::adopt(HttpRequest request) {
@@ -161,22 +159,7 @@ control::Task<JobSection::Answer> JobSection::obstacles(JobId id) {
   CKPT_CO_TRY(found, co_await parts_.moves.obstacles(id));
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  const auto way = [](const std::string& reason) {
-    return json{{"possible", reason.empty()}, {"reason", reason.empty() ? json() : json(reason)}};
-  };
-  const json within = way(found.within_node);
-  json between = way(found.between_nodes);
-  between["targets"] = json::array();
-  for (const TargetAnswer& target : found.targets) {
-    json one = way(target.takes ? std::string() : target.takes.assume_error().to_string());
-    one["node"] = target.place.node;
-    between["targets"].push_back(std::move(one));
-  }
-  co_return to_response(200, {{"job", job_text(id)},
-                              {"name", job->spec.name},
-                              {"at", to_text(job->ranks.front().place)},
-                              {"within_node", within},
-                              {"between_nodes", between}});
+  co_return to_response(200, record::to_answer(obstacles_view(*job, found)));
 }
 
 control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId id) {
@@ -191,7 +174,7 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
     CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted));
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    co_return to_response(200, plan_json(*job, plan, wanted.options, parts_.nodes));
+    co_return to_response(200, record::to_answer(move_plan_view(*job, plan, wanted.options, parts_.nodes)));
   }
   CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));
   parts_.service.confirm_by_move(id);

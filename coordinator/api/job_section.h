@@ -5,7 +5,6 @@
 // (api_answers.h).
 #pragma once
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/operations/moves.h"
 #include "coordinator/operations/service.h"
 #include "coordinator/output/log_reader.h"

@@ -12,10 +12,6 @@
 namespace ckpt::coordinator {
 namespace {
 
-std::optional<double> ms_if_known(std::int64_t nanos) {
-  return nanos < 0 ? std::nullopt : std::optional(static_cast<double>(nanos) / kNanosPerMs);
-}
-
 std::optional<int> exit_code_if_any(bool ended, int exit_code) {
   return ended && exit_code >= 0 ? std::optional(exit_code) : std::nullopt;
 }

@@ -3,14 +3,15 @@
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it.
 #pragma once
 
-#include "coordinator/api/api_json.h"
+#include <vector>
+
+#include "coordinator/fleet/gpu_faults.h"
+#include "coordinator/health/policy.h"
 #include "coordinator/maintenance/drains.h"
 #include "coordinator/requests/api_section.h"
+#include "libckpt/api/drain.h"
 
 namespace ckpt::coordinator {
-
-[[nodiscard]] json cordon_json(const Cordon& cordon);
-[[nodiscard]] json drain_json(const Drain& drain);
 
 class MaintenanceSection : public ApiSection {
  public:
@@ -32,8 +33,8 @@ class MaintenanceSection : public ApiSection {
   Answer list_cordons() const;
   Answer cordon(const HttpRequest& request);
   Answer uncordon(const HttpRequest& request);
-  [[nodiscard]] json suspects_of(const Scope& scope) const;
-  Result<json> forgive(const Scope& scope);
+  [[nodiscard]] std::vector<api::SuspectGpu> suspects_of(const Scope& scope) const;
+  Result<std::vector<api::ForgivenGpu>> forgive(const Scope& scope);
   Answer list_drains() const;
   control::Task<Answer> begin(HttpRequest request);
   control::Task<Answer> plan(DrainRequest request);

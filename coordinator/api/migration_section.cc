@@ -111,10 +111,10 @@ control::Task<MigrationSection::Answer> MigrationSection::abort(HttpRequest requ
 
 control::Task<MigrationSection::Answer> MigrationSection::resolve(HttpRequest request, MigrationId id) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const auto at = body.choice("at", {"source", "target"});
+  const auto at = body.named<Side>("at");
   CKPT_CO_TRYV(body.finish());
   if (!at) co_return Error(ErrorCode::kInvalidArgument, "Field at must be source or target");
-  CKPT_CO_TRYV(co_await runner_.resolve(id, *at == 0 ? Side::kSource : Side::kTarget));
+  CKPT_CO_TRYV(co_await runner_.resolve(id, *at));
   co_return show(id, 202);
 }
 

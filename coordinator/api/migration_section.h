@@ -4,7 +4,6 @@
 // (api_answers.h).
 #pragma once
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
 

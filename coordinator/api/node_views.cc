@@ -8,16 +8,8 @@ namespace {
 
 constexpr std::int64_t kMinuteMs = 60'000;
 
-std::optional<std::vector<api::Cordon>> cordons_view(const std::vector<Cordon>& cordons) {
-  if (cordons.empty()) return std::nullopt;
-  std::vector<api::Cordon> view;
-  view.reserve(cordons.size());
-  for (const Cordon& cordon : cordons)
-    view.push_back({.place = to_text(cordon.scope),
-                    .owner = std::string(to_string(cordon.owner)),
-                    .reason = text_if_any(cordon.reason),
-                    .since = time_text(cordon.since_ms)});
-  return view;
+std::optional<std::vector<api::Cordon>> cordons_if_any(const std::vector<Cordon>& cordons) {
+  return cordons.empty() ? std::nullopt : std::optional(cordons_view(cordons));
 }
 
 api::GpuTopology topology_view(const wire::GpuInfo& gpu) {
@@ -46,6 +38,20 @@ api::GpuErrors errors_view(const wire::GpuErrors& errors) {
 }
 
 }  // namespace
+
+api::Cordon cordon_view(const Cordon& cordon) {
+  return {.place = to_text(cordon.scope),
+          .owner = std::string(to_string(cordon.owner)),
+          .reason = text_if_any(cordon.reason),
+          .since = time_text(cordon.since_ms)};
+}
+
+std::vector<api::Cordon> cordons_view(const std::vector<Cordon>& cordons) {
+  std::vector<api::Cordon> view;
+  view.reserve(cordons.size());
+  for (const Cordon& cordon : cordons) view.push_back(cordon_view(cordon));
+  return view;
+}
 
 api::MemoryHistory memory_view(const MemoryHistory& memory) {
   api::MemoryHistory view{
@@ -94,7 +100,7 @@ api::Node node_view(const Node& node, const JobTable& jobs, const CordonTable& c
                              .addresses = network.addresses(),
                              .transport = std::string(to_string(network.transport))});
   view.certificate_ends = time_if_any(node.certificate_ends_s * 1000);
-  view.cordons = cordons_view(cordons.of_node(node.row.name));
+  view.cordons = cordons_if_any(cordons.of_node(node.row.name));
   view.evacuation = policy.evacuation_of(node.row.name);
   return view;
 }
@@ -125,7 +131,7 @@ api::Gpu gpu_view(const Node& node, const wire::GpuInfo& gpu, std::uint64_t avai
   view.memory = memory_view(memory == node.gpu_memory.end() ? MemoryHistory() : memory->second);
   view.topology = topology_view(gpu);
   view.errors = errors_view(gpu.errors);
-  view.cordons = cordons_view(cordons.over(place));
+  view.cordons = cordons_if_any(cordons.over(place));
   return view;
 }
 

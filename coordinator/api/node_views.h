@@ -15,6 +15,8 @@
 namespace ckpt::coordinator {
 
 [[nodiscard]] api::MemoryHistory memory_view(const MemoryHistory& memory);
+[[nodiscard]] api::Cordon cordon_view(const Cordon& cordon);
+[[nodiscard]] std::vector<api::Cordon> cordons_view(const std::vector<Cordon>& cordons);
 [[nodiscard]] api::GpuFault fault_view(const GpuFault& fault);
 [[nodiscard]] api::Node node_view(const Node& node, const JobTable& jobs, const CordonTable& cordons,
                                   const PolicyTable& policy);

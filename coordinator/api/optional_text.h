@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of records for the API, which are null where there is nothing to show. Pure.
+// Times and texts as the API shows them; null where there is nothing to show. Pure.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "coordinator/api/api_json.h"
+#include "libckpt/base/clock.h"
 
 namespace ckpt::coordinator {
 
+// RFC 3339, UTC.
+[[nodiscard]] std::string time_text(std::int64_t unix_ms);
 [[nodiscard]] inline std::optional<std::string> text_if_any(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 // The time of Unix milliseconds; 0: none.
 [[nodiscard]] inline std::optional<std::string> time_if_any(std::int64_t unix_ms) {
   return unix_ms == 0 ? std::nullopt : std::optional(time_text(unix_ms));
+}
+// Negative nanoseconds: not known.
+[[nodiscard]] inline std::optional<double> ms_if_known(std::int64_t nanos) {
+  return nanos < 0 ? std::nullopt : std::optional(static_cast<double>(nanos) / kNanosPerMs);
 }
 
 }  // namespace ckpt::coordinator

@@ -1,81 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 // POST and GET /v1/rebalance (docs/api.md).
+#include "coordinator/api/optional_text.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/api/rebalance.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kMaxParallelMoves = 64;
 
-const char* text_of(MoveState state) {
-  switch (state) {
-    case MoveState::kWaiting:
-      return "waiting";
-    case MoveState::kMoving:
-      return "moving";
-    case MoveState::kDone:
-      return "done";
-    case MoveState::kFailed:
-      return "failed";
-    case MoveState::kLeft:
-      return "left";
-  }
-  return "unknown";
+api::PlannedMove planned_move_view(const PackProblem& problem, const PackPlan& plan, std::size_t move) {
+  const PackJob& job = problem.jobs[plan.moves[move].job];
+  return {.job = job_text(job.id),
+          .name = job.name,
+          .from = to_text(problem.gpus[job.gpu].place),
+          .to = to_text(problem.gpus[plan.moves[move].to].place),
+          .needed_bytes = job.bytes,
+          .state_bytes = job.state_bytes,
+          .reason = why_move(problem, plan, move)};
 }
 
-const char* text_of(RunState state) {
-  switch (state) {
-    case RunState::kRunning:
-      return "running";
-    case RunState::kDone:
-      return "done";
-    case RunState::kFailed:
-      return "failed";
-    case RunState::kStopped:
-      return "stopped";
-  }
-  return "unknown";
-}
-
-json rebalance_plan_json(const PackProblem& problem, const PackPlan& plan) {
-  json moves = json::array();
-  for (std::size_t i = 0; i < plan.moves.size(); ++i) {
-    const PackJob& job = problem.jobs[plan.moves[i].job];
-    moves.push_back({{"job", job_text(job.id)},
-                     {"name", job.name},
-                     {"from", to_text(problem.gpus[job.gpu].place)},
-                     {"to", to_text(problem.gpus[plan.moves[i].to].place)},
-                     {"needed_bytes", job.bytes},
-                     {"state_bytes", job.state_bytes},
-                     {"reason", why_move(problem, plan, i)}});
-  }
-  json freed = json::array();
-  for (const std::size_t gpu : plan.freed) freed.push_back(to_text(problem.gpus[gpu].place));
-  json fixed = json::array();
+api::RebalanceEffect effect_view(const PackProblem& problem, const PackPlan& plan) {
+  api::RebalanceEffect view;
+  for (const std::size_t gpu : plan.freed) view.freed.push_back(to_text(problem.gpus[gpu].place));
+  view.free_before = plan.free_before;
+  view.free_after = plan.free_after;
+  view.exhaustive = plan.exhaustive;
   for (const PackJob& job : problem.jobs) {
     if (!job.obstacle.empty())
-      fixed.push_back({{"job", job_text(job.id)}, {"name", job.name}, {"reason", job.obstacle}});
+      view.fixed.push_back({.job = job_text(job.id), .name = job.name, .reason = job.obstacle});
   }
-  return {{"moves", moves},
-          {"freed", freed},
-          {"free_before", plan.free_before},
-          {"free_after", plan.free_after},
-          {"exhaustive", plan.exhaustive},
-          {"fixed", fixed}};
+  return view;
 }
 
-json run_json(const RebalanceRun& run) {
-  json out = {{"state", text_of(run.state)}, {"revision", run.revision}, {"parallel", run.parallel}};
-  out.update(rebalance_plan_json(run.problem, run.plan));
+api::RebalancePlan rebalance_plan_view(const PackProblem& problem, const PackPlan& plan) {
+  api::RebalancePlan view;
+  for (std::size_t i = 0; i < plan.moves.size(); ++i)
+    view.moves.push_back(planned_move_view(problem, plan, i));
+  view.effect = effect_view(problem, plan);
+  return view;
+}
+
+api::Rebalance rebalance_view(const RebalanceRun& run) {
+  api::Rebalance view;
+  view.state = record::name_of(run.state);
+  view.revision = run.revision;
+  view.parallel = run.parallel;
   for (std::size_t i = 0; i < run.moves.size(); ++i) {
-    const RebalanceMove& move = run.moves[i];
-    out["moves"][i]["state"] = text_of(move.state);
-    out["moves"][i]["migration"] = move.migration == 0 ? json() : json(migration_text(move.migration));
-    out["moves"][i]["error"] = move.error.empty() ? json() : json(move.error);
+    api::RebalanceMove& move = view.moves.emplace_back();
+    move.planned = planned_move_view(run.problem, run.plan, i);
+    move.state = record::name_of(run.moves[i].state);
+    if (run.moves[i].migration != 0) move.migration = migration_text(run.moves[i].migration);
+    move.error = text_if_any(run.moves[i].error);
   }
-  return out;
+  view.effect = effect_view(run.problem, run.plan);
+  return view;
+}
+
+HttpResponse response_of(unsigned status, const RebalanceRun& run) {
+  return to_response(status, record::to_answer(rebalance_view(run)));
 }
 
 Error no_run() {
@@ -97,7 +83,7 @@ control::Task<Result<HttpResponse>> Rebalancer::handle(HttpRequest request) {
   if (!known) co_return no_such_call(request);
   if (!run_) co_return no_run();
   if (verb == "stop") stop();
-  co_return to_response(200, run_json(*run_));
+  co_return response_of(200, *run_);
 }
 
 Result<HttpResponse> Rebalancer::post(const HttpRequest& request) {
@@ -108,12 +94,10 @@ Result<HttpResponse> Rebalancer::post(const HttpRequest& request) {
   CKPT_TRYV(body.finish());
   if (!apply) {
     const PackProblem now = problem();
-    json out = {{"dry_run", true}};
-    out.update(rebalance_plan_json(now, plan_packing(now)));
-    return to_response(200, out);
+    return to_response(200, record::to_answer(rebalance_plan_view(now, plan_packing(now))));
   }
   CKPT_TRY(run, start(parallel));
-  return to_response(202, run_json(*run));
+  return response_of(202, *run);
 }
 
 control::Task<Result<HttpResponse>> Rebalancer::watch(HttpRequest request) {
@@ -124,7 +108,7 @@ control::Task<Result<HttpResponse>> Rebalancer::watch(HttpRequest request) {
   while (true) {
     if (!run_) co_return no_run();
     const bool is_new = run_->revision > static_cast<std::uint64_t>(since);
-    if (is_new || std::chrono::steady_clock::now() >= deadline) co_return to_response(200, run_json(*run_));
+    if (is_new || std::chrono::steady_clock::now() >= deadline) co_return response_of(200, *run_);
     co_await changed_.wait_until(deadline);
   }
 }

@@ -3,12 +3,14 @@
 
 #include <spdlog/spdlog.h>
 
-#include "coordinator/api/api_json.h"
+#include "coordinator/api/optional_text.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/api/site.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/ca/request.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -294,7 +296,7 @@ Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) 
   if (node) {
     CKPT_TRYV(check_node_name(*node));
     CKPT_TRYV(deny_name(*node, entry.reason));
-    return to_response(200, {{"node", *node}});
+    return to_response(200, record::to_answer(api::NodeSubject{*node}));
   }
   std::string serial;
   if (certificate) {
@@ -308,7 +310,7 @@ Result<HttpResponse> DeniedCertificates::handle_denial(const std::string& text) 
     serial = std::move(checked);
   }
   CKPT_TRYV(deny(serial, std::move(entry)));
-  return to_response(200, {{"serial", serial}});
+  return to_response(200, record::to_answer(api::SerialSubject{serial}));
 }
 
 Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& text) {
@@ -320,29 +322,26 @@ Result<HttpResponse> DeniedCertificates::handle_allowance(const std::string& tex
     return Error(ErrorCode::kInvalidArgument, "Either \"serial\" or \"node\" says what is allowed");
   if (node) {
     CKPT_TRYV(allow_name(*node));
-    return to_response(200, {{"node", *node}});
+    return to_response(200, record::to_answer(api::NodeSubject{*node}));
   }
   CKPT_TRY(serial, tls::serial_of_text(given.value_or("")));
   CKPT_TRYV(allow(serial));
-  return to_response(200, {{"serial", serial}});
+  return to_response(200, record::to_answer(api::SerialSubject{serial}));
 }
 
 HttpResponse DeniedCertificates::list() const {
   json out = json::array();
   for (const auto& [node, entry] : nodes_.all())
-    out.push_back({{"serial", nullptr},
-                   {"of", "node " + node + ", all but what it was given since"},
-                   {"reason", entry.reason},
-                   {"ends", nullptr},
-                   {"denied", time_text(entry.since_ms)}});
-  for (const auto& [serial, entry] : entries_) {
-    json& item = out.emplace_back(json{{"serial", serial},
-                                       {"of", entry.of},
-                                       {"reason", entry.reason},
-                                       {"ends", nullptr},
-                                       {"denied", time_text(entry.denied_ms)}});
-    if (entry.ends_s != 0) item["ends"] = time_text(entry.ends_s * 1000);
-  }
+    out.push_back(
+        record::to_answer(api::DeniedCertificate{.of = "node " + node + ", all but what it was given since",
+                                                 .reason = entry.reason,
+                                                 .denied = time_text(entry.since_ms)}));
+  for (const auto& [serial, entry] : entries_)
+    out.push_back(record::to_answer(api::DeniedCertificate{.serial = serial,
+                                                           .of = entry.of,
+                                                           .reason = entry.reason,
+                                                           .ends = time_if_any(entry.ends_s * 1000),
+                                                           .denied = time_text(entry.denied_ms)}));
   return to_response(200, out);
 }
 

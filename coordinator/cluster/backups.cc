@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "coordinator/requests/api_answers.h"
+#include "libckpt/api/site.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/offload.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -107,12 +109,13 @@ control::Task<Result<HttpResponse>> Backups::handle(HttpRequest request) {
   if (!made.has_value()) co_return std::move(made).assume_error();
   const backup::Contents& contents = made.assume_value().contents;
   spdlog::info("a backup was made: {} bytes, {} jobs", made.assume_value().bytes, contents.jobs);
-  co_return to_response(200, {{"file", path},
-                              {"bytes", made.assume_value().bytes},
-                              {"cluster", contents.cluster},
-                              {"made_ms", contents.made_ms},
-                              {"jobs", contents.jobs},
-                              {"migrations", contents.migrations}});
+  const api::Backup view{.file = path,
+                         .bytes = made.assume_value().bytes,
+                         .cluster = contents.cluster,
+                         .made_ms = contents.made_ms,
+                         .jobs = contents.jobs,
+                         .migrations = contents.migrations};
+  co_return to_response(200, record::to_answer(view));
 }
 
 control::Task<Result<Backups::Made>> Backups::make(std::string path) {

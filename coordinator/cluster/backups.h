@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
 #include "libckpt/store/backup/backup_file.h"

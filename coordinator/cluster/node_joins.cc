@@ -5,9 +5,11 @@
 
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/api/site.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/control/offload.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -60,10 +62,11 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
     CKPT_CO_TRYV(parts_.removed.forget(node));
   }
   parts_.events.add("node-joined", "node " + node + " has got its certificate by a join token", node);
-  co_return to_response(200, {{"node", node},
-                              {"certificate", certificate},
-                              {"agent_address", answers_.agent_address},
-                              {"agent_token", answers_.agent_token}});
+  const api::NodeJoin view{.node = node,
+                           .certificate = certificate,
+                           .agent_address = answers_.agent_address,
+                           .agent_token = answers_.agent_token};
+  co_return to_response(200, record::to_answer(view));
 }
 
 control::Task<Result<void>> NodeJoins::use_up(std::string id) {

@@ -7,7 +7,9 @@
 #include "coordinator/cluster/fence_command.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/api/site.h"
 #include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -115,7 +117,8 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle(HttpRequest request) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   CKPT_CO_TRYV(body.finish());
   CKPT_CO_TRYV(add(node));
-  co_return to_response(200, {{"node", node}});
+  const api::NodeSubject view{node};
+  co_return to_response(200, record::to_answer(view));
 }
 
 // A fence that fails does not keep a lost node in the cluster: its jobs are lost, and no image of them may
@@ -134,9 +137,9 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string nod
   }
   co_await parts_.output.copy_all_of(node);  // its logs go with it
   CKPT_CO_TRY(lost, remove(node, force, fenced));
-  nlohmann::ordered_json answer = {{"node", node}, {"fenced", fenced}, {"lost", texts_of(lost)}};
-  if (!problem.empty()) answer["fence_problem"] = problem;
-  co_return to_response(200, answer);
+  api::NodeRemoval view{.node = node, .fenced = fenced, .lost = texts_of(lost)};
+  if (!problem.empty()) view.failure = api::FenceFailure{problem};
+  co_return to_response(200, record::to_answer(view));
 }
 
 }  // namespace ckpt::coordinator

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/certificates/denied_certificates.h"
 #include "coordinator/cluster/removed_nodes.h"
 #include "coordinator/fleet/node_sessions.h"

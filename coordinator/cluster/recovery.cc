@@ -6,10 +6,12 @@
 
 #include <algorithm>
 
+#include "coordinator/api/optional_text.h"
 #include "coordinator/requests/api_answers.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/net/control/spawn.h"
+#include "libckpt/record/document.h"
 
 namespace ckpt::coordinator {
 namespace {
@@ -294,7 +296,7 @@ control::Task<Result<HttpResponse>> Recovery::handle(HttpRequest request) {
   if (path[1] == "jobs") co_return confirm(request);
   if (path.size() == 3 && path[2] == "open") co_return open_window(request);
   if (path.size() == 3 && path[2] == "close") window_.close("an admin has closed it");
-  co_return to_response(200, answer());
+  co_return answer();
 }
 
 Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
@@ -304,7 +306,7 @@ Result<HttpResponse> Recovery::open_window(const HttpRequest& request) {
   CKPT_TRYV(body.finish());
   if (!span) return Error(ErrorCode::kInvalidArgument, "Field for_ms is missing");
   window_.open(std::chrono::milliseconds(*span));
-  return to_response(200, answer());
+  return answer();
 }
 
 Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
@@ -328,38 +330,45 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   return to_response(200, {{"job", request.path[2]}});
 }
 
-json Recovery::answer() const {
-  json found = json::array();
-  for (const Found& one : found_)
-    found.push_back({{"time_ms", one.time_ms},
-                     {"kind", one.kind},
-                     {"node", one.node},
-                     {"job", one.job == 0 ? json() : json(job_text(one.job))},
-                     {"migration", one.migration == 0 ? json() : json(migration_text(one.migration))},
-                     {"text", one.text},
-                     {"taken_in", one.taken_in}});
-  json open = json::array();
+HttpResponse Recovery::answer() const {
+  return to_response(200, record::to_answer(view()));
+}
+
+std::vector<api::UndecidedMigration> Recovery::undecided() const {
+  std::vector<api::UndecidedMigration> open;
   for (const Migration& m : parts_.migrations.open()) {
     if (!m.forgotten) continue;
-    json away = json::array();
+    api::UndecidedMigration& one = open.emplace_back();
+    one.migration = migration_text(m.id);
+    one.job = job_text(m.job);
     for (const std::string& node : {m.from.node, m.to.node}) {
-      if (!parts_.nodes.connected(node)) away.push_back(node);
+      if (!parts_.nodes.connected(node)) one.away.push_back(node);
     }
-    open.push_back({{"migration", migration_text(m.id)}, {"job", job_text(m.job)}, {"away", away}});
   }
-  json resting = json::array();
+  return open;
+}
+
+api::Recovery Recovery::view() const {
+  api::Recovery view;
+  view.open_until = time_if_any(window_.ends_ms());
+  for (const Found& one : found_) {
+    api::RecoveryFact& fact = view.found.emplace_back();
+    fact.time_ms = one.time_ms;
+    fact.kind = one.kind;
+    fact.node = one.node;
+    if (one.job != 0) fact.job = job_text(one.job);
+    if (one.migration != 0) fact.migration = migration_text(one.migration);
+    fact.text = one.text;
+    fact.taken_in = one.taken_in;
+  }
+  view.undecided = undecided();
   for (const Image& image : parts_.images.of_unknown_jobs())
-    resting.push_back({{"job", job_text(image.job)}, {"name", name_in(image)}, {"image", image_text(image)}});
-  json away = json::array();
+    view.images_of_unknown_jobs.push_back(
+        {.job = job_text(image.job), .name = name_in(image), .image = image_text(image)});
   for (const auto& [name, node] : parts_.nodes.all()) {
-    if (!node.connected()) away.push_back(name);
+    if (!node.connected()) view.nodes_away.push_back(name);
   }
-  const std::int64_t until_ms = window_.ends_ms();
-  return {{"open_until", until_ms == 0 ? json() : json(time_text(until_ms))},
-          {"found", found},
-          {"undecided", open},
-          {"images_of_unknown_jobs", resting},
-          {"nodes_away", away}};
+  return view;
 }
 
 }  // namespace ckpt::coordinator

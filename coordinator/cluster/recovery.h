@@ -22,7 +22,6 @@
 #include <tuple>
 #include <vector>
 
-#include "coordinator/api/api_json.h"
 #include "coordinator/cluster/recovery_window.h"
 #include "coordinator/fleet/job_admission.h"
 #include "coordinator/fleet/node_calls.h"
@@ -30,6 +29,7 @@
 #include "coordinator/images/image_finder.h"
 #include "coordinator/migration/migration_runner.h"
 #include "coordinator/requests/api_section.h"
+#include "libckpt/api/site.h"
 
 namespace ckpt::coordinator {
 
@@ -96,7 +96,9 @@ class Recovery : public ApiSection {
   Result<HttpResponse> open_window(const HttpRequest& request);
   Result<HttpResponse> confirm(const HttpRequest& request);
   void show_strangers(const Node& node);
-  [[nodiscard]] json answer() const;
+  [[nodiscard]] HttpResponse answer() const;
+  [[nodiscard]] std::vector<api::UndecidedMigration> undecided() const;
+  [[nodiscard]] api::Recovery view() const;
 
   static constexpr std::size_t kMaxFound = 2'000;  // the newest are shown
 

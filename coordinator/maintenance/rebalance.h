@@ -14,11 +14,26 @@
 #include "coordinator/operations/moves.h"
 #include "coordinator/placement/rebalance_plan.h"
 #include "coordinator/requests/api_section.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::coordinator {
 
 enum class MoveState : std::uint8_t { kWaiting = 1, kMoving, kDone, kFailed, kLeft };
+constexpr auto names_of(record::Of<MoveState>) {
+  return record::names<MoveState>({{MoveState::kWaiting, "waiting"},
+                                   {MoveState::kMoving, "moving"},
+                                   {MoveState::kDone, "done"},
+                                   {MoveState::kFailed, "failed"},
+                                   {MoveState::kLeft, "left"}});
+}
+
 enum class RunState : std::uint8_t { kRunning = 1, kDone, kFailed, kStopped };
+constexpr auto names_of(record::Of<RunState>) {
+  return record::names<RunState>({{RunState::kRunning, "running"},
+                                  {RunState::kDone, "done"},
+                                  {RunState::kFailed, "failed"},
+                                  {RunState::kStopped, "stopped"}});
+}
 
 struct RebalanceMove {
   MoveState state = MoveState::kWaiting;

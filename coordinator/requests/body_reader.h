@@ -12,6 +12,7 @@
 
 #include "coordinator/requests/fields.h"
 #include "libckpt/base/result.h"
+#include "libckpt/record/names.h"
 
 namespace ckpt::coordinator {
 
@@ -25,7 +26,14 @@ class BodyReader {
 
   std::optional<std::string> text(FieldName field);
   // One of `words`; its index.
-  std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
+  // One of the enum's names.
+  template <record::Named E>
+  std::optional<E> named(FieldName field) {
+    std::vector<std::string> words;
+    for (const auto& [value, name] : names_of(record::Of<E>{})) words.emplace_back(name);
+    const auto at = choice(field, words);
+    return at ? std::optional(names_of(record::Of<E>{})[*at].first) : std::nullopt;
+  }
   std::optional<std::int64_t> integer(FieldName field, std::int64_t least, std::int64_t most);
   std::optional<double> number(FieldName field, double least, double most);
   std::optional<bool> boolean(FieldName field);
@@ -37,6 +45,8 @@ class BodyReader {
   Result<void> finish();
 
  private:
+  // One of `words`; its index.
+  std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
   explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
   const nlohmann::json* take(FieldName field);
   void wrong(FieldName field, const std::string& why);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs and migrations as the JSON documents that the store keeps (libckpt/record/document.h). Not the API's
-// JSON (api_json.h): these hold everything and are read back. Pure; reading throws std::exception for
+// JSON (libckpt/api): these hold everything and are read back. Pure; reading throws std::exception for
 // malformed text, which the store catches.
 #pragma once
 

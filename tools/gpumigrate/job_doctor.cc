@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/exit_codes.h"
 #include "tools/gpumigrate/client/short_text.h"
 #include "tools/gpumigrate/client/table.h"
@@ -23,45 +24,40 @@ std::vector<std::string> obstacles_in(const std::string& reason) {
   return found;
 }
 
-struct KindOfMove {
-  const char* member;
-  const char* text;
+// A kind of move, or a node that was asked, as its row has it.
+struct MoveRow {
+  std::string what;
+  const api::Movability* movability;
 };
-constexpr KindOfMove kKinds[] = {{"within_node", "move to another GPU of its node"},
-                                 {"between_nodes", "move to another node"}};
 
 // One line for each obstacle.
-std::string reason_of(const Json& answer, const std::string& to_do, const Layout& layout) {
-  const Json& reason = member(answer, "reason");
-  if (!reason.is_string()) return {};
-  std::string text = "\n" + paragraph("To " + to_do + ":", layout);
-  for (const std::string& obstacle : obstacles_in(reason.get<std::string>()))
+std::string reason_of(const MoveRow& row, const Layout& layout) {
+  if (!row.movability->reason) return {};
+  std::string text = "\n" + paragraph("To " + row.what + ":", layout);
+  for (const std::string& obstacle : obstacles_in(*row.movability->reason))
     text += paragraph("- " + obstacle, layout);
   return text;
 }
 
-void add_row(Table& table, const Json& answer, const std::string& what) {
-  const bool can = member(answer, "possible") == true;
-  table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), what});
-}
-
 }  // namespace
 
-std::string view_obstacles(const Json& answer, const Layout& layout) {
-  std::string text = paragraph("job " + text_of(answer, "name") + " (" + text_of(answer, "job") + ") at " +
-                                   text_of(answer, "at"),
-                               layout) +
-                     "\n";
-  const Json& targets = member(member(answer, "between_nodes"), "targets");
+std::string view_obstacles(const api::Obstacles& found, const Layout& layout) {
+  const MoveRow within{"move to another GPU of its node", &found.within_node};
+  const MoveRow between{"move to another node", &found.between_nodes.movability};
+  std::vector<MoveRow> rows{within, between};
+  for (const api::TargetMovability& target : found.between_nodes.targets)
+    rows.push_back({"move to " + target.node, &target.movability});
   Table table({{"CAN"}, {"WHAT"}});
-  for (const KindOfMove& kind : kKinds) add_row(table, member(answer, kind.member), kind.text);
-  for (const Json& target : targets) add_row(table, target, "move to " + text_of(target, "node"));
-  text += table.text(layout);
-  for (const KindOfMove& kind : kKinds) {
-    const bool is_told_below = kind.member == std::string_view("between_nodes") && !targets.empty();
-    if (!is_told_below) text += reason_of(member(answer, kind.member), kind.text, layout);
+  for (const MoveRow& row : rows) {
+    const bool can = row.movability->possible;
+    table.add({Cell(can ? "yes" : "no", can ? Tone::kGood : Tone::kBad), row.what});
   }
-  for (const Json& target : targets) text += reason_of(target, "move to " + text_of(target, "node"), layout);
+  std::string text = paragraph("job " + found.name + " (" + found.job + ") at " + found.at, layout) + "\n" +
+                     table.text(layout);
+  // The nodes that were asked tell what keeps it from each.
+  const bool is_told_below = !found.between_nodes.targets.empty();
+  for (const MoveRow& row : rows)
+    if (!is_told_below || row.movability != between.movability) text += reason_of(row, layout);
   return text;
 }
 
@@ -71,7 +67,9 @@ int doctor_of_job(Context& context, const std::string& job) {
   if (context.json) {
     context.print(answer.assume_value());
   } else {
-    context.out << view_obstacles(answer.assume_value(), context.layout()) << std::flush;
+    context.out << view_obstacles(record::from_answer<api::Obstacles>(answer.assume_value()),
+                                  context.layout())
+                << std::flush;
   }
   return kDone;
 }

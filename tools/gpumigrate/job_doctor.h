@@ -5,12 +5,13 @@
 
 #include <string>
 
+#include "libckpt/api/plan.h"
 #include "tools/gpumigrate/client/context.h"
 
 namespace ckpt::cli {
 
-// What `GET /v1/jobs/JOB/obstacles` answered, for a person: a line for each way, and below it one for each obstacle.
-std::string view_obstacles(const Json& answer, const Layout& layout);
+// A line for each kind of move, and below these one for each obstacle.
+std::string view_obstacles(const api::Obstacles& found, const Layout& layout);
 int doctor_of_job(Context& context, const std::string& job);
 
 }  // namespace ckpt::cli

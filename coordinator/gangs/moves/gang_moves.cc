@@ -147,6 +147,18 @@ Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, co
   return plan_for(gang, request, closed);
 }
 
+control::Task<Result<GangMovePlan>> GangMoves::look(JobId id, MigrateRequest request) {
+  CKPT_CO_TRY(gang, find_movable(id, request));
+  CKPT_CO_TRY(plan, plan_for(gang, request, {}));
+  if (plan.places.empty()) co_return plan;
+  Result<void> takes = check_communicators(gang, plan, request);
+  if (takes) takes = co_await check_networks(gang, plan, request);
+  if (takes) co_return plan;
+  plan.places.clear();
+  plan.reason = takes.assume_error().to_string();
+  co_return plan;
+}
+
 void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed,
                            std::function<void(const Error&)> failed) {
   control::spawn(parts_.executor, "a move of ranks",
@@ -165,6 +177,10 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   GangMovePlan plan;
   CKPT_TRY(moved, chosen_ranks(gang, request));
   plan.moved = std::move(moved);
+  // Where all ranks move, none of them computes with theirs: standbys make them ahead.
+  plan.communicators = plan.moved.size() == gang.size
+                           ? wire::Communicators::kOverlap
+                           : request.communicators.value_or(gang.ranks.front()->spec.gang.communicators);
   const std::vector<std::string> wanted_places = places_in(request.to);
   GangShape shape;
   shape.ranks = plan.moved.size();
@@ -277,14 +293,11 @@ std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
   return longest > 0 ? std::optional(longest) : std::nullopt;
 }
 
-// In the pause: within the limit of a user who would rather not move. Where all ranks move none of them computes with
-// theirs, so standbys make them ahead.
-Result<void> GangMoves::fit_communicators(const Gang& gang, const GangMovePlan& plan,
-                                          MigrateRequest& request) const {
-  auto& options = request.options;
-  options.communicators = request.communicators.value_or(gang.ranks.front()->spec.gang.communicators);
-  if (plan.moved.size() == gang.size) options.communicators = wire::Communicators::kOverlap;
-  if (options.communicators == wire::Communicators::kOverlap) return ok();
+// Communicators that are made in the pause fit into the limit of a user who would rather not move.
+Result<void> GangMoves::check_communicators(const Gang& gang, const GangMovePlan& plan,
+                                            const MigrateRequest& request) const {
+  const auto& options = request.options;
+  if (plan.communicators == wire::Communicators::kOverlap) return ok();
   const double limit = static_cast<double>(options.max_downtime_ns) / kNanosPerMs;
   const double last = last_communicators_ms(gang).value_or(0);
   if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
@@ -331,7 +344,8 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   CKPT_CO_TRY(plan, plan_for(gang, request, closed));
   if (plan.places.empty())
     co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
-  CKPT_CO_TRYV(fit_communicators(gang, plan, request));
+  CKPT_CO_TRYV(check_communicators(gang, plan, request));
+  request.options.communicators = plan.communicators;
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
   // The tables may have changed meanwhile.

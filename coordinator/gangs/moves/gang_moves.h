@@ -32,6 +32,7 @@ struct GangMovePlan {
   std::vector<Place> places;  // of each; empty: not possible
   std::string reason;         // why not
   std::vector<Candidate> candidates;
+  wire::Communicators communicators = wire::Communicators::kOverlap;  // when they are made
 };
 
 class GangMoves : private GangSwitchEffects {
@@ -66,6 +67,8 @@ class GangMoves : private GangSwitchEffects {
   void on_ready(const Node& node);
   // Changes nothing.
   Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
+  // The same for a dry run: the nodes are asked for the networks, too, and a refusal is the plan's reason.
+  control::Task<Result<GangMovePlan>> look(JobId gang, MigrateRequest request);
   // The migration of the first rank that moves; all have begun, and go on by themselves.
   control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
   // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
@@ -125,7 +128,8 @@ class GangMoves : private GangSwitchEffects {
                                            std::int64_t timeout_ms);
   // Of these ranks' last move that made some; nullopt: not known.
   [[nodiscard]] std::optional<double> last_communicators_ms(const Gang& gang) const;
-  Result<void> fit_communicators(const Gang& gang, const GangMovePlan& plan, MigrateRequest& request) const;
+  [[nodiscard]] Result<void> check_communicators(const Gang& gang, const GangMovePlan& plan,
+                                                 const MigrateRequest& request) const;
   control::Task<Result<void>> check_networks(Gang gang, GangMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const Gang& gang, const GangMovePlan& plan, const MigrateRequest& request,
                             Groups groups);

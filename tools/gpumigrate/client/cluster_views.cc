@@ -8,24 +8,19 @@
 namespace ckpt::cli {
 namespace {
 
-std::string names_of(const Json& names) {
+std::string names_of(const std::vector<std::string>& names) {
   std::string text;
-  for (const Json& name : names)
-    text += (text.empty() ? "" : ", ") + (name.is_string() ? name.get<std::string>() : name.dump());
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
-Cell state_of_image(const Json& image) {
-  if (flag_of(image, "damaged")) return {"damaged", Tone::kBad};
-  if (has_value(image, "suspect")) return {"suspect", Tone::kBad};
-  return flag_of(image, "readable") ? Cell("whole", Tone::kGood) : Cell("out of reach", Tone::kWarning);
+Cell state_of_image(const api::Image& image) {
+  if (image.damaged) return {"damaged", Tone::kBad};
+  if (image.suspect) return {"suspect", Tone::kBad};
+  return image.readable ? Cell("whole", Tone::kGood) : Cell("out of reach", Tone::kWarning);
 }
 
-std::string age_of_image(const Json& image, const Layout& layout) {
-  return layout.ages && member(image, "age_ms").is_number() ? short_age(number_of(image, "age_ms")) : "-";
-}
-
-std::string view_evacuations(const Json& evacuations, const Layout& layout) {
+std::string view_evacuations(const std::vector<api::Evacuation>& evacuations, const Layout& layout) {
   if (evacuations.empty()) return "no evacuations\n";
   Table table({"ID",
                {"JOB", {.least = 8}},
@@ -38,22 +33,21 @@ std::string view_evacuations(const Json& evacuations, const Layout& layout) {
                {"NOTE", {.rank = 5, .least = 10}},
                {"WHAT", {.rank = 6, .wide = true}},
                {"CREATED", {.rank = 7, .wide = true}}});
-  for (const Json& e : evacuations) {
-    table.add({text_of(e, "id"), text_of(e, "job_name"), text_of(e, "state"), text_of(e, "from"),
-               text_of(e, "to"), short_span_of(e, "lost_ms"), age_of(e, "created", layout),
-               text_of(e, "reason"), text_of(e, "note"),
-               text_of(e, "outcome") + (flag_of(e, "urgent") ? "" : ", in time"), text_of(e, "created")});
+  for (const api::Evacuation& e : evacuations) {
+    table.add({e.id, e.job_name, e.state, e.from, e.to.value_or("-"), span_or_dash(e.lost_ms),
+               age_of(e.created, layout), e.reason.value_or("-"), e.note.value_or("-"),
+               e.outcome + (e.urgent ? "" : ", in time"), e.created});
   }
   return table.text(layout);
 }
 
 // Whether it led to a cordon.
-static std::string cordon_of(const Json& finding) {
-  if (flag_of(finding, "paused")) return "no (paused)";
-  return flag_of(finding, "cordon") ? "yes" : "no";
+std::string cordon_of(const api::Finding& finding) {
+  if (finding.paused) return "no (paused)";
+  return finding.cordon ? "yes" : "no";
 }
 
-std::string view_findings(const Json& findings, const Layout& layout) {
+std::string view_findings(const std::vector<api::Finding>& findings, const Layout& layout) {
   if (findings.empty()) return "no findings\n";
   Table table({{"GPU", {.least = 8}},
                {"XID", {.right = true}},
@@ -62,45 +56,59 @@ std::string view_findings(const Json& findings, const Layout& layout) {
                {"REASON", {.least = 20}},
                {"SOURCE", {.rank = 3, .wide = true}},
                {"TIME", {.rank = 4, .wide = true}}});
-  for (const Json& f : findings) {
-    table.add({text_of(f, "node") + ":" + text_of(f, "gpu"), text_of(f, "xid"), age_of(f, "time", layout),
-               cordon_of(f), text_of(f, "reason"), text_of(f, "source"), text_of(f, "time")});
+  for (const api::Finding& f : findings) {
+    table.add({f.node + ":" + std::to_string(f.gpu), f.xid ? std::to_string(*f.xid) : "-",
+               age_of(f.time, layout), cordon_of(f), f.reason.value_or("-"), f.source, f.time});
   }
   return table.text(layout);
 }
 
-std::string summary_of_rebalance(const Json& plan) {
-  const std::size_t moves = member(plan, "moves").size();
+std::string summary_of_rebalance(std::size_t moves, const api::RebalanceEffect& effect) {
   if (moves == 0) return "nothing to move: no GPU would become free";
-  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") +
-         names_of(member(plan, "freed")) + " (" + text_of(plan, "free_before") +
-         " GPUs without a job before, " + text_of(plan, "free_after") + " after)" +
-         (flag_of(plan, "exhaustive") ? "" : "; there may be better plans: too many to try all");
+  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") + names_of(effect.freed) +
+         " (" + std::to_string(effect.free_before) + " GPUs without a job before, " +
+         std::to_string(effect.free_after) + " after)" +
+         (effect.exhaustive ? "" : "; there may be better plans: too many to try all");
 }
 
-std::string state_of_rebalance_move(const Json& move, bool runs) {
-  const std::string state = runs ? text_of(move, "state") : "planned";
-  return has_value(move, "migration") ? state + " (" + text_of(move, "migration") + ")" : state;
+std::string view_rebalance_moves(const std::string& head, const std::vector<api::RebalanceMove>& moves,
+                                 const api::RebalanceEffect& effect, const Layout& layout) {
+  std::string out = paragraph(head + ": " + summary_of_rebalance(moves.size(), effect), layout);
+  Table table({{"JOB", {.least = 8}},
+               {"FROM", {.least = 8}},
+               {"TO", {.least = 8}},
+               {"NEEDS", {.rank = 2, .right = true}},
+               {"REASON", {.rank = 1, .least = 8}},
+               "STATE"});
+  std::string errors;
+  for (const auto& [planned, state, migration, error] : moves) {
+    table.add({planned.name, planned.from, planned.to, short_bytes(planned.needed_bytes), planned.reason,
+               migration ? state + " (" + *migration + ")" : state});
+    if (error) errors += paragraph(planned.name + ": " + *error, layout);
+  }
+  if (!table.empty()) out += table.text(layout) + errors;
+  for (const api::FixedJob& job : effect.fixed)
+    out += paragraph("stays: " + job.name + " (" + job.reason + ")", layout);
+  return out;
 }
 
-std::string view_undecided(const Json& switches, const Layout& layout) {
+std::string view_undecided(const std::vector<api::UndecidedMigration>& switches, const Layout& layout) {
   std::string out;
-  for (const Json& one : switches) {
-    const std::string away = names_of(member(one, "away"));
-    const std::string id = text_of(one, "migration");
+  for (const api::UndecidedMigration& one : switches) {
+    const std::string away = names_of(one.away);
     const std::string what =
-        away.empty() ? "its nodes are asked, after a full lease term their records decide"
-                     : away + " is away; `gpumigrate resolve " + id + "` is your word that it is dead";
-    out += paragraph("Migration " + id + " of " + text_of(one, "job") + " is not decided: " + what, layout);
+        away.empty()
+            ? "its nodes are asked, after a full lease term their records decide"
+            : away + " is away; `gpumigrate resolve " + one.migration + "` is your word that it is dead";
+    out += paragraph("Migration " + one.migration + " of " + one.job + " is not decided: " + what, layout);
   }
   return out;
 }
 
-std::string view_resting(const Json& images, const Layout& layout) {
+std::string view_resting(const std::vector<api::ImageOfUnknownJob>& images, const Layout& layout) {
   if (images.empty()) return "";
   Table table({"JOB", {"NAME", {.least = 8}}, {"IMAGE", {.least = 12}}});
-  for (const Json& one : images)
-    table.add({text_of(one, "job"), text_of(one, "name"), text_of(one, "image")});
+  for (const api::ImageOfUnknownJob& one : images) table.add({one.job, one.name, one.image});
   return paragraph(
              "Images of jobs that are not known (`gpumigrate resume NAME`, or `gpumigrate restore IMAGE`):",
              layout) +
@@ -109,7 +117,7 @@ std::string view_resting(const Json& images, const Layout& layout) {
 
 }  // namespace
 
-std::string view_images(const Json& images, const Layout& layout) {
+std::string view_images(const std::vector<api::Image>& images, const Layout& layout) {
   Table table({{"IMAGE", {.least = 20}},
                {"JOB", {.least = 8}},
                {"AGE", {.right = true}},
@@ -120,83 +128,64 @@ std::string view_images(const Json& images, const Layout& layout) {
                "STATE",
                {"CREATED", {.rank = 5, .wide = true}},
                {"GPU MODEL", {.rank = 6, .wide = true}}});
-  for (const Json& image : images) {
-    table.add({text_of(image, "id"), text_of(image, "job_name"), age_of_image(image, layout),
-               short_bytes_of(image, "state_bytes"), short_bytes_of(image, "new_bytes"),
-               number_of(image, "pause_ms") > 0 ? short_span_of(image, "pause_ms") : "-",
-               text_of(image, "tier"), state_of_image(image), text_of(image, "created"),
-               text_of(image, "gpu_model")});
+  for (const api::Image& image : images) {
+    const double pause_ms = image.pause_ms.value_or(0);
+    table.add({image.id, image.job_name.value_or("-"), layout.ages ? short_age(image.age_ms) : "-",
+               short_bytes(image.state_bytes), short_bytes(image.new_bytes),
+               pause_ms > 0 ? short_span(pause_ms) : "-", image.tier, state_of_image(image), image.created,
+               image.gpu_model.value_or("-")});
   }
   return table.text(layout);
 }
 
-std::string view_policy(const Json& policy, const Layout& layout) {
-  const Json& breaker = member(policy, "breaker");
+std::string view_policy(const api::Policy& policy, const Layout& layout) {
+  const api::Breaker& breaker = policy.breaker;
   std::string out = "automatic moves: ";
-  if (flag_of(breaker, "open"))
-    out += "STOPPED since " + text_of(breaker, "since") + ": " + text_of(breaker, "reason") +
+  if (breaker.open)
+    out += "STOPPED since " + breaker.since.value_or("-") + ": " + breaker.reason.value_or("-") +
            " (`gpumigrate policy reset-breaker`)";
   else
-    out += "on, " + text_of(breaker, "recent") + " of at most " + text_of(breaker, "limit") + " within " +
-           short_span_of(breaker, "window_ms");
+    out += "on, " + std::to_string(breaker.recent) + " of at most " + std::to_string(breaker.limit) +
+           " within " + short_span(breaker.window_ms);
   out = paragraph(out, layout);
-  for (const Json& paused : member(policy, "paused")) {
-    const std::string node = paused.is_string() ? paused.get<std::string>() : paused.dump();
+  for (const std::string& node : policy.paused)
     out += paragraph("paused: " + node + " (`gpumigrate policy resume " + node + "`)", layout);
-  }
   return out;
 }
 
-std::string view_health(const Json& health, const Layout& layout) {
-  return view_policy(member(health, "policy"), layout) + "\n" +
-         view_evacuations(member(health, "evacuations"), layout) + "\n" +
-         view_findings(member(health, "findings"), layout);
+std::string view_health(const api::Health& health, const Layout& layout) {
+  return view_policy(health.policy, layout) + "\n" + view_evacuations(health.evacuations, layout) + "\n" +
+         view_findings(health.findings, layout);
 }
 
-std::string view_rebalance(const Json& plan, const Layout& layout) {
-  const bool runs = has_value(plan, "state");
-  std::string out = paragraph(
-      (runs ? "rebalance " + text_of(plan, "state") : "dry run") + ": " + summary_of_rebalance(plan), layout);
-  Table table({{"JOB", {.least = 8}},
-               {"FROM", {.least = 8}},
-               {"TO", {.least = 8}},
-               {"NEEDS", {.rank = 2, .right = true}},
-               {"REASON", {.rank = 1, .least = 8}},
-               "STATE"});
-  std::string errors;
-  for (const Json& move : member(plan, "moves")) {
-    table.add({text_of(move, "name"), text_of(move, "from"), text_of(move, "to"),
-               short_bytes_of(move, "needed_bytes"), text_of(move, "reason"),
-               state_of_rebalance_move(move, runs)});
-    if (has_value(move, "error"))
-      errors += paragraph(text_of(move, "name") + ": " + text_of(move, "error"), layout);
-  }
-  if (!table.empty()) out += table.text(layout) + errors;
-  for (const Json& job : member(plan, "fixed"))
-    out += paragraph("stays: " + text_of(job, "name") + " (" + text_of(job, "reason") + ")", layout);
-  return out;
+std::string view_rebalance(const api::RebalancePlan& plan, const Layout& layout) {
+  std::vector<api::RebalanceMove> moves;
+  moves.reserve(plan.moves.size());
+  for (const api::PlannedMove& move : plan.moves) moves.push_back({.planned = move, .state = "planned"});
+  return view_rebalance_moves("dry run", moves, plan.effect, layout);
 }
 
-std::string view_recovery(const Json& answer, const Layout& layout) {
-  const Json& found = member(answer, "found");
+std::string view_rebalance(const api::Rebalance& run, const Layout& layout) {
+  return view_rebalance_moves("rebalance " + run.state, run.moves, run.effect, layout);
+}
+
+std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
   Table table({"FOUND", {"NODE", {.rank = 1, .least = 8}}, {"JOB", {.rank = 2}}, {"WHAT", {.least = 20}}});
-  for (const Json& one : found) {
-    const std::string job = text_of(one, "job");
-    table.add({text_of(one, "kind"), text_of(one, "node"), job.empty() ? "-" : job, text_of(one, "text")});
-  }
+  for (const api::RecoveryFact& one : recovery.found)
+    table.add({one.kind, one.node, one.job.value_or("-"), one.text});
   std::string out = table.empty()
                         ? paragraph("Nothing was found that this coordinator's store did not know.", layout)
                         : table.text(layout);
-  out += view_undecided(member(answer, "undecided"), layout);
-  out += view_resting(member(answer, "images_of_unknown_jobs"), layout);
-  const std::string away = names_of(member(answer, "nodes_away"));
+  out += view_undecided(recovery.undecided, layout);
+  out += view_resting(recovery.images_of_unknown_jobs, layout);
+  const std::string away = names_of(recovery.nodes_away);
   if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
-  if (has_value(answer, "open_until"))
+  if (recovery.open_until)
     out +=
-        paragraph("What nodes report is taken in until " + clock_text(text_of(answer, "open_until"), layout) +
+        paragraph("What nodes report is taken in until " + clock_text(*recovery.open_until, layout) +
                       ". What was taken in moves by nothing but orders until `gpumigrate cluster confirm`.",
                   layout);
-  if (!found.empty())
+  if (!recovery.found.empty())
     out += paragraph(
         "Cordons, drains, protection schedules, and what jobs printed before their last move are not known.",
         layout);

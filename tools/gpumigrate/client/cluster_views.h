@@ -4,19 +4,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "libckpt/api/health.h"
+#include "libckpt/api/image.h"
+#include "libckpt/api/rebalance.h"
+#include "libckpt/api/site.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/screen.h"
 
 namespace ckpt::cli {
 
-std::string view_images(const Json& images, const Layout& layout);
+std::string view_images(const std::vector<api::Image>& images, const Layout& layout);
 // Whether automatic moves are on, and the nodes that are paused.
-std::string view_policy(const Json& policy, const Layout& layout);
+std::string view_policy(const api::Policy& policy, const Layout& layout);
 // `health`: the policy, what was moved because of it, and what was found.
-std::string view_health(const Json& health, const Layout& layout);
+std::string view_health(const api::Health& health, const Layout& layout);
 // The plan, or how far its execution is.
-std::string view_rebalance(const Json& plan, const Layout& layout);
-std::string view_recovery(const Json& answer, const Layout& layout);  // `cluster recover`
+std::string view_rebalance(const api::RebalancePlan& plan, const Layout& layout);
+std::string view_rebalance(const api::Rebalance& run, const Layout& layout);
+std::string view_recovery(const api::Recovery& recovery, const Layout& layout);  // `cluster recover`
 
 }  // namespace ckpt::cli

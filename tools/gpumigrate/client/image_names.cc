@@ -3,35 +3,36 @@
 
 #include <algorithm>
 
+#include "libckpt/record/document.h"
+
 namespace ckpt::cli {
 namespace {
 
 // Older images, and those of older builds, have lower numbers.
-std::pair<double, double> order_of(const Json& image) {
-  return {number_of(image, "sequence"), number_of(image, "version")};
+std::pair<std::uint64_t, std::uint64_t> order_of(const api::Image& image) {
+  return {image.sequence.value_or(0), image.version};
 }
 
 // The newest ones: copies of one moment in several places.
-std::vector<Json> newest_of(const std::vector<Json>& images) {
-  std::pair<double, double> highest;
-  for (const Json& image : images) highest = std::max(highest, order_of(image));
-  std::vector<Json> newest;
-  for (const Json& image : images)
+std::vector<api::Image> newest_of(const std::vector<api::Image>& images) {
+  std::pair<std::uint64_t, std::uint64_t> highest;
+  for (const api::Image& image : images) highest = std::max(highest, order_of(image));
+  std::vector<api::Image> newest;
+  for (const api::Image& image : images)
     if (order_of(image) == highest) newest.push_back(image);
   return newest;
 }
 
-bool are_of_one_job(const std::vector<Json>& images) {
-  return std::all_of(images.begin(), images.end(), [&](const Json& image) {
-    return text_of(image, "job") == text_of(images.front(), "job");
-  });
+bool are_of_one_job(const std::vector<api::Image>& images) {
+  return std::all_of(images.begin(), images.end(),
+                     [&](const api::Image& image) { return image.job == images.front().job; });
 }
 
-Error ambiguous(const std::string& given, const std::vector<Json>& images) {
+Error ambiguous(const std::string& given, const std::vector<api::Image>& images) {
   constexpr std::size_t kNamed = 5;
   std::string names;
   for (std::size_t i = 0; i < std::min(kNamed, images.size()); i++)
-    names += (names.empty() ? "" : ", ") + text_of(images[i], "id");
+    names += (names.empty() ? "" : ", ") + images[i].id;
   if (images.size() > kNamed) names += " and " + std::to_string(images.size() - kNamed) + " more";
   return {ErrorCode::kRefused, "\"" + given + "\" means several images: " + names};
 }
@@ -42,26 +43,27 @@ bool is_image(const std::string& text) {
   return text.find_first_of("@#") != std::string::npos;
 }
 
-Result<std::string> image_meant(const Json& images, const std::string& given) {
+Result<std::string> image_meant(const std::vector<api::Image>& images, const std::string& given) {
   const std::size_t mark = given.find('#');
   const std::string job = given.substr(0, mark);
-  std::vector<Json> found;
-  for (const Json& image : images) {
-    const bool is_of_job = text_of(image, "job_name") == job || text_of(image, "job") == job;
-    const bool is_version = mark == std::string::npos || text_of(image, "version") == given.substr(mark + 1);
+  std::vector<api::Image> found;
+  for (const api::Image& image : images) {
+    const bool is_of_job = image.job_name == job || image.job == job;
+    const bool is_version =
+        mark == std::string::npos || std::to_string(image.version) == given.substr(mark + 1);
     if (is_of_job && is_version) found.push_back(image);
   }
   if (found.empty()) return Error(ErrorCode::kNotFound, "There is no image \"" + given + "\"");
   // Of several jobs of the name none is the one that is meant.
   if (mark == std::string::npos && are_of_one_job(found)) found = newest_of(found);
   if (found.size() > 1) return ambiguous(given, found);
-  return text_of(found.front(), "id");
+  return found.front().id;
 }
 
 Result<std::string> find_image(CoordinatorClient& coordinator, const std::string& given) {
   if (given.find('@') != std::string::npos) return given;
   CKPT_TRY(images, coordinator.get_all("/v1/images", "images"));
-  return image_meant(images, given);
+  return image_meant(record::list_from_answer<api::Image>(images), given);
 }
 
 }  // namespace ckpt::cli

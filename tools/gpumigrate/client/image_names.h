@@ -5,7 +5,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "libckpt/api/image.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 
 namespace ckpt::cli {
@@ -13,8 +15,8 @@ namespace ckpt::cli {
 // Whether it names an image: no job's name has an '@' or '#'.
 bool is_image(const std::string& text);
 
-// The id. `images`: all that there are (docs/api.md). Pure.
-Result<std::string> image_meant(const Json& images, const std::string& given);
+// The id. `images`: all that there are. Pure.
+Result<std::string> image_meant(const std::vector<api::Image>& images, const std::string& given);
 
 // An id is not looked up.
 Result<std::string> find_image(CoordinatorClient& coordinator, const std::string& given);

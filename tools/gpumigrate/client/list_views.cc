@@ -94,11 +94,6 @@ static std::string places_of(const std::vector<std::string>& gpus) {
   return out;
 }
 
-std::string place_of(const Json& object) {
-  return has_value(object, "gpu") ? text_of(object, "node") + ":" + text_of(object, "gpu")
-                                  : text_of(object, "node");
-}
-
 std::string place_of(const api::Job& job) {
   if (job.gang && !job.gang->gpus.empty()) return places_of(job.gang->gpus);
   return job.node.value_or("-") + (job.gpu ? ":" + std::to_string(*job.gpu) : "");

@@ -23,7 +23,6 @@ std::string obstacles_of(const api::Job& job);
 // A page of /v1/migrations, or all of them.
 std::vector<api::Migration> migrations_in(const Json& answer);
 // "node-a:0", or "-".
-std::string place_of(const Json& object);
 std::string place_of(const api::Job& job);
 // Of a migration: an operator's, or "drain d5: new driver".
 std::string reason_of(const api::Migration& migration);

@@ -14,10 +14,9 @@ namespace {
 constexpr std::size_t kFieldColumns = 14;  // of a field's name, with the blanks around it
 
 // The texts of a list in one cell.
-std::string listed(const Json& list) {
+std::string listed(const std::vector<std::string>& list) {
   std::string out;
-  for (const Json& item : list)
-    out += (out.empty() ? "" : "; ") + (item.is_string() ? item.get<std::string>() : item.dump());
+  for (const std::string& item : list) out += (out.empty() ? "" : "; ") + item;
   return out.empty() ? "-" : out;
 }
 
@@ -27,35 +26,34 @@ std::string whole_seconds(const std::string& text) {
   return point == std::string::npos ? text : text.substr(0, point) + "Z";
 }
 
-std::string score_of(const Json& candidate) {
+std::string place_of(const api::Candidate& candidate) {
+  return candidate.node + ":" + std::to_string(candidate.gpu);
+}
+
+std::string score_of(const api::Candidate& candidate) {
   char score[32] = "-";
-  if (has_value(candidate, "score"))
-    std::snprintf(score, sizeof score, "%+.2f", number_of(candidate, "score"));
+  if (candidate.score) std::snprintf(score, sizeof score, "%+.2f", *candidate.score);
   return score;
 }
 
 // Every GPU with its reasons.
-std::string view_each_candidate(const Json& candidates, const Layout& layout) {
+std::string view_each_candidate(const std::vector<api::Candidate>& candidates, const Layout& layout) {
   Table table({{"GPU", {.least = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.least = 20}}});
-  for (const Json& candidate : candidates) {
-    table.add({place_of(candidate), flag_of(candidate, "suitable") ? "yes" : "no", score_of(candidate),
-               listed(member(candidate, "reasons"))});
+  for (const api::Candidate& candidate : candidates) {
+    table.add({place_of(candidate), candidate.suitable ? "yes" : "no", score_of(candidate),
+               listed(candidate.reasons)});
   }
   return table.text(layout);
 }
 
 // The chosen one's reasons, and how many GPUs each cause rules out.
-std::string sum_up_candidates(const Json& candidates, const Layout& layout) {
+std::string sum_up_candidates(const std::vector<api::Candidate>& candidates, const Layout& layout) {
   std::vector<std::pair<std::string, unsigned>> counts;
   std::string chosen;
-  for (const Json& candidate : candidates) {
-    const bool suitable = flag_of(candidate, "suitable");
-    if (suitable && chosen.empty())
-      chosen = place_of(candidate) + ", score " + score_of(candidate) + ": " +
-               listed(member(candidate, "reasons"));
-    const std::string cause = suitable                        ? "suitable"
-                              : has_value(candidate, "cause") ? text_of(candidate, "cause")
-                                                              : "unsuitable";
+  for (const api::Candidate& candidate : candidates) {
+    if (candidate.suitable && chosen.empty())
+      chosen = place_of(candidate) + ", score " + score_of(candidate) + ": " + listed(candidate.reasons);
+    const std::string cause = candidate.suitable ? "suitable" : candidate.cause.value_or("unsuitable");
     const auto same =
         std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == cause; });
     if (same == counts.end())
@@ -70,8 +68,7 @@ std::string sum_up_candidates(const Json& candidates, const Layout& layout) {
   return sum.empty() ? out : out + field_line("GPUs", sum + " (-v: each)", layout);
 }
 
-std::string view_candidates(const Json& plan, bool each, const Layout& layout) {
-  const Json& candidates = member(plan, "candidates");
+std::string view_candidates(const std::vector<api::Candidate>& candidates, bool each, const Layout& layout) {
   return each || layout.wide ? view_each_candidate(candidates, layout)
                              : sum_up_candidates(candidates, layout);
 }
@@ -112,58 +109,53 @@ std::string options_text(const api::MigrateOptions& options) {
 namespace {
 
 // "job j3", or of a job of several ranks "ranks 1, 2 of train".
-std::string what_moves(const Json& plan) {
-  const Json& ranks = member(plan, "ranks");
-  if (!ranks.is_array() || ranks.empty()) return "job " + text_of(plan, "job");
+std::string what_moves(const api::MovePlan& plan) {
+  const auto ranks = plan.ranks.value_or(std::vector<std::uint32_t>());
+  if (ranks.empty()) return "job " + plan.job;
   std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    out += (i == 0 ? "" : ", ") +
-           std::to_string(ranks[i].is_number_unsigned() ? ranks[i].get<std::uint64_t>() : 0);
-  return out + " of " + text_of(plan, "job_name");
+  for (std::size_t i = 0; i < ranks.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return out + " of " + plan.job_name;
 }
 
 }  // namespace
 
-std::string view_plan(const Json& plan, bool each, const Layout& layout) {
-  std::string out = "dry run: " + what_moves(plan) + " at " + text_of(plan, "from");
-  if (has_value(plan, "to")) {
-    const std::string options =
-        options_text(record::from_answer<api::MigrateOptions>(member(plan, "options")));
-    out += " would move to " + text_of(plan, "to") + " (" + text_of(plan, "mode") + ", state " +
-           short_bytes_of(plan, "state_bytes") + (options.empty() ? "" : ", " + options) + ")";
+std::string view_plan(const api::MovePlan& plan, bool each, const Layout& layout) {
+  std::string out = "dry run: " + what_moves(plan) + " at " + plan.from;
+  if (plan.to) {
+    const std::string options = options_text(plan.options);
+    out += " would move to " + *plan.to + " (" + plan.mode + ", state " + short_bytes(plan.state_bytes) +
+           (options.empty() ? "" : ", " + options) + ")";
     out = paragraph(out, layout);
-    if (number_of(plan, "expected_pause_ms") > 0)
-      out += paragraph((text_of(plan, "expected_pause_from") == "estimate"
+    if (plan.expected_pause_ms.value_or(0) > 0)
+      out += paragraph((plan.expected_pause_from == "estimate"
                             ? "estimated, as it has not moved so yet, it would pause for "
                             : "as its last move tells, it would pause for ") +
-                           short_span_of(plan, "expected_pause_ms"),
+                           short_span(*plan.expected_pause_ms),
                        layout);
   } else {
-    out = paragraph(out + " cannot move: " + text_of(plan, "reason"), layout);
+    out = paragraph(out + " cannot move: " + plan.reason.value_or("-"), layout);
   }
-  for (const Json& warning : member(plan, "warnings"))
-    if (warning.is_string()) out += paragraph("warning: " + warning.get<std::string>(), layout);
-  return out + view_candidates(plan, each, layout);
+  for (const std::string& warning : plan.warnings) out += paragraph("warning: " + warning, layout);
+  return out + view_candidates(plan.candidates, each, layout);
 }
 
-std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout) {
+std::string view_displaced(const std::vector<api::Displacement>& displaced, const std::string& tense,
+                           const Layout& layout) {
   std::string out;
-  for (const Json& job : displaced) {
-    const std::string how =
-        has_value(job, "to") ? "moved live to " + text_of(job, "to") : "parked: no other GPU can take it";
-    out += paragraph(text_of(job, "name") + " (" + text_of(job, "job") + ", priority " +
-                         text_of(job, "priority") + ", at " + text_of(job, "from") + ") " + tense + how,
+  for (const api::Displacement& job : displaced) {
+    const std::string how = job.to ? "moved live to " + *job.to : "parked: no other GPU can take it";
+    out += paragraph(job.name + " (" + job.job + ", priority " + std::to_string(job.priority) + ", at " +
+                         job.from + ") " + tense + how,
                      layout);
   }
   return out;
 }
 
-std::string view_run_plan(const Json& plan, bool each, const Layout& layout) {
-  const bool possible = has_value(plan, "to");
-  return paragraph("dry run: the job would " + (possible ? "start at " + text_of(plan, "to")
-                                                         : "not start: " + text_of(plan, "reason")),
+std::string view_run_plan(const api::RunPlan& plan, bool each, const Layout& layout) {
+  return paragraph("dry run: the job would " +
+                       (plan.to ? "start at " + *plan.to : "not start: " + plan.reason.value_or("-")),
                    layout) +
-         view_displaced(member(plan, "displaced"), "would be ", layout) + view_candidates(plan, each, layout);
+         view_displaced(plan.displaced, "would be ", layout) + view_candidates(plan.candidates, each, layout);
 }
 
 std::string view_event(const api::Event& event, const Layout& layout) {

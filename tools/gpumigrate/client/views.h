@@ -9,6 +9,7 @@
 #include "libckpt/api/event.h"
 #include "libckpt/api/job.h"
 #include "libckpt/api/migration.h"
+#include "libckpt/api/plan.h"
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/table.h"
 
@@ -20,10 +21,11 @@ std::string view_job(const api::JobDetail& detail, const std::vector<api::Migrat
                      const std::vector<api::Event>& events, bool all, const Layout& layout);
 std::string view_job_state(const api::Job& job);  // "train (j3) exited 0, was at node-a:0"
 // Dry runs. `each`: every GPU with its reasons; otherwise the chosen one's, and the causes counted.
-std::string view_plan(const Json& plan, bool each, const Layout& layout);
+std::string view_plan(const api::MovePlan& plan, bool each, const Layout& layout);
 // The jobs that make place for another one, a line each.
-std::string view_displaced(const Json& displaced, const std::string& tense, const Layout& layout);
-std::string view_run_plan(const Json& plan, bool each, const Layout& layout);
+std::string view_displaced(const std::vector<api::Displacement>& displaced, const std::string& tense,
+                           const Layout& layout);
+std::string view_run_plan(const api::RunPlan& plan, bool each, const Layout& layout);
 // One line, ended; where the terminal is narrower, more lines, the later ones indented.
 std::string view_event(const api::Event& event, const Layout& layout);
 

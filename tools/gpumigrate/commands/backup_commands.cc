@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "libckpt/base/clock.h"
+#include "libckpt/record/document.h"
 #include "libckpt/store/backup/restore.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/cluster_views.h"
@@ -78,7 +79,7 @@ int make_backup(Context& context, const BackupOptions& options) {
   auto made = context.coordinator.get("/v1/backup", kPatience);
   if (!made) return report_wait(context, *wait.assume_value(), made.assume_error());
   wait.assume_value()->clear();
-  const std::string copy = text_of(made.assume_value(), "file");
+  const std::string copy = record::from_answer<api::Backup>(made.assume_value()).file;
   auto file = backup::BackupFile::open(copy);
   if (!file.has_value())
     return refuse_backup(
@@ -163,7 +164,8 @@ int recover(Context& context, const RecoveryOptions& options) {
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << view_recovery(answer.assume_value(), context.layout()) << std::flush;
+    context.out << view_recovery(record::from_answer<api::Recovery>(answer.assume_value()), context.layout())
+                << std::flush;
   return kDone;
 }
 

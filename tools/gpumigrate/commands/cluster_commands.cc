@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "libckpt/api/site.h"
 #include "libckpt/base/clock.h"
 #include "libckpt/record/document.h"
 #include "tools/common/moment.h"
@@ -56,7 +57,8 @@ int show_events(Context& context, const EventOptions& options) {
 
 int show_version(Context& context) {
   auto status = context.coordinator.get("/v1/status");
-  const std::string coordinator = status ? text_of(status.assume_value(), "version") : "not reachable";
+  const std::string coordinator =
+      status ? record::from_answer<api::Status>(status.assume_value()).version : "not reachable";
   if (context.json) {
     context.print(
         {{"gpumigrate", GPUMIGRATE_VERSION}, {"coordinator", status ? Json(coordinator) : Json(nullptr)}});

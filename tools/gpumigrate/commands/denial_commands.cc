@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `cluster deny`, `cluster denied` and `cluster allow`: certificates that the cluster refuses although they are
 // valid.
+#include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/views.h"
 #include "tools/gpumigrate/commands/command_tree.h"
@@ -43,9 +45,9 @@ Result<Json> request_of(const DenialOptions& options) {
   return body;
 }
 
-std::string subject_of(const Json& answer) {
-  return answer.contains("node") ? "Node " + text_of(answer, "node")
-                                 : "Certificate " + text_of(answer, "serial");
+std::string subject_of(const api::DenialSubject& denial) {
+  if (denial.node) return "Node " + denial.node->node;
+  return "Certificate " + (denial.serial ? denial.serial->serial : "-");
 }
 
 int print_answer(Context& context, const Result<Json>& answer, const std::string& outcome) {
@@ -53,7 +55,9 @@ int print_answer(Context& context, const Result<Json>& answer, const std::string
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << printable(subject_of(answer.assume_value()) + outcome) << "\n";
+    context.out << printable(subject_of(record::from_answer<api::DenialSubject>(answer.assume_value())) +
+                             outcome)
+                << "\n";
   return kDone;
 }
 
@@ -73,11 +77,11 @@ int allow(Context& context, const DenialOptions& options) {
                       " is not denied any more");
 }
 
-std::string view_denied(const Json& list, const Layout& layout) {
+std::string view_denied(const std::vector<api::DeniedCertificate>& list, const Layout& layout) {
   Table table({{"SERIAL"}, {"OF"}, {"ENDS"}, {"DENIED"}, {"REASON", {.rank = 1, .least = 10}}});
-  for (const Json& entry : list)
-    table.add({text_of(entry, "serial"), text_of(entry, "of"), text_of(entry, "ends").substr(0, kTimeLength),
-               text_of(entry, "denied").substr(0, kTimeLength), text_of(entry, "reason")});
+  for (const api::DeniedCertificate& entry : list)
+    table.add({entry.serial.value_or("-"), entry.of, entry.ends.value_or("-").substr(0, kTimeLength),
+               entry.denied.substr(0, kTimeLength), entry.reason});
   return table.empty() ? "No certificate is denied\n" : table.text(layout);
 }
 
@@ -87,7 +91,9 @@ int list_denied(Context& context) {
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << view_denied(answer.assume_value(), context.layout()) << std::flush;
+    context.out << view_denied(record::list_from_answer<api::DeniedCertificate>(answer.assume_value()),
+                               context.layout())
+                << std::flush;
   return kDone;
 }
 

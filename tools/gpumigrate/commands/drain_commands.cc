@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 
+#include "libckpt/api/site.h"
+#include "libckpt/record/document.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
@@ -48,9 +50,16 @@ int ask_and_print(Context& context, Result<Json> answer, View view) {
   return answer ? print(context, answer.assume_value(), view) : report(context, answer.assume_error());
 }
 
+// A record's view as one of the answer that it stands in.
+template <record::Described T, typename View>
+auto view_of_answer(View view) {
+  return [view](const Json& answer) { return view(record::from_answer<T>(answer)); };
+}
+
 // How a drain is shown.
 auto drain_view(const Context& context, bool each) {
-  return [layout = context.layout(), each](const Json& drain) { return view_drain(drain, each, layout); };
+  return view_of_answer<api::Drain>(
+      [layout = context.layout(), each](const api::Drain& drain) { return view_drain(drain, each, layout); });
 }
 
 int follow_drain(Context& context, const std::string& id, bool each, Wait& wait) {
@@ -58,7 +67,7 @@ int follow_drain(Context& context, const std::string& id, bool each, Wait& wait)
   if (!drain && wait.is_limit(drain.assume_error())) return report_wait(context, wait, drain.assume_error());
   if (!drain) return report_unfollowed(context, drain.assume_error());
   print(context, drain.assume_value(), drain_view(context, each));
-  return static_cast<int>(number_of(drain.assume_value(), "exit_code", kUnknown));
+  return record::from_answer<api::Drain>(drain.assume_value()).exit_code.value_or(kUnknown);
 }
 
 constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two
@@ -70,14 +79,14 @@ struct RemovalOptions {
   std::string timeout;
 };
 
-std::string view_removal(const Json& removal) {
-  std::string out = "Node " + text_of(removal, "node") + " is removed";
+std::string view_removal(const Json& answer) {
+  const auto removal = record::from_answer<api::NodeRemoval>(answer);
+  std::string out = "Node " + removal.node + " is removed";
   std::string lost;
-  for (const Json& job : member(removal, "lost"))
-    lost += (lost.empty() ? "" : ", ") + (job.is_string() ? job.get<std::string>() : std::string("?"));
+  for (const std::string& job : removal.lost) lost += (lost.empty() ? "" : ", ") + job;
   if (!lost.empty()) out += "; lost with it: " + lost;
-  if (has_value(removal, "fence_problem")) out += "; it is not fenced: " + text_of(removal, "fence_problem");
-  if (!lost.empty() && !flag_of(removal, "fenced"))
+  if (removal.failure) out += "; it is not fenced: " + removal.failure->problem;
+  if (!lost.empty() && !removal.fenced)
     out += " (`restore` of them wants your word that nothing runs there: node rm --force --fenced)";
   return printable(out) + "\n";
 }
@@ -96,7 +105,7 @@ int remove_node(Context& context, const RemovalOptions& options) {
 }
 
 std::string view_addition(const Json& added) {
-  return printable("Node " + text_of(added, "node") +
+  return printable("Node " + record::from_answer<api::NodeSubject>(added).node +
                    " may come back under its name; what runs there is taken in when it does") +
          "\n";
 }
@@ -131,6 +140,13 @@ Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std:
                      timeout, WaitKind::kFollow);
 }
 
+int print_drain_plan(Context& context, const Json& answer, bool each) {
+  print(context, answer, view_of_answer<api::DrainPlan>([&](const api::DrainPlan& plan) {
+          return view_drain_plan(plan, each, context.layout());
+        }));
+  return record::from_answer<api::DrainPlan>(answer).possible ? kDone : kFailed;
+}
+
 int drain(Context& context, const DrainOptions& options) {
   auto body = request_of(options);
   if (!body) return report(context, body.assume_error());
@@ -143,30 +159,28 @@ int drain(Context& context, const DrainOptions& options) {
       context.note("`gpumigrate drains` shows whether " + options.place + " is being drained");
     return code;
   }
-  const Json& begun = answer.assume_value();
-  if (options.dry_run) {
-    print(context, begun,
-          [&](const Json& plan) { return view_drain_plan(plan, options.each, context.layout()); });
-    return flag_of(begun, "possible") ? kDone : kFailed;
-  }
-  const std::string id = text_of(begun, "id");
-  if (flag_of(begun, "joined"))
+  if (options.dry_run) return print_drain_plan(context, answer.assume_value(), options.each);
+  const auto begun = record::from_answer<api::BegunDrain>(answer.assume_value());
+  const std::string& id = begun.drain.id;
+  if (begun.joined)
     context.note(options.place + " is being drained already: following " + id + " with its own settings");
-  if (options.detach) return print(context, begun, drain_view(context, options.each));
+  if (options.detach) return print(context, answer.assume_value(), drain_view(context, options.each));
   return follow_drain(context, id, options.each, *wait.assume_value());
 }
 
 int cordon(Context& context, const DrainOptions& options) {
   Json body = {{"place", options.place}};
   if (!options.reason.empty()) body["reason"] = options.reason;
-  return ask_and_print(context, context.coordinator.post("/v1/cordon", body),
-                       [](const Json& cordon) { return view_cordon(cordon) + "\n"; });
+  return ask_and_print(
+      context, context.coordinator.post("/v1/cordon", body),
+      view_of_answer<api::Cordon>([](const api::Cordon& cordon) { return view_cordon(cordon) + "\n"; }));
 }
 
 int uncordon(Context& context, const DrainOptions& options) {
   Json body = {{"place", options.place}};
   if (options.forgive) body["forgive"] = true;
-  return ask_and_print(context, context.coordinator.post("/v1/uncordon", body), view_uncordon);
+  return ask_and_print(context, context.coordinator.post("/v1/uncordon", body),
+                       view_of_answer<api::Uncordoned>(view_uncordon));
 }
 
 int cancel(Context& context, const DrainOptions& options) {
@@ -177,7 +191,7 @@ int cancel(Context& context, const DrainOptions& options) {
 }
 
 bool is_open_drain(const Json& drain) {
-  return flag_of(drain, "open");
+  return record::from_answer<api::Drain>(drain).open;
 }
 
 AskList drains_list(const DrainOptions& options) {
@@ -185,16 +199,19 @@ AskList drains_list(const DrainOptions& options) {
     CKPT_TRYV(check_states(options.state, {"running", "empty", "incomplete", "deadline", "cancelled"}));
     CKPT_TRY(all, context.coordinator.get("/v1/drains"));
     Json drains = Json::array();
-    for (const Json& drain : all) {
-      const std::string state = is_open_drain(drain) ? "running" : text_of(drain, "result");
-      if (is_place_wanted(text_of(drain, "place"), options.node) && is_state_wanted(state, options.state))
-        drains.push_back(drain);
+    for (const Json& entry : all) {
+      const auto drain = record::from_answer<api::Drain>(entry);
+      const std::string state = drain.open ? "running" : drain.result.value_or("-");
+      if (is_place_wanted(drain.place, options.node) && is_state_wanted(state, options.state))
+        drains.push_back(entry);
     }
     CKPT_TRYV(check_node(context, options.node, drains));
     ListAnswer answer{.list = drains};
     if (!options.all)
       answer.footer = hidden_text(hide_older(drains, is_open_drain, kOlderShown), "older drains");
-    answer.view = [shown = std::move(drains)](const Layout& layout) { return view_drains(shown, layout); };
+    answer.view = [shown = record::list_from_answer<api::Drain>(drains)](const Layout& layout) {
+      return view_drains(shown, layout);
+    };
     return answer;
   };
 }
@@ -203,8 +220,8 @@ AskList drains_list(const DrainOptions& options) {
 Result<std::string> drain_of(Context& context, const std::string& given) {
   if (has_id_form(given, 'd') && context.coordinator.get(drain_path(given))) return given;
   CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
-  for (const Json& drain : drains) {
-    if (text_of(drain, "place") == given) return text_of(drain, "id");
+  for (const api::Drain& drain : record::list_from_answer<api::Drain>(drains)) {
+    if (drain.place == given) return drain.id;
   }
   return Error(ErrorCode::kNotFound, "There is no drain of \"" + given + "\"");
 }

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/commands/drain_views.h"
@@ -23,7 +24,7 @@ class DrainTerminal {
   DrainTerminal(const DrainTerminal&) = delete;
   DrainTerminal& operator=(const DrainTerminal&) = delete;
 
-  void show(const Json& drain) {
+  void show(const api::Drain& drain) {
     const ScreenSize size = context_.screen.size();
     // Lines that a narrower window has wrapped cannot be counted: it is drawn from the top.
     if (size.columns < columns_) {
@@ -71,10 +72,10 @@ class DrainFollower {
         continue;
       }
       lost_since_.reset();
-      Json& drain = answer.assume_value();
+      const auto drain = record::from_answer<api::Drain>(answer.assume_value());
       show(drain);
-      if (!flag_of(drain, "open")) return std::move(drain);
-      revision = static_cast<std::uint64_t>(number_of(drain, "revision"));
+      if (!drain.open) return std::move(answer).assume_value();
+      revision = drain.revision;
     }
   }
 
@@ -85,18 +86,16 @@ class DrainFollower {
     return has_screen() ? std::min(wait_.next_call(), kRedraw) : wait_.next_call();
   }
 
-  void show(const Json& drain) {
+  void show(const api::Drain& drain) {
     if (context_.json) return;
     if (has_screen()) {
-      if (flag_of(drain, "open")) terminal_.show(drain);
+      if (drain.open) terminal_.show(drain);
       return;
     }
-    for (const Json& job : member(drain, "jobs")) {
-      const std::string state = text_of(job, "state");
+    for (const api::DrainJob& job : drain.jobs) {
       // While it moves its reason is the migration's phase, for which there is `watch`.
-      const std::string key =
-          state == "moving" ? state + text_of(job, "migration") : state + text_of(job, "reason");
-      std::string& shown = shown_[text_of(job, "job")];
+      const std::string key = job.state + (job.state == "moving" ? job.migration : job.reason).value_or("-");
+      std::string& shown = shown_[job.job];
       if (std::exchange(shown, key) == key) continue;
       context_.err << printable(id_) << " " << view_drain_job(job) << "\n" << std::flush;
     }

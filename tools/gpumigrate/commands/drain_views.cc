@@ -10,44 +10,41 @@ namespace ckpt::cli {
 namespace {
 
 // "6 moved, 1 blocked".
-std::string counts_of(const Json& jobs) {
+std::string counts_of(const std::vector<api::DrainJob>& jobs) {
   std::map<std::string, int> counts;
-  for (const Json& job : jobs) counts[text_of(job, "state")]++;
+  for (const api::DrainJob& job : jobs) counts[job.state]++;
   std::string out;
   for (const auto& [state, count] : counts)
     out += (out.empty() ? "" : ", ") + std::to_string(count) + " " + state;
   return out.empty() ? "no jobs" : out;
 }
 
-std::string outcome_of(const Json& drain) {
-  const std::string place = text_of(drain, "place");
-  const Json& jobs = member(drain, "jobs");
-  const std::string result = text_of(drain, "result");
+std::string outcome_of(const api::Drain& drain) {
+  const std::string& place = drain.place;
+  const std::string result = drain.result.value_or("-");
   const std::string uncordon = "; it stays cordoned until `gpumigrate uncordon " + place + "`";
-  if (flag_of(drain, "open")) return place + " is being drained: " + counts_of(jobs);
-  if (result == "empty" && jobs.empty()) return place + " is empty: nothing to do" + uncordon;
-  if (result == "empty") return place + " is empty: " + counts_of(jobs) + uncordon;
+  if (drain.open) return place + " is being drained: " + counts_of(drain.jobs);
+  if (result == "empty" && drain.jobs.empty()) return place + " is empty: nothing to do" + uncordon;
+  if (result == "empty") return place + " is empty: " + counts_of(drain.jobs) + uncordon;
   if (result == "deadline")
-    return place + " is not empty, the deadline has passed: " + counts_of(jobs) + uncordon;
+    return place + " is not empty, the deadline has passed: " + counts_of(drain.jobs) + uncordon;
   if (result == "cancelled")
-    return "the drain of " + place + " was cancelled (" + text_of(drain, "cancelled") +
-           "): " + counts_of(jobs);
-  return place + " is not empty: " + counts_of(jobs) + uncordon;
+    return "the drain of " + place + " was cancelled (" + drain.cancelled.value_or("-") +
+           "): " + counts_of(drain.jobs);
+  return place + " is not empty: " + counts_of(drain.jobs) + uncordon;
 }
 
-// Of each job that no GPU takes: the reason of each GPU, or how to see them.
-std::string obstacles_text(const Json& jobs, bool each, const Layout& layout) {
+// The reason of each GPU against each job that none takes, or how to see them.
+template <class Job>
+std::string obstacles_text(const std::vector<Job>& jobs, bool each, const Layout& layout) {
   std::string out;
-  for (const Json& job : jobs) {
-    const Json& obstacles = member(job, "obstacles");
-    if (obstacles.empty()) continue;
+  for (const Job& job : jobs) {
+    if (job.obstacles.empty()) continue;
     if (!each) return shortened("-v shows the reason of each GPU", layout.width) + "\n";
-    for (const Json& obstacle : obstacles) {
-      const std::string line =
-          text_of(job, "name") + ": " + (obstacle.is_string() ? obstacle.get<std::string>() : "?");
+    for (const std::string& obstacle : job.obstacles) {
       std::string indent = "  ";
-      for (const std::string& part :
-           wrapped(printable(line), layout.width == kUnlimited ? kUnlimited : layout.width - 4)) {
+      for (const std::string& part : wrapped(printable(job.name + ": " + obstacle),
+                                             layout.width == kUnlimited ? kUnlimited : layout.width - 4)) {
         out += indent + part + "\n";
         indent = "    ";
       }
@@ -58,40 +55,37 @@ std::string obstacles_text(const Json& jobs, bool each, const Layout& layout) {
 
 }  // namespace
 
-std::string view_cordon(const Json& cordon) {
-  std::string out = text_of(cordon, "place") + " is cordoned by " + text_of(cordon, "owner");
-  if (has_value(cordon, "reason")) out += ": " + text_of(cordon, "reason");
+std::string view_cordon(const api::Cordon& cordon) {
+  std::string out = cordon.place + " is cordoned by " + cordon.owner;
+  if (cordon.reason) out += ": " + *cordon.reason;
   return printable(out);
 }
 
 // "warning: node-a:0 takes no job before 10:58:25Z: Xid 79 ... "
-static std::string view_suspects(const Json& suspects) {
+static std::string view_suspects(const std::vector<api::SuspectGpu>& suspects) {
   std::string out;
-  if (!suspects.is_array()) return out;
-  for (const Json& suspect : suspects)
-    out += printable("warning: " + text_of(suspect, "place") + " is " + text_of(suspect, "text") +
-                     " (it takes no job until then; `gpumigrate uncordon " + text_of(suspect, "place") +
+  for (const api::SuspectGpu& suspect : suspects)
+    out += printable("warning: " + suspect.place + " is " + suspect.fault.text +
+                     " (it takes no job until then; `gpumigrate uncordon " + suspect.place +
                      " --forgive` is your word that it is sound)") +
            "\n";
   return out;
 }
 
-std::string view_uncordon(const Json& answer) {
+std::string view_uncordon(const api::Uncordoned& answer) {
   std::string out;
-  const std::string place = text_of(answer, "place");
-  for (const Json& cordon : member(answer, "cleared"))
-    out += printable("removed: " + view_cordon(cordon) + " since " + text_of(cordon, "since")) + "\n";
-  if (member(answer, "cleared").empty()) out += printable(place + " was not cordoned") + "\n";
-  for (const Json& cordon : member(answer, "left"))
-    out += printable("still: " + view_cordon(cordon) + " (`gpumigrate uncordon " + text_of(cordon, "place") +
-                     "`)") +
-           "\n";
-  for (const Json& forgiven : member(answer, "forgiven"))
-    out += printable("forgiven: " + text_of(forgiven, "place") + ": " + text_of(forgiven, "reason")) + "\n";
-  return out + view_suspects(member(answer, "suspect"));
+  for (const api::Cordon& cordon : answer.cleared)
+    out += printable("removed: " + view_cordon(cordon) + " since " + cordon.since) + "\n";
+  if (answer.cleared.empty()) out += printable(answer.place + " was not cordoned") + "\n";
+  for (const api::Cordon& cordon : answer.left)
+    out +=
+        printable("still: " + view_cordon(cordon) + " (`gpumigrate uncordon " + cordon.place + "`)") + "\n";
+  for (const api::ForgivenGpu& forgiven : answer.forgiven)
+    out += printable("forgiven: " + forgiven.place + ": " + forgiven.reason.value_or("-")) + "\n";
+  return out + view_suspects(answer.suspect);
 }
 
-std::string view_drains(const Json& drains, const Layout& layout) {
+std::string view_drains(const std::vector<api::Drain>& drains, const Layout& layout) {
   Table table({"ID",
                {"PLACE", {.least = 8}},
                "RESULT",
@@ -101,20 +95,17 @@ std::string view_drains(const Json& drains, const Layout& layout) {
                {"REASON", {.rank = 4, .least = 8}},
                {"STARTED", {.rank = 5, .wide = true}},
                {"DEADLINE", {.rank = 6, .wide = true}}});
-  for (const Json& drain : drains) {
-    table.add({text_of(drain, "id"), text_of(drain, "place"),
-               flag_of(drain, "open") ? "running" : text_of(drain, "result"),
-               std::to_string(member(drain, "jobs").size()), text_of(drain, "jobs_gone"),
-               age_of(drain, "started", layout), text_of(drain, "reason"), text_of(drain, "started"),
-               text_of(drain, "deadline")});
+  for (const api::Drain& drain : drains) {
+    table.add({drain.id, drain.place, drain.open ? "running" : drain.result.value_or("-"),
+               std::to_string(drain.jobs.size()), std::to_string(drain.jobs_gone),
+               age_of(drain.started, layout), drain.reason.value_or("-"), drain.started, drain.deadline});
   }
   return table.text(layout);
 }
 
-std::string view_drain(const Json& drain, bool each, const Layout& layout) {
+std::string view_drain(const api::Drain& drain, bool each, const Layout& layout) {
   std::string out;
-  const Json& jobs = member(drain, "jobs");
-  if (!jobs.empty()) {
+  if (!drain.jobs.empty()) {
     Table table({{"ID", {.rank = 4}},
                  {"JOB", {.least = 8}},
                  "STATE",
@@ -123,23 +114,19 @@ std::string view_drain(const Json& drain, bool each, const Layout& layout) {
                  {"SIZE", {.rank = 5, .right = true}},
                  {"PAUSE", {.rank = 2, .right = true}},
                  {"REASON", {.least = 44}}});
-    for (const Json& job : jobs) {
-      table.add({text_of(job, "job"), text_of(job, "name"), text_of(job, "state"), text_of(job, "from"),
-                 text_of(job, "to"), short_bytes_of(job, "state_bytes"), short_span_of(job, "downtime_ms"),
-                 text_of(job, "reason")});
+    for (const api::DrainJob& job : drain.jobs) {
+      table.add({job.job, job.name, job.state, job.from, job.to.value_or("-"), short_bytes(job.state_bytes),
+                 span_or_dash(job.downtime_ms), job.reason.value_or("-")});
     }
-    out = table.text(layout) + obstacles_text(jobs, each, layout);
+    out = table.text(layout) + obstacles_text(drain.jobs, each, layout);
   }
-  for (const std::string& line :
-       wrapped(printable(text_of(drain, "id") + ": " + outcome_of(drain)), layout.width))
+  for (const std::string& line : wrapped(printable(drain.id + ": " + outcome_of(drain)), layout.width))
     out += line + "\n";
   return out;
 }
 
-std::string view_drain_plan(const Json& plan, bool each, const Layout& layout) {
-  const Json& jobs = member(plan, "jobs");
-  if (jobs.empty())
-    return printable("dry run: " + text_of(plan, "place") + " is empty: nothing to do") + "\n";
+std::string view_drain_plan(const api::DrainPlan& plan, bool each, const Layout& layout) {
+  if (plan.jobs.empty()) return printable("dry run: " + plan.place + " is empty: nothing to do") + "\n";
   Table table({{"ID", {.rank = 5}},
                {"JOB", {.least = 8}},
                {"PRIO", {.rank = 3, .right = true}},
@@ -148,33 +135,30 @@ std::string view_drain_plan(const Json& plan, bool each, const Layout& layout) {
                "TO",
                {"PAUSE", {.rank = 1, .right = true}},
                {"REASON", {.least = 44}}});
-  for (const Json& job : jobs) {
-    const bool estimated = text_of(job, "expected_pause_from") == "estimate";
-    table.add({text_of(job, "job"), text_of(job, "name"), text_of(job, "priority"),
-               short_bytes_of(job, "state_bytes"), text_of(job, "from"), text_of(job, "to"),
-               (estimated ? "~" : "") + short_span_of(job, "expected_pause_ms"),
-               (flag_of(job, "passing") ? "for now: " : "") + text_of(job, "reason")});
+  for (const api::DrainPlanJob& job : plan.jobs) {
+    const bool estimated = job.expected_pause_from == "estimate";
+    table.add({job.job, job.name, std::to_string(job.priority), short_bytes(job.state_bytes), job.from,
+               job.to.value_or("-"), (estimated ? "~" : "") + span_or_dash(job.expected_pause_ms),
+               (job.passing ? "for now: " : "") + job.reason.value_or("-")});
   }
-  std::string out = table.text(layout) + obstacles_text(jobs, each, layout);
-  for (const Json& job : jobs) {
-    if (!has_value(job, "warning")) continue;
-    const std::string warning = "warning: " + text_of(job, "name") + ": " + text_of(job, "warning");
+  std::string out = table.text(layout) + obstacles_text(plan.jobs, each, layout);
+  for (const api::DrainPlanJob& job : plan.jobs) {
+    if (!job.warning) continue;
+    const std::string warning = "warning: " + job.name + ": " + *job.warning;
     for (const std::string& line : wrapped(printable(warning), layout.width)) out += line + "\n";
   }
-  const std::string end = "dry run: " + text_of(plan, "place") + ", " + text_of(plan, "parallel") +
-                          " at a time, in this order" +
-                          (flag_of(plan, "possible") ? "" : "; not all can be moved") +
+  const std::string end = "dry run: " + plan.place + ", " + std::to_string(plan.parallel) +
+                          " at a time, in this order" + (plan.possible ? "" : "; not all can be moved") +
                           "; ~: estimated, the job has not moved so yet";
   for (const std::string& line : wrapped(printable(end), layout.width)) out += line + "\n";
   return out;
 }
 
-std::string view_drain_job(const Json& job) {
-  std::string out = text_of(job, "name") + " (" + text_of(job, "job") + ") " + text_of(job, "state") + "  " +
-                    text_of(job, "from");
-  if (has_value(job, "to")) out += " -> " + text_of(job, "to");
-  if (has_value(job, "downtime_ms")) out += "  downtime " + short_span_of(job, "downtime_ms");
-  if (has_value(job, "reason")) out += "  " + text_of(job, "reason");
+std::string view_drain_job(const api::DrainJob& job) {
+  std::string out = job.name + " (" + job.job + ") " + job.state + "  " + job.from;
+  if (job.to) out += " -> " + *job.to;
+  if (job.downtime_ms) out += "  downtime " + short_span(*job.downtime_ms);
+  if (job.reason) out += "  " + *job.reason;
   return printable(out);
 }
 

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "libckpt/api/image.h"
+#include "libckpt/record/document.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/client/image_names.h"
 #include "tools/gpumigrate/client/table.h"
@@ -42,12 +44,12 @@ std::string destination(const std::string& to) {
   return to.find('/') == std::string::npos ? to : std::filesystem::absolute(to).lexically_normal().string();
 }
 
-std::string bytes_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? format_bytes(number_of(object, field)) : "-";
+std::string size_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<double>(bytes));
 }
 
-std::string span_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? format_milliseconds(number_of(object, field)) : "-";
+std::string span_text(std::int64_t milliseconds) {
+  return format_milliseconds(static_cast<double>(milliseconds));
 }
 
 bool is_contact_lost(const Error& error) {
@@ -56,23 +58,21 @@ bool is_contact_lost(const Error& error) {
 
 // Until the task is over. Ctrl-C leaves it: what has begun goes on by itself.
 Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
-  const std::string id = text_of(begun, "id");
-  const std::string job = text_of(begun, "job_name");
-  const Error not_known(ErrorCode::kTimedOut, "How " + text_of(begun, "verb") + " of " + job +
-                                                  " ends is not known; `gpumigrate describe " + job +
-                                                  "` shows the job");
+  const auto first = record::from_answer<api::ImageTask>(begun);
+  const std::string what = first.verb + " of " + first.job_name;
+  const std::string look = "`gpumigrate describe " + first.job_name + "` shows the job";
+  const Error not_known(ErrorCode::kTimedOut, "How " + what + " ends is not known; " + look);
   bool away = false;
   Clock::time_point since;
   Json task = begun;
-  while (flag_of(task, "open")) {
-    wait.now_for(text_of(begun, "verb") + " of " + job + " (" + text_of(task, "state") + ")");
-    if (wait.end())
-      return Error(ErrorCode::kTimedOut, "Left alone: " + text_of(begun, "verb") + " of " + job +
-                                             " goes on; `gpumigrate describe " + job + "` shows the job");
-    auto answer = context.coordinator.get("/v1/tasks/" + path_part(id) +
+  for (api::ImageTask now = first; now.open;) {
+    wait.now_for(what + " (" + now.state + ")");
+    if (wait.end()) return Error(ErrorCode::kTimedOut, "Left alone: " + what + " goes on; " + look);
+    auto answer = context.coordinator.get("/v1/tasks/" + path_part(first.id) +
                                           "?timeout_ms=" + std::to_string(wait.next_call().count()));
     if (answer) {
       task = std::move(answer).assume_value();
+      now = record::from_answer<api::ImageTask>(task);
       away = false;
       continue;
     }
@@ -91,48 +91,50 @@ Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
   return task;
 }
 
-std::string outcome_of(const Json& task) {
-  const std::string verb = text_of(task, "verb");
-  const std::string job = text_of(task, "job_name") + " (" + text_of(task, "job") + ")";
-  if (has_value(task, "error")) return verb + " of " + job + " failed: " + text_of(task, "error");
-  if (const Json& restored = member(task, "restored"); restored.is_object()) {
-    std::string out = job + " goes on at " + text_of(restored, "at") + " from " + text_of(restored, "image") +
-                      " as incarnation " + text_of(restored, "incarnation");
-    const double lost = number_of(restored, "lost_ms");
-    out += lost > 0 ? ", " + format_milliseconds(lost) + " of work are lost" : ", nothing is lost";
-    if (has_value(restored, "note")) out += " (" + text_of(restored, "note") + ")";
-    if (has_value(restored, "suspect"))
-      out += "; its image is suspect, since it was taken after a fault of its GPU: " +
-             text_of(restored, "suspect");
-    return out;
-  }
-  // Nothing was taken: it rests already.
-  if (verb == "suspend" && !flag_of(task, "open") && !member(task, "report").is_object())
-    return job + " is parked already; it stays so until `gpumigrate resume " + text_of(task, "job_name") +
-           "`";
-  // Of a job of several ranks: one of each.
-  const std::size_t images = member(task, "images").size();
-  const std::string what = images > 1 ? std::to_string(images) + " images" : text_of(task, "image");
-  const std::string taken = images > 1 ? what : "image " + what;
-  std::string out = verb == "snapshot" ? taken + " of " + job : job + " rests in " + what;
-  if (const Json& report = member(task, "report"); report.is_object()) {
-    out += ": " + bytes_of(report, "written_bytes") + " new of " + bytes_of(report, "state_bytes") +
-           ", pause " + (number_of(report, "pause_ms") > 0 ? span_of(report, "pause_ms") : "-");
-    if (number_of(report, "waited_bytes") > 0)
-      out += " (it waited for " + bytes_of(report, "waited_bytes") + " that staging could not hold)";
-  }
+std::string restored_text(const std::string& job, const api::Restored& restored) {
+  std::string out = job + " goes on at " + restored.at + " from " + restored.image + " as incarnation " +
+                    std::to_string(restored.incarnation);
+  out +=
+      restored.lost_ms > 0 ? ", " + span_text(restored.lost_ms) + " of work are lost" : ", nothing is lost";
+  if (restored.note) out += " (" + *restored.note + ")";
+  if (restored.suspect)
+    out += "; its image is suspect, since it was taken after a fault of its GPU: " + *restored.suspect;
   return out;
 }
 
-int print_task(Context& context, const Json& task) {
+std::string report_text(const api::SnapshotReport& report) {
+  const double pause_ms = report.pause_ms.value_or(0);
+  std::string out = size_text(report.written_bytes) + " new of " + size_text(report.state_bytes) +
+                    ", pause " + (pause_ms > 0 ? format_milliseconds(pause_ms) : "-");
+  if (report.waited_bytes > 0)
+    out += " (it waited for " + size_text(report.waited_bytes) + " that staging could not hold)";
+  return out;
+}
+
+std::string outcome_of(const api::ImageTask& task) {
+  const std::string job = task.job_name + " (" + task.job + ")";
+  if (task.error) return task.verb + " of " + job + " failed: " + *task.error;
+  if (task.restored) return restored_text(job, *task.restored);
+  // Nothing was taken: it rests already.
+  if (task.verb == "suspend" && !task.open && !task.report)
+    return job + " is parked already; it stays so until `gpumigrate resume " + task.job_name + "`";
+  // A job of several ranks has one of each.
+  const std::size_t images = task.images.size();
+  const std::string what = images > 1 ? std::to_string(images) + " images" : task.image.value_or("-");
+  const std::string taken = images > 1 ? what : "image " + what;
+  const std::string out = task.verb == "snapshot" ? taken + " of " + job : job + " rests in " + what;
+  return task.report ? out + ": " + report_text(*task.report) : out;
+}
+
+int print_task(Context& context, const Json& answer) {
+  const auto task = record::from_answer<api::ImageTask>(answer);
   if (context.json)
-    context.print(task);
-  else if (has_value(task, "error"))
+    context.print(answer);
+  else if (task.error)
     context.note(outcome_of(task));
   else
     context.out << printable(outcome_of(task)) << "\n" << std::flush;
-  if (flag_of(task, "open")) return kDone;
-  return static_cast<int>(number_of(task, "exit_code", kUnknown));
+  return task.open ? kDone : task.exit_code.value_or(kUnknown);
 }
 
 // Orders something that takes its time, and follows it.
@@ -149,17 +151,29 @@ int order(Context& context, const std::string& verb, const std::string& job, con
     return code;
   }
   if (options.detach) {
+    const auto task = record::from_answer<api::ImageTask>(begun.assume_value());
     if (context.json)
       context.print(begun.assume_value());
     else
-      context.note(text_of(begun.assume_value(), "verb") + " of " +
-                   text_of(begun.assume_value(), "job_name") + " has begun");
+      context.note(task.verb + " of " + task.job_name + " has begun");
     return kDone;
   }
   auto task = follow_task(context, *wait.assume_value(), begun.assume_value());
   wait.assume_value()->clear();
   if (!task) return report(context, task.assume_error());
   return print_task(context, task.assume_value());
+}
+
+int print_protection(Context& context, const Json& answer, bool dry_run) {
+  if (context.json) {
+    context.print(answer);
+  } else {
+    const auto done = record::from_answer<api::Protected>(answer);
+    context.out << printable(done.job) << (dry_run ? " would be" : " is") << " protected every "
+                << span_text(done.every_ms) << ", keeping " << done.keep << " images\n"
+                << std::flush;
+  }
+  return kDone;
 }
 
 int protect(Context& context, const ImageOptions& options) {
@@ -179,7 +193,8 @@ int protect(Context& context, const ImageOptions& options) {
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
   if (!plan) return report_wait(context, *wait.assume_value(), plan.assume_error());
   wait.assume_value()->clear();
-  if (has_value(plan.assume_value(), "note")) context.note(text_of(plan.assume_value(), "note"));
+  const auto planned = record::from_answer<api::Protected>(plan.assume_value());
+  if (planned.note) context.note(*planned.note);
   Json done = std::move(plan).assume_value();
   if (!options.dry_run) {
     body["dry_run"] = false;
@@ -188,15 +203,7 @@ int protect(Context& context, const ImageOptions& options) {
     done = std::move(answer).assume_value();
   }
   wait.assume_value()->clear();
-  if (context.json) {
-    context.print(done);
-  } else {
-    context.out << printable(text_of(done, "job")) << (options.dry_run ? " would be" : " is")
-                << " protected every " << format_milliseconds(number_of(done, "every_ms")) << ", keeping "
-                << text_of(done, "keep") << " images\n"
-                << std::flush;
-  }
-  return kDone;
+  return print_protection(context, done, options.dry_run);
 }
 
 int unprotect(Context& context, const ImageOptions& options) {
@@ -211,7 +218,7 @@ int unprotect(Context& context, const ImageOptions& options) {
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << "job " << printable(text_of(answer.assume_value(), "job"))
+    context.out << "job " << printable(record::from_answer<api::Unprotected>(answer.assume_value()).job)
                 << " is not protected any more; its images stay\n"
                 << std::flush;
   return kDone;
@@ -223,20 +230,19 @@ int snapshot(Context& context, const char* verb, const ImageOptions& options) {
   return order(context, verb, options.job, body, options);
 }
 
-int print_restore_plan(Context& context, const Json& plan) {
-  const bool possible = flag_of(plan, "possible");
+int print_restore_plan(Context& context, const Json& answer) {
+  const auto plan = record::from_answer<api::RestorePlan>(answer);
   if (context.json) {
-    context.print(plan);
+    context.print(answer);
   } else {
-    const double lost = number_of(plan, "lost_ms");
-    std::string out = text_of(plan, "job_name") + " (" + text_of(plan, "job") + ") would go on at " +
-                      text_of(plan, "to") + " from " + text_of(plan, "image") + ", ";
-    out += lost > 0 ? format_milliseconds(lost) + " of work would be lost" : "nothing would be lost";
-    if (flag_of(plan, "runs")) out += "; it runs, and would be ended";
+    std::string out = plan.job_name.value_or("-") + " (" + plan.job + ") would go on at " + plan.to +
+                      " from " + plan.image + ", ";
+    out += plan.lost_ms > 0 ? span_text(plan.lost_ms) + " of work would be lost" : "nothing would be lost";
+    if (plan.runs) out += "; it runs, and would be ended";
     context.out << printable(out) << "\n" << std::flush;
-    if (!possible) context.note("refused as it stands: " + text_of(plan, "reason"));
+    if (!plan.possible) context.note("refused as it stands: " + plan.reason.value_or("-"));
   }
-  return possible ? kDone : kRefused;
+  return plan.possible ? kDone : kRefused;
 }
 
 int dry_restore(Context& context, const std::string& path, Json body) {

@@ -220,12 +220,13 @@ int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
   if (!plan) return report_wait(context, wait, plan.assume_error());
   wait.clear();
+  const auto shown = record::from_answer<api::RunPlan>(plan.assume_value());
   if (context.json) {
     context.print(plan.assume_value());
   } else {
-    context.out << view_run_plan(plan.assume_value(), each, context.layout()) << std::flush;
+    context.out << view_run_plan(shown, each, context.layout()) << std::flush;
   }
-  return flag_of(plan.assume_value(), "possible") ? kDone : kRefused;
+  return shown.possible ? kDone : kRefused;
 }
 
 // Field 22 of /proc/PID/stat; 0 if there is no such process.
@@ -331,13 +332,12 @@ int run_job(Context& context, const RunOptions& options) {
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
     return report(context, job.assume_error(), plain ? code : kRunFailed);
   }
-  const auto started = record::from_answer<api::Job>(job.assume_value());
-  const std::string& id = started.id;
-  context.err << view_displaced(member(job.assume_value(), "displaced"), "was ", context.layout())
-              << std::flush;
+  const auto started = record::from_answer<api::StartedJob>(job.assume_value());
+  const std::string& id = started.job.id;
+  context.err << view_displaced(started.displaced, "was ", context.layout()) << std::flush;
   warn_of_missing_library(context, options);
   if (options.detach) return print_job(context, job.assume_value());
-  context.note("job " + id + " (" + started.name + ") runs at " + place_of(started));
+  context.note("job " + id + " (" + started.job.name + ") runs at " + place_of(started.job));
   if (options.gpus > 1)
     context.note("this is the output of rank 0; `gpumigrate logs " + id + " --rank N` shows another's");
   auto code = attend(context, id);
@@ -394,7 +394,7 @@ int describe_job(Context& context, const std::string& name, bool all) {
 // Only of a job that never has one.
 static void explain_empty_log(Context& context, const std::string& job) {
   auto shown = context.coordinator.get(job_path(job));
-  if (shown && text_of(shown.assume_value(), "way") == "adopted")
+  if (shown && record::from_answer<api::Job>(shown.assume_value()).way == "adopted")
     context.note("job " + job + " was adopted: its output goes where it went before, not into a log");
 }
 
@@ -468,16 +468,15 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   if (!job) return report(context, job.assume_error());
   wait.assume_value()->now_for("the end of job " + name + " (stopping)");
   auto ended = std::move(job);
-  if (!has_value(ended.assume_value(), "silent_node"))
-    ended = EndFollower(context, text_of(ended.assume_value(), "id"), *wait.assume_value())
-                .until_silent()
-                .follow(true);
+  const auto ordered = record::from_answer<api::Job>(ended.assume_value());
+  if (!ordered.silent_node)
+    ended = EndFollower(context, ordered.id, *wait.assume_value()).until_silent().follow(true);
   if (!ended) return report(context, ended.assume_error());
   wait.assume_value()->clear();
-  const Json& end = ended.assume_value();
-  print_end(context, end);
-  if (!has_value(end, "silent_node")) return kDone;
-  context.note("job " + text_of(end, "id") + ": " + text_of(end, "reason"));
+  print_end(context, ended.assume_value());
+  const auto end = record::from_answer<api::Job>(ended.assume_value());
+  if (!end.silent_node) return kDone;
+  context.note("job " + end.id + ": " + end.reason.value_or("-"));
   return kUnknown;
 }
 

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <iostream>
 
+#include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/random.h"
 #include "libckpt/net/ca/request.h"
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/access.h"
 #include "tools/gpumigrate/client/join_token.h"
 #include "tools/gpumigrate/client/site_files.h"
@@ -97,14 +99,14 @@ class JoinerFolder {
 
 // Whether agent.toml was written; one that is there is kept.
 Result<bool> write_node(const NodeSite& site, const JoinToken& token, const std::string& key,
-                        const Json& answer) {
+                        const api::NodeJoin& given) {
   const std::string& out = site.folder;
-  CKPT_TRY(named, tls::peer_with_key(text_of(answer, "certificate"), key));
-  if (named != tls::Peer::node(text_of(answer, "node")))
+  CKPT_TRY(named, tls::peer_with_key(given.certificate, key));
+  if (named != tls::Peer::node(given.node))
     return Error(ErrorCode::kProtocol, "The coordinator's answer is not a certificate of this node");
   CKPT_TRYV(write_file_durably(out + "/ca.pem", token.ca, kPublic));
-  CKPT_TRYV(tls::replace_pair(out + "/node.pem", text_of(answer, "certificate"), out + "/node.key", key));
-  CKPT_TRYV(write_file_durably(out + "/agent-token", text_of(answer, "agent_token") + "\n", kPrivate));
+  CKPT_TRYV(tls::replace_pair(out + "/node.pem", given.certificate, out + "/node.key", key));
+  CKPT_TRYV(write_file_durably(out + "/agent-token", given.agent_token + "\n", kPrivate));
   std::error_code ignored;
   if (std::filesystem::exists(out + "/agent.toml", ignored)) return false;
   CKPT_TRYV(write_file_durably(out + "/agent.toml", node_settings(site), kPublic));
@@ -129,14 +131,15 @@ Result<Joined> join(const Context& context, const JoinOptions& options) {
   CKPT_TRY(made, tls::make_signing_request({options.address}));
   CoordinatorClient coordinator(joiner->path());
   CKPT_TRY(answer, coordinator.post("/v1/join", {{"request", made.request}}));
+  const auto given = record::from_answer<api::NodeJoin>(answer);
   NodeSite site;
-  site.node = text_of(answer, "node");
+  site.node = given.node;
   site.home =
       std::filesystem::absolute(options.home.empty() ? context.home() + "/agent" : options.home).string();
-  site.coordinator = reachable_address(text_of(answer, "agent_address"), token.url);
+  site.coordinator = reachable_address(given.agent_address, token.url);
   site.address = options.address;
   site.folder = out;
-  CKPT_TRY(wrote, write_node(site, token, made.key, answer));
+  CKPT_TRY(wrote, write_node(site, token, made.key, given));
   return Joined{site.node, out, wrote};
 }
 

@@ -140,12 +140,10 @@ Result<std::string> migration_of(Context& context, const std::string& given) {
   if (known && known.assume_value().is_object()) return given;
   auto named = context.coordinator.get("/v1/jobs/" + path_part(given));
   if (!named) return known ? std::move(named).assume_error() : std::move(known).assume_error();
-  const Json job = std::move(named).assume_value();
-  const Json& open = member(job, "open_migration");
-  if (open.is_object()) return text_of(open, "id");
-  std::string why = "job " + text_of(job, "name") + " (" + text_of(job, "id") + ") is not being moved";
-  if (const Json& all = member(job, "migrations"); all.is_array() && !all.empty() && all.back().is_string())
-    why += "; its last migration was " + all.back().get<std::string>();
+  const auto detail = record::from_answer<api::JobDetail>(named.assume_value());
+  if (detail.open_migration) return detail.open_migration->id;
+  std::string why = "job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
+  if (!detail.migrations.empty()) why += "; its last migration was " + detail.migrations.back();
   return Error(ErrorCode::kRefused, why);
 }
 
@@ -217,16 +215,18 @@ int migrate_job(Context& context, const MigrateOptions& options) {
   }
   const Json& migration = answer.assume_value();
   if (options.dry_run) {
+    const auto plan = record::from_answer<api::MovePlan>(migration);
     if (context.json) {
       context.print(migration);
     } else {
-      context.out << view_plan(migration, options.each, context.layout()) << std::flush;
+      context.out << view_plan(plan, options.each, context.layout()) << std::flush;
     }
-    return flag_of(migration, "possible") ? kDone : kRefused;
+    return plan.possible ? kDone : kRefused;
   }
   if (options.detach) return print_migration(context, migration);
   Wait wait(context, {}, std::nullopt, WaitKind::kFollow);
-  return follow_and_print(context, text_of(migration, "id"), OnInterrupt::kAbort, wait);
+  return follow_and_print(context, record::from_answer<api::Migration>(migration).id, OnInterrupt::kAbort,
+                          wait);
 }
 
 int watch_migration(Context& context, const std::string& given, const std::string& timeout) {

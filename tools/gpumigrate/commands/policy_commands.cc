@@ -2,6 +2,7 @@
 // health, policy pause|resume|reset-breaker.
 #include <memory>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/commands/command_tree.h"
 #include "tools/gpumigrate/commands/commands.h"
@@ -17,7 +18,7 @@ int show_health(Context& context) {
     context.print(health);
     return kDone;
   }
-  context.out << view_health(health, context.layout()) << std::flush;
+  context.out << view_health(record::from_answer<api::Health>(health), context.layout()) << std::flush;
   return kDone;
 }
 
@@ -27,7 +28,8 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
   if (context.json)
     context.print(answer.assume_value());
   else
-    context.out << view_policy(answer.assume_value(), context.layout()) << std::flush;
+    context.out << view_policy(record::from_answer<api::Policy>(answer.assume_value()), context.layout())
+                << std::flush;
   return kDone;
 }
 

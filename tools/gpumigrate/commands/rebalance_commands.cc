@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "libckpt/record/document.h"
 #include "tools/gpumigrate/client/cluster_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/client/wait.h"
@@ -21,14 +22,19 @@ struct RebalanceOptions {
 
 using Clock = std::chrono::steady_clock;
 
-int print_rebalance(Context& context, const Json& plan) {
+template <class Answer>
+Answer print_rebalance(Context& context, const Json& answer) {
+  const auto shown = record::from_answer<Answer>(answer);
   if (context.json) {
-    context.print(plan);
+    context.print(answer);
   } else {
-    context.out << view_rebalance(plan, context.layout()) << std::flush;
+    context.out << view_rebalance(shown, context.layout()) << std::flush;
   }
-  const std::string state = text_of(plan, "state");
-  return state == "failed" ? kFailed : state == "stopped" ? kInterrupted : kDone;
+  return shown;
+}
+
+int exit_code_of(const api::Rebalance& run) {
+  return run.state == "failed" ? kFailed : run.state == "stopped" ? kInterrupted : kDone;
 }
 
 // Follows a run to its end. Ctrl-C: no further move begins; once more: leave it alone.
@@ -36,31 +42,32 @@ class RebalanceFollower {
  public:
   RebalanceFollower(Context& context, const Wait& wait) : context_(context), wait_(wait) {}
 
-  Result<Json> follow(Json run) {
-    while (text_of(run, "state") == "running") {
+  Result<Json> follow(Json answered) {
+    while (true) {
+      const auto run = record::from_answer<api::Rebalance>(answered);
+      if (run.state != "running") return answered;
       show_news(run);
       if (context_.coordinator.http().take_interrupts() > 0) {
         CKPT_TRYV(interrupted());
       }
       if (wait_.is_over_time()) return wait_.timed_out();
-      auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + text_of(run, "revision") +
+      auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + std::to_string(run.revision) +
                                              "&timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (answer) {
-        run = std::move(answer).assume_value();
+        answered = std::move(answer).assume_value();
         lost_since_.reset();
         continue;
       }
       CKPT_TRYV(survive(answer.assume_error()));
     }
-    return run;
   }
 
  private:
-  void show_news(const Json& run) {
+  void show_news(const api::Rebalance& run) {
     std::string line;
-    for (const Json& move : member(run, "moves")) {
-      if (text_of(move, "state") == "moving")
-        line += "  " + text_of(move, "name") + " " + text_of(move, "from") + " -> " + text_of(move, "to");
+    for (const api::RebalanceMove& move : run.moves) {
+      const api::PlannedMove& planned = move.planned;
+      if (move.state == "moving") line += "  " + planned.name + " " + planned.from + " -> " + planned.to;
     }
     if (!line.empty() && line != shown_ && !context_.json)
       context_.err << "moving" << printable(line) << "\n" << std::flush;
@@ -121,7 +128,7 @@ int rebalance(Context& context, const RebalanceOptions& options) {
   if (options.stop) {
     auto run = context.coordinator.post("/v1/rebalance/stop", Json::object());
     if (!run) return report(context, run.assume_error());
-    print_rebalance(context, run.assume_value());
+    print_rebalance<api::Rebalance>(context, run.assume_value());
     return kDone;
   }
   auto wait =
@@ -139,9 +146,12 @@ int rebalance(Context& context, const RebalanceOptions& options) {
       context.note("`gpumigrate migrations` shows whether jobs are being moved");
     return code;
   }
-  if (!options.apply) return print_rebalance(context, plan.assume_value());
+  if (!options.apply) {
+    print_rebalance<api::RebalancePlan>(context, plan.assume_value());
+    return kDone;
+  }
   auto done = RebalanceFollower(context, *wait.assume_value()).follow(std::move(plan).assume_value());
-  if (done) return print_rebalance(context, done.assume_value());
+  if (done) return exit_code_of(print_rebalance<api::Rebalance>(context, done.assume_value()));
   return wait.assume_value()->is_limit(done.assume_error())
              ? report_wait(context, *wait.assume_value(), done.assume_error())
              : report_unfollowed(context, done.assume_error());

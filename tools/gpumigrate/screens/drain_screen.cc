@@ -8,50 +8,48 @@
 namespace ckpt::cli {
 namespace {
 
-bool is_gone(const Json& job) {
-  const std::string state = text_of(job, "state");
-  return state == "moved" || state == "restored" || state == "ended";
+bool is_gone(const api::DrainJob& job) {
+  return job.state == "moved" || job.state == "restored" || job.state == "ended";
 }
 
-bool is_on_its_way(const Json& job) {
-  const std::string state = text_of(job, "state");
-  return state == "moving" || state == "restoring";
+bool is_on_its_way(const api::DrainJob& job) {
+  return job.state == "moving" || job.state == "restoring";
 }
 
 // Null if it is not among them.
-const api::Migration* migration_of_job(const Json& job, const std::vector<api::Migration>& migrations) {
+const api::Migration* migration_of_job(const api::DrainJob& job,
+                                       const std::vector<api::Migration>& migrations) {
   for (const api::Migration& migration : migrations)
-    if (migration.id == text_of(job, "migration")) return &migration;
+    if (job.migration == migration.id) return &migration;
   return nullptr;
 }
 
 }  // namespace
 
-int DrainScreen::percent(const Json& drain, const std::vector<api::Migration>& migrations) {
-  const Json& jobs = member(drain, "jobs");
-  if (jobs.empty()) return highest_;
+int DrainScreen::percent(const api::Drain& drain, const std::vector<api::Migration>& migrations) {
+  if (drain.jobs.empty()) return highest_;
   int sum = 0;
-  for (const Json& job : jobs) {
+  for (const api::DrainJob& job : drain.jobs) {
     if (is_gone(job)) sum += 100;
-    if (text_of(job, "state") != "moving") continue;
+    if (job.state != "moving") continue;
     const api::Migration* migration = migration_of_job(job, migrations);
     if (migration != nullptr) sum += std::max(progress_.percent(*migration), 0);
   }
-  const int now = sum / static_cast<int>(jobs.size());
-  highest_ = std::max(highest_, flag_of(drain, "open") ? std::min(now, 99) : now);
+  const int now = sum / static_cast<int>(drain.jobs.size());
+  highest_ = std::max(highest_, drain.open ? std::min(now, 99) : now);
   return highest_;
 }
 
 // What matters least leaves where it does not fit.
-std::string DrainScreen::head(const Json& drain, int done, std::size_t columns) const {
-  const Json& jobs = member(drain, "jobs");
+std::string DrainScreen::head(const api::Drain& drain, int done, std::size_t columns) const {
+  const auto& jobs = drain.jobs;
   const auto count = [&jobs](auto holds) {
     return std::to_string(std::count_if(jobs.begin(), jobs.end(), holds));
   };
-  const std::string name = printable(text_of(drain, "id") + " " + text_of(drain, "place"));
+  const std::string name = printable(drain.id + " " + drain.place);
   const std::string gone = count(is_gone) + " of " + std::to_string(jobs.size()) + " gone";
   const std::string moving = ", " + count(is_on_its_way) + " moving, " +
-                             count([](const Json& job) { return text_of(job, "state") == "blocked"; }) +
+                             count([](const api::DrainJob& job) { return job.state == "blocked"; }) +
                              " blocked";
   const std::string figure = std::to_string(done) + "%  ";
   const std::string hint = "  (Ctrl-C: goes on)";
@@ -63,16 +61,15 @@ std::string DrainScreen::head(const Json& drain, int done, std::size_t columns) 
   return shortened(figure + gone, columns);
 }
 
-std::string DrainScreen::view(const Json& drain, const std::vector<api::Migration>& migrations,
+std::string DrainScreen::view(const api::Drain& drain, const std::vector<api::Migration>& migrations,
                               std::size_t columns) {
   std::string out = head(drain, percent(drain, migrations), columns) + "\n";
-  for (const Json& job : member(drain, "jobs")) {
+  for (const api::DrainJob& job : drain.jobs) {
     if (!is_on_its_way(job)) continue;
     const api::Migration* migration = migration_of_job(job, migrations);
-    const std::string line =
-        migration != nullptr
-            ? progress_.line(*migration, columns)
-            : printable(text_of(job, "name") + " > " + text_of(job, "to") + "  " + text_of(job, "state"));
+    const std::string line = migration != nullptr
+                                 ? progress_.line(*migration, columns)
+                                 : printable(job.name + " > " + job.to.value_or("-") + "  " + job.state);
     out += shortened(line, columns) + "\n";
   }
   return out;

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/gpumigrate/client/coordinator_client.h"
+#include "libckpt/api/drain.h"
+#include "libckpt/api/migration.h"
 #include "tools/gpumigrate/client/progress.h"
 
 namespace ckpt::cli {
@@ -15,12 +16,13 @@ namespace ckpt::cli {
 class DrainScreen {
  public:
   // `migrations`: the newest ones (docs/api.md). No line is longer than `columns`.
-  std::string view(const Json& drain, const std::vector<api::Migration>& migrations, std::size_t columns);
+  std::string view(const api::Drain& drain, const std::vector<api::Migration>& migrations,
+                   std::size_t columns);
 
  private:
   // Of all that is to go, in whole percent; at most 99 while it is open.
-  int percent(const Json& drain, const std::vector<api::Migration>& migrations);
-  std::string head(const Json& drain, int done, std::size_t columns) const;
+  int percent(const api::Drain& drain, const std::vector<api::Migration>& migrations);
+  std::string head(const api::Drain& drain, int done, std::size_t columns) const;
 
   Progress progress_;
   int highest_ = 0;

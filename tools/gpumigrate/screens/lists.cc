@@ -190,13 +190,16 @@ AskList migrations_list(const ListOptions& options) {
 AskList images_list(const ListOptions& options) {
   return [options](Context& context) -> Result<ListAnswer> {
     CKPT_TRY(images, context.coordinator.get_all("/v1/images", "images"));
-    ListAnswer answer{.list = kept_of(images, [&](const Json& image) {
-                        return is_place_wanted(text_of(image, "node"), options.node) &&
-                               is_name_wanted(text_of(image, "job_name"), options.name);
+    ListAnswer answer{.list = kept_of(images, [&](const Json& entry) {
+                        const auto image = record::from_answer<api::Image>(entry);
+                        return is_place_wanted(image.node, options.node) &&
+                               is_name_wanted(image.job_name.value_or("-"), options.name);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
     if (answer.list.empty()) answer.footer = "no images";
-    answer.view = [list = answer.list](const Layout& layout) { return view_images(list, layout); };
+    answer.view = [list = record::list_from_answer<api::Image>(answer.list)](const Layout& layout) {
+      return view_images(list, layout);
+    };
     return answer;
   };
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of the coordinator's HTTP API, read as a migration's options are.
 #include "coordinator/requests/body_reader.h"
+#include "libckpt/protocol/wire/migration_messages.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -11,8 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   BodyReader body = std::move(parsed).assume_value();
   const auto to = body.text("to");
   if (to) FUZZ_CHECK(to->find('\0') == std::string::npos);
-  const auto mode = body.choice("mode", {"live", "stop-copy"});
-  if (mode) FUZZ_CHECK(*mode < 2);
+  const auto mode = body.named<ckpt::wire::MigrateMode>("mode");
+  if (mode) FUZZ_CHECK(ckpt::record::has_name(*mode));
   const auto bytes = body.integer("bandwidth", 0, 1 << 20);
   if (bytes) FUZZ_CHECK(*bytes >= 0 && *bytes <= 1 << 20);
   const auto share = body.number("slowdown_percent", 0, 100);

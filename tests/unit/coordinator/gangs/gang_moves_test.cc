@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves of ranks before they begin, with nodes that speak the control messages and do nothing.
+#include <gmock/gmock.h>
+
 #include "coordinator/daemon/coordinator.h"
 #include "libckpt/protocol/gang/gang_plan.h"
 #include "tests/unit/coordinator/support/nodes_fixture.h"
@@ -49,6 +51,26 @@ TEST_F(GangMovesTest, AllRanksAreAskedAtOnce) {
   start_ranks();
   const auto begun = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c,node-d"})");
   EXPECT_EQ(begun.status, 202U) << begun.body;
+}
+
+// The dry run asks the nodes what the move asks them.
+TEST_F(GangMovesTest, ADryRunIsRefusedAsTheMoveWouldBe) {
+  for (const char* name : {"node-a", "node-b", "node-c", "node-d"})
+    node(name).inventory.networks = {wire::DataNetwork("fast", "10.0.0.1", wire::LaneTransport::kTls)};
+  start_ranks();
+  FakeAgent& target = node("node-c");
+  target.on_other = [&target](const wire::FrameHeader& header, std::span<const std::byte> body) {
+    if (header.type != wire::FrameType::kListenForCheck) return;
+    wire::Reply reply;
+    reply.request_id = wire::decode<wire::ListenForCheck>(body).value().request_id;
+    reply.set_error(Error(ErrorCode::kUnavailable, "The port is taken"));
+    target.send(reply);
+  };
+  const auto plan = cluster_.post("/v1/jobs/ranks/migrate", R"({"to":"node-c","ranks":[0],"dry_run":true})");
+  ASSERT_EQ(plan.status, 200U) << plan.body;
+  EXPECT_FALSE(plan.json()["possible"].get<bool>()) << plan.body;
+  EXPECT_TRUE(plan.json()["to"].is_null()) << plan.body;
+  EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
 }
 
 TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNothingOpen) {

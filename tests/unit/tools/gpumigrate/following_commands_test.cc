@@ -182,6 +182,40 @@ TEST(PolicyCommands, StoppedPolicyNamesTheCommandThatResumesIt) {
   EXPECT_EQ(requests.at(2).target, "/v1/policy/reset-breaker");
 }
 
+// ---- certificates and nodes
+
+TEST(DenialCommands, NameTheNodeOrTheCertificate) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.method == "GET")
+      return json(
+          R"([{"serial":null,"of":"node node-b","reason":"lost","ends":null,"denied":"2026-01-01T00:00:00.000Z"},
+                      {"serial":"0A","of":"","reason":"","ends":"2026-02-01T00:00:00.000Z","denied":"2026-01-02T00:00:00.000Z"}])");
+    return json(has(request.body, "node") ? R"({"node":"node-b"})" : R"({"serial":"0A"})");
+  });
+  EXPECT_EQ(run(coordinator.home(), {"cluster", "allow", "--node", "node-b"}).out,
+            "Node node-b is not denied any more\n");
+  EXPECT_EQ(run(coordinator.home(), {"cluster", "allow", "--serial", "0A"}).out,
+            "Certificate 0A is not denied any more\n");
+  const Ended denied = run(coordinator.home(), {"cluster", "denied"});
+  EXPECT_TRUE(has(denied.out, "-       node node-b  -                 2026-01-01T00:00  lost\n"))
+      << denied.out;
+  EXPECT_TRUE(has(denied.out, "0A                   2026-02-01T00:00  2026-01-02T00:00")) << denied.out;
+}
+
+TEST(NodeCommands, ARemovalNamesTheJobsThatWereLostAndAFenceThatFailed) {
+  FakeCoordinator coordinator([](const FakeRequest& request) {
+    if (request.target.ends_with("/add")) return json(R"({"node":"node-b"})");
+    return json(has(request.target, "node-c")
+                    ? R"({"node":"node-c","fenced":false,"lost":["j1","j2"],"fence_problem":"exit status 1"})"
+                    : R"({"node":"node-b","fenced":false,"lost":[]})");
+  });
+  EXPECT_EQ(run(coordinator.home(), {"node", "rm", "node-b"}).out, "Node node-b is removed\n");
+  EXPECT_EQ(run(coordinator.home(), {"node", "rm", "node-c", "--force"}).out,
+            "Node node-c is removed; lost with it: j1, j2; it is not fenced: exit status 1 (`restore` of "
+            "them wants your word that nothing runs there: node rm --force --fenced)\n");
+  EXPECT_TRUE(has(run(coordinator.home(), {"node", "add", "node-b"}).out, "Node node-b may come back"));
+}
+
 // ---- rebalance
 
 std::string rebalance(const std::string& state) {

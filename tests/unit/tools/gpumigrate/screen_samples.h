@@ -141,7 +141,8 @@ inline Json sample_recovery() {
     "images_of_unknown_jobs":[{"job":"j13-k3fa","name":"low","image":"j13-k3fa.v1@node-a"}],"nodes_away":["node-c"]})json");
 }
 
-inline Json sample_plan(bool possible) {
+template <class Plan>
+Plan sample_plan(bool possible) {
   Json plan = Json::parse(
       R"json({"dry_run":true,"job":"j6-k3fa","from":"node-a:0","to":"node-b:0","mode":"live","possible":true,
     "state_bytes":4194304,"expected_pause_ms":30.0,"expected_pause_from":"last_move","reason":null,"candidates":[
@@ -149,12 +150,12 @@ inline Json sample_plan(bool possible) {
     {"node":"node-a","gpu":0,"suitable":false,"score":null,"cause":"its own","reasons":["the job is there already"]},
     {"node":"node-a","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["72.00 MiB free, needed are 132.00 MiB (its peak)"]},
     {"node":"node-b","gpu":1,"suitable":false,"score":null,"cause":"full","reasons":["0 B free, needed are 132.00 MiB (its peak)"]}]})json");
-  if (possible) return plan;
+  if (possible) return record::from_answer<Plan>(plan);
   plan["possible"] = false;
   plan["to"] = nullptr;
   plan["reason"] = "No GPU can take plain: 2 full, 1 its own";
   plan["candidates"].erase(0);
-  return plan;
+  return record::from_answer<Plan>(plan);
 }
 
 inline Json sample_open_drain() {

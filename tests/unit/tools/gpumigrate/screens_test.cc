@@ -52,34 +52,49 @@ const std::map<std::string, View>& views() {
          return lines;
        }},
       {"outcome", [](const Layout& l) { return view_outcome(sample_moves()[1], l); }},
-      {"drain", [](const Layout& l) { return view_drain(sample_drain(), false, l); }},
-      {"drain-each", [](const Layout& l) { return view_drain(sample_drain(), true, l); }},
+      {"drain",
+       [](const Layout& l) { return view_drain(record::from_answer<api::Drain>(sample_drain()), false, l); }},
+      {"drain-each",
+       [](const Layout& l) { return view_drain(record::from_answer<api::Drain>(sample_drain()), true, l); }},
       {"drain-screen",
-       [](const Layout& l) { return DrainScreen().view(sample_open_drain(), sample_moves(), l.width); }},
-      {"images", [](const Layout& l) { return view_images(sample_images(), l); }},
-      {"health", [](const Layout& l) { return view_health(sample_health(), l); }},
-      {"rebalance", [](const Layout& l) { return view_rebalance(sample_rebalance(), l); }},
-      {"recovery", [](const Layout& l) { return view_recovery(sample_recovery(), l); }},
+       [](const Layout& l) {
+         return DrainScreen().view(record::from_answer<api::Drain>(sample_open_drain()), sample_moves(),
+                                   l.width);
+       }},
+      {"images",
+       [](const Layout& l) { return view_images(record::list_from_answer<api::Image>(sample_images()), l); }},
+      {"health",
+       [](const Layout& l) { return view_health(record::from_answer<api::Health>(sample_health()), l); }},
+      {"rebalance",
+       [](const Layout& l) {
+         return view_rebalance(record::from_answer<api::Rebalance>(sample_rebalance()), l);
+       }},
+      {"recovery",
+       [](const Layout& l) {
+         return view_recovery(record::from_answer<api::Recovery>(sample_recovery()), l);
+       }},
       {"doctor",
        [](const Layout& l) {
          return to_text(diagnose({{"node", {{"name", "host"}}}}), l);
        }},
       {"doctor-job",
        [](const Layout& l) {
-         return view_obstacles({{"job", "j1-k3fa"},
-                                {"name", "train"},
-                                {"at", "node-a:0"},
-                                {"within_node", {{"possible", true}, {"reason", nullptr}}},
-                                {"between_nodes",
-                                 {{"possible", false},
-                                  {"reason",
-                                   "The job's process cannot be moved: /dev/shm/sem.x does not travel; "
-                                   "process 12 (python3) has the GPU driver's /dev/nvidia0 open"}}}},
-                               l);
+         return view_obstacles(
+             {.job = "j1-k3fa",
+              .name = "train",
+              .at = "node-a:0",
+              .within_node = {.possible = true, .reason = std::nullopt},
+              .between_nodes = {.movability = {.possible = false,
+                                               .reason = "The job's process cannot be moved: /dev/shm/sem.x "
+                                                         "does not travel; process 12 (python3) has the GPU "
+                                                         "driver's /dev/nvidia0 open"},
+                                .targets = {}}},
+             l);
        }},
-      {"plan", [](const Layout& l) { return view_plan(sample_plan(true), false, l); }},
-      {"plan-refused", [](const Layout& l) { return view_plan(sample_plan(false), false, l); }},
-      {"plan-each", [](const Layout& l) { return view_run_plan(sample_plan(false), true, l); }},
+      {"plan", [](const Layout& l) { return view_plan(sample_plan<api::MovePlan>(true), false, l); }},
+      {"plan-refused",
+       [](const Layout& l) { return view_plan(sample_plan<api::MovePlan>(false), false, l); }},
+      {"plan-each", [](const Layout& l) { return view_run_plan(sample_plan<api::RunPlan>(false), true, l); }},
       {"top",
        [](const Layout& l) {
          Progress progress;
@@ -231,11 +246,11 @@ TEST(ProgressLine, AnEstimateIsShownOnceItMeansSomething) {
 
 TEST(DrainScreens, PercentNeverGoesBackwards) {
   DrainScreen screen;
-  const auto percent = [&](const Json& drain, const std::vector<api::Migration>& migrations) {
+  const auto percent = [&](const api::Drain& drain, const std::vector<api::Migration>& migrations) {
     const std::string text = screen.view(drain, migrations, 20);
     return std::stoi(text);
   };
-  Json drain = sample_open_drain();
+  auto drain = record::from_answer<api::Drain>(sample_open_drain());
   int before = 0;
   for (const std::uint64_t remaining : {136314880, 51799654, 0, 99999999}) {
     auto migrations = sample_moves();
@@ -246,9 +261,9 @@ TEST(DrainScreens, PercentNeverGoesBackwards) {
   }
   EXPECT_EQ(before, 49);  // one of four, and one that has copied all
   // The move has failed, and the job waits again.
-  drain["jobs"][1]["state"] = "waiting";
+  drain.jobs[1].state = "waiting";
   EXPECT_EQ(percent(drain, sample_moves()), 49);
-  for (Json& job : drain["jobs"]) job["state"] = "moved";
+  for (api::DrainJob& job : drain.jobs) job.state = "moved";
   EXPECT_EQ(percent(drain, sample_moves()), 99);
 }
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/api/plan_views.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "coordinator/api/migration_views.h"
+#include "coordinator/api/optional_text.h"
+
+namespace ckpt::coordinator {
+namespace {
+
+std::vector<std::string> texts_of(const std::vector<Place>& places) {
+  std::vector<std::string> texts;
+  texts.reserve(places.size());
+  for (const Place& place : places) texts.push_back(to_text(place));
+  return texts;
+}
+
+std::vector<api::Candidate> candidates_view(const std::vector<Candidate>& candidates) {
+  std::vector<api::Candidate> view;
+  view.reserve(candidates.size());
+  for (const Candidate& candidate : candidates) {
+    api::Candidate& shown = view.emplace_back();
+    shown.node = candidate.place.node;
+    shown.gpu = candidate.place.gpu;
+    shown.suitable = candidate.suitable;
+    if (candidate.suitable) shown.score = candidate.score;
+    if (!candidate.suitable) shown.cause = candidate.cause;
+    shown.reasons = candidate.reasons;
+  }
+  return view;
+}
+
+api::Movability movability_view(const std::string& obstacles) {
+  return {.possible = obstacles.empty(), .reason = text_if_any(obstacles)};
+}
+
+}  // namespace
+
+std::optional<double> pause_ms_if_any(const std::optional<ExpectedPause>& pause) {
+  return pause ? std::optional(pause->ms) : std::nullopt;
+}
+
+std::optional<std::string> pause_from_if_any(const std::optional<ExpectedPause>& pause) {
+  if (!pause) return std::nullopt;
+  return pause->is_estimate ? "estimate" : "last_move";
+}
+
+std::vector<api::Displacement> displaced_view(const std::vector<Displacement>& displaced) {
+  std::vector<api::Displacement> view;
+  view.reserve(displaced.size());
+  for (const Displacement& going : displaced)
+    view.push_back({.job = job_text(going.job),
+                    .name = going.name,
+                    .priority = going.priority,
+                    .from = to_text(going.from),
+                    .to = going.to ? std::optional(to_text(*going.to)) : std::nullopt});
+  return view;
+}
+
+api::RunPlan run_plan_view(const SubmitRequest& request, const RunPlan& plan) {
+  api::RunPlan view;
+  view.name = text_if_any(request.spec.name);
+  if (plan.placing.to) view.places.push_back(to_text(*plan.placing.to));
+  if (plan.placing.to) view.to = to_text(*plan.placing.to);
+  view.gpu_memory_bytes = request.spec.gpu_memory_bytes;
+  view.displaced = displaced_view(plan.displaced);
+  view.possible = plan.placing.to.has_value();
+  view.reason = text_if_any(plan.placing.reason);
+  view.candidates = candidates_view(plan.placing.candidates);
+  return view;
+}
+
+api::RunPlan run_plan_view(const SubmitRequest& request, const GangPlan& plan) {
+  api::RunPlan view;
+  view.name = text_if_any(request.spec.name);
+  view.places = texts_of(plan.places);
+  view.to = text_if_any(fmt::format("{}", fmt::join(view.places, ", ")));
+  view.gpu_memory_bytes = request.spec.gpu_memory_bytes;
+  view.possible = !plan.places.empty();
+  view.reason = text_if_any(plan.reason);
+  view.candidates = candidates_view(plan.candidates);
+  return view;
+}
+
+api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan, const wire::MigrateOptions& options,
+                             const NodeTable& nodes) {
+  std::optional<ExpectedPause> pause;
+  if (plan.to) pause = expected_pause(job, nodes, plan.to->node == job.node());
+  // In the pause the driver saves an adopted job's memory: there is nothing to copy before.
+  const bool is_adopted = job.spec.way == MigrationMode::kAdopted;
+  api::MovePlan view;
+  view.job = job_text(job.id);
+  view.job_name = job.spec.name;
+  view.from = to_text(job.ranks.front().place);
+  if (plan.to) view.to = to_text(*plan.to);
+  view.mode = record::name_of(is_adopted ? wire::MigrateMode::kStopCopy : options.mode);
+  view.options = options_view(options);
+  view.state_bytes = job.state_bytes();
+  view.expected_pause_ms = pause_ms_if_any(pause);
+  view.expected_pause_from = pause_from_if_any(pause);
+  view.possible = plan.to.has_value();
+  view.reason = text_if_any(plan.reason);
+  view.warnings = plan.warnings;
+  view.candidates = candidates_view(plan.candidates);
+  return view;
+}
+
+api::MovePlan move_plan_view(const Gang& gang, const GangMovePlan& plan,
+                             const wire::MigrateOptions& options) {
+  api::MovePlan view;
+  view.job = job_text(gang.id);
+  view.job_name = gang.name;
+  view.ranks = plan.moved;
+  std::vector<std::string> from;
+  for (const Job* known : gang.ranks) {
+    const JobRank& at = known->ranks.front();
+    if (std::find(plan.moved.begin(), plan.moved.end(), at.rank) == plan.moved.end()) continue;
+    from.push_back(to_text(at.place));
+    view.state_bytes += known->state_bytes();
+  }
+  view.from = fmt::format("{}", fmt::join(from, ","));
+  view.to = text_if_any(fmt::format("{}", fmt::join(texts_of(plan.places), ",")));
+  view.mode = record::name_of(options.mode);
+  view.options = options_view(options);
+  view.possible = !plan.places.empty();
+  view.reason = text_if_any(plan.reason);
+  view.candidates = candidates_view(plan.candidates);
+  return view;
+}
+
+api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found) {
+  api::Obstacles view;
+  view.job = job_text(job.id);
+  view.name = job.spec.name;
+  view.at = to_text(job.ranks.front().place);
+  view.within_node = movability_view(found.within_node);
+  view.between_nodes.movability = movability_view(found.between_nodes);
+  for (const TargetAnswer& target : found.targets)
+    view.between_nodes.targets.push_back(
+        {.movability = movability_view(target.takes ? "" : target.takes.assume_error().to_string()),
+         .node = target.place.node});
+  return view;
+}
+
+}  // namespace ckpt::coordinator

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dry runs and obstacles as the API shows them (libckpt/api). Pure but for reading the tables.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/expected_pause.h"
+#include "coordinator/fleet/jobs.h"
+#include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/operations/moves.h"
+#include "coordinator/operations/planner.h"
+#include "coordinator/operations/preemptor.h"
+#include "libckpt/api/plan.h"
+#include "libckpt/protocol/wire/migration_messages.h"
+
+namespace ckpt::coordinator {
+
+[[nodiscard]] std::optional<double> pause_ms_if_any(const std::optional<ExpectedPause>& pause);
+// "last_move" or "estimate".
+[[nodiscard]] std::optional<std::string> pause_from_if_any(const std::optional<ExpectedPause>& pause);
+
+[[nodiscard]] std::vector<api::Displacement> displaced_view(const std::vector<Displacement>& displaced);
+[[nodiscard]] api::RunPlan run_plan_view(const SubmitRequest& request, const RunPlan& plan);
+[[nodiscard]] api::RunPlan run_plan_view(const SubmitRequest& request, const GangPlan& plan);
+[[nodiscard]] api::MovePlan move_plan_view(const Job& job, const MigratePlan& plan,
+                                           const wire::MigrateOptions& options, const NodeTable& nodes);
+[[nodiscard]] api::MovePlan move_plan_view(const Gang& gang, const GangMovePlan& plan,
+                                           const wire::MigrateOptions& options);
+[[nodiscard]] api::Obstacles obstacles_view(const Job& job, const MoveObstacles& found);
+
+}  // namespace ckpt::coordinator
