@@ -96,18 +96,6 @@ std::optional<std::int64_t> unix_ms_of(const std::string& text) {
   return minutes * 60'000 + std::llround(second * 1000);
 }
 
-std::string short_bytes_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? short_bytes(number_of(object, field)) : "-";
-}
-
-std::string short_span_of(const Json& object, const char* field) {
-  return member(object, field).is_number() ? short_span(number_of(object, field)) : "-";
-}
-
-std::string age_of(const Json& object, const char* field, const Layout& layout) {
-  return age_of(text_of(object, field), layout);
-}
-
 std::string age_of(const std::string& time, const Layout& layout) {
   const auto then = unix_ms_of(time);
   return then && layout.ages ? short_age(layout.now_ms - *then) : "-";

@@ -42,11 +42,7 @@ std::string short_age(Number milliseconds) {
   return short_age(static_cast<double>(milliseconds));
 }
 
-// Fields of an answer in that form; "-" for one that is missing or null.
-std::string short_bytes_of(const Json& object, const char* field);
-std::string short_span_of(const Json& object, const char* field);
 // How long ago a time was; "-" for a text that is none.
-std::string age_of(const Json& object, const char* field, const Layout& layout);
 std::string age_of(const std::string& time, const Layout& layout);
 // "-" for what is not known.
 template <class Number>

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "libckpt/record/document.h"
+#include "tools/gpumigrate/client/list_views.h"
 #include "tools/gpumigrate/client/table.h"
 #include "tools/gpumigrate/local/certificates.h"
 #include "tools/gpumigrate/local/cluster.h"
@@ -13,9 +15,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kGrace{10'000};
 
-bool is_live(const Json& job) {
-  const std::string state = text_of(job, "state");
-  return state != "exited" && state != "failed" && state != "lost" && state != "unreachable";
+bool is_live(const api::Job& job) {
+  return !has_ended(job) && job.state != "unreachable";
 }
 
 // Asks all jobs to stop, then waits for each. What does not stop this way is ended with its keeper below.
@@ -25,11 +26,12 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   if (auto end = wait.end()) return *std::move(end);
   if (!jobs) return 0;
   std::vector<std::string> stopping;
-  for (const Json& job : jobs.assume_value()) {
+  for (const auto& job : record::list_from_answer<api::Job>(jobs.assume_value())) {
     if (!is_live(job)) continue;
-    const std::string path = "/v1/jobs/" + path_part(text_of(job, "id"));
+    const std::string path = "/v1/jobs/" + path_part(job.id);
     const auto stopped = context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}});
-    if (stopped && !has_value(stopped.assume_value(), "silent_node")) stopping.push_back(path);
+    if (stopped && !record::from_answer<api::Job>(stopped.assume_value()).silent_node)
+      stopping.push_back(path);
   }
   // They end beside each other.
   const auto until = std::chrono::steady_clock::now() + kGrace;

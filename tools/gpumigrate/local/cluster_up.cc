@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <set>
 
+#include "libckpt/api/node.h"
 #include "libckpt/net/control/toml_text.h"
+#include "libckpt/record/document.h"
 #include "tools/common/units.h"
 #include "tools/gpumigrate/local/certificates.h"
 #include "tools/gpumigrate/local/cluster.h"
@@ -265,12 +267,13 @@ Result<void> ClusterStarter::wait_until_ready() {
   std::uint64_t since = 0;
   wait_.now_for("the nodes to be ready");
   for (;;) {
-    CKPT_TRY(nodes, ask("/v1/nodes"));
+    CKPT_TRY(answer, ask("/v1/nodes"));
+    const auto nodes = record::list_from_answer<api::Node>(answer);
     std::size_t ready = 0;
     std::string missing;
     for (const LocalNode& ours : state_.nodes) {
-      const bool is_ready = std::any_of(nodes.begin(), nodes.end(), [&](const Json& node) {
-        return text_of(node, "name") == ours.name && text_of(node, "state") == "ready";
+      const bool is_ready = std::any_of(nodes.begin(), nodes.end(), [&](const api::Node& node) {
+        return node.name == ours.name && node.state == "ready";
       });
       ready += is_ready ? 1 : 0;
       if (!is_ready) missing += (missing.empty() ? "" : ", ") + ours.name;

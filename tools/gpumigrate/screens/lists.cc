@@ -74,8 +74,8 @@ Result<void> check_node(Context& context, const std::string& wanted, const Json&
   if (wanted.empty() || !found.empty()) return ok();
   const std::string name = wanted.substr(0, wanted.rfind(':'));
   CKPT_TRY(nodes, context.coordinator.get("/v1/nodes"));
-  for (const Json& node : nodes)
-    if (text_of(node, "name") == name || text_of(node, "name") == wanted) return ok();
+  for (const auto& node : record::list_from_answer<api::Node>(nodes))
+    if (node.name == name || node.name == wanted) return ok();
   return Error(ErrorCode::kNotFound, "--node: there is no node \"" + wanted + "\"; see `gpumigrate nodes`");
 }
 
