@@ -62,7 +62,7 @@ ContextHelper::~ContextHelper() {
 
 void ContextHelper::start() {
   if (state_ != State::kIdle) return;
-  if (auto launched = launch(); !launched) on_gone(launched.assume_error(), false);
+  if (auto launched = launch(); !launched) on_gone(launched.error(), false);
 }
 
 Result<void> ContextHelper::launch() {
@@ -118,8 +118,8 @@ void ContextHelper::on_half_gone() {
 
 void ContextHelper::on_packet(const Packet& packet) {
   const auto answer = context::parse_answer(packet.bytes);
-  if (!answer) return on_gone(answer.assume_error(), true);
-  const context::Answer& message = answer.assume_value();
+  if (!answer) return on_gone(answer.error(), true);
+  const context::Answer& message = *answer;
   if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
   if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
       queue_.front()->order.kind != message.kind) {

@@ -61,11 +61,10 @@ bool speaks_against_the_gpu(const Error& error, bool had_context) {
 int probe_gpu() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   auto device = Device::open(0);
-  Result<void> outcome = device ? compute(device.assume_value()) : Result<void>(device.assume_error());
+  Result<void> outcome = device ? compute(*device) : Result<void>(device.error());
   const char* result = "passed";
-  if (!outcome)
-    result = speaks_against_the_gpu(outcome.assume_error(), device.has_value()) ? "failed" : "none";
-  const std::string detail = outcome ? std::string() : outcome.assume_error().to_string();
+  if (!outcome) result = speaks_against_the_gpu(outcome.error(), device.has_value()) ? "failed" : "none";
+  const std::string detail = outcome ? std::string() : outcome.error().to_string();
   const Json line = {{"gpu_probe", {{"result", result}, {"detail", detail}}}};
   std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   return outcome ? 0 : 1;

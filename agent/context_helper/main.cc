@@ -102,7 +102,7 @@ Result<void> save(pid_t pid) {
 int save_and_tell(pid_t pid) {
   const Result<void> saved = save(pid);
   if (saved) return 0;
-  spdlog::error("the context of process {} is not saved: {}", pid, saved.assume_error().to_string());
+  spdlog::error("the context of process {} is not saved: {}", pid, saved.error().to_string());
   return 1;
 }
 
@@ -131,10 +131,10 @@ int main(int argc, char** argv) {
   ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
   const ckpt::UniqueFd socket(kSocket);
   const ckpt::Result<void> ended = ckpt::context_helper::serve(socket.get());
-  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+  if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
     spdlog::info("the agent is gone: ending");
     return 0;
   }
-  spdlog::error("ending: {}", ended.assume_error().to_string());
+  spdlog::error("ending: {}", ended.error().to_string());
   return 1;
 }

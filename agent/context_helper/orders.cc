@@ -91,10 +91,10 @@ context::Answer start_driver(const DriverApi*& api) {
   const Nanos began = now_ns();
   const Result<const DriverApi*> loaded = load_driver();
   if (!loaded.has_value()) {
-    context::set_error(answer, loaded.assume_error());
+    context::set_error(answer, loaded.error());
     return answer;
   }
-  const DriverApi& driver = *loaded.assume_value();
+  const DriverApi& driver = **loaded;
   CUresult result = driver.cuInit(0);
   int devices = 0;
   if (result == CUDA_SUCCESS) result = driver.cuDeviceGetCount(&devices);

@@ -120,7 +120,7 @@ class Rank {
       if (done) {
         CKPT_TRYV(send_packet(socket_, Step::kDone, told.get()));
       } else {
-        CKPT_TRYV(send_packet(socket_, Step::kFailed, -1, done.assume_error().to_string()));
+        CKPT_TRYV(send_packet(socket_, Step::kFailed, -1, done.error().to_string()));
       }
     }
   }
@@ -260,10 +260,10 @@ class Prober {
   void try_memory(const Device& device, const char* import, const char* own) {
     const Result<void> imported = try_import(device);
     facts_[import] = imported.has_value();
-    if (!imported) note(imported.assume_error().to_string());
+    if (!imported) note(imported.error().to_string());
     const Result<void> made = try_own(device);
     facts_[own] = made.has_value();
-    if (!made) note(made.assume_error().to_string());
+    if (!made) note(made.error().to_string());
   }
 
   Result<Packet> ask(Step step, int descriptor) {
@@ -325,7 +325,7 @@ int probe_remap() {
     Prober prober(facts);
     if (const Result<void> ran = prober.run(); !ran) {
       const std::string before = facts["problem"].get<std::string>();
-      facts["problem"] = (before.empty() ? "" : before + "; ") + ran.assume_error().to_string();
+      facts["problem"] = (before.empty() ? "" : before + "; ") + ran.error().to_string();
     }
   }
   const Json line = {{"remap", facts}};
@@ -340,8 +340,8 @@ int probe_remap_rank(int socket) {
     return Rank(end.get(), device).serve();
   };
   const Result<void> ended = serve();
-  if (ended.assume_error().code() != ErrorCode::kUnavailable)
-    (void)send_packet(end.get(), Step::kFailed, -1, ended.assume_error().to_string()).has_value();
+  if (ended.error().code() != ErrorCode::kUnavailable)
+    (void)send_packet(end.get(), Step::kFailed, -1, ended.error().to_string()).has_value();
   return 0;
 }
 

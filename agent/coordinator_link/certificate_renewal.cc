@@ -52,13 +52,13 @@ control::Task<> CertificateRenewal::make_key(wire::AskForKey request) {
   auto make = [files = identity_.files()] { return make_request(files); };
   auto made = co_await control::offload(pool_, make);
   if (!made) {
-    link_.reply(request.request_id, made.assume_error());
+    link_.reply(request.request_id, made.error());
     co_return;
   }
-  key_ = std::move(made.assume_value().key);
+  key_ = std::move(made->key);
   wire::KeyMade answer;
   answer.request_id = request.request_id;
-  answer.signing_request = std::move(made.assume_value().request);
+  answer.signing_request = std::move(made->request);
   link_.tell(answer);
 }
 

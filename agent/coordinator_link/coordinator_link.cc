@@ -48,7 +48,7 @@ void CoordinatorLink::start() {
     hello.inventory = commands_.inventory();
     commands_.introduce(hello);
     if (auto sent = connection.send(hello); !sent) {
-      spdlog::error("inventory not sent: reason {}", sent.assume_error().to_string());
+      spdlog::error("inventory not sent: reason {}", sent.error().to_string());
     }
     for (const auto& say_again : at_connection_) say_again();
   };
@@ -141,9 +141,9 @@ Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
   const auto id = request.request_id;
   auto data = co_await commands_.read_job_log(std::move(request));
   if (data) {
-    say(data.assume_value());
+    say(*data);
   } else {
-    reply(id, std::move(data).assume_error());
+    reply(id, std::move(data).error());
   }
 }
 
@@ -151,16 +151,16 @@ Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
   const auto id = request.request_id;
   auto facts = co_await commands_.inspect(std::move(request));
   if (facts) {
-    say(facts.assume_value());
+    say(*facts);
   } else {
-    reply(id, std::move(facts).assume_error());
+    reply(id, std::move(facts).error());
   }
 }
 
 void CoordinatorLink::reply(std::uint64_t request, const Result<void>& outcome) {
   wire::Reply message;
   message.request_id = request;
-  if (!outcome) message.set_error(outcome.assume_error());
+  if (!outcome) message.set_error(outcome.error());
   say(message);
 }
 

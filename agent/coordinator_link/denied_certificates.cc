@@ -19,16 +19,16 @@ constexpr unsigned kPrivate = 0600;
 
 Result<void> DeniedCertificates::load(const std::string& file, tls::DeniedSerials& denied) {
   const auto text = read_file(file, kMaxFileBytes);
-  if (!text && text.assume_error().code() == ErrorCode::kNotFound) return ok();
-  if (!text) return text.assume_error();
-  std::istringstream lines(text.assume_value());
+  if (!text && text.error().code() == ErrorCode::kNotFound) return ok();
+  if (!text) return text.error();
+  std::istringstream lines(*text);
   std::vector<std::string> serials;
   for (std::string serial; std::getline(lines, serial);) serials.push_back(serial);
   auto replaced = denied.replace(serials);
   if (replaced) return ok();
   return Error(ErrorCode::kCorrupt,
                file + " is no list of denied certificates; without it the coordinator sends its list")
-      .caused_by(replaced.assume_error());
+      .caused_by(replaced.error());
 }
 
 DeniedCertificates::DeniedCertificates(CoordinatorLink& link, std::shared_ptr<tls::DeniedSerials> denied,
@@ -61,7 +61,7 @@ control::Task<> DeniedCertificates::write() {
     for (const std::string& serial : denied_->all()) text += serial + "\n";
     const auto write = [text, file = file_] { return write_file_durably(file, text, kPrivate); };
     const auto done = co_await control::offload(pool_, write);
-    if (!done) spdlog::error("denied certificates not kept: reason {}", done.assume_error().to_string());
+    if (!done) spdlog::error("denied certificates not kept: reason {}", done.error().to_string());
   }
   writing_ = false;
 }

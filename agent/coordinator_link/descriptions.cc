@@ -77,9 +77,9 @@ Result<void> Descriptions::describe_switch(std::span<const std::byte> body) {
   CKPT_TRY(request, wire::decode<wire::DescribeSwitch>(body));
   auto facts = facts_of(request);
   if (facts)
-    link_.tell(facts.assume_value());
+    link_.tell(*facts);
   else
-    link_.reply(request.request_id, std::move(facts).assume_error());
+    link_.reply(request.request_id, std::move(facts).error());
   return ok();
 }
 

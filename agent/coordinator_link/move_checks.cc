@@ -24,9 +24,9 @@ Task<> MoveChecks::answer(wire::CheckMove request) {
   const std::uint64_t id = request.request_id;
   const bool tells_needs = request.tells_needs;
   auto checked = co_await check_move(context_, std::move(request));
-  if (!checked) co_return link_.reply(id, checked.assume_error());
+  if (!checked) co_return link_.reply(id, checked.error());
   if (!tells_needs) co_return link_.reply(id, ok());
-  wire::MoveNeeds needs = std::move(checked).assume_value();
+  wire::MoveNeeds needs = *std::move(checked);
   needs.request_id = id;
   if (!link_.tell(needs))
     link_.reply(

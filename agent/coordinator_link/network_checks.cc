@@ -50,11 +50,11 @@ Task<> NetworkChecks::listen(wire::ListenForCheck request) {
   Check check(context_.executor);
   auto address = co_await begin_listening(check, std::move(request));
   if (address) {
-    answer.address = std::move(address).assume_value();
+    answer.address = *std::move(address);
     link_.tell(answer);
     co_await wait_for_peer(check);
   } else {
-    link_.reply(answer.request_id, address.assume_error());
+    link_.reply(answer.request_id, address.error());
   }
   if (check.session) co_await check.session->end();
 }
@@ -74,10 +74,10 @@ Task<> NetworkChecks::reach(wire::ReachNode request) {
   Check check(context_.executor);
   auto connected = co_await connect(check, std::move(request));
   if (connected) {
-    answer.connect_ns = connected.assume_value();
+    answer.connect_ns = *connected;
     link_.tell(answer);
   } else {
-    link_.reply(answer.request_id, connected.assume_error());
+    link_.reply(answer.request_id, connected.error());
   }
   if (check.session) co_await check.session->end();
 }

@@ -242,7 +242,7 @@ void Agent::create_snapshot_service() {
   if (!vault.memory.empty()) {
     if (auto claimed = protect::claim_memory_folder(vault.memory); !claimed) {
       spdlog::error("vault_memory is not used, images of other nodes go to the disk: reason {}",
-                    claimed.assume_error().to_string());
+                    claimed.error().to_string());
       vault.memory.clear();
     }
   }
@@ -288,7 +288,7 @@ Result<void> Agent::run() {
     stop();
   });
   auto watch = control::LoopWatch::create(io_, control::settings_of_daemon());
-  if (!watch) spdlog::error("the event loop is not watched: reason {}", watch.assume_error().to_string());
+  if (!watch) spdlog::error("the event loop is not watched: reason {}", watch.error().to_string());
   io_.run();
   if (failure_) return *failure_;
   return ok();
@@ -304,11 +304,11 @@ std::set<wire::JobId> Agent::live_jobs() const {
 Task<> Agent::start() {
   auto names = host::SharedFolderWatch::start();
   if (names)
-    shared_names_.emplace(std::move(names).assume_value());
+    shared_names_.emplace(*std::move(names));
   else
-    spdlog::info("makers of files in /dev/shm are not noted: reason {}", names.assume_error().to_string());
+    spdlog::info("makers of files in /dev/shm are not noted: reason {}", names.error().to_string());
   auto found = co_await jobs_->rediscover();
-  if (!found) spdlog::error("jobs not found again: reason {}", found.assume_error().to_string());
+  if (!found) spdlog::error("jobs not found again: reason {}", found.error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
   co_await inventory_.refresh();  // what is restored may have to put a job back on its GPU
   auto restored = co_await migrations_->driver().restore();
@@ -318,7 +318,7 @@ Task<> Agent::start() {
   }
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
-                   .caused_by(std::move(restored).assume_error());
+                   .caused_by(std::move(restored).error());
     stop();
     co_return;
   }
@@ -327,7 +327,7 @@ Task<> Agent::start() {
   if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
   for (const auto& job : jobs_->all()) {
     if (job->ended()) continue;
-    if (auto mover = mover_of(job->gpu())) mover.assume_value()->start();
+    if (auto mover = mover_of(job->gpu())) (*mover)->start();
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
@@ -364,10 +364,10 @@ Task<> Agent::rehearse(std::string criu_version) {
   const auto facts = co_await ask_rehearsal(std::move(order));
   context_->pauses->keep(facts, of);
   if (facts) {
-    spdlog::info("moves of processes rehearsed: {}", to_json(facts.assume_value()).dump());
+    spdlog::info("moves of processes rehearsed: {}", to_json(*facts).dump());
   } else {
     spdlog::warn("moves of processes not rehearsed, first estimates are guesses: reason {}",
-                 facts.assume_error().to_string());
+                 facts.error().to_string());
   }
 }
 
@@ -493,7 +493,7 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }
-  if (auto mover = mover_of(spec.ranks.front().gpu_index)) mover.assume_value()->start();
+  if (auto mover = mover_of(spec.ranks.front().gpu_index)) (*mover)->start();
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);
@@ -501,11 +501,11 @@ Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   record.started_unix_ms = wall_clock_ms();
   if (adopts) record.device_bytes = device_bytes_of(inventory_.last(), record.spec.adopt_pid);
   auto job = co_await jobs_->start(std::move(record));
-  if (!job) co_return std::move(job).assume_error();
+  if (!job) co_return std::move(job).error();
   // It runs already, so that it may be moved as soon as the caller has the answer.
-  if (adopts) co_await job.assume_value()->described(std::chrono::steady_clock::now() + kDescribedWithin);
-  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text(job.assume_value()->id()),
-               job.assume_value()->incarnation(), job.assume_value()->gpu());
+  if (adopts) co_await (*job)->described(std::chrono::steady_clock::now() + kDescribedWithin);
+  spdlog::info("job started: job {} incarnation {} gpu {}", wire::job_text((*job)->id()),
+               (*job)->incarnation(), (*job)->gpu());
   co_return ok();
 }
 

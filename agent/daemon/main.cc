@@ -27,17 +27,17 @@ int probe(const std::string& config_path) {
   ckpt::agent::ProbeSettings settings;
   if (!config_path.empty()) {
     auto config = ckpt::agent::load_config(config_path);
-    if (!config) return complain(config.assume_error());
-    settings.mover_program = config.assume_value().mover_program;
-    settings.criu = config.assume_value().criu;
-    settings.home = config.assume_value().home;
-    settings.environment = config.assume_value().job_environment;
+    if (!config) return complain(config.error());
+    settings.mover_program = config->mover_program;
+    settings.criu = config->criu;
+    settings.home = config->home;
+    settings.environment = config->job_environment;
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("probe"));
   const auto facts = ckpt::agent::probe_node(std::move(settings));
-  if (!facts) return complain(facts.assume_error());
+  if (!facts) return complain(facts.error());
   using Json = nlohmann::ordered_json;
-  const std::string text = facts.assume_value().dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = facts->dump(-1, ' ', false, Json::error_handler_t::replace);
   return std::puts(text.c_str()) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
 }
 
@@ -67,21 +67,21 @@ int main(int argc, char** argv) {
   if (path.empty()) return complain({ckpt::ErrorCode::kInvalidArgument, "--config is required"});
 
   auto config = ckpt::agent::load_config(path);
-  if (!config) return complain(config.assume_error());
+  if (!config) return complain(config.error());
   auto visible = ckpt::agent::parse_visible_gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
-  if (!visible) return complain(visible.assume_error());
-  config.assume_value().visible_gpus = std::move(visible).assume_value();
+  if (!visible) return complain(visible.error());
+  config->visible_gpus = *std::move(visible);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
-  ckpt::set_fault_role("agent." + config.assume_value().node);
+  ckpt::set_fault_role("agent." + config->node);
   try {
-    const ckpt::agent::Config& settings = config.assume_value();
+    const ckpt::agent::Config& settings = *config;
     if (const auto opened = ckpt::logging::open_log({"agent", settings.log_file, settings.log_level});
         !opened)
-      return complain(opened.assume_error());
-    auto agent = ckpt::agent::Agent::create(std::move(config).assume_value());
-    if (!agent) return complain(agent.assume_error());
-    if (auto ended = agent.assume_value()->run(); !ended) return complain(ended.assume_error());
+      return complain(opened.error());
+    auto agent = ckpt::agent::Agent::create(*std::move(config));
+    if (!agent) return complain(agent.error());
+    if (auto ended = (*agent)->run(); !ended) return complain(ended.error());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpumigrate-agent: %s\n", e.what());
     return 1;

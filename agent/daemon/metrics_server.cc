@@ -29,8 +29,8 @@ Result<std::vector<std::string>> tokens_of(const std::string& path) {
 std::string kept_address(const std::string& file, const std::string& wanted) {
   const auto kept = read_file(file, kMaxAddressBytes);
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
-  const bool fits = wanted.ends_with(":0") && kept && kept.assume_value().starts_with(host);
-  return fits ? kept.assume_value() : wanted;
+  const bool fits = wanted.ends_with(":0") && kept && kept->starts_with(host);
+  return fits ? *kept : wanted;
 }
 
 // Any client of the cluster: the page holds nothing that a viewer may not know.
@@ -63,9 +63,9 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
   auto http = listen(kept);
   if (!http && kept != config.metrics_address)
     http = listen(config.metrics_address);  // another process has the port by now
-  if (!http) return std::move(http).assume_error();
+  if (!http) return std::move(http).error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
-  server->http_ = std::move(http).assume_value();
+  server->http_ = *std::move(http);
   server->where_ =
       server->http_->address().empty() ? config.metrics_address : server->http_->url() + "/metrics";
   CKPT_TRYV(write_file_durably(file, server->http_->address()));

@@ -90,11 +90,11 @@ int try_pid_namespace() {
 void add_memory_folder(Json& facts) {
   const Result<std::string> place = host::find_memory_place();
   struct statfs room {};
-  if (!place || ::statfs(place.assume_value().c_str(), &room) != 0) {
+  if (!place || ::statfs(place->c_str(), &room) != 0) {
     facts["memory_folder"] = nullptr;
     return;
   }
-  facts["memory_folder"] = place.assume_value();
+  facts["memory_folder"] = *place;
   facts["memory_folder_bytes"] = std::uint64_t{room.f_blocks} * static_cast<std::uint64_t>(room.f_bsize);
   facts["memory_folder_free_bytes"] = std::uint64_t{room.f_bavail} * static_cast<std::uint64_t>(room.f_bsize);
 }
@@ -155,10 +155,10 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
         ending->status = status;
         ending->heard.notify();
       });
-  if (!process.has_value()) co_return process.assume_error().to_string();
+  if (!process.has_value()) co_return process.error().to_string();
   co_await ending->heard.wait(std::chrono::steady_clock::now() + settings.mover_timeout);
   if (!ending->status) {
-    process.assume_value()->signal(SIGKILL);
+    (*process)->signal(SIGKILL);
     co_return command + " did not end within " + std::to_string(settings.mover_timeout.count()) + " ms";
   }
   if (*ending->status != 0) co_return command + " ended with " + describe_wait_status(*ending->status);
@@ -168,7 +168,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
 // The mover's output, also if it ended badly later.
 Json mover_facts(const std::string& output, const std::string& problem) {
   const Result<std::string> said = read_file(output, kMaxOutput);
-  Json facts = merge_mover_output(said.has_value() ? said.assume_value() : "");
+  Json facts = merge_mover_output(said.has_value() ? *said : "");
   for (const char* part : {"driver", "ucx"}) {
     if (!facts.contains(part))
       facts[part] = {{"problem", problem.empty() ? "The mover did not say" : problem}};
@@ -183,8 +183,8 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
   probe.environment = settings.environment;
   probe.output = work + "/remap.out";
   auto found = co_await probe_remap(std::move(probe));
-  if (!found) co_return Json{{"problem", found.assume_error().to_string()}};
-  RemapFacts facts = std::move(found).assume_value();
+  if (!found) co_return Json{{"problem", found.error().to_string()}};
+  RemapFacts facts = *std::move(found);
   if (const auto version = driver.find("version"); version != driver.end() && version->is_number_integer())
     facts.driver = driver_name(version->get<int>());
   const bool named =
@@ -192,7 +192,7 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
   if (named) facts.gpu = driver["devices"][0]["name"].get<std::string>();
   if (!settings.home.empty()) {
     if (auto saved = save_remap_facts(settings.home, facts); !saved)
-      facts.problem += (facts.problem.empty() ? "" : "; ") + saved.assume_error().to_string();
+      facts.problem += (facts.problem.empty() ? "" : "; ") + saved.error().to_string();
   }
   co_return to_json(facts);
 }
@@ -206,7 +206,7 @@ Task<void> try_criu(const ProbeSettings& settings, std::string work, Json& criu)
   order.criu = settings.criu;
   const auto tried = co_await ask_rehearsal(std::move(order));
   criu["moves"] = tried.has_value();
-  if (!tried) criu["problem"] = tried.assume_error().to_string();
+  if (!tried) criu["problem"] = tried.error().to_string();
 }
 
 Task<void> ask_programs(ProbeSettings settings, std::string work, Json* facts, asio::io_context* loop) {

@@ -177,7 +177,7 @@ class Rehearsal {
     }
     // A node that lets no process have so many things keeps a common server's factor.
     const auto many = co_await try_process(kRehearsedSizes.front(), true);
-    if (!many) std::fprintf(stderr, "%s\n", many.assume_error().to_string().c_str());
+    if (!many) std::fprintf(stderr, "%s\n", many.error().to_string().c_str());
     co_return facts_;
   }
 
@@ -300,10 +300,10 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
   });
   loop.run();
   if (!facts || !*facts) {
-    std::printf("%s\n", facts ? facts->assume_error().to_string().c_str() : "It ended early");
+    std::printf("%s\n", facts ? facts->error().to_string().c_str() : "It ended early");
     return 1;
   }
-  const nlohmann::ordered_json line = {{"rehearsal", to_json(facts->assume_value())}};
+  const nlohmann::ordered_json line = {{"rehearsal", to_json(**facts)}};
   std::printf("%s\n", line.dump().c_str());
   return std::fflush(stdout) == 0 ? 0 : 1;
 }

@@ -25,18 +25,18 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   if (!nvml) {
     auto loaded = Nvml::create(library);
     if (!loaded) {
-      snapshot.complaint = loaded.assume_error().to_string();
+      snapshot.complaint = loaded.error().to_string();
       return snapshot;
     }
-    nvml = std::move(loaded).assume_value();
+    nvml = *std::move(loaded);
   }
   auto gpus = nvml->read_gpus();
   if (gpus) {
-    snapshot.gpus = std::move(gpus).assume_value();
+    snapshot.gpus = *std::move(gpus);
   } else {
-    snapshot.complaint = gpus.assume_error().to_string();
+    snapshot.complaint = gpus.error().to_string();
   }
-  if (auto version = nvml->driver_version()) snapshot.driver_version = std::move(version).assume_value();
+  if (auto version = nvml->driver_version()) snapshot.driver_version = *std::move(version);
   return snapshot;
 }
 

@@ -168,13 +168,13 @@ Result<std::vector<GpuFacts>> Nvml::read_gpus() const {
   for (unsigned i = 0; i < count; ++i) {
     auto gpu = read_gpu(i);
     if (gpu) {
-      gpus.push_back(std::move(gpu).assume_value());
+      gpus.push_back(*std::move(gpu));
       continue;
     }
     GpuFacts silent;
     silent.index = i;
     silent.lost = true;
-    silent.complaint = gpu.assume_error().to_string();
+    silent.complaint = gpu.error().to_string();
     gpus.push_back(std::move(silent));
   }
   add_topology(gpus);

@@ -178,7 +178,7 @@ std::int32_t numa_node_of(const std::string& bus_id, const std::string& root) {
   auto text = read_file(root + "/" + name + "/numa_node", 64);
   if (!text) return -1;
   std::int32_t node = -1;
-  const std::string& digits = text.assume_value();
+  const std::string& digits = *text;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
   return error == std::errc{} && end != digits.data() ? std::max(node, -1) : -1;
 }

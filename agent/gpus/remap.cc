@@ -53,7 +53,7 @@ struct Ending {
 Result<RemapFacts> read_answer(const std::string& path, const std::string& ended) {
   const auto said = read_file(path, kMaxBytes);
   ::unlink(path.c_str());
-  const std::string text = said ? said.assume_value() : std::string();
+  const std::string text = said ? *said : std::string();
   const std::size_t at = text.rfind("{\"remap\":");
   if (at != std::string::npos) {
     const Json line = Json::parse(text.substr(at, text.find('\n', at) - at), nullptr, false);
@@ -67,7 +67,7 @@ Result<RemapFacts> read_answer(const std::string& path, const std::string& ended
 std::string driver_name(int version) {
   std::string name = std::to_string(version);
   if (auto module = read_file("/sys/module/nvidia/version", 256)) {
-    const std::string text = std::move(module).assume_value();
+    const std::string text = *std::move(module);
     name += "/" + text.substr(0, text.find('\n'));
   }
   return name;
@@ -146,7 +146,7 @@ Task<Result<void>> RemapChoice::prepare() {
   const Turn::Held turn = co_await asking_.take();
   // From the file each time: `gpumigrate doctor` may have written it again.
   facts_.reset();
-  if (auto kept = load_remap_facts(config_.home)) facts_ = std::move(kept).assume_value();
+  if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
   if (!holds_for(driver) || !facts_->has_a_way()) {
     CKPT_CO_TRYV(co_await find_out(driver));
   }
@@ -164,23 +164,23 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   auto asked = co_await probe_remap(std::move(probe));
   facts_.reset();
   if (!asked) {
-    spdlog::warn("remap not probed: reason {}", asked.assume_error().to_string());
+    spdlog::warn("remap not probed: reason {}", asked.error().to_string());
     co_return ok();
   }
-  facts_ = std::move(asked).assume_value();
+  facts_ = *std::move(asked);
   facts_->driver = driver_name(driver.driver_version);
   facts_->gpu = driver.gpu;
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
   if (!facts_->has_a_way()) co_return ok();  // the next migration asks again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
-    spdlog::warn("remap facts not kept: reason {}", saved.assume_error().to_string());
+    spdlog::warn("remap facts not kept: reason {}", saved.error().to_string());
   co_return ok();
 }
 
 bool RemapChoice::imports() {
   if (config_.remap != "auto") return config_.remap == "import";
   if (!facts_) {
-    if (auto kept = load_remap_facts(config_.home)) facts_ = std::move(kept).assume_value();
+    if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
   }
   return !facts_ || facts_->imports();
 }

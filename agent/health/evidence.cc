@@ -13,7 +13,7 @@ bool is_its_process(const Job& job, std::int32_t pid) {
   if (static_cast<std::int32_t>(job.rank_pid()) == pid) return true;
   const auto tree = host::processes_of(static_cast<pid_t>(job.rank_pid()));
   if (!tree) return false;
-  return std::find(tree.assume_value().begin(), tree.assume_value().end(), pid) != tree.assume_value().end();
+  return std::find(tree->begin(), tree->end(), pid) != tree->end();
 }
 
 // The kernel's log has the same Xid with more text.

@@ -88,7 +88,7 @@ Task<> GpuProbes::run(std::shared_ptr<Probe> probe) {
 Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
   if (probe->process) co_return GpuProbeAnswer(GpuProbe::kHung, "an earlier probe still hangs");
   if (auto launched = launch(probe); !launched)
-    co_return GpuProbeAnswer(GpuProbe::kNotTried, printable(launched.assume_error().to_string()));
+    co_return GpuProbeAnswer(GpuProbe::kNotTried, printable(launched.error().to_string()));
   co_await probe->ended.wait(std::chrono::steady_clock::now() + settings_.deadline);
   if (!probe->status) {
     probe->process->signal(SIGKILL);
@@ -99,7 +99,7 @@ Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
   probe->process.reset();
   const auto said = read_file(probe->output, kMaxOutput);
   ::unlink(probe->output.c_str());
-  GpuProbeAnswer answer = parse_gpu_probe(said ? said.assume_value() : std::string());
+  GpuProbeAnswer answer = parse_gpu_probe(said ? *said : std::string());
   if (answer.result == GpuProbe::kNotTried && answer.detail.empty())
     answer.detail = "it ended with " + describe_wait_status(*probe->status);
   co_return answer;

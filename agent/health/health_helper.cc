@@ -36,7 +36,7 @@ void HealthHelper::start() {
   if (stopped_ || process_) return;
   std::erase_if(abandoned_, [](const auto& process) { return !process->running(); });
   if (abandoned_.size() >= kMaxAbandoned) return restart_later();
-  if (auto launched = launch(); !launched) on_gone(launched.assume_error());
+  if (auto launched = launch(); !launched) on_gone(launched.error());
 }
 
 Result<void> HealthHelper::launch() {
@@ -78,8 +78,8 @@ Result<void> HealthHelper::launch() {
 
 void HealthHelper::on_packet(const Packet& packet) {
   auto report = nvml_watch::parse_report(packet.bytes);
-  if (!report) return on_gone(report.assume_error());
-  const nvml_watch::Report& said = report.assume_value();
+  if (!report) return on_gone(report.error());
+  const nvml_watch::Report& said = *report;
   if (said.kind == nvml_watch::Kind::kFailed) {
     if (std::exchange(last_failure_, said.text) != said.text)
       spdlog::info("no GPU events: reason {}", said.text);

@@ -40,8 +40,7 @@ Result<HealthRecord> load_health(const std::string& path) {
   CKPT_TRY(text, read_file(path, kMaxHealthBytes));
   auto record = decode_health(std::as_bytes(std::span(text.data(), text.size())));
   if (record) return record;
-  spdlog::error("health record set aside: path {}.damaged reason {}", path,
-                record.assume_error().to_string());
+  spdlog::error("health record set aside: path {}.damaged reason {}", path, record.error().to_string());
   if (::rename(path.c_str(), (path + ".damaged").c_str()) != 0)
     return Error::from_errno("Cannot set " + path + " aside");
   HealthRecord fresh;

@@ -27,10 +27,10 @@ Result<void> KernelChannel::start(const asio::any_io_executor& executor, FileWat
   auto reader = KernelLogReader::create(executor, files, path);
   if (!reader) {
     spdlog::log(by_default ? spdlog::level::info : spdlog::level::err, "no kernel log: reason {}",
-                reader.assume_error().to_string());
+                reader.error().to_string());
     return ok();
   }
-  log_ = std::move(reader).assume_value();
+  log_ = *std::move(reader);
   first_reading_ = record_.boot_id.empty();
   if (record_.boot_id != boot_id) record_.sequence = 0;
   record_.boot_id = boot_id;

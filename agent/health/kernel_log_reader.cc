@@ -61,10 +61,10 @@ Task<> KernelLogReader::read_loop() {
   if (kind_ == Kind::kFile) {
     auto watched = files_.watch(path_, &grown_);
     if (!watched) {
-      spdlog::error("kernel log not watched: path {} reason {}", path_, watched.assume_error().to_string());
+      spdlog::error("kernel log not watched: path {} reason {}", path_, watched.error().to_string());
       co_return;
     }
-    watch = std::move(watched).assume_value();
+    watch = *std::move(watched);
   }
   bool first = true;
   while (!stopped_ && read_available()) {

@@ -66,7 +66,7 @@ void HealthMonitor::start() {
   // What an earlier agent saw and had not decided on.
   for (const SeenEvent& seen : std::vector<SeenEvent>(record_.seen)) open_window(seen.gpu);
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
-  if (!reads) spdlog::error("no kernel log: reason {}", reads.assume_error().to_string());
+  if (!reads) spdlog::error("no kernel log: reason {}", reads.error().to_string());
   start_helper();
   start_probes();
 }
@@ -258,7 +258,7 @@ Task<> HealthMonitor::save_loop() {
         continue;
       }
       // Told only when durable: a number must never be given twice.
-      spdlog::error("health record not written: reason {}", saved.assume_error().to_string());
+      spdlog::error("health record not written: reason {}", saved.error().to_string());
       dirty_ = true;
       asio::steady_timer pause(parts_.executor, kSaveAgain);
       boost::system::error_code ignored;

@@ -65,7 +65,7 @@ class Watcher {
  private:
   void register_events() {
     if (auto registered = watch_->register_events(); !registered)
-      spdlog::warn("{}", registered.assume_error().to_string());
+      spdlog::warn("{}", registered.error().to_string());
   }
 
   void step() {
@@ -144,15 +144,15 @@ std::optional<Settings> read_arguments(int argc, char** argv) {
 int run(int socket, Settings settings) {
   auto watch = NvmlWatch::create(settings.library);
   if (!watch) {
-    spdlog::error("{}", watch.assume_error().to_string());
+    spdlog::error("{}", watch.error().to_string());
     Report failed;
     failed.kind = Kind::kFailed;
-    messages::set_text(failed, watch.assume_error().to_string());
+    messages::set_text(failed, watch.error().to_string());
     (void)send_report(socket, failed);
     return 1;
   }
-  spdlog::info("watching: gpus {}", watch.assume_value()->gpus().size());
-  Watcher(socket, std::move(settings), std::move(watch).assume_value()).run();
+  spdlog::info("watching: gpus {}", (*watch)->gpus().size());
+  Watcher(socket, std::move(settings), *std::move(watch)).run();
   spdlog::info("the agent is gone: ending");
   return 0;
 }

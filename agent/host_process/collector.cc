@@ -155,7 +155,7 @@ void Collector::read_maps(pid_t pid) {
   const Result<std::string> maps = read_file(proc_path(pid, "/maps"), kMaxMapsBytes);
   if (!maps.has_value()) return;
   std::set<std::string> kinds;
-  std::istringstream lines(maps.assume_value());
+  std::istringstream lines(*maps);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string range, permissions, offset, device, inode, path;
@@ -329,7 +329,7 @@ bool Collector::is_driver_file(const std::string& path) const {
 void Collector::judge_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
-  const std::string text = name.has_value() ? name.assume_value() : "";
+  const std::string text = name.has_value() ? *name : "";
   problem("process " + std::to_string(pid) + " (" + text.substr(0, text.find('\n')) +
           ") has the GPU driver's " + path.substr(0, path.find(kDeleted)) +
           " open, which only the driver's checkpoint of process " + std::to_string(rules_.gpu_process) +

@@ -67,7 +67,7 @@ std::vector<std::string> candidates(const std::string& configured) {
     if (end > at) list.push_back(path.substr(at, end - at) + "/criu");
     at = end + 1;
   }
-  if (auto folder = program_folder()) list.push_back(folder.assume_value() + "/../lib/criu/bin/criu");
+  if (auto folder = program_folder()) list.push_back(*folder + "/../lib/criu/bin/criu");
   list.push_back(cache_folder() + "/gpumigrate/criu/bin/criu");
   list.emplace_back("/usr/local/lib/gpumigrate/criu/bin/criu");
   return list;
@@ -151,7 +151,7 @@ bool dumps(pid_t pid, pid_t root) {
   const Result<std::string> command_line = read_file("/proc/" + std::to_string(pid) + "/cmdline", 1 << 16);
   if (!command_line.has_value()) return false;
   const std::string nul(1, '\0');
-  const std::string& text = command_line.assume_value();
+  const std::string& text = *command_line;
   return text.find(nul + "dump" + nul) != std::string::npos &&
          text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
 }
@@ -162,7 +162,7 @@ Milliseconds age_of(pid_t pid) {
   if (!stat.has_value()) return Milliseconds{0};
   // Behind the name, which may hold anything: state is the third field, the start (ticks since boot) the
   // 22nd.
-  std::istringstream fields(stat.assume_value().substr(stat.assume_value().rfind(')') + 1));
+  std::istringstream fields(stat->substr(stat->rfind(')') + 1));
   std::string field;
   for (int number = 3; number <= 22; ++number) fields >> field;
   timespec since_boot{};
@@ -199,8 +199,8 @@ std::uint64_t bytes_in(const std::string& folder) {
 // The folder in question is for the "/proc" of a PID namespace that is not the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
-  return log.has_value() && log.assume_value().find("Can't create a directory (" + std::to_string(-EEXIST) +
-                                                    ")") != std::string::npos;
+  return log.has_value() &&
+         log->find("Can't create a directory (" + std::to_string(-EEXIST) + ")") != std::string::npos;
 }
 
 // Of a dump that has failed; a link of place_pages stays.
@@ -227,11 +227,11 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
   for (const std::string& candidate : candidates(configured)) {
     if (::access(candidate.c_str(), X_OK) != 0) continue;
     if (const auto trusted = check_trusted_program(candidate); !trusted) {
-      tried += (tried.empty() ? " " : ", ") + candidate + " is not run: " + trusted.assume_error().message();
+      tried += (tried.empty() ? " " : ", ") + candidate + " is not run: " + trusted.error().message();
       continue;
     }
     const auto text = co_await output_of(command(candidate, "--version"), work, "criu-version");
-    const auto version = text.has_value() ? version_in(text.assume_value()) : std::nullopt;
+    const auto version = text.has_value() ? version_in(*text) : std::nullopt;
     if (version && std::atoi(version->c_str()) >= kOldest) {
       auto answers = co_await criu_kdat_cache_dir(candidate, *version, work);
       co_return Criu(candidate, *version, std::move(answers));
@@ -250,25 +250,25 @@ Task<Result<void>> Criu::check(std::string work) const {
     co_return Error(ErrorCode::kNotSupported, "CRIU needs root, and this agent is not root");
   const auto said = co_await output_of(command(program_, "check"), work, "criu-check");
   if (said.has_value()) co_return ok();
-  co_return Error(ErrorCode::kNotSupported, program_ + " check failed").caused_by(said.assume_error());
+  co_return Error(ErrorCode::kNotSupported, program_ + " check failed").caused_by(said.error());
 }
 
 Task<CriuFacts> Criu::probe(std::string configured, std::string work) {
   CriuFacts facts;
   const auto criu = co_await find(std::move(configured), work);
   if (!criu.has_value()) {
-    facts.problem = criu.assume_error().to_string();
+    facts.problem = criu.error().to_string();
     co_return facts;
   }
-  facts.program = criu.assume_value().program();
-  facts.version = criu.assume_value().version();
-  const auto checked = co_await criu.assume_value().check(work);
+  facts.program = criu->program();
+  facts.version = criu->version();
+  const auto checked = co_await criu->check(work);
   facts.works = checked.has_value();
   if (!facts.works) {
-    facts.problem = checked.assume_error().to_string();
+    facts.problem = checked.error().to_string();
     co_return facts;
   }
-  facts.restores_lazily = co_await criu.assume_value().restores_lazily(work);
+  facts.restores_lazily = co_await criu->restores_lazily(work);
   co_return facts;
 }
 
@@ -371,7 +371,7 @@ std::string Criu::first_error(const std::string& log_path) {
 std::optional<std::string> Criu::find_error(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   if (!log.has_value()) return std::nullopt;
-  const std::string& text = log.assume_value();
+  const std::string& text = *log;
   const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
   // What comes first is the cause, but for the complaint about a limit that a private prefix always gets.
   std::size_t at = text.find("Error (");
@@ -387,7 +387,7 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
 
 Result<void> wait_for_dump(pid_t root, Milliseconds timeout) {
   const Result<std::uint64_t> bytes = dump_bytes(root);
-  const Milliseconds most = criu_timeout(bytes.has_value() ? bytes.assume_value() : 0);
+  const Milliseconds most = criu_timeout(bytes.has_value() ? *bytes : 0);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());

@@ -48,7 +48,7 @@ Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std
   if (::geteuid() != 0 || run_is_memory()) co_return "";
   const auto place = find_memory_place();
   if (!place) co_return "";
-  const std::string folder = place.assume_value() + "/gpumigrate-criu-" + version;
+  const std::string folder = *place + "/gpumigrate-criu-" + version;
   const std::string file = folder + "/criu.kdat";
   if (!make_own_folder(folder)) co_return "";
   if (::access(file.c_str(), R_OK) == 0) co_return folder;

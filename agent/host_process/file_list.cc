@@ -79,7 +79,7 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
   if (room) return ok();
   return Error(ErrorCode::kRefused,
                "The target has no room for the program's memory, which is needed twice while it is restored")
-      .caused_by(std::move(room).assume_error());
+      .caused_by(std::move(room).error());
 }
 
 std::vector<std::string> compare_files(const FileList& list, const std::vector<std::string>& cache_folders,

@@ -69,10 +69,10 @@ void PageStream::read_all() {
     }
     const auto place = log_->room(std::min(kReadBytes, log_->most() - at));
     if (!place) {
-      error_.emplace(place.assume_error());
+      error_.emplace(place.error());
       break;
     }
-    const ssize_t got = ::read(read_end_.get(), place.assume_value().data(), place.assume_value().size());
+    const ssize_t got = ::read(read_end_.get(), place->data(), place->size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) error_.emplace(Error::from_errno("Reading a process's pages"));
     if (got <= 0) break;

@@ -49,8 +49,8 @@ void PacketLink::read_all() {
   for (;;) {
     Packet packet;
     auto bytes = read_one(packet);
-    if (!bytes) return fail(std::move(bytes).assume_error());
-    if (bytes.assume_value() == 0) break;
+    if (!bytes) return fail(std::move(bytes).error());
+    if (*bytes == 0) break;
     auto handler = handlers_.packet;  // a copy: the handler may close this link
     if (handler) handler(std::move(packet));
     if (!stream_.is_open()) return;
@@ -146,12 +146,12 @@ void PacketLink::write_queued() {
   while (!queue_.empty()) {
     auto sent = write_one(queue_.front());
     if (!sent) {
-      asio::post(stream_.get_executor(), [self = shared_from_this(), error = sent.assume_error()]() mutable {
+      asio::post(stream_.get_executor(), [self = shared_from_this(), error = sent.error()]() mutable {
         self->fail(std::move(error));
       });
       return;
     }
-    if (!sent.assume_value()) return await_writable();
+    if (!*sent) return await_writable();
     queued_bytes_ -= cost_of(queue_.front());
     queue_.pop_front();
   }

@@ -33,9 +33,8 @@ Error refused(const std::string& why) {
 Result<void> find_process(const Config& config, const wire::InspectProcess& request, std::uint64_t& ticks) {
   const std::string where = " on node " + config.node;
   const Result<std::string> boot = read_file("/proc/sys/kernel/random/boot_id", 64);
-  const bool same_machine =
-      request.machine.empty() ||
-      (boot.has_value() && boot.assume_value().substr(0, request.machine.size()) == request.machine);
+  const bool same_machine = request.machine.empty() ||
+                            (boot.has_value() && boot->substr(0, request.machine.size()) == request.machine);
   if (!same_machine)
     return Error(ErrorCode::kNotFound, "Node " + config.node +
                                            " is another machine than the one that asks: name the node "
@@ -53,8 +52,7 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
                      " already: " + job->instance().reason);
     if (job->ended() || job->rank_pid() <= 1) continue;
     const auto tree = host::processes_of(static_cast<pid_t>(job->rank_pid()));
-    const bool its = tree.has_value() && std::find(tree.assume_value().begin(), tree.assume_value().end(),
-                                                   pid) != tree.assume_value().end();
+    const bool its = tree.has_value() && std::find(tree->begin(), tree->end(), pid) != tree->end();
     if (its)
       return refused(label(pid) + " belongs to job " + job->record().spec.name + " (" +
                      wire::job_text(job->id()) + ") already");
@@ -63,7 +61,7 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   if (!maps.has_value())
     return refused("The memory map of process " + std::to_string(pid) + " cannot be read");
   for (const char* library : {"/libckpt_shim.so", "/libckpt.so"}) {
-    if (maps.assume_value().find(library) != std::string::npos)
+    if (maps->find(library) != std::string::npos)
       return refused(label(pid) + " runs with " + (library + 1) +
                      " already: what `gpumigrate run` started is a job and moves by itself");
   }
@@ -104,12 +102,12 @@ Task<Result<void>> check_context(ContextHelper& contexts, pid_t pid) {
   if (!can.can_checkpoint)
     co_return Error(ErrorCode::kNotSupported, "This node's driver cannot save a context: " + can.why());
   auto state = co_await contexts.state(pid);
-  if (!state && state.assume_error().code() == ErrorCode::kNotFound)
+  if (!state && state.error().code() == ErrorCode::kNotFound)
     co_return refused(label(pid) + " is no CUDA process: the driver does not know it");
-  if (!state) co_return std::move(state).assume_error();
-  if (state.assume_value() == context::ProcessState::kRunning) co_return ok();
+  if (!state) co_return std::move(state).error();
+  if (*state == context::ProcessState::kRunning) co_return ok();
   co_return refused("Somebody else holds the GPU context of process " + std::to_string(pid) +
-                    ": the driver calls it " + context::name_of(state.assume_value()));
+                    ": the driver calls it " + context::name_of(*state));
 }
 
 Result<void> find_gpu(const AdoptionContext& context, pid_t pid, wire::ProcessFacts& facts) {

@@ -106,8 +106,8 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
     job->announced_ = job->unknown_;
     // What may run is the table's to keep.
     if (job->unknown_) co_return job;
-    if (program_status_of(started.assume_error()) != 0) co_return std::move(started).assume_error();
-    co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).assume_error());
+    if (program_status_of(started.error()) != 0) co_return std::move(started).error();
+    co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).error());
   }
   job->announced_ = true;
   job->changed();
@@ -116,13 +116,13 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
 
 Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environment, std::string folder) {
   auto record = read_job_record(folder);
-  if (!record) co_return std::move(record).assume_error();
-  if (was_never_started(folder, record.assume_value())) {
+  if (!record) co_return std::move(record).error();
+  if (was_never_started(folder, *record)) {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
     co_return Error(ErrorCode::kAborted, "The agent ended before it had started it: it may be started again");
   }
-  std::shared_ptr<Job> job(new Job(environment, folder, std::move(record).assume_value()));
+  std::shared_ptr<Job> job(new Job(environment, folder, *std::move(record)));
   job->announced_ = true;
   if (job->record_.ended) {
     job->phase_ = local::Phase::kExited;
@@ -133,8 +133,7 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
                     ? local::Phase::kStandbyReady
                     : local::Phase::kRunning;
   auto attached = co_await job->ask_once(environment.config.keeper_timeout);
-  if (!attached && !job->take_proven_end(attached.assume_error()))
-    job->become_unknown(attached.assume_error());
+  if (!attached && !job->take_proven_end(attached.error())) job->become_unknown(attached.error());
   co_return job;
 }
 
@@ -209,14 +208,14 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   const std::uint64_t heard = phases_received_;
   const auto keeper = keeper_;
   auto status = co_await keeper->attach(timeout);
-  if (!status) co_return std::move(status).assume_error();
+  if (!status) co_return std::move(status).error();
   unknown_ = false;
   // An event that came right behind the answer is handled before this coroutine goes on, and is the newer
   // word.
   if (phases_received_ == heard)
-    take_status(status.assume_value());
+    take_status(*status);
   else
-    rank_pid_ = status.assume_value().rank_pid;
+    rank_pid_ = status->rank_pid;
   if (phase_ == local::Phase::kRunning || phase_ == local::Phase::kPausing ||
       phase_ == local::Phase::kPaused) {
     control::spawn(environment_.executor, "job summary", refresh_summary());
@@ -347,7 +346,7 @@ Task<> Job::shut_down_keeper() {
   auto keeper = std::exchange(keeper_, nullptr);
   auto done = co_await keeper->shut_down();
   if (!done)
-    spdlog::debug("keeper shutdown: job {} reason {}", wire::job_text(id()), done.assume_error().to_string());
+    spdlog::debug("keeper shutdown: job {} reason {}", wire::job_text(id()), done.error().to_string());
   keeper->close();
 }
 
@@ -367,8 +366,7 @@ Task<> Job::refresh_summary() {
     const auto asked = co_await ask_rank();
     silent_ = !asked.has_value();
     if (!asked) {
-      spdlog::debug("job not described: job {} reason {}", wire::job_text(id()),
-                    asked.assume_error().to_string());
+      spdlog::debug("job not described: job {} reason {}", wire::job_text(id()), asked.error().to_string());
       break;
     }
     changed();
@@ -428,15 +426,14 @@ Task<> Job::try_save() {
   const auto saved = co_await save();
   if (!saved)
     spdlog::error("job record not written: job {} reason {}", wire::job_text(id()),
-                  saved.assume_error().to_string());
+                  saved.error().to_string());
 }
 
 Task<> Job::remove_folder() {
   auto self = shared_from_this();
   const auto remove = [this] { return writer_.remove_folder(); };
   if (auto removed = co_await offload(environment_.records, remove); !removed)
-    spdlog::warn("folder not removed: job {} reason {}", wire::job_text(id()),
-                 removed.assume_error().to_string());
+    spdlog::warn("folder not removed: job {} reason {}", wire::job_text(id()), removed.error().to_string());
 }
 
 void Job::save_soon() {
@@ -473,7 +470,7 @@ Task<> Job::stop_restored(Milliseconds grace) {
   auto self = shared_from_this();
   auto status = co_await keeper_->attach();
   if (ended() || !keeper_) co_return;
-  const pid_t rank = status ? static_cast<pid_t>(status.assume_value().session_pid) : 0;
+  const pid_t rank = status ? static_cast<pid_t>(status->session_pid) : 0;
   if (grace > Milliseconds(0) && rank > 0 && host::withstands(rank, SIGTERM)) {
     (void)co_await keeper_->stop(grace + kForLastSave);
     if (co_await wait_for_end(grace)) co_return;
@@ -482,7 +479,7 @@ Task<> Job::stop_restored(Milliseconds grace) {
   if (!keeper_ || ended()) co_return;
   if (auto killed = co_await keeper_->kill(); !killed)
     spdlog::warn("restored job not killed: job {} incarnation {} reason {}", wire::job_text(id()),
-                 record_.incarnation, killed.assume_error().to_string());
+                 record_.incarnation, killed.error().to_string());
 }
 
 Task<> Job::let_go_of_gpu() {
@@ -495,14 +492,13 @@ Task<> Job::let_go_of_gpu() {
   auto saved = co_await environment_.save_before_kill(self);
   letting_go_ = false;
   if (ended()) co_return;
-  last_save_ =
-      saved ? "; its context was saved before"
-            : "; its context was not saved before, so look at its GPU: " + saved.assume_error().to_string();
+  last_save_ = saved ? "; its context was saved before"
+                     : "; its context was not saved before, so look at its GPU: " + saved.error().to_string();
   if (saved)
     spdlog::info("context saved before a kill: job {}", wire::job_text(id()));
   else
     spdlog::warn("context not saved before a kill: job {} reason {}", wire::job_text(id()),
-                 saved.assume_error().to_string());
+                 saved.error().to_string());
 }
 
 Task<> Job::leave() {
@@ -513,8 +509,7 @@ Task<> Job::leave() {
   if (keeper_ && !ended()) {
     auto told = co_await keeper_->moved();
     if (!told && !ended()) {
-      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()),
-                   told.assume_error().to_string());
+      spdlog::warn("rank does not leave: job {} reason {}", wire::job_text(id()), told.error().to_string());
       co_await let_go_of_gpu();
       if (keeper_) (void)co_await keeper_->kill();
     }

@@ -91,8 +91,7 @@ Result<void> JobRecordWriter::remove_folder() {
 Result<JobRecord> read_job_record(const std::string& folder) {
   CKPT_TRY(text, read_file(folder + "/record", kMaxRecordBytes));
   auto record = wire::decode<JobRecord>(std::as_bytes(std::span(text.data(), text.size())));
-  if (!record)
-    return Error(ErrorCode::kCorrupt, folder + "/record is damaged").caused_by(record.assume_error());
+  if (!record) return Error(ErrorCode::kCorrupt, folder + "/record is damaged").caused_by(record.error());
   return record;
 }
 

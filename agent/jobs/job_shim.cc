@@ -45,7 +45,7 @@ std::string name_of(pid_t pid) {
 std::string find_without_shim(pid_t root, const std::string& shim) {
   const auto processes = host::processes_of(root);
   if (!processes) return {};
-  for (const pid_t pid : processes.assume_value()) {
+  for (const pid_t pid : *processes) {
     const Loaded loaded = loaded_by(pid, shim);
     if (loaded.driver && !loaded.shim)
       return fmt::format("process {} ({}) has the GPU driver's library without gpumigrate's: {}", pid,

@@ -33,14 +33,14 @@ JobTable::Key JobTable::key_of(const Job& job) {
 
 Task<Result<void>> JobTable::rediscover() {
   auto folders = list_instance_folders(environment_.config.jobs_folder());
-  if (!folders) co_return std::move(folders).assume_error();
-  for (const std::string& folder : folders.assume_value()) {
+  if (!folders) co_return std::move(folders).error();
+  for (const std::string& folder : *folders) {
     auto job = co_await Job::rediscover(environment_, folder);
     if (!job) {
-      spdlog::error("instance not taken up: folder {} reason {}", folder, job.assume_error().to_string());
+      spdlog::error("instance not taken up: folder {} reason {}", folder, job.error().to_string());
       continue;
     }
-    const auto& found = job.assume_value();
+    const auto& found = *job;
     jobs_[key_of(*found)] = found;
     watch_log(found);
     spdlog::info("instance found: job {} started_as {} incarnation {} phase {}", wire::job_text(found->id()),
@@ -64,8 +64,8 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   CKPT_CO_TRYV(check_none_unknown(record.spec.job));
   starting_[key];
   auto job = co_await Job::start(environment_, std::move(record), std::move(restore));
-  if (job) jobs_[key] = job.assume_value();
-  if (job) watch_log(job.assume_value());
+  if (job) jobs_[key] = *job;
+  if (job) watch_log(*job);
   const auto waiting = std::move(starting_[key]);
   starting_.erase(key);
   for (Signal* signal : waiting) signal->notify();
@@ -150,12 +150,12 @@ Task<Result<void>> JobTable::stop(wire::JobId job, wire::Incarnation incarnation
   bool found = false;
   std::optional<Error> failure;
   if (auto started = co_await wait_for_starts(job, incarnation); !started)
-    failure = std::move(started).assume_error();
+    failure = std::move(started).error();
   for (const auto& instance : all()) {
     if (instance->id() != job || instance->incarnation() > incarnation) continue;
     found = true;
     auto stopped = co_await instance->stop(grace);
-    if (!stopped && !instance->ended() && !failure) failure = std::move(stopped).assume_error();
+    if (!stopped && !instance->ended() && !failure) failure = std::move(stopped).error();
   }
   if (failure) co_return *failure;
   if (!found)

@@ -71,9 +71,8 @@ Task<> Job::ask_until_known() {
     }
     auto answered = co_await ask_once(question);
     if (answered) break;
-    why_unknown_ = answered.assume_error().to_string();
-    if (answered.assume_error().code() == ErrorCode::kTimedOut)
-      question = std::min(question * 2, kMaxQuestion);
+    why_unknown_ = answered.error().to_string();
+    if (answered.error().code() == ErrorCode::kTimedOut) question = std::min(question * 2, kMaxQuestion);
   }
   if (ended()) co_return;
   spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()),
@@ -95,8 +94,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   if (ended()) co_return;
   if (!unknown_) {
     if (auto stopped = co_await stop(grace); !stopped)
-      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()),
-                    stopped.assume_error().to_string());
+      spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()), stopped.error().to_string());
     co_return;
   }
   spdlog::warn("silent keeper is killed, since the job is to end: job {} incarnation {}",

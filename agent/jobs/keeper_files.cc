@@ -95,7 +95,7 @@ Result<void> write_keeper_config(const std::string& folder, const JobRecord& rec
 std::optional<KeeperStatus> read_keeper_status(const std::string& folder) {
   auto text = read_file(folder + "/status.json", kMaxStatusBytes);
   if (!text) return std::nullopt;
-  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   KeeperStatus status;
   const auto whole = [&json](const char* field) -> std::optional<int> {

@@ -12,7 +12,7 @@ namespace {
 std::string read_report(const std::string& folder, const char* what) {
   const auto text = read_file(folder + "/status.json", kMaxStatusBytes);
   if (!text) return {};
-  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) return {};
   const auto said = json.find(what);
   return said != json.end() && said->is_string() ? said->get<std::string>() : std::string();

@@ -49,7 +49,7 @@ void KeeperLink::Exchange::send(local::Body body, std::vector<UniqueFd> descript
     return arrived_.notify();
   }
   Packet packet;
-  packet.bytes = std::move(bytes).assume_value();
+  packet.bytes = *std::move(bytes);
   packet.descriptors = std::move(descriptors);
   link_->packets_->send(std::move(packet));
 }
@@ -107,10 +107,10 @@ void KeeperLink::on_packet(Packet packet) {
   auto message = local::parse(packet.bytes, packet.descriptors.size());
   if (!message) {
     packets_->close();
-    return on_closed(std::move(message).assume_error());
+    return on_closed(std::move(message).error());
   }
   KeeperMessage received;
-  received.message = std::move(message).assume_value();
+  received.message = *std::move(message);
   received.descriptors = std::move(packet.descriptors);
   if (received.message.request == 0) {
     auto handler = handlers_.event;
@@ -147,8 +147,8 @@ Task<Result<JobDescription>> KeeperLink::describe() {
   JobDescription description;
   for (;;) {
     auto answer = co_await exchange.next(timeout_);
-    if (!answer) co_return std::move(answer).assume_error();
-    local::Body& body = answer.assume_value().message.body;
+    if (!answer) co_return std::move(answer).error();
+    local::Body& body = answer->message.body;
     if (auto* tensors = std::get_if<local::Tensors>(&body)) {
       description.tensors.insert(description.tensors.end(), tensors->records.begin(), tensors->records.end());
     } else if (auto* regions = std::get_if<local::Regions>(&body)) {
@@ -175,7 +175,7 @@ Task<Result<void>> KeeperLink::simple(local::Body body) {
   Exchange exchange(shared_from_this());
   exchange.send(std::move(body));
   auto done = co_await exchange.expect<local::Done>(timeout_);
-  if (!done) co_return std::move(done).assume_error();
+  if (!done) co_return std::move(done).error();
   co_return ok();
 }
 
@@ -194,8 +194,8 @@ Task<Result<local::Counted>> KeeperLink::stop_at(std::uint64_t attempt, std::uin
 
 Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
   auto answer = co_await exchange.next(kNoHurry);
-  if (!answer) co_return std::move(answer).assume_error();
-  KeeperMessage& message = answer.assume_value();
+  if (!answer) co_return std::move(answer).error();
+  KeeperMessage& message = *answer;
   const auto* paused = std::get_if<local::Paused>(&message.message.body);
   if (!paused || message.descriptors.size() > 1 ||
       (paused->host_state_bytes > 0 && message.descriptors.empty())) {
@@ -272,7 +272,7 @@ Task<Result<void>> KeeperLink::deposit(std::uint64_t migration, std::vector<loca
   body.records = std::move(records);
   exchange.send(local::Body(std::move(body)), std::move(descriptors));
   auto done = co_await exchange.expect<local::Done>(timeout_);
-  if (!done) co_return std::move(done).assume_error();
+  if (!done) co_return std::move(done).error();
   co_return ok();
 }
 
@@ -338,7 +338,7 @@ Task<Result<void>> KeeperLink::replace(std::uint64_t migration, std::vector<loca
   body.records = std::move(records);
   exchange.send(local::Body(std::move(body)), std::move(descriptors));
   auto done = co_await exchange.expect<local::Done>(timeout_);
-  if (!done) co_return std::move(done).assume_error();
+  if (!done) co_return std::move(done).error();
   co_return ok();
 }
 
@@ -352,16 +352,15 @@ Task<Result<void>> KeeperLink::await_memory(Milliseconds timeout) {
   Exchange exchange(shared_from_this());
   exchange.send(local::AwaitMemory{});
   auto done = co_await exchange.expect<local::Done>(timeout);
-  if (done || done.assume_error().code() == ErrorCode::kProtocol)
-    co_return ok();  // an older keeper waits for none
-  co_return std::move(done).assume_error();
+  if (done || done.error().code() == ErrorCode::kProtocol) co_return ok();  // an older keeper waits for none
+  co_return std::move(done).error();
 }
 
 Task<Result<void>> KeeperLink::prepare_dump(Milliseconds timeout) {
   Exchange exchange(shared_from_this());
   exchange.send(local::PrepareDump{});
   auto ready = co_await exchange.expect<local::DumpReady>(timeout);
-  if (!ready) co_return std::move(ready).assume_error();
+  if (!ready) co_return std::move(ready).error();
   co_return ok();
 }
 
@@ -369,7 +368,7 @@ Task<Result<void>> KeeperLink::reattach(local::Reattach how, Milliseconds timeou
   Exchange exchange(shared_from_this());
   exchange.send(how);
   auto done = co_await exchange.expect<local::Done>(timeout);
-  if (!done) co_return std::move(done).assume_error();
+  if (!done) co_return std::move(done).error();
   co_return ok();
 }
 

@@ -167,12 +167,12 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
 template <class T>
 Task<Result<T>> KeeperLink::Exchange::expect(Milliseconds timeout) {
   auto answer = co_await next(timeout);
-  if (!answer) co_return std::move(answer).assume_error();
-  if (T* body = std::get_if<T>(&answer.assume_value().message.body)) co_return std::move(*body);
+  if (!answer) co_return std::move(answer).error();
+  if (T* body = std::get_if<T>(&answer->message.body)) co_return std::move(*body);
   co_return Error(ErrorCode::kProtocol,
                   "The keeper answered with " +
-                      std::string(local::to_string(local::type_of(answer.assume_value().message.body))) +
-                      " instead of " + std::string(local::to_string(T::kType)));
+                      std::string(local::to_string(local::type_of(answer->message.body))) + " instead of " +
+                      std::string(local::to_string(T::kType)));
 }
 
 }  // namespace ckpt::agent

@@ -40,7 +40,7 @@ PidFile read_pid_file(const std::string& path, KeeperId& id) {
   if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT ? PidFile::kAbsent : PidFile::kUnreadable;
   const Result<std::string> text = read_file(path, kMaxPidFile);
   if (!text) return PidFile::kUnreadable;
-  std::istringstream fields(text.assume_value());
+  std::istringstream fields(*text);
   const bool whole = static_cast<bool>(fields >> id.pid >> id.start_ticks);
   return whole && id.pid > 1 && id.start_ticks != 0 ? PidFile::kNames : PidFile::kUnwritten;
 }
@@ -55,9 +55,9 @@ bool is_locked(const std::string& path) {
 bool runs(const KeeperId& id) {
   constexpr int kStartTicks = 22;
   const Result<std::string> stat = read_file(entry_of(id.pid, "/stat"), kMaxProcEntry);
-  const std::size_t name_end = stat ? stat.assume_value().rfind(')') : std::string::npos;
+  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
   if (name_end == std::string::npos) return ::kill(id.pid, 0) == 0 || errno != ESRCH;
-  std::istringstream fields(stat.assume_value().substr(name_end + 1));
+  std::istringstream fields(stat->substr(name_end + 1));
   std::string state;
   std::string field;
   fields >> state;
@@ -70,9 +70,9 @@ bool runs(const KeeperId& id) {
 bool has_ended(pid_t pid) {
   const Result<std::string> stat = read_file(entry_of(pid, "/stat"), kMaxProcEntry);
   if (!stat) return true;
-  const std::size_t name_end = stat.assume_value().rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= stat.assume_value().size()) return false;
-  const char state = stat.assume_value()[name_end + 2];
+  const std::size_t name_end = stat->rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return false;
+  const char state = (*stat)[name_end + 2];
   return state == 'Z' || state == 'X';
 }
 
@@ -90,9 +90,8 @@ std::vector<pid_t> started_for(const std::string& folder) {
     if (failure != std::errc() || end != name.data() + name.size()) continue;
     const Result<std::string> line = read_file(entry_of(pid, "/cmdline"), kMaxProcEntry);
     if (!line) continue;
-    const std::size_t program_end = line.assume_value().find('\0');
-    if (program_end == std::string::npos || line.assume_value().substr(program_end + 1) != arguments)
-      continue;
+    const std::size_t program_end = line->find('\0');
+    if (program_end == std::string::npos || line->substr(program_end + 1) != arguments) continue;
     if (!has_ended(pid)) found.push_back(pid);
   }
   return found;
@@ -100,9 +99,9 @@ std::vector<pid_t> started_for(const std::string& folder) {
 
 std::optional<uid_t> user_of(pid_t pid) {
   const Result<std::string> status = read_file(entry_of(pid, "/status"), kMaxProcEntry);
-  const std::size_t at = status ? status.assume_value().find("\nUid:") : std::string::npos;
+  const std::size_t at = status ? status->find("\nUid:") : std::string::npos;
   if (at == std::string::npos) return std::nullopt;
-  std::istringstream fields(status.assume_value().substr(at + 5));
+  std::istringstream fields(status->substr(at + 5));
   uid_t real = 0;
   uid_t effective = 0;
   if (!(fields >> real >> effective) || real != effective) return std::nullopt;

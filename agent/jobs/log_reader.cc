@@ -89,15 +89,14 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
     const bool was_ended = job->ended();  // read before the bytes: nothing is written after it
     auto bytes = read_kept_part(job->log_path(), answer.offset, limit);
     bool whole = false;
-    outcome = bytes ? fill(*job, request, std::move(bytes).assume_value(), limit, answer, whole)
-                    : std::move(bytes).assume_error();
+    outcome = bytes ? fill(*job, request, *std::move(bytes), limit, answer, whole) : std::move(bytes).error();
     if (!outcome) break;
     answer.ended = was_ended && whole;
     if (!answer.bytes.empty() || was_ended || !in_time || request.follow_ns <= 0) break;
     in_time = co_await signal.wait(until);
   }
   job->remove_waiter(&signal);
-  if (!outcome) co_return std::move(outcome).assume_error();
+  if (!outcome) co_return std::move(outcome).error();
   co_return answer;
 }
 

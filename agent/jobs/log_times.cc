@@ -87,10 +87,10 @@ std::vector<LogTime> read_log_times(const std::string& folder) {
   std::vector<LogTime> times;
   const auto text = read_file(path_in(folder), (kMaxRecords + 1) * kRecord);
   if (!text) return times;
-  for (std::size_t at = 0; at + kRecord <= text.assume_value().size(); at += kRecord) {
+  for (std::size_t at = 0; at + kRecord <= text->size(); at += kRecord) {
     LogTime time;
-    std::memcpy(&time.bytes, text.assume_value().data() + at, 8);
-    std::memcpy(&time.time_ms, text.assume_value().data() + at + 8, 8);
+    std::memcpy(&time.bytes, text->data() + at, 8);
+    std::memcpy(&time.time_ms, text->data() + at + 8, 8);
     if (!times.empty()) {
       if (time.bytes < times.back().bytes) break;                   // damaged
       time.time_ms = std::max(time.time_ms, times.back().time_ms);  // a clock that was set back
@@ -162,7 +162,7 @@ Task<> keep_log_times(const JobEnvironment& environment, std::weak_ptr<Job> inst
     const bool is_new = co_await offload(environment.records, note);
     if (!freed && std::exchange(has_limit, false))
       spdlog::warn("the log of job {} has no limit: {}", wire::job_text(job->id()),
-                   freed.assume_error().to_string());
+                   freed.error().to_string());
     if (is_last) co_return;
     job->add_waiter(&signal);
     job.reset();

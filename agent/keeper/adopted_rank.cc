@@ -58,7 +58,7 @@ void AdoptedRank::reattach(std::uint64_t request, const local::Reattach& how) {
     const Result<void> held = parts_.hold.take(parts_.process.pid(), {static_cast<pid_t>(how.restore_thread)},
                                                how.hold_ms * kNanosPerMs);
     if (!held.has_value())
-      return parts_.agent.answer(request, to_failed(MessageType::kReattach, held.assume_error()));
+      return parts_.agent.answer(request, to_failed(MessageType::kReattach, held.error()));
   }
   parts_.state.phase = Phase::kPaused;
   if (!parts_.lease.is_over()) parts_.hold.go_on();

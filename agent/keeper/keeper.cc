@@ -189,8 +189,8 @@ void Keeper::accept_peers(local::Listener& listener) {
   while (strangers_.size() < kMaxStrangers) {
     Result<std::optional<local::Socket>> accepted = listener.accept();
     if (!accepted.has_value()) return;  // a foreign user's connection is closed already
-    if (!accepted.assume_value()) return;
-    strangers_.emplace_back(std::move(*accepted.assume_value()));
+    if (!*accepted) return;
+    strangers_.emplace_back(std::move(**accepted));
   }
 }
 
@@ -199,12 +199,12 @@ void Keeper::greet(std::size_t index) {
   Peer peer = std::move(strangers_[index]);
   strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(index));
   Result<local::Received> received = peer.receive();
-  if (!received.has_value() || received.assume_value().transfer == local::Transfer::kClosed) return;
-  if (received.assume_value().transfer == local::Transfer::kNothing) {
+  if (!received.has_value() || received->transfer == local::Transfer::kClosed) return;
+  if (received->transfer == local::Transfer::kNothing) {
     strangers_.push_back(std::move(peer));
     return;
   }
-  const local::Message& message = received.assume_value().message;
+  const local::Message& message = received->message;
   if (const auto* hello = std::get_if<local::Hello>(&message.body)) return welcome(std::move(peer), *hello);
   if (!std::holds_alternative<local::Attach>(message.body)) return;
   agent_.attach(std::move(peer));
@@ -262,7 +262,7 @@ void Keeper::rank_changed(int status) {
 
 void Keeper::end_rank(int status) {
   if (Result<void> done = rank_exited(status); !done.has_value()) {
-    ::dprintf(2, "%s\n", done.assume_error().to_string().c_str());
+    ::dprintf(2, "%s\n", done.error().to_string().c_str());
   }
 }
 
@@ -270,7 +270,7 @@ Result<void> Keeper::rank_exited(int status) {
   if (rank_.is_open()) rank_.read();  // messages that it sent before it ended come before its end
   // Whatever the program has left behind; what an adopted one has started here is not ours to end.
   if (const Result<void> killed = parts_.foreign ? ok() : parts_.process.kill_all(); !killed.has_value())
-    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
+    ::dprintf(2, "%s\n", killed.error().to_string().c_str());
   parts_.namespace_alive.reset();
   hold_.on_exited();
   lease_.on_exited();
@@ -293,12 +293,11 @@ void Keeper::read_agent() {
   if (peer.wants_to_write() && !peer.flush().has_value()) return agent_.drop();
   Result<local::Received> received = peer.receive();
   if (!received.has_value()) {
-    ::dprintf(2, "The agent's connection is dropped: %s\n", received.assume_error().to_string().c_str());
+    ::dprintf(2, "The agent's connection is dropped: %s\n", received.error().to_string().c_str());
     return agent_.drop();
   }
-  if (received.assume_value().transfer == local::Transfer::kClosed) return agent_.drop();
-  if (received.assume_value().transfer == local::Transfer::kDone)
-    on_agent_message(std::move(received).assume_value());
+  if (received->transfer == local::Transfer::kClosed) return agent_.drop();
+  if (received->transfer == local::Transfer::kDone) on_agent_message(*std::move(received));
 }
 
 void Keeper::on_agent_message(local::Received received) {
@@ -449,7 +448,7 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
 
 void Keeper::welcome(Peer peer, const local::Hello& hello) {
   const Result<local::Socket::Peer> who = peer.identity();
-  const pid_t pid = who.has_value() ? who.assume_value().pid : 0;
+  const pid_t pid = who.has_value() ? who->pid : 0;
   if (const std::string why = why_turned_away(peer, pid, hello); !why.empty()) {
     (void)peer.send({0, 0, to_failed(MessageType::kHello, Error(ErrorCode::kRefused, why))}).has_value();
     return;
@@ -463,7 +462,7 @@ void Keeper::welcome(Peer peer, const local::Hello& hello) {
 void Keeper::open_session(Peer peer, pid_t pid) {
   const bool comes_back = state_.phase == Phase::kDumped;
   if (comes_back) {
-    if (const Result<Nanos> lag = rank_clock_lag(pid); lag.has_value()) state_.clock_lag = lag.assume_value();
+    if (const Result<Nanos> lag = rank_clock_lag(pid); lag.has_value()) state_.clock_lag = *lag;
   } else {
     state_.phase = is_transparent() ? Phase::kRunning : Phase::kConnected;
   }
@@ -542,7 +541,7 @@ void Keeper::on_rank_message(local::Received received) {
 // beside the source, which continues now.
 void Keeper::end_misfit() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
-    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
+    ::dprintf(2, "%s\n", killed.error().to_string().c_str());
 }
 
 // The rank has ended its session, or has ended. Its unanswered requests fail here.

@@ -62,8 +62,8 @@ void LastSave::on_own_answer(const local::Body& body) {
 
 void LastSave::save_context() {
   Result<pid_t> saver = start_saver(parts_.config.context_program, parts_.rank.pid());
-  if (!saver.has_value()) return end(saver.assume_error().to_string());
-  saver_ = saver.assume_value();
+  if (!saver.has_value()) return end(saver.error().to_string());
+  saver_ = *saver;
 }
 
 void LastSave::on_child_ended(pid_t pid, int status) {

@@ -81,7 +81,7 @@ void report_failure(const std::string& folder, const Config& config, const Error
   if (const int status = program_status_of(error); status != 0) report["program_status"] = status;
   const std::string text = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (Result<void> written = write_file_durably(folder + "/status.json", text); !written.has_value()) {
-    std::fprintf(stderr, "%s\n", written.assume_error().to_string().c_str());
+    std::fprintf(stderr, "%s\n", written.error().to_string().c_str());
   }
 }
 
@@ -135,7 +135,7 @@ Result<Prepared> prepare(const Config& config, const std::string& folder) {
   const pid_t restored_pid = restored ? restored->pid : 0;
   Result<Prepared> prepared = become_keeper(config, folder, std::move(restored));
   // A restored program without a keeper would have no lease.
-  const bool works = prepared.has_value() && prepared.assume_value().keeper.has_value();
+  const bool works = prepared.has_value() && prepared->keeper.has_value();
   if (!works && restored_pid != 0) (void)RankProcess::adopt(restored_pid).kill_all().has_value();
   return prepared;
 }
@@ -143,18 +143,18 @@ Result<Prepared> prepare(const Config& config, const std::string& folder) {
 Result<void> keep(Config config, const std::string& folder, UniqueFd started) {
   Result<Prepared> prepared = prepare(config, folder);
   if (!prepared.has_value()) {
-    if (config.restore) report_failure(folder, config, prepared.assume_error());
-    return std::move(prepared).assume_error();
+    if (config.restore) report_failure(folder, config, prepared.error());
+    return std::move(prepared).error();
   }
-  Result<std::unique_ptr<Keeper>>& keeper = prepared.assume_value().keeper;
+  Result<std::unique_ptr<Keeper>>& keeper = prepared->keeper;
   if (!keeper.has_value()) {
-    report_failure(folder, config, keeper.assume_error());
-    return std::move(keeper).assume_error();
+    report_failure(folder, config, keeper.error());
+    return std::move(keeper).error();
   }
   CKPT_TRYV(write_all(started.get(), std::as_bytes(std::span("k", 1))));
   started.reset();
   leave_terminal(folder);
-  return keeper.assume_value()->run();
+  return (*keeper)->run();
 }
 
 // Waits until the keeper reports that it works; it reports its failure on standard error itself.
@@ -193,7 +193,7 @@ int run_in_background(const Config& config, const std::string& folder) {
   ::signal(SIGHUP, SIG_IGN);
   const Result<void> kept = keep(config, folder, std::move(write_end));
   if (kept.has_value()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "gpumigrate-keeper: %s\n", kept.assume_error().to_string().c_str());
+  std::fprintf(stderr, "gpumigrate-keeper: %s\n", kept.error().to_string().c_str());
   return EXIT_FAILURE;
 }
 
@@ -214,14 +214,13 @@ int main_with(int argc, char** argv) {
   }
   const std::string folder = resolved;
   const Result<std::string> text = read_file(folder + "/keeper.json", kMaxConfigBytes);
-  Result<Config> config = text.has_value() ? parse_config(text.assume_value()) : text.assume_error();
+  Result<Config> config = text.has_value() ? parse_config(*text) : text.error();
   if (!config.has_value()) {
-    std::fprintf(stderr, "gpumigrate-keeper: %s\n", config.assume_error().to_string().c_str());
+    std::fprintf(stderr, "gpumigrate-keeper: %s\n", config.error().to_string().c_str());
     return EXIT_FAILURE;
   }
-  if (config.assume_value().context_program.empty())
-    config.assume_value().context_program = beside_this_program("gpumigrate-context");
-  return run_in_background(config.assume_value(), folder);
+  if (config->context_program.empty()) config->context_program = beside_this_program("gpumigrate-context");
+  return run_in_background(*config, folder);
 }
 
 }  // namespace

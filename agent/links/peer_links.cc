@@ -127,10 +127,10 @@ Result<void> PeerLinks::listen() {
     if (alive.lock()) accepted(std::move(connection), std::move(hello.name));
   };
   const bool any_port = settings_.listen.ends_with(":0");
-  if (auto kept = read_file(settings_.port_file, 16); any_port && kept && is_port(kept.assume_value())) {
-    settings.address = with_port(settings_.listen, kept.assume_value());
+  if (auto kept = read_file(settings_.port_file, 16); any_port && kept && is_port(*kept)) {
+    settings.address = with_port(settings_.listen, *kept);
     if (auto listener = control::Listener::create(executor_, settings, accept)) {
-      listener_ = std::move(listener).assume_value();
+      listener_ = *std::move(listener);
       return ok();
     }
     settings.address = settings_.listen;  // another process has the port by now

@@ -58,8 +58,8 @@ HandoverDriver::HandoverDriver(asio::io_context& io, asio::thread_pool& disk, mi
 
 Task<Result<void>> HandoverDriver::restore() {
   auto batches = switches_.restore(journal_.records(), now_ns());
-  if (!batches) co_return std::move(batches).assume_error();
-  runner_.enqueue_batches(0, std::move(batches).assume_value());
+  if (!batches) co_return std::move(batches).error();
+  runner_.enqueue_batches(0, *std::move(batches));
   co_await runner_.caught_up(0);
   co_return ok();
 }
@@ -101,7 +101,7 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
         runner::DiskWork<Batch>{[this, bytes] { return journal_.reserve(bytes); },
                                 [this, message](const Result<void>& reserved) -> Result<Batches> {
                                   if (reserved) return switches_.on_message(*message, now_ns());
-                                  refuse(*message, reserved.assume_error());
+                                  refuse(*message, reserved.error());
                                   return Batches();
                                 }});
   }
@@ -120,8 +120,7 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
   };
   return runner::Step<Batch>(runner::DiskWork<Batch>{
       compact, [](const Result<void>& compacted) -> Result<Batches> {
-        if (!compacted)
-          spdlog::warn("journal not compacted: reason {}", compacted.assume_error().to_string());
+        if (!compacted) spdlog::warn("journal not compacted: reason {}", compacted.error().to_string());
         return Batches();
       }});
 }

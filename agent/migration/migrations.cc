@@ -41,7 +41,7 @@ void Migrations::keep_peer(const SwitchKey& key, const SwitchInfo& info) {
   if (peer_nodes_.contains(key)) return;
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return;  // a tombstone: nothing is known of the other side
-  const wire::MigrationPlan& known = plan.assume_value();
+  const wire::MigrationPlan& known = *plan;
   const bool is_source = key.role == Party::kSource;
   const std::string& node = is_source ? known.target_node : known.source_node;
   peer_nodes_[key] = node;
@@ -151,7 +151,7 @@ Task<> Migrations::withdraw_leftovers(std::shared_ptr<Job> job) {
   if (job->ended() || !job->keeper()) co_return;
   const auto status = co_await job->keeper()->attach();
   if (!status || !job->keeper()) co_return;
-  const local::Status& now = status.assume_value();
+  const local::Status& now = *status;
   if (now.phase != local::Phase::kRunning || now.memory != local::MemoryState::kMapped ||
       now.arrived_regions == 0)
     co_return;
@@ -198,13 +198,13 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
       spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
-                    back.assume_error().to_string());
+                    back.error().to_string());
   }
   if (record.spec.way == MigrationMode::kTransparent && context_.resume_in_place) {
     auto back = co_await context_.resume_in_place(job);
     if (!back)
       spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
-                    back.assume_error().to_string());
+                    back.error().to_string());
     if (!job->keeper()) co_return;
   }
   local::Resume resume;
@@ -215,7 +215,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     job->runs_as(job->incarnation());
   } else {
     spdlog::error("paused job does not go on: job {} reason {}", wire::job_text(job->id()),
-                  running.assume_error().to_string());
+                  running.error().to_string());
   }
 }
 
@@ -249,7 +249,7 @@ std::optional<PeerLinks::OtherSide> Migrations::other_side(wire::MigrationId mig
   if (source == nullptr && target == nullptr) return std::nullopt;
   const auto plan = wire::decode_plan(source != nullptr ? source->info.plan : target->info.plan);
   if (!plan) return std::nullopt;
-  const wire::MigrationPlan& known = plan.assume_value();
+  const wire::MigrationPlan& known = *plan;
   if (source != nullptr) return PeerLinks::OtherSide{known.target_node, Party::kTarget};
   return PeerLinks::OtherSide{known.source_node, Party::kSource};
 }

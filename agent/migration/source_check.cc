@@ -21,8 +21,8 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
                                              " of the job is stopped by a signal: let it go on (kill -CONT " +
                                              std::to_string(process) + "), then move it");
   auto description = co_await job->keeper()->describe();
-  if (!description) co_return std::move(description).assume_error();
-  const local::StateSummary summary = description.assume_value().summary;
+  if (!description) co_return std::move(description).error();
+  const local::StateSummary summary = description->summary;
   if (!summary.movable)
     co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
   CKPT_CO_TRYV(co_await mode.check(job));
@@ -57,8 +57,7 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
   co_await mode->let_go();  // of the memory that a move would have begun with
   // `jobs` counts what this look has found.
   if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
-  if (!checked)
-    co_return why_held(*job).value_or(checked.assume_error());  // of a snapshot that began meanwhile
+  if (!checked) co_return why_held(*job).value_or(checked.error());  // of a snapshot that began meanwhile
   co_return mode->needs();
 }
 

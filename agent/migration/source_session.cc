@@ -93,7 +93,7 @@ Task<> SourceSession::prepare() {
   stage_ = Stage::kPreparing;
   if (context_.acquire_exclusive) co_await context_.acquire_exclusive(info_.job);
   auto prepared = co_await prepare_memory();
-  if (!prepared) fail(prepared.assume_error());
+  if (!prepared) fail(prepared.error());
   if (stage_ == Stage::kPreparing) {
     stage_ = Stage::kPrepared;
     if (prepared) emit(migration::SourceReady(way_->payload()));
@@ -105,14 +105,14 @@ Task<> SourceSession::prepare() {
 
 Task<Result<void>> SourceSession::prepare_memory() {
   auto plan = wire::decode_plan(info_.plan);
-  if (!plan) co_return std::move(plan).assume_error();
+  if (!plan) co_return std::move(plan).error();
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   CKPT_CO_TRY(summary, co_await check_source(*way_, job_, info_.job));
-  budget_.set_work(way_->pause_work(*job_, summary), plan.assume_value().last_pause);
-  auto opened = co_await open_session(job_, std::move(plan).assume_value());
-  if (!opened) co_return std::move(opened).assume_error();
+  budget_.set_work(way_->pause_work(*job_, summary), plan->last_pause);
+  auto opened = co_await open_session(job_, *std::move(plan));
+  if (!opened) co_return std::move(opened).error();
   MemoryExport::Settings settings;
   settings.timeout = context_.config.keeper_timeout;
   settings.keep_descriptors = true;
@@ -123,7 +123,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job ended before its memory was exported");
   export_ = MemoryExport::create(keeper, session_, std::move(settings));
   auto exported = co_await export_->run(context_.executor);
-  if (!exported) co_return std::move(exported).assume_error();
+  if (!exported) co_return std::move(exported).error();
   co_return ok();
 }
 
@@ -155,23 +155,22 @@ Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::M
 
 void SourceSession::start_precopy(const wire::Bytes& payload) {
   auto endpoint = wire::decode<EndpointPayload>(payload);
-  if (!endpoint) return fail(endpoint.assume_error());
+  if (!endpoint) return fail(endpoint.error());
   if (!session_) return fail(Error(ErrorCode::kInternal, "There is no mover's session to start"));
-  if (auto fits = way_->check_target(endpoint.assume_value()); !fits) return fail(fits.assume_error());
+  if (auto fits = way_->check_target(*endpoint); !fits) return fail(fits.error());
   mover::StartSource start;
-  budget_.estimate(endpoint.assume_value().costs);
+  budget_.estimate(endpoint->costs);
   const PauseEstimate& estimate = budget_.estimated();
   if (budget_.is_exceeded())
     return fail(
         Error(ErrorCode::kRefused, "The limit cannot be met: " + too_long(estimate.facts, budget_.limit())));
-  start.addresses = std::move(endpoint.assume_value().addresses);
+  start.addresses = std::move(endpoint->addresses);
   start.options = budget_.options();
   start.fixed_cost_ns = estimate.fixed();
   start.beside_copy_ns = estimate.beside;
   start.near = within_node_;
-  if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.assume_error());
-  if (auto given = send_host_state_file(endpoint.assume_value().reads_memory_log); !given)
-    fail(given.assume_error());
+  if (auto sent = session_->send(std::move(start)); !sent) return fail(sent.error());
+  if (auto given = send_host_state_file(endpoint->reads_memory_log); !given) fail(given.error());
 }
 
 Result<void> SourceSession::send_host_state_file(bool target_reads_log) {
@@ -196,7 +195,7 @@ void SourceSession::host_grew(std::uint64_t filled, bool whole) {
   mover::HostGrew message;
   message.filled = filled;
   message.whole = whole;
-  if (auto sent = session_->send(message); !sent) fail(sent.assume_error());
+  if (auto sent = session_->send(message); !sent) fail(sent.error());
 }
 
 void SourceSession::on_mover(mover::Packet packet) {
@@ -315,9 +314,9 @@ Task<> SourceSession::pause(std::uint64_t barrier) {
   pausing_.reset();
   if (!state) {
     if (is_over()) co_return;
-    co_return fail(state.assume_error());
+    co_return fail(state.error());
   }
-  paused_ = std::move(state).assume_value();
+  paused_ = *std::move(state);
   job_->set_phase(local::Phase::kPaused);
   report_.emplace();
   report_->migration = info_.migration;
@@ -353,9 +352,9 @@ Task<> SourceSession::save() {
   // No refusal, whatever its cause calls itself: the job has been paused.
   if (!saved) {
     co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
-                       .caused_by(std::move(saved).assume_error()));
+                       .caused_by(std::move(saved).error()));
   }
-  if (host_path_ == HostStatePath::kAfterSave) run_final_round(std::move(saved).assume_value());
+  if (host_path_ == HostStatePath::kAfterSave) run_final_round(*std::move(saved));
   advance_manifest(Manifest::kAwaitsSave, Manifest::kAwaitsBarrier);
 }
 
@@ -368,14 +367,14 @@ void SourceSession::run_final_round(HostState state) {
   round.host_state_grows = host_path_ == HostStatePath::kGrows;
   std::vector<UniqueFd> descriptors;
   if (state.bytes > 0) descriptors.push_back(std::move(state.file));
-  if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.assume_error());
+  if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.error());
 }
 
 // One of the two that the manifest needs is there.
 void SourceSession::advance_manifest(Manifest waiting_for_this, Manifest waits_for_other) {
   manifest_ = manifest_ == waiting_for_this ? Manifest::kReleased : waits_for_other;
   if (manifest_ != Manifest::kReleased || !session_ || is_over()) return;
-  if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.assume_error());
+  if (auto sent = session_->send(mover::ReleaseManifest{}); !sent) fail(sent.error());
 }
 
 Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> deadline) {
@@ -404,7 +403,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
   if (!running) {
     spdlog::error("job does not go on: job {} reason {}", wire::job_text(info_.job),
-                  running.assume_error().to_string());
+                  running.error().to_string());
     co_return;
   }
   paused_.reset();
@@ -424,7 +423,7 @@ Task<bool> SourceSession::go_back(std::uint64_t order) {
     if (back) co_return order == orders_;
     if (job_->ended() || !job_->keeper()) co_return false;  // its listener has reported it
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(info_.job),
-                  pause.count(), back.assume_error().to_string());
+                  pause.count(), back.error().to_string());
     Signal nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
     if (order != orders_ || stage_ == Stage::kFreed || job_->ended() || !job_->keeper()) co_return false;
@@ -442,7 +441,7 @@ Task<> SourceSession::stop_copy() {
       local::Resume resume;
       resume.incarnation = info_.base;
       auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
-      if (!running) spdlog::warn("pause not taken back: reason {}", running.assume_error().to_string());
+      if (!running) spdlog::warn("pause not taken back: reason {}", running.error().to_string());
     }
   }
   if (stage_ != Stage::kAbandoned) co_await release_memory();
@@ -480,7 +479,7 @@ void SourceSession::set_limits(std::int64_t max_downtime_ns, std::int64_t bandwi
   limits.max_downtime_ns = max_downtime_ns;
   limits.bandwidth_bytes_per_second = bandwidth;
   if (auto sent = session_->send(std::move(limits)); !sent) {
-    spdlog::warn("limits not set: reason {}", sent.assume_error().to_string());
+    spdlog::warn("limits not set: reason {}", sent.error().to_string());
   }
 }
 

@@ -91,10 +91,10 @@ void TargetSession::perform(const migration::Action& action) {
 Task<> TargetSession::prepare() {
   auto self = shared_from_this();
   auto payload = co_await prepare_standby();
-  if (!payload) fail(payload.assume_error());
+  if (!payload) fail(payload.error());
   if (stage_ == Stage::kPreparing) {
     stage_ = Stage::kPrepared;
-    if (payload) emit(migration::StandbyReady(std::move(payload).assume_value()));
+    if (payload) emit(migration::StandbyReady(*std::move(payload)));
     co_return;
   }
   stage_ = Stage::kFreed;
@@ -103,8 +103,8 @@ Task<> TargetSession::prepare() {
 
 Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   auto plan = wire::decode_plan(info_.plan);
-  if (!plan) co_return std::move(plan).assume_error();
-  const wire::MigrationPlan migration_plan = std::move(plan).assume_value();
+  if (!plan) co_return std::move(plan).error();
+  const wire::MigrationPlan migration_plan = *std::move(plan);
   if (migration_plan.target_ranks.size() != 1) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   }
@@ -218,7 +218,7 @@ Task<> TargetSession::take_arrived() {
       continue;
     }
     auto taken = co_await take(std::move(packet));
-    if (!taken) fail(taken.assume_error());
+    if (!taken) fail(taken.error());
   }
   taking_ = false;
 }
@@ -242,8 +242,8 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;
   if (auto kept = way_->keep(job_, std::move(state)); !kept) {
-    return fail(Error(ErrorCode::kRefused, "The host state cannot be kept")
-                    .caused_by(std::move(kept).assume_error()));
+    return fail(
+        Error(ErrorCode::kRefused, "The host state cannot be kept").caused_by(std::move(kept).error()));
   }
   if (stage_ == Stage::kReceiving) stage_ = Stage::kVerified;
   report_.emplace();
@@ -259,7 +259,7 @@ Task<> TargetSession::compare(wire::Bytes payload) {
   auto self = shared_from_this();
   auto same = co_await way_->compare(std::move(payload));
   // Refused: the stage stays, so that VERIFIED is never stated.
-  if (!same) co_return fail(same.assume_error());
+  if (!same) co_return fail(same.error());
   if (stage_ == Stage::kComparing) stage_ = Stage::kReceiving;
   if (!arrived_.empty() && !taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
@@ -284,7 +284,7 @@ Task<> TargetSession::renew_lease(std::shared_ptr<KeeperLink> keeper, Nanos dead
   auto self = shared_from_this();
   auto renewed = co_await keeper->set_deadline(deadline);
   if (!renewed)
-    spdlog::warn("lease not renewed: id m{} reason {}", info_.migration, renewed.assume_error().to_string());
+    spdlog::warn("lease not renewed: id m{} reason {}", info_.migration, renewed.error().to_string());
 }
 
 Task<> TargetSession::run_orders() {
@@ -306,10 +306,9 @@ Task<> TargetSession::run_orders() {
       continue;
     }
     spdlog::error("instance does not run: job {} incarnation {} reason {}", wire::job_text(info_.job),
-                  order.k, ran.assume_error().to_string());
-    const bool gone =
-        !job_ || job_->ended() || !job_->keeper() || ran.assume_error().code() == ErrorCode::kAborted;
-    if (gone) emit(migration::InstanceDied(wire::Reason(ran.assume_error())));
+                  order.k, ran.error().to_string());
+    const bool gone = !job_ || job_->ended() || !job_->keeper() || ran.error().code() == ErrorCode::kAborted;
+    if (gone) emit(migration::InstanceDied(wire::Reason(ran.error())));
   }
   ordering_ = false;
 }

@@ -34,13 +34,13 @@ int main(int argc, char** argv) {
   ::fcntl(ckpt::wire::mover::kSocketFd, F_SETFD, FD_CLOEXEC);
   if (const auto guarded = ckpt::transport::check_ucx_guard(); !guarded)
     spdlog::warn("{}: a lost connection may end this mover, and the migrations in it",
-                 guarded.assume_error().to_string());
+                 guarded.error().to_string());
   ckpt::mover::Mover mover{ckpt::UniqueFd(ckpt::wire::mover::kSocketFd)};
   const ckpt::Result<void> ended = mover.run();
-  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+  if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
     spdlog::info("the agent is gone: ending");
     return 0;
   }
-  spdlog::error("ending: {}", ended.assume_error().to_string());
+  spdlog::error("ending: {}", ended.error().to_string());
   return 1;
 }

@@ -75,20 +75,20 @@ Result<void> Mover::configure(const messages::Configure& request) {
   auto gpu = Gpu::create(request);
   Result<messages::MoverReady> ready = Error(ErrorCode::kInternal, "");
   if (gpu) {
-    gpu_ = std::move(gpu).assume_value();
+    gpu_ = *std::move(gpu);
     ready = gpu_->describe();
   } else {
-    ready = gpu.assume_error();
+    ready = gpu.error();
   }
   if (!ready) {
     messages::MoverFailed failed;
-    failed.failure = messages::Failure(ready.assume_error());
+    failed.failure = messages::Failure(ready.error());
     agent_.send(failed);
-    return ready.assume_error();
+    return ready.error();
   }
-  spdlog::info("ready: gpu {} device \"{}\" staging_bytes {} chunk_bytes {}", request.gpu,
-               ready.assume_value().device_name, request.staging_bytes, gpu_->chunk_bytes);
-  agent_.send(ready.assume_value());
+  spdlog::info("ready: gpu {} device \"{}\" staging_bytes {} chunk_bytes {}", request.gpu, ready->device_name,
+               request.staging_bytes, gpu_->chunk_bytes);
+  agent_.send(*ready);
   return ok();
 }
 
@@ -97,14 +97,14 @@ void Mover::open_session(const messages::OpenSession& request) {
   failed.session = request.session;
   auto secrets = secrets_of(request);
   if (!secrets) {
-    failed.failure = messages::Failure(secrets.assume_error());
+    failed.failure = messages::Failure(secrets.error());
     return agent_.send(failed);
   }
   if (sessions_.count(request.session) != 0 || ending_.count(request.session) != 0) {
     failed.failure = messages::Failure(Error(ErrorCode::kInvalidArgument, "The session is open already"));
     return agent_.send(failed);
   }
-  sessions_[request.session] = make_session(request, secrets.assume_value());
+  sessions_[request.session] = make_session(request, *secrets);
   spdlog::info("session opened: id {} rank {} side {}", wire::migration_text(request.session.migration),
                request.session.rank, wire::to_string(request.side));
 }
@@ -161,9 +161,9 @@ void Mover::prepare_filler() {
   if (filler_) return;
   auto filler = RegionFiller::create(gpu_->device);
   if (filler) {
-    filler_ = std::move(filler).assume_value();
+    filler_ = *std::move(filler);
   } else {
-    spdlog::warn("no kernels for filling memory yet: reason {}", filler.assume_error().to_string());
+    spdlog::warn("no kernels for filling memory yet: reason {}", filler.error().to_string());
   }
 }
 
@@ -181,15 +181,15 @@ void Mover::fill_regions(const messages::FillRegions& request, std::vector<Uniqu
     messages::Filled filled;
     filled.session = request.session;
     filled.batch = request.batch;
-    filled.bytes = bytes.assume_value();
+    filled.bytes = *bytes;
     return agent_.send(filled);
   }
   spdlog::warn("memory not filled: id {} reason {}", wire::migration_text(request.session.migration),
-               bytes.assume_error().to_string());
+               bytes.error().to_string());
   messages::FillFailed failed;
   failed.session = request.session;
   failed.batch = request.batch;
-  failed.failure = messages::Failure(bytes.assume_error());
+  failed.failure = messages::Failure(bytes.error());
   agent_.send(failed);
 }
 

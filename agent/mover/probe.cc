@@ -59,8 +59,8 @@ Json device_facts(const DriverApi& api, int ordinal) {
 
 Json driver_facts() {
   const Result<const DriverApi*> loaded = load_driver();
-  if (!loaded) return {{"loaded", false}, {"problem", loaded.assume_error().message()}};
-  const DriverApi& api = *loaded.assume_value();
+  if (!loaded) return {{"loaded", false}, {"problem", loaded.error().message()}};
+  const DriverApi& api = **loaded;
   Json facts = {{"loaded", true}};
   int version = 0;
   api.cuDriverGetVersion(&version);

@@ -38,9 +38,9 @@ Task<Result<local::StateSummary>> MemoryExport::run(asio::any_io_executor execut
   exchange_ = keeper_->begin_export();
   while (!complete_) {
     auto message = co_await exchange_->next(settings_.timeout);
-    if (!message) co_return std::move(message).assume_error();
-    auto taken = co_await take(std::move(message).assume_value());
-    if (!taken) co_return std::move(taken).assume_error();
+    if (!message) co_return std::move(message).error();
+    auto taken = co_await take(*std::move(message));
+    if (!taken) co_return std::move(taken).error();
   }
   control::spawn(executor, "memory export", follow());
   co_return summary_;
@@ -53,13 +53,13 @@ Task<> MemoryExport::follow() {
     if (stopped_) break;
     Result<void> taken = ok();
     if (message) {
-      taken = co_await take(std::move(message).assume_value());
+      taken = co_await take(*std::move(message));
     } else {
-      taken = std::move(message).assume_error();
+      taken = std::move(message).error();
     }
     if (taken || stopped_) continue;
     stopped_ = true;
-    if (settings_.failed) settings_.failed(std::move(taken).assume_error());
+    if (settings_.failed) settings_.failed(std::move(taken).error());
   }
   exchange_.reset();
 }
@@ -71,7 +71,7 @@ Task<> MemoryExport::stop() {
   exchange_->cancel();
   if (!keeper_->is_open()) co_return;
   auto told = co_await keeper_->stop_export();
-  if (!told) spdlog::debug("export not stopped: reason {}", told.assume_error().to_string());
+  if (!told) spdlog::debug("export not stopped: reason {}", told.error().to_string());
 }
 
 Task<Result<void>> MemoryExport::take(KeeperMessage received) {
@@ -123,7 +123,7 @@ Task<Result<void>> MemoryExport::take_batch(local::ExportBatch batch, std::vecto
     kept_[record.id] = std::move(copy);
   }
   auto attached = co_await session_->attach_regions(std::move(regions), std::move(descriptors));
-  if (!attached) co_return std::move(attached).assume_error();
+  if (!attached) co_return std::move(attached).error();
   local::ExportAck ack;
   ack.sequence = batch.sequence;
   exchange_->send(local::Body(ack));
@@ -134,7 +134,7 @@ Task<Result<void>> MemoryExport::take_freed(local::RegionFreed freed) {
   kept_.erase(freed.id);
   std::vector<std::uint64_t> ids(1, freed.id);
   auto dropped = co_await session_->drop_regions(std::move(ids));
-  if (!dropped) co_return std::move(dropped).assume_error();
+  if (!dropped) co_return std::move(dropped).error();
   local::RegionFreedAck ack;
   ack.id = freed.id;
   ack.generation = freed.generation;

@@ -11,13 +11,12 @@ Result<std::shared_ptr<MoverLink>> MoverLink::create(const asio::any_io_executor
   PacketLink::Handlers below;
   below.packet = [shared, weak = std::weak_ptr(packets)](Packet packet) {
     auto message = mover::decode_message(packet.bytes);
-    if (message && mover::descriptors_of(message.assume_value()) != packet.descriptors.size()) {
+    if (message && mover::descriptors_of(*message) != packet.descriptors.size()) {
       message = Error(ErrorCode::kProtocol, "A mover's message came with a wrong number of descriptors");
     }
-    if (message)
-      return shared->message(mover::Packet(std::move(message).assume_value(), std::move(packet.descriptors)));
+    if (message) return shared->message(mover::Packet(*std::move(message), std::move(packet.descriptors)));
     if (auto open = weak.lock()) open->close();
-    shared->closed(std::move(message).assume_error());
+    shared->closed(std::move(message).error());
   };
   below.closed = [shared](Error error) { shared->closed(std::move(error)); };
   packets->start(std::move(below));

@@ -42,7 +42,7 @@ MoverProcess::~MoverProcess() {
 
 void MoverProcess::start() {
   if (state_ != State::kIdle) return;
-  if (auto launched = launch(); !launched) on_gone(launched.assume_error());
+  if (auto launched = launch(); !launched) on_gone(launched.error());
 }
 
 Result<void> MoverProcess::launch() {

@@ -32,12 +32,11 @@ PauseMemory::PauseMemory(asio::thread_pool& pool, const std::string& home)
     : pool_(pool), path_(home + "/pause_costs") {
   const auto text = read_file(path_, kMaxCostBytes);
   if (!text) return;  // no move yet
-  auto costs = PauseCosts::decode(std::as_bytes(std::span(text.assume_value())));
+  auto costs = PauseCosts::decode(std::as_bytes(std::span(*text)));
   if (costs) {
-    costs_ = std::move(costs).assume_value();
+    costs_ = *std::move(costs);
   } else {
-    spdlog::warn("measurements of pauses not read: file {} reason {}", path_,
-                 costs.assume_error().to_string());
+    spdlog::warn("measurements of pauses not read: file {} reason {}", path_, costs.error().to_string());
   }
 }
 
@@ -51,8 +50,8 @@ void PauseMemory::learn_copy(std::uint64_t state_bytes, Nanos took) {
 }
 
 void PauseMemory::keep(const Result<RehearsalFacts>& facts, const std::string& of) {
-  if (facts) keep_rehearsal(costs_, facts.assume_value());
-  costs_.learn_rehearsal(of, facts ? "" : facts.assume_error().to_string());
+  if (facts) keep_rehearsal(costs_, *facts);
+  costs_.learn_rehearsal(of, facts ? "" : facts.error().to_string());
   write();
 }
 

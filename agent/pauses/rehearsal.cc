@@ -144,7 +144,7 @@ Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
   auto facts = read_rehearsal(path);
   if (facts) co_return facts;
   co_return Error(ErrorCode::kUnavailable, "The rehearsal ended with " + describe_wait_status(status))
-      .caused_by(std::move(facts).assume_error());
+      .caused_by(std::move(facts).error());
 }
 
 void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts) {

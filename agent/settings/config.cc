@@ -341,7 +341,7 @@ Result<void> check(const Config& c, const std::string& source) {
     return bad(source, "\"vault_memory\" must be an absolute path");
   CKPT_TRYV(check_addresses(c, source));
   if (auto complete = tls::check_complete(c.tls); !complete)
-    return bad(source, "[tls]: " + complete.assume_error().message());
+    return bad(source, "[tls]: " + complete.error().message());
   return check_ports(c, source);
 }
 
@@ -406,10 +406,9 @@ Result<Config> parse_config(std::string_view text, const std::string& source) {
 Result<Config> load_config(const std::string& path) {
   auto text = read_file(path, kMaxConfigBytes);
   if (!text) {
-    return Error(ErrorCode::kInvalidArgument, "Cannot read the agent's settings")
-        .caused_by(text.assume_error());
+    return Error(ErrorCode::kInvalidArgument, "Cannot read the agent's settings").caused_by(text.error());
   }
-  return parse_config(text.assume_value(), path);
+  return parse_config(*text, path);
 }
 
 }  // namespace ckpt::agent

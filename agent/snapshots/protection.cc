@@ -160,8 +160,8 @@ Task<> Protection::gather(wire::GatherRank order) {
         id, Error(ErrorCode::kNotFound, "No image of rank " + wire::job_text(order.job) + " is taken here"));
   const auto session = found->second;
   auto gathered = co_await session->gather(std::move(order));
-  if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).assume_error());
-  wire::RankGathered answer = std::move(gathered).assume_value();
+  if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).error());
+  wire::RankGathered answer = *std::move(gathered);
   answer.request_id = id;
   parts_.coordinator.tell(answer);
 }
@@ -177,7 +177,7 @@ void Protection::forget_jobs_that_left() {
     mover::JobLeft left;
     left.job = place.first;
     // A mover that does not serve remembers nothing.
-    if (auto mover = parts_.context.mover_of(place.second)) (void)mover.assume_value()->send(left);
+    if (auto mover = parts_.context.mover_of(place.second)) (void)(*mover)->send(left);
     return true;
   });
 }
@@ -271,10 +271,10 @@ Task<> Protection::obey(wire::VaultOrder order) {
   const std::string folder = order.folder;
   const std::string vault_job = order.of_job ? order.vault_job : "";
   auto place = place_of(folder);
-  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).error());
   const bool keeps = order.act != wire::VaultAct::kCheck;
   if (keeps && folders_.size() < kMaxFolders) folders_.insert(folder);
-  const VaultPlace where = std::move(place).assume_value();
+  const VaultPlace where = *std::move(place);
   const auto act = [&where, &order] { return perform(where, order); };
   auto outcome = co_await offload(pool_, act);
   if (keeps) co_await tell(folder, vault_job);
@@ -289,8 +289,8 @@ Task<> Protection::grant(wire::GrantVault request) {
   }
   fault_point(FaultPoint::kVaultAsked);
   auto outcome = co_await granted(std::move(request));
-  if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).assume_error());
-  wire::VaultGrant grant = std::move(outcome).assume_value();
+  if (!outcome) co_return parts_.coordinator.reply(id, std::move(outcome).error());
+  wire::VaultGrant grant = *std::move(outcome);
   grant.request_id = id;
   fault_point(FaultPoint::kVaultGranted);
   parts_.coordinator.tell(grant);
@@ -320,32 +320,32 @@ Task<Result<wire::VaultGrant>> Protection::granted(wire::GrantVault request) {
 Task<> Protection::read_image(wire::ReadImage request) {
   const std::uint64_t id = request.request_id;
   auto place = place_of(request.folder);
-  if (!place) co_return parts_.coordinator.reply(id, std::move(place).assume_error());
-  const VaultPlace where = std::move(place).assume_value();
+  if (!place) co_return parts_.coordinator.reply(id, std::move(place).error());
+  const VaultPlace where = *std::move(place);
   const auto look = [&where, &request] { return read_version(where, request.vault_job, request.version); };
   auto stored = co_await offload(pool_, look);
-  if (!stored) co_return parts_.coordinator.reply(id, std::move(stored).assume_error());
+  if (!stored) co_return parts_.coordinator.reply(id, std::move(stored).error());
   wire::ImageFacts facts;
   facts.request_id = id;
-  facts.spec = std::move(stored.assume_value().job.spec);
+  facts.spec = std::move(stored->job.spec);
   parts_.coordinator.tell(facts);
 }
 
 Task<> Protection::tell(std::string folder, std::string vault_job) {
   auto place = place_of(folder);
   if (!place) co_return;
-  const VaultPlace where = std::move(place).assume_value();
+  const VaultPlace where = *std::move(place);
   const auto look = [&where, &vault_job] { return list_vault(where, vault_job); };
   auto contents = co_await offload(pool_, look);
   if (contents) {
-    for (const wire::VaultContents& part : contents.assume_value()) parts_.coordinator.tell(part);
+    for (const wire::VaultContents& part : *contents) parts_.coordinator.tell(part);
   } else {
-    spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.assume_error().to_string());
+    spdlog::warn("vault not listed: folder {} reason {}", where.path, contents.error().to_string());
   }
 }
 
 void Protection::tell_restored(const Job& job) {
-  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.tell(report.assume_value());
+  if (const auto report = read_restore_report(job.folder())) parts_.coordinator.tell(*report);
 }
 
 void Protection::tell_all() {

@@ -35,14 +35,14 @@ Task<Result<void>> RestoreSession::run() {
     co_return ok();
   }
   spdlog::warn("not restored: job {} incarnation {} reason {}", wire::job_text(request_.spec.job),
-               request_.spec.incarnation, restored.assume_error().to_string());
+               request_.spec.incarnation, restored.error().to_string());
   co_await clean_up();
   co_return restored;
 }
 
 void RestoreSession::give_up() {
   given_up_ = true;
-  if (!failure_) failure_ = check_is_wanted().assume_error();
+  if (!failure_) failure_ = check_is_wanted().error();
   arrived_.notify();
 }
 

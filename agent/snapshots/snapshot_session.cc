@@ -75,9 +75,8 @@ Task<Result<void>> SnapshotSession::run() {
     say(wire::SnapshotPhase::kDone);
     co_return ok();
   }
-  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job),
-               taken.assume_error().to_string());
-  report_.error = taken.assume_error().to_string();
+  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job), taken.error().to_string());
+  report_.error = taken.error().to_string();
   say(wire::SnapshotPhase::kFailed);
   co_return taken;
 }
@@ -93,10 +92,10 @@ Task<Result<void>> SnapshotSession::take_all() {
 Task<Result<void>> SnapshotSession::take_twice() {
   auto taken = co_await take(false);
   if (taken || giving_way_ || job_->ended()) co_return taken;
-  const ErrorCode code = taken.assume_error().code();
+  const ErrorCode code = taken.error().code();
   if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return taken;
   spdlog::warn("snapshot taken again, with all memory: job {} reason {}", wire::job_text(request_.job),
-               taken.assume_error().to_string());
+               taken.error().to_string());
   co_await release_session();
   co_return co_await take(true);
 }
@@ -372,14 +371,14 @@ Task<Result<void>> SnapshotSession::pause() {
   limit.cancel();
   pausing_.reset();
   if (state) {
-    paused_ = std::move(state).assume_value();
+    paused_ = *std::move(state);
     barrier_ns_ = paused_->paused.barrier_entry_ns;
     job_->set_phase(local::Phase::kPaused);
     report_.barrier_ms = wall_clock_ms() - (now_ns() - barrier_ns_) / 1'000'000;
     fault_point(FaultPoint::kSnapshotPaused);
     co_return ok();
   }
-  if (state.assume_error().code() != ErrorCode::kAborted) co_return std::move(state).assume_error();
+  if (state.error().code() != ErrorCode::kAborted) co_return std::move(state).error();
   // Taken back before the barrier: the rank never notices. One that reached it in the same moment goes on.
   (void)co_await go_on();
   if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
@@ -425,14 +424,14 @@ Task<Result<void>> SnapshotSession::go_on() {
       resume.deadline_ns = local::kNoDeadline;
       auto running = co_await keeper->resume(resume, UniqueFd{});
       if (running) {
-        if (barrier_ns_ != 0) report_.pause_ns = running.assume_value().resumed_ns - barrier_ns_;
+        if (barrier_ns_ != 0) report_.pause_ns = running->resumed_ns - barrier_ns_;
         job_->runs_as(job_->incarnation());
         co_return ok();
       }
-      back = std::move(running).assume_error();
+      back = std::move(running).error();
     }
     spdlog::error("job does not go on yet: job {} again_in_ms {} reason {}", wire::job_text(job_->id()),
-                  pause.count(), back.assume_error().to_string());
+                  pause.count(), back.error().to_string());
     Signal nobody(context_.base.executor);
     co_await nobody.wait(Clock::now() + pause);
   }

@@ -42,10 +42,10 @@ wire::ImageRow row_of(const vault::Version& version) {
   const auto stored = image::decode_stored_job(version.job_record);
   row.damaged = !stored;
   if (stored) {
-    row.job = stored.assume_value().spec.job;
-    row.sequence = stored.assume_value().sequence;
-    row.set = stored.assume_value().set;
-    row.gpu_model = stored.assume_value().gpu_model;
+    row.job = stored->spec.job;
+    row.sequence = stored->sequence;
+    row.set = stored->set;
+    row.gpu_model = stored->gpu_model;
   }
   return row;
 }
@@ -176,14 +176,14 @@ Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string
   vault::TieredFiles files(std::move(tiers));
   std::uint64_t bytes = 0;
   auto jobs = files.list(place.path + "/jobs");
-  if (!jobs && jobs.assume_error().code() == ErrorCode::kNotFound) return bytes;
-  if (!jobs) return std::move(jobs).assume_error();
-  for (const vault::FolderEntry& job : jobs.assume_value()) {
+  if (!jobs && jobs.error().code() == ErrorCode::kNotFound) return bytes;
+  if (!jobs) return std::move(jobs).error();
+  for (const vault::FolderEntry& job : *jobs) {
     if (!job.is_folder || job.name == vault_job) continue;
     for (const char* part : {"/packs", "/versions"}) {
       auto entries = files.list(place.path + "/jobs/" + job.name + part);
       if (!entries) continue;  // removed meanwhile
-      for (const vault::FolderEntry& entry : entries.assume_value()) bytes += entry.bytes;
+      for (const vault::FolderEntry& entry : *entries) bytes += entry.bytes;
     }
   }
   return bytes;
@@ -195,9 +195,9 @@ Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, con
   head.limit_bytes = place.limit_bytes;
   head.vault_job = vault_job;
   auto opened = vault::open_vault(place.route(), false);
-  if (!opened && opened.assume_error().code() == ErrorCode::kNotFound) return parts_of(std::move(head), {});
-  if (!opened) return std::move(opened).assume_error();
-  vault::Vault& vault = *opened.assume_value().vault;
+  if (!opened && opened.error().code() == ErrorCode::kNotFound) return parts_of(std::move(head), {});
+  if (!opened) return std::move(opened).error();
+  vault::Vault& vault = *opened->vault;
   head.used_bytes = vault.used_bytes();
   CKPT_TRY(jobs, vault.job_names());
   std::vector<wire::ImageRow> rows;
@@ -205,8 +205,7 @@ Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, con
     if (!vault_job.empty() && job != vault_job) continue;
     // One that is removed meanwhile is not there; the others are.
     if (auto listed = list_job(place, vault, job, rows); !listed)
-      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job,
-                   listed.assume_error().to_string());
+      spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job, listed.error().to_string());
   }
   keep_newest_of_each(rows);
   return parts_of(std::move(head), std::move(rows));
@@ -231,9 +230,9 @@ Result<StoredVersion> read_version(const VaultPlace& place, const std::string& v
   if (version != 0) number = version;
   auto reader = vault->open_version(vault_job, number);
   // A damaged one: the description of the newest whole one serves until the version to restore is known.
-  if (!reader && reader.assume_error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
-  if (!reader) return std::move(reader).assume_error();
-  const vault::Version& found = reader.assume_value()->version();
+  if (!reader && reader.error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
+  if (!reader) return std::move(reader).error();
+  const vault::Version& found = (*reader)->version();
   CKPT_TRY(job, image::decode_stored_job(found.job_record));
   StoredVersion stored;
   stored.number = found.number;

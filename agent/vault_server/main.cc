@@ -50,9 +50,9 @@ VaultAnswer obey(vault::FileServer& server, const VaultOrder& order) {
     grant.limit_bytes = order.limit_bytes;
     grant.lasts = std::chrono::milliseconds(order.lasts_ms);
     auto token = server.grant(grant);
-    if (!token) answer = failed(token.assume_error());
+    if (!token) answer = failed(token.error());
     if (token) {
-      answer.token = std::move(token).assume_value();
+      answer.token = *std::move(token);
       fault_point(FaultPoint::kVaultServerGranted);
       spdlog::info("granted: job {} writes {} into_memory {}", order.job, order.writes, order.into_memory);
     }
@@ -64,10 +64,10 @@ VaultAnswer obey(vault::FileServer& server, const VaultOrder& order) {
 Result<void> serve(int socket, vault::FileServer::Settings settings) {
   auto created = vault::FileServer::create(std::move(settings));
   if (!created) {
-    CKPT_TRYV(say(socket, failed(created.assume_error())));
-    return std::move(created).assume_error();
+    CKPT_TRYV(say(socket, failed(created.error())));
+    return std::move(created).error();
   }
-  vault::FileServer& server = *created.assume_value();
+  vault::FileServer& server = **created;
   VaultAnswer ready;
   ready.text = server.address();
   CKPT_TRYV(say(socket, ready));
@@ -111,10 +111,10 @@ int main(int argc, char** argv) {
   ::fcntl(kSocket, F_SETFD, FD_CLOEXEC);
   const ckpt::UniqueFd socket(kSocket);
   const auto ended = ckpt::agent::vault_server::serve(socket.get(), std::move(settings));
-  if (ended.assume_error().code() == ckpt::ErrorCode::kUnavailable) {
+  if (ended.error().code() == ckpt::ErrorCode::kUnavailable) {
     spdlog::info("the agent is gone: ending");
     return 0;
   }
-  spdlog::error("ending: {}", ended.assume_error().to_string());
+  spdlog::error("ending: {}", ended.error().to_string());
   return 1;
 }

@@ -68,11 +68,11 @@ Result<void> VaultServer::launch() {
 
 void VaultServer::on_packet(const Packet& packet) {
   auto answer = wire::decode<Answer>(packet.bytes);
-  if (!answer) return on_gone(answer.assume_error());
-  const auto found = pending_.find(answer.assume_value().id);
+  if (!answer) return on_gone(answer.error());
+  const auto found = pending_.find(answer->id);
   if (found == pending_.end())
     return on_gone(Error(ErrorCode::kProtocol, "The vault server answered what nobody had asked"));
-  const Answer& said = answer.assume_value();
+  const Answer& said = *answer;
   const auto code = static_cast<ErrorCode>(said.error_code);
   if (said.error_code == 0)
     found->second->outcome.emplace(said);
@@ -112,7 +112,7 @@ Task<Result<void>> VaultServer::ready() {
   const Turn::Held alone = co_await starting_.take();
   if (!address_.empty()) co_return ok();
   pending_[0] = std::make_shared<Pending>(executor_);
-  if (auto launched = launch(); !launched) on_gone(launched.assume_error());
+  if (auto launched = launch(); !launched) on_gone(launched.error());
   CKPT_CO_TRY(listening, co_await wait(0));
   address_ = listening.text;
   spdlog::info("vault served: pid {} address {}", process_ ? process_->pid() : 0, address_);

@@ -58,8 +58,8 @@ std::optional<HttpResponse> Api::admit(HttpRequest& request) const {
                           "A token is needed: see token_file in the coordinator's api.json", 64);
   if (call == nullptr) return error_response(404, "usage", no_such_call(request).to_string(), 64);
   const auto refusal = refusal_of(request, *call, *role);
-  if (!refusal) return error_response(refusal.assume_error());
-  if (refusal.assume_value()) return forbidden(*refusal.assume_value());
+  if (!refusal) return error_response(refusal.error());
+  if (*refusal) return forbidden(**refusal);
   request.peer = tls::Peer::client(to_text(*role));
   return std::nullopt;
 }
@@ -68,8 +68,8 @@ control::Task<HttpResponse> Api::handle(HttpRequest request) {
   if (auto refused = admit(request)) co_return std::move(*refused);
   const Role role = coordinator::role_of(request.peer).value_or(Role::kViewer);
   auto answer = co_await route(std::move(request));
-  if (!answer) co_return shown_to(role, error_response(answer.assume_error()));
-  co_return shown_to(role, std::move(answer).assume_value());
+  if (!answer) co_return shown_to(role, error_response(answer.error()));
+  co_return shown_to(role, *std::move(answer));
 }
 
 control::Task<Result<HttpResponse>> Api::route(HttpRequest request) {

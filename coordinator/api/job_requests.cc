@@ -132,7 +132,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   const std::string way = body.text("way").value_or("cooperative");
   CKPT_TRYV(body.finish());
   CKPT_TRYV(gang);
-  submit.gang = gang.assume_value();
+  submit.gang = *gang;
   const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
   if (way != "cooperative" && way != "transparent")
     return usage("Field way is neither cooperative nor transparent");

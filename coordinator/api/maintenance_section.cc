@@ -33,8 +33,8 @@ Result<DrainRequest> read_drain(BodyReader& body, bool& dry_run) {
   drain.reason = body.text("reason").value_or("");
   dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
-  if (!scope) return scope.assume_error();
-  drain.scope = scope.assume_value();
+  if (!scope) return scope.error();
+  drain.scope = *scope;
   return drain;
 }
 
@@ -76,10 +76,10 @@ MaintenanceSection::Answer MaintenanceSection::cordon(const HttpRequest& request
   const auto scope = scope_of(body);
   const std::string reason = body.text("reason").value_or("");
   CKPT_TRYV(body.finish());
-  if (!scope) return scope.assume_error();
-  CKPT_TRYV(check_known(scope.assume_value(), parts_.nodes));
-  CKPT_TRYV(parts_.cordons.set(scope.assume_value(), CordonOwner::kOperator, reason));
-  const Cordon& cordon = *parts_.cordons.find(scope.assume_value(), CordonOwner::kOperator);
+  if (!scope) return scope.error();
+  CKPT_TRYV(check_known(*scope, parts_.nodes));
+  CKPT_TRYV(parts_.cordons.set(*scope, CordonOwner::kOperator, reason));
+  const Cordon& cordon = *parts_.cordons.find(*scope, CordonOwner::kOperator);
   return to_response(200, record::to_answer(cordon_view(cordon)));
 }
 
@@ -115,8 +115,8 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
   const auto read = scope_of(body);
   const bool forgives = body.boolean("forgive").value_or(false);
   CKPT_TRYV(body.finish());
-  if (!read) return read.assume_error();
-  const Scope& scope = read.assume_value();
+  if (!read) return read.error();
+  const Scope& scope = *read;
   CKPT_TRYV(check_known(scope, parts_.nodes));
   api::Uncordoned answer{.place = to_text(scope)};
   if (forgives) {

@@ -75,8 +75,8 @@ std::vector<tls::Peer> CertificateRenewals::due_nodes() {
     const auto is_due = parts_.denied.renewed().is_due(shown, now_s());
     if (!is_due)
       spdlog::error("whether the certificate of node {} is due was not found: {}", name,
-                    is_due.assume_error().to_string());
-    else if (is_due.assume_value())
+                    is_due.error().to_string());
+    else if (*is_due)
       due.push_back(shown);
   }
   return due;
@@ -92,18 +92,18 @@ control::Task<> CertificateRenewals::renew_own() {
   if (renewed)
     parts_.events.add("certificate-renewed", "the coordinator's certificate was renewed");
   else
-    warn("the coordinator", {}, own_->expires_unix_s(), renewed.assume_error());
+    warn("the coordinator", {}, own_->expires_unix_s(), renewed.error());
 }
 
 control::Task<> CertificateRenewals::renew_node(tls::Peer shown) {
   const std::string node = shown.name;
   const auto ends = parts_.denied.renewed().end_of(shown);
-  const std::int64_t ends_s = ends ? ends.assume_value() : shown.ends_s;
+  const std::int64_t ends_s = ends ? *ends : shown.ends_s;
   const Result<void> renewed = co_await exchange(shown);
   if (renewed)
     parts_.events.add("certificate-renewed", "the certificate of node " + node + " was renewed", node);
   else
-    warn("node " + node, node, ends_s, renewed.assume_error());
+    warn("node " + node, node, ends_s, renewed.error());
 }
 
 control::Task<Result<std::string>> CertificateRenewals::certify(std::string node, std::string signing_request,

@@ -237,8 +237,7 @@ void DeniedCertificates::on_ready(const Node& node) {
   const tls::Peer& shown = node.connection->certified();
   if (!shown.serial.empty()) {
     if (auto kept = remember(node.row.name, shown); !kept)
-      spdlog::error("the certificate of node {} was not noted: {}", node.row.name,
-                    kept.assume_error().to_string());
+      spdlog::error("the certificate of node {} was not noted: {}", node.row.name, kept.error().to_string());
   }
   tell(node);
 }
@@ -265,7 +264,7 @@ void DeniedCertificates::changed() {
   serials.reserve(entries_.size());
   for (const auto& [serial, entry] : entries_) serials.push_back(serial);
   if (auto replaced = serials_->replace(serials); !replaced)
-    spdlog::error("the list of denied certificates is not usable: {}", replaced.assume_error().to_string());
+    spdlog::error("the list of denied certificates is not usable: {}", replaced.error().to_string());
   if (changed_) changed_();
   for (const auto& [name, node] : parts_.nodes.all())
     if (node.connected()) tell(node);

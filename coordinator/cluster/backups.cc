@@ -106,11 +106,11 @@ control::Task<Result<HttpResponse>> Backups::handle(HttpRequest request) {
   const std::string path = folder_ + "/" + std::string(kFolder) + "/last.backup";
   auto made = co_await make(path);
   busy_ = false;
-  if (!made.has_value()) co_return std::move(made).assume_error();
-  const backup::Contents& contents = made.assume_value().contents;
-  spdlog::info("a backup was made: {} bytes, {} jobs", made.assume_value().bytes, contents.jobs);
+  if (!made.has_value()) co_return std::move(made).error();
+  const backup::Contents& contents = made->contents;
+  spdlog::info("a backup was made: {} bytes, {} jobs", made->bytes, contents.jobs);
   const api::Backup view{.file = path,
-                         .bytes = made.assume_value().bytes,
+                         .bytes = made->bytes,
                          .cluster = contents.cluster,
                          .made_ms = contents.made_ms,
                          .jobs = contents.jobs,

@@ -51,7 +51,7 @@ control::Task<> Housekeeping::run() {
 
 bool Housekeeping::store_what_was_learnt() {
   if (auto stored = parts_.jobs.store_memory(); !stored)
-    spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
+    spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
   return false;
 }
 

@@ -27,9 +27,8 @@ std::int64_t unix_time_s() {
 Result<void> NodeJoins::load(Answers answers) {
   answers_ = std::move(answers);
   const auto text = read_file(file_, kLargestFile);
-  if (!text)
-    return text.assume_error().code() == ErrorCode::kNotFound ? Result<void>(ok()) : text.assume_error();
-  std::istringstream lines(text.assume_value());
+  if (!text) return text.error().code() == ErrorCode::kNotFound ? Result<void>(ok()) : text.error();
+  std::istringstream lines(*text);
   std::string id;
   std::int64_t when_s = 0;
   while (lines >> id >> when_s) used_.emplace(id, when_s);

@@ -133,7 +133,7 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string nod
     CKPT_CO_TRYV(check(node, force, fenced));
     const auto proof = co_await run_fence_command(parts_.fence_command, node);
     fenced = proof.has_value();
-    if (!fenced) problem = proof.assume_error().to_string();
+    if (!fenced) problem = proof.error().to_string();
   }
   co_await parts_.output.copy_all_of(node);  // its logs go with it
   CKPT_CO_TRY(lost, remove(node, force, fenced));

@@ -50,7 +50,7 @@ void Recovery::on_window() {
 void Recovery::count_ids(const Node& node) {
   if (auto counted = parts_.store.count_above(node.newest_job, node.newest_migration); !counted)
     spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
-                  counted.assume_error().to_string());
+                  counted.error().to_string());
 }
 
 void Recovery::on_ready(const Node& node) {
@@ -159,10 +159,10 @@ control::Task<> Recovery::recover_switches(std::string name) {
     request.side = one.side;
     request.of_ranks = one.of_ranks;
     auto facts = co_await parts_.calls.describe(name, std::move(request));
-    Result<void> outcome = facts ? recover(name, std::move(facts).assume_value()) : facts.assume_error();
+    Result<void> outcome = facts ? recover(name, *std::move(facts)) : facts.error();
     if (!outcome)
       spdlog::warn("migration {} of node {} is not known here, and was not recovered: {}",
-                   migration_text(one.migration), name, outcome.assume_error().to_string());
+                   migration_text(one.migration), name, outcome.error().to_string());
   }
 }
 
@@ -206,10 +206,10 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
     not_described_.insert(asked);  // once at each connection
     if (!facts) {
       spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,
-                   job_text(std::get<1>(asked)), facts.assume_error().to_string());
+                   job_text(std::get<1>(asked)), facts.error().to_string());
       continue;
     }
-    take_in(name, std::get<1>(asked), std::get<2>(asked), std::move(facts).assume_value().spec);
+    take_in(name, std::get<1>(asked), std::get<2>(asked), (*std::move(facts)).spec);
   }
 }
 
@@ -220,12 +220,12 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
   auto taken = parts_.admission.take_in(std::move(spec), *node, *instance);
   if (!taken)
     return spdlog::error("job {} of node {} was not taken in: {}", job_text(job), name,
-                         taken.assume_error().to_string());
+                         taken.error().to_string());
   Found found;
   found.kind = "job";
   found.node = name;
   found.job = job;
-  found.text = fmt::format("{} runs on {}: it was taken in", taken.assume_value()->spec.name, name);
+  found.text = fmt::format("{} runs on {}: it was taken in", (*taken)->spec.name, name);
   note(std::move(found));
 }
 

@@ -317,7 +317,7 @@ control::Task<HttpResponse> Coordinator::answer(HttpRequest request) {
 control::Task<HttpResponse> Coordinator::once_durable(HttpResponse response) {
   const auto stays = co_await durable(store_sync_);
   if (stays || response.status >= 400) co_return response;
-  co_return Api::refuse(500, stays.assume_error().to_string());
+  co_return Api::refuse(500, stays.error().to_string());
 }
 
 std::vector<std::string> Coordinator::metrics_tokens() const {
@@ -350,7 +350,7 @@ Result<void> Coordinator::announce() {
 void Coordinator::stop() {
   spdlog::info("stopping; jobs and agents run on");
   if (auto stored = jobs_.store_memory(); !stored)
-    spdlog::error("what jobs hold was not stored: {}", stored.assume_error().to_string());
+    spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
   migrations_.store_settled();
   http_->close();
   listener_->close();

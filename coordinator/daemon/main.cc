@@ -43,17 +43,17 @@ int serve(Config config) {
         ::_exit(kExitFailed);
       });
   if (!coordinator) {
-    spdlog::critical("cannot start: {}", coordinator.assume_error().to_string());
+    spdlog::critical("cannot start: {}", coordinator.error().to_string());
     return kExitFailed;
   }
   asio::signal_set signals(io, SIGTERM, SIGINT);
   signals.async_wait([&](boost::system::error_code code, int) {
     if (code) return;
-    coordinator.assume_value()->stop();
+    (*coordinator)->stop();
     io.stop();
   });
   auto watch = ckpt::control::LoopWatch::create(io, ckpt::control::settings_of_daemon());
-  if (!watch) spdlog::error("the event loop is not watched: {}", watch.assume_error().to_string());
+  if (!watch) spdlog::error("the event loop is not watched: {}", watch.error().to_string());
   io.run();
   return 0;
 }
@@ -78,10 +78,10 @@ int main(int argc, char** argv) {
     return std::fputs(ckpt::coordinator::settings_page().c_str(), stdout) < 0 ? kExitFailed : 0;
   auto config = ckpt::coordinator::load_config(config_path, home);
   if (!config) {
-    std::fprintf(stderr, "gpumigrate-coordinator: %s\n", config.assume_error().to_string().c_str());
+    std::fprintf(stderr, "gpumigrate-coordinator: %s\n", config.error().to_string().c_str());
     return kExitUsage;
   }
-  Config& settings = config.assume_value();
+  Config& settings = *config;
   if (!log_file.empty()) settings.log_file = log_file;
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, like a full disk
@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   try {
     if (const auto opened = ckpt::logging::open_log({"coordinator", settings.log_file, settings.log_level});
         !opened) {
-      std::fprintf(stderr, "gpumigrate-coordinator: %s\n", opened.assume_error().to_string().c_str());
+      std::fprintf(stderr, "gpumigrate-coordinator: %s\n", opened.error().to_string().c_str());
       return kExitFailed;
     }
     raise_descriptor_limit();

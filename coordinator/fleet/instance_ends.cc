@@ -65,9 +65,9 @@ void InstanceEnds::note_answer(JobId id, const std::string& node, Incarnation up
   const Job* job = parts_.jobs.find(id);
   const Node* there = parts_.nodes.find(node);
   if (job == nullptr || there == nullptr || !there->connected() || !job->may_live_on.contains(node)) return;
-  if (!answer && answer.assume_error().code() != ErrorCode::kNotFound) {
+  if (!answer && answer.error().code() != ErrorCode::kNotFound) {
     spdlog::warn("whether something of {} lives on {} is not known: {}", job_text(id), node,
-                 answer.assume_error().to_string());
+                 answer.error().to_string());
     return;
   }
   if (given_up_to(*job) > up_to || has_instance(*there, id, up_to)) return;
@@ -75,7 +75,7 @@ void InstanceEnds::note_answer(JobId id, const std::string& node, Incarnation up
   changed.may_live_on.erase(node);
   if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
     spdlog::error("that {} has nothing of {} was not stored: {}", node, job_text(id),
-                  stored.assume_error().to_string());
+                  stored.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -144,7 +144,7 @@ Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const 
   const JobId id = changed.id;
   if (auto stored = table_.replace(std::move(changed)); !stored) {
     table_.drop(id);
-    return std::move(stored).assume_error();
+    return std::move(stored).error();
   }
   return table_.find(id);
 }

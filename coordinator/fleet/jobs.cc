@@ -67,7 +67,7 @@ Result<void> JobTable::replace_all(std::vector<Job> changed) {
 void JobTable::save(Job& job) {
   index(job);
   if (auto stored = store_.put(job); !stored)
-    spdlog::error("job {} was not stored: {}", label(job), stored.assume_error().to_string());
+    spdlog::error("job {} was not stored: {}", label(job), stored.error().to_string());
   else
     unsaved_memory_.erase(job.id);
   changed_.notify();
@@ -82,7 +82,7 @@ Result<void> JobTable::remove(JobId id) {
 
 void JobTable::drop(JobId id) {
   if (auto removed = store_.remove_job(id); !removed)
-    spdlog::error("job {} was not removed: {}", job_text(id), removed.assume_error().to_string());
+    spdlog::error("job {} was not removed: {}", job_text(id), removed.error().to_string());
   erase(id);
   changed_.notify();
 }
@@ -109,7 +109,7 @@ std::vector<JobId> JobTable::remove_old(const Retention& keep,
   }
   if (over.empty()) return over;
   if (auto removed = store_.remove_jobs(over); !removed) {
-    spdlog::error("{} ended jobs were not removed: {}", over.size(), removed.assume_error().to_string());
+    spdlog::error("{} ended jobs were not removed: {}", over.size(), removed.error().to_string());
     return {};
   }
   for (const JobId id : over) erase(id);

@@ -106,12 +106,12 @@ control::Task<Result<std::optional<wire::MoveNeeds>>> NodeCalls::check_move(
     std::string node, wire::CheckMove request, std::chrono::milliseconds timeout) {
   request.request_id = next_request_++;
   auto answer = co_await exchange(node, request, request.request_id, timeout);
-  if (!answer) co_return answer.assume_error();
-  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value())) {
+  if (!answer) co_return answer.error();
+  if (const auto* reply = std::get_if<wire::Reply>(&*answer)) {
     if (!reply->ok) co_return reply->to_error();
     co_return std::optional<wire::MoveNeeds>();
   }
-  auto* needs = std::get_if<wire::MoveNeeds>(&answer.assume_value());
+  auto* needs = std::get_if<wire::MoveNeeds>(&*answer);
   if (needs == nullptr || !request.tells_needs)
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
   co_return std::optional(std::move(*needs));
@@ -133,14 +133,14 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(request.follow_ns)) +
       kLogGrace;
   auto answer = co_await exchange(node, request, request.request_id, timeout);
-  if (!answer) co_return answer.assume_error();
-  if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value())) {
+  if (!answer) co_return answer.error();
+  if (const auto* reply = std::get_if<wire::Reply>(&*answer)) {
     if (reply->ok) co_return Error(ErrorCode::kProtocol, "Node " + node + " answered without a log");
     co_return reply->to_error();
   }
-  if (!std::holds_alternative<wire::LogData>(answer.assume_value()))
+  if (!std::holds_alternative<wire::LogData>(*answer))
     co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than a log");
-  auto data = std::get<wire::LogData>(std::move(answer).assume_value());
+  auto data = std::get<wire::LogData>(*std::move(answer));
   const bool is_asked_for = data.offset >= request.offset;  // what came before was freed, or is too old
   const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
   if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)

@@ -60,8 +60,8 @@ class NodeCalls {
     CKPT_CO_TRYV(co_await durable(sync_));
     request.request_id = next_request_++;
     auto answer = co_await exchange(node, request, request.request_id, timeout);
-    if (!answer) co_return answer.assume_error();
-    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+    if (!answer) co_return answer.error();
+    if (const auto* reply = std::get_if<wire::Reply>(&*answer); reply != nullptr && !reply->ok)
       co_return reply->to_error();
     co_return ok();
   }
@@ -139,10 +139,10 @@ class NodeCalls {
   control::Task<Result<Wanted>> ask(std::string node, M request, std::chrono::milliseconds timeout) {
     request.request_id = next_request_++;
     auto answer = co_await exchange(node, request, request.request_id, timeout);
-    if (!answer) co_return answer.assume_error();
-    if (const auto* reply = std::get_if<wire::Reply>(&answer.assume_value()); reply != nullptr && !reply->ok)
+    if (!answer) co_return answer.error();
+    if (const auto* reply = std::get_if<wire::Reply>(&*answer); reply != nullptr && !reply->ok)
       co_return reply->to_error();
-    auto* wanted = std::get_if<Wanted>(&answer.assume_value());
+    auto* wanted = std::get_if<Wanted>(&*answer);
     if (wanted == nullptr)
       co_return Error(ErrorCode::kProtocol, "Node " + node + " answered with something else than was asked");
     co_return std::move(*wanted);
@@ -156,7 +156,7 @@ class NodeCalls {
       co_return Error(ErrorCode::kUnavailable, "Node " + node + " is not connected");
     auto pending = std::make_shared<Pending>(node, executor_);
     const Expecting expecting(pending_, id, pending);  // also when the caller is cancelled meanwhile
-    if (auto sent = entry->connection->send(request); !sent) co_return sent.assume_error();
+    if (auto sent = entry->connection->send(request); !sent) co_return sent.error();
     pending->wake.expires_after(timeout);
     while (!pending->answer) {
       const auto [code] = co_await pending->wake.async_wait(control::kTuple);

@@ -160,7 +160,7 @@ Result<void> NodeSessions::welcome(Node& node, const std::string& name, const wi
   node.row.peer_address = hello.inventory.peer_address;
   node.row.last_seen_ms = wall_clock_ms();
   if (auto stored = parts_.table.store(node); !stored)
-    spdlog::error("node {} was not stored: {}", name, stored.assume_error().to_string());
+    spdlog::error("node {} was not stored: {}", name, stored.error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
   CKPT_TRYV(node.keep(hello.inventory, node.row.last_seen_ms));
   node.switches = hello.switches;

@@ -44,8 +44,8 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
   order.set = report.set;
   order.act = wire::GatherAct::kGoOn;
   const auto told = co_await parts_.calls.gather(std::move(node), std::move(order), kReleasing);
-  if (!told && told.assume_error().code() != ErrorCode::kNotFound)
-    spdlog::warn("rank {} goes on by itself: {}", job_text(report.job), told.assume_error().to_string());
+  if (!told && told.error().code() != ErrorCode::kNotFound)
+    spdlog::warn("rank {} goes on by itself: {}", job_text(report.job), told.error().to_string());
 }
 
 std::string GangImages::why_none(const Gang& gang) const {
@@ -102,15 +102,14 @@ control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination 
     parts_.jobs.changed().notify();
     if (taken) {
       auto set = record(*taking, number, to, task);
-      if (set) co_return Taken(taking, std::move(set).assume_value());
+      if (set) co_return Taken(taking, *std::move(set));
       co_await taking->let_go();
-      co_return std::move(set).assume_error();
+      co_return std::move(set).error();
     }
     co_await remove_set(id, number);
-    last = std::move(taken).assume_error();
+    last = std::move(taken).error();
     if (!taking->may_work_in_full()) break;
-    spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id),
-                 last.assume_error().to_string());
+    spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id), last.error().to_string());
   }
   co_return last;
 }
@@ -168,8 +167,7 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
     order.of_job = true;
     const std::string node = image.folder.empty() ? image.node : job->node();
     if (auto removed = co_await parts_.calls.call(node, std::move(order), kRemoving); !removed)
-      spdlog::warn("image {} of an incomplete set stays: {}", image_text(image),
-                   removed.assume_error().to_string());
+      spdlog::warn("image {} of an incomplete set stays: {}", image_text(image), removed.error().to_string());
   }
 }
 
@@ -196,11 +194,11 @@ control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string t
 
 control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) {
   const auto taken = co_await snapshot(id, std::move(to), task);
-  if (!taken) co_return fail(id, task, "snapshot", taken.assume_error());
+  if (!taken) co_return fail(id, task, "snapshot", taken.error());
   const auto gang = find_gang(parts_.jobs, id);
   parts_.events.add("snapshot-taken",
                     fmt::format("images of all {} ranks of job {} were taken at one step",
-                                taken.assume_value().images.size(), gang ? name_and_id(*gang) : job_text(id)),
+                                taken->images.size(), gang ? name_and_id(*gang) : job_text(id)),
                     "", id);
   parts_.tasks.finish(task);
 }
@@ -242,7 +240,7 @@ control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to
 
 control::Task<> GangImages::run_suspend(JobId id, Destination to, TaskId task) {
   const auto done = co_await suspend(id, std::move(to), task);
-  if (!done) co_return fail(id, task, "suspend", done.assume_error());
+  if (!done) co_return fail(id, task, "suspend", done.error());
   parts_.tasks.finish(task);
 }
 
@@ -264,7 +262,7 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
   }
   if (auto begun = parts_.runner.begin_all(std::move(operations)); !begun) {
     co_await taken.first->let_go();
-    co_return std::move(begun).assume_error();
+    co_return std::move(begun).error();
   }
   CKPT_CO_TRYV(co_await wait_until_parked(id));
   co_return std::move(taken.second);

@@ -51,10 +51,9 @@ control::Task<> GangProtections::take(JobId id) {
   Protection now = *gang->ranks.front()->protection;
   now.begun_ms = protection.begun_ms;
   now.failures = taken ? 0 : now.failures + 1;
-  now.error = taken ? "" : taken.assume_error().to_string();
+  now.error = taken ? "" : taken.error().to_string();
   if (auto stored = store(*gang, now); !stored)
-    spdlog::error("how images of {} went was not stored: {}", job_text(id),
-                  stored.assume_error().to_string());
+    spdlog::error("how images of {} went was not stored: {}", job_text(id), stored.error().to_string());
   if (taken || is_ended(state_of(*gang))) co_return;
   parts_.events.add("snapshot-failed",
                     fmt::format("no images of job {} ({}), failure {} in a row: {}", gang->name, job_text(id),
@@ -93,7 +92,7 @@ control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectReque
     const auto works = co_await parts_.orders.check(rank, kept_at(planned.protection));
     if (!works)
       co_return Error(ErrorCode::kRefused, "The job is not protected: no image of " + job_text(rank) +
-                                               " can be written there: " + works.assume_error().to_string());
+                                               " can be written there: " + works.error().to_string());
   }
   if (wish.dry_run) co_return planned;
   const auto gang = find_gang(parts_.jobs, id);

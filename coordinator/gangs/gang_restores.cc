@@ -178,8 +178,8 @@ control::Task<Result<TaskId>> GangRestores::begin(JobId id, GangRestoreWish wish
 control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId number) {
   const auto runs = co_await wait_until_runs(id);
   if (!runs) {
-    const bool is_known = runs.assume_error().code() != ErrorCode::kTimedOut;
-    co_return parts_.tasks.fail(number, runs.assume_error(), is_known ? kImageExitFailed : kImageExitUnknown);
+    const bool is_known = runs.error().code() != ErrorCode::kTimedOut;
+    co_return parts_.tasks.fail(number, runs.error(), is_known ? kImageExitFailed : kImageExitUnknown);
   }
   ImageTask* task = parts_.tasks.find(number);
   if (task == nullptr) co_return;

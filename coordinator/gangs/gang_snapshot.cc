@@ -68,7 +68,7 @@ control::Task<Result<void>> GangSnapshot::run() {
   is_over_ = true;
   changed_.notify();
   if (done) co_return done;
-  failed_with_ = done.assume_error().code();
+  failed_with_ = done.error().code();
   co_await let_go();
   co_return done;
 }
@@ -78,7 +78,7 @@ control::Task<> GangSnapshot::take(std::size_t at) {
   const auto self = shared_from_this();
   const auto deadline = steady_clock::now() + kLettingGo;
   auto taken = co_await order(at);
-  while (!taken && is_busy(at, taken.assume_error()) && steady_clock::now() < deadline && !first_failure()) {
+  while (!taken && is_busy(at, taken.error()) && steady_clock::now() < deadline && !first_failure()) {
     co_await wait_for_change(parts_.jobs);
     taken = co_await order(at);
   }
@@ -101,7 +101,7 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   const SnapshotOrders::Outcome outcome =
       co_await parts_.orders.give(std::move(order), std::move(shown), kLongestSnapshot);
   members_[at].has_begun = outcome.has_begun;
-  if (!outcome.taken && outcome.taken.assume_error().code() == ErrorCode::kTimedOut)
+  if (!outcome.taken && outcome.taken.error().code() == ErrorCode::kTimedOut)
     parts_.orders.give_up_soon(member.job, member.node, member.incarnation);
   co_return outcome.taken;
 }
@@ -155,7 +155,7 @@ std::optional<Error> GangSnapshot::first_failure() const {
 std::optional<Error> GangSnapshot::failure_of_image(std::size_t at) const {
   const auto& taken = members_[at].taken;
   if (!taken || *taken) return std::nullopt;
-  return ranks_->failure_of(at, taken->assume_error());
+  return ranks_->failure_of(at, taken->error());
 }
 
 bool GangSnapshot::are_all_over() const {
@@ -199,8 +199,7 @@ control::Task<> GangSnapshot::let_go_of(std::size_t at) {
   order.set = wish_.set;
   order.act = wire::GatherAct::kGoOn;
   const auto told = co_await parts_.calls.gather(member.node, std::move(order), kGoOnAnswer);
-  if (!told)
-    spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.assume_error().to_string());
+  if (!told) spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

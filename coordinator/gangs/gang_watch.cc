@@ -47,7 +47,7 @@ void GangWatch::park_rest(const Gang& gang) {
     const bool is_at_it = rank->operation && rank->operation->goal == OperationGoal::kParked;
     if (rests(rank) || is_at_it || is_ended(rank->state) || rank->stop_requested) continue;
     if (auto begun = park(*rank, why); !begun)
-      spdlog::error("rank {} does not rest: {}", label(*rank), begun.assume_error().to_string());
+      spdlog::error("rank {} does not rest: {}", label(*rank), begun.error().to_string());
   }
 }
 
@@ -78,7 +78,7 @@ void GangWatch::end_rest(const Gang& gang, const Job& failed) {
                         failed.node(), failed.id);
     is_told = true;
     if (auto begun = parts_.stops.begin(*rank, kGrace.count()); !begun)
-      spdlog::error("rank {} is not stopped: {}", label(*rank), begun.assume_error().to_string());
+      spdlog::error("rank {} is not stopped: {}", label(*rank), begun.error().to_string());
   }
 }
 

@@ -27,7 +27,7 @@ control::Task<Result<std::uint64_t>> RankOrders::agree() {
       if (gather.is_to_be_told(at)) told.push_back(at);
     CKPT_CO_TRY(answers, co_await ask(wire::GatherAct::kStopAt, gather.barrier(), told, kBarrierAnswer));
     for (const std::size_t at : told) {
-      const wire::RankGathered& answer = answers[at]->assume_value();
+      const wire::RankGathered& answer = **answers[at];
       gather.counted(at, answer.stop_at, answer.barriers);
     }
   }
@@ -48,7 +48,7 @@ control::Task<Result<RankOrders::Answers>> RankOrders::ask(wire::GatherAct act, 
       are_all_here = are_all_here && answer.has_value();
       if (!answer || *answer) continue;
       if (auto known = known_failure(at)) co_return *std::move(known);
-      co_return failure_of(at, answer->assume_error());
+      co_return failure_of(at, answer->error());
     }
     if (are_all_here) co_return *answers;
     if (auto known = known_failure(std::nullopt)) co_return *std::move(known);

@@ -32,7 +32,7 @@ void Evacuations::doubt_images(const Finding& finding) {
     const JobId id = job.id;
     if (auto stored = parts_.jobs.replace(std::move(job)); !stored)
       spdlog::error("that images of {} are suspect was not stored: {}", job_text(id),
-                    stored.assume_error().to_string());
+                    stored.error().to_string());
   }
 }
 
@@ -46,7 +46,7 @@ void Evacuations::take_in_arrivals() {
     if (arrived.empty()) continue;
     if (auto kept = parts_.table.keep(std::move(arrived), [] { return Result<void>(ok()); }); !kept)
       spdlog::error("jobs that came to {} are not evacuated: {}", to_text(finding->place()),
-                    kept.assume_error().to_string());
+                    kept.error().to_string());
   }
 }
 
@@ -87,7 +87,7 @@ void Evacuations::give_up_moves_to(const Finding& finding) {
     if (auto asked = parts_.migration_runner.give_up(
             id, to_text(place) + " takes no jobs any more: " + finding.reported.reason);
         !asked)
-      spdlog::info("{} is not given up: {}", migration_text(id), asked.assume_error().to_string());
+      spdlog::info("{} is not given up: {}", migration_text(id), asked.error().to_string());
   }
 }
 

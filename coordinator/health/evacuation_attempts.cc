@@ -64,7 +64,7 @@ bool Evacuations::may_start(Evacuation& e) {
       auto opened =
           parts_.policy.open_breaker(fmt::format("{} evacuations within {:.3g} min", recent,
                                                  static_cast<double>(limits_.breaker_window_ms) / 60'000));
-      if (!opened) spdlog::error("the breaker was not stored: {}", opened.assume_error().to_string());
+      if (!opened) spdlog::error("the breaker was not stored: {}", opened.error().to_string());
       wait(e, "the breaker is open");
       return false;
     }
@@ -95,8 +95,8 @@ void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
   request.ranks.push_back(rank.ranks.front().rank);
   const PlanHints hints = hints_for(e);
   const auto plan = parts_.gang_moves.plan(gang, request, hints.closed);
-  if (!plan) return wait(e, plan.assume_error().to_string());
-  if (plan.assume_value().places.empty()) return no_live_target(e, rank, plan.assume_value().reason);
+  if (!plan) return wait(e, plan.error().to_string());
+  if (plan->places.empty()) return no_live_target(e, rank, plan->reason);
   e.started_ms.push_back(wall_clock_ms());
   parts_.table.save(e);
   wait(e, "the move of the rank is being prepared");
@@ -109,8 +109,8 @@ void Evacuations::attempt_live(Evacuation& e, const Job& job) {
   if (e.failed.size() >= limits_.live_targets) return no_live_target(e, job, "enough targets were tried");
   if (job.spec.gang.id != 0) return attempt_rank(e, job);
   auto planned = parts_.planner.plan(job, "auto", hints_for(e));
-  if (!planned) return wait(e, planned.assume_error().to_string());
-  const MigratePlan& plan = planned.assume_value();
+  if (!planned) return wait(e, planned.error().to_string());
+  const MigratePlan& plan = *planned;
   if (!plan.to) {
     const std::string obstacle = parts_.states.why_not_movable(job);
     if (obstacle.empty()) return no_live_target(e, job, plan.reason);
@@ -122,8 +122,8 @@ void Evacuations::attempt_live(Evacuation& e, const Job& job) {
   e.started_ms.push_back(wall_clock_ms());
   parts_.table.save(e);
   auto begun = parts_.moves.begin(job, live_request(e, job), plan);
-  if (!begun) return wait(e, begun.assume_error().to_string());
-  e.migration = begun.assume_value()->id;
+  if (!begun) return wait(e, begun.error().to_string());
+  e.migration = (*begun)->id;
   e.to = *plan.to;
   enter(e, EvacuationState::kMoving, migration_text(e.migration));
 }
@@ -197,9 +197,9 @@ void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
                      ", and there is no image of it: it is left as it is");
   }
   const auto plan = parts_.planner.plan_restore(job, *image, "auto", hints_for(e));
-  if (!plan) return wait(e, plan.assume_error().to_string());
-  const std::optional<Place> to = plan.assume_value().to;
-  if (!to) return no_target(e, plan.assume_value().reason, false);
+  if (!plan) return wait(e, plan.error().to_string());
+  const std::optional<Place> to = plan->to;
+  if (!to) return no_target(e, plan->reason, false);
   e.started_ms.push_back(wall_clock_ms());
   e.to = to;
   enter(e, EvacuationState::kRestoring,
@@ -213,7 +213,7 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
   Evacuation& e = parts_.table.at(id);
   if (e.state != EvacuationState::kRestoring) co_return;
   if (restored) {
-    const Restored& there = restored.assume_value();
+    const Restored& there = *restored;
     e.to = there.place;
     e.lost_ms = there.lost_ms;
     enter(e, EvacuationState::kRestored,
@@ -221,7 +221,7 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
                       static_cast<double>(there.lost_ms) / 1000));
     co_return;
   }
-  const Error& error = restored.assume_error();
+  const Error& error = restored.error();
   e.to.reset();
   if (error.code() == ErrorCode::kUnavailable)
     no_target(e, error.to_string(), false);
@@ -256,7 +256,7 @@ control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
     enter(e, EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");
   } else {
     tried_at_[id] = generation_;
-    enter(e, EvacuationState::kQueued, "not parked: " + parked.assume_error().to_string());
+    enter(e, EvacuationState::kQueued, "not parked: " + parked.error().to_string());
   }
 }
 

@@ -67,14 +67,11 @@ Result<void> EvacuationTable::keep(std::vector<Evacuation> decided,
 void EvacuationTable::save(const Evacuation& e) {
   if (!e.open()) open_.erase(e.id);
   auto statement = store_.database().prepare("UPDATE evacuations SET document = ?2 WHERE id = ?1");
-  auto stored = statement ? statement.assume_value()
-                                .bind(1, static_cast<std::int64_t>(e.id))
-                                .bind(2, record::to_text(e))
-                                .run()
-                          : Result<void>(statement.assume_error());
+  auto stored = statement
+                    ? statement->bind(1, static_cast<std::int64_t>(e.id)).bind(2, record::to_text(e)).run()
+                    : Result<void>(statement.error());
   if (!stored)
-    spdlog::error("evacuation {} was not stored: {}", evacuation_text(e.id),
-                  stored.assume_error().to_string());
+    spdlog::error("evacuation {} was not stored: {}", evacuation_text(e.id), stored.error().to_string());
 }
 
 std::vector<const Evacuation*> EvacuationTable::pointers() const {
@@ -96,8 +93,7 @@ void EvacuationTable::forget_old(const Retention& keep) {
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)
-    return spdlog::error("{} evacuations were not removed: {}", over.size(),
-                         removed.assume_error().to_string());
+    return spdlog::error("{} evacuations were not removed: {}", over.size(), removed.error().to_string());
   for (const EvacuationId id : over) evacuations_.erase(id);
 }
 

@@ -112,7 +112,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   doubt_images(finding);
   if (parts_.policy.is_paused(finding.node)) {
     if (auto kept = keep(finding, {}, true); !kept)
-      spdlog::error("a finding of {} was not marked: {}", finding.node, kept.assume_error().to_string());
+      spdlog::error("a finding of {} was not marked: {}", finding.node, kept.error().to_string());
     return;
   }
   if (finding.reported.cordon) {
@@ -120,12 +120,11 @@ void Evacuations::begin_evacuations(const Finding& finding) {
                                   finding.reported.reason);
     // Not stored, so not acted on: the next change tries again.
     if (!set)
-      return spdlog::error("{} was not cordoned: {}", to_text(finding.place()),
-                           set.assume_error().to_string());
+      return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
   if (auto kept = keep(finding, concerned(finding)); !kept)
     spdlog::error("what follows from a finding of {} was not stored: {}", finding.node,
-                  kept.assume_error().to_string());
+                  kept.error().to_string());
 }
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {

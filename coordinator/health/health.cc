@@ -96,11 +96,11 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
     if (!is_known(name, finding) && !has_room(name, finding)) break;
     auto kept = keep(name, finding);
     if (!kept) {
-      spdlog::error("finding {} of {} was not stored: {}", number, name, kept.assume_error().to_string());
+      spdlog::error("finding {} of {} was not stored: {}", number, name, kept.error().to_string());
       break;
     }
     known = number;
-    has_new = has_new || kept.assume_value();
+    has_new = has_new || *kept;
   }
   if (known != 0) tell_settings(name, known);
   if (has_new) changed_.notify();
@@ -230,7 +230,7 @@ void HealthTable::forget_old(const Retention& keep) {
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)
-    return spdlog::error("{} findings were not removed: {}", over.size(), removed.assume_error().to_string());
+    return spdlog::error("{} findings were not removed: {}", over.size(), removed.error().to_string());
   for (const Finding& finding : findings_)
     if (over.contains(finding.row))
       known_.erase({finding.node, finding.reported.number, finding.reported.time_ms});

@@ -109,7 +109,7 @@ void ImageCatalog::save(const Key& key, Vault& vault) {
   const auto put = store_.put(stored);
   vault.stored = put.has_value();
   if (!put)
-    spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.assume_error().to_string());
+    spdlog::error("what the vault of {} holds was not stored: {}", key.first, put.error().to_string());
 }
 
 std::string ImageCatalog::vault_job_of(const Job& job) const {
@@ -239,9 +239,9 @@ void ImageCatalog::let_recognise(bool may) {
 void ImageCatalog::adopt(const std::string& node, const std::string& found) {
   auto adopted = store_.adopt_cluster_id(found);
   if (!adopted)
-    return spdlog::error("the cluster's id {} was not stored: {}", found, adopted.assume_error().to_string());
+    return spdlog::error("the cluster's id {} was not stored: {}", found, adopted.error().to_string());
   cluster_settled_ = true;
-  if (!adopted.assume_value()) return;
+  if (!*adopted) return;
   cluster_ = found;
   recognised_.notify(node, found);
 }

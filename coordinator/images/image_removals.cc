@@ -113,7 +113,7 @@ control::Task<> ImageRemovals::sweep() {
       const auto done = co_await parts_.calls.call(going.image.node, order, kRemoval);
       if (!done)
         spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
-                     done.assume_error().to_string());
+                     done.error().to_string());
       if (done && all) parts_.catalog.removed(going.image.node, order.folder, order.vault_job);
       removed += !done ? 0 : all ? going.versions.size() : 1;
       if (all || !done) break;

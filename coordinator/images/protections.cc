@@ -94,7 +94,7 @@ control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest w
     co_return Error(
         ErrorCode::kRefused,
         fmt::format("Job {} is not protected{}: no image can be written there: {}{}", job->spec.name,
-                    wish.to.empty() ? "" : " at " + wish.to, works.assume_error().to_string(),
+                    wish.to.empty() ? "" : " at " + wish.to, works.error().to_string(),
                     job->protection ? "; its protection stays as it is" : ""));
   CKPT_CO_TRY(answer, plan(id, wish));
   if (wish.dry_run) co_return answer;
@@ -154,15 +154,14 @@ void Protections::note(JobId id, const Result<void>& taken) {
   if (!taken && !where_now(id)) return;
   Job changed = *job;
   changed.protection->failures = taken ? 0 : changed.protection->failures + 1;
-  changed.protection->error = taken ? "" : taken.assume_error().to_string();
+  changed.protection->error = taken ? "" : taken.error().to_string();
   const unsigned failures = changed.protection->failures;
   if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
-    spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id),
-                  stored.assume_error().to_string());
+    spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id), stored.error().to_string());
   if (taken || is_ended(job->state)) return;
   parts_.events.add("snapshot-failed",
                     fmt::format("no image of job {} ({}), failure {} in a row: {}", job->spec.name,
-                                job_text(id), failures, taken.assume_error().to_string()),
+                                job_text(id), failures, taken.error().to_string()),
                     job->node(), id);
 }
 

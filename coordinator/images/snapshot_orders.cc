@@ -64,11 +64,11 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
     outcome.vault = peer ? Vault::kGranted : Vault::kAway;
     if (!peer) {
       outcome.failed = !order.end_after;  // it was not ordered
-      outcome.taken = std::move(peer).assume_error();
+      outcome.taken = std::move(peer).error();
       parts_.running.end(id);
       co_return outcome;
     }
-    order.peer = std::move(peer).assume_value();
+    order.peer = *std::move(peer);
     if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
   }
   outcome.taken = co_await send(std::move(order), shown.node, limit);
@@ -102,7 +102,7 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
   look.of_job = true;
   // Only the node where they lie reports which images there are.
   if (auto listed = co_await parts_.calls.call(peer.node, std::move(look), kPeerListing); !listed)
-    spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.assume_error().to_string());
+    spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.error().to_string());
   co_return taken;
 }
 
@@ -136,7 +136,7 @@ control::Task<Destination> SnapshotOrders::working_destination(JobId id, std::st
   if (!why->empty()) co_return Destination();
   const auto works = co_await check(id, wanted);
   if (works) co_return wanted;
-  *why = works.assume_error().to_string();
+  *why = works.error().to_string();
   co_return Destination();
 }
 
@@ -156,7 +156,7 @@ void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarn
 control::Task<> SnapshotOrders::give_up_and_log(JobId id, std::string node, Incarnation incarnation) {
   const auto told = co_await give_up(id, node, incarnation);
   if (!told)
-    spdlog::info("giving up a snapshot of {} on {}: {}", job_text(id), node, told.assume_error().to_string());
+    spdlog::info("giving up a snapshot of {} on {}: {}", job_text(id), node, told.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -67,9 +67,9 @@ control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId tas
   const Result<void>& answer = outcome.taken;
   job = parts_.jobs.find(id);
   parts_.jobs.changed().notify();
-  if (!answer && answer.assume_error().code() == ErrorCode::kTimedOut)
+  if (!answer && answer.error().code() == ErrorCode::kTimedOut)
     parts_.orders.give_up_soon(id, node, incarnation);
-  if (!answer) co_return outcome.failed ? known_failure(answer.assume_error()) : answer.assume_error();
+  if (!answer) co_return outcome.failed ? known_failure(answer.error()) : answer.error();
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   Job changed = *job;
   changed.snapshot = parts_.reports.facts_of(*job, owner, to.folder);
@@ -107,7 +107,7 @@ control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
     parts_.tasks.finish(task);
     co_return;
   }
-  const Error& error = taken.assume_error();
+  const Error& error = taken.error();
   parts_.events.add("snapshot-failed", "no image of job " + name + ": " + error.to_string(),
                     job == nullptr ? "" : job->node(), id);
   parts_.tasks.fail(task, error,

@@ -81,8 +81,8 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
   entry.obstacles.clear();
   if (!plan) {
     entry.state = DrainJobState::kBlocked;
-    entry.reason = plan.assume_error().to_string();
-  } else if (const MigratePlan& found = plan.assume_value(); !found.to) {
+    entry.reason = plan.error().to_string();
+  } else if (const MigratePlan& found = *plan; !found.to) {
     entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     explain(found, entry, [this](const Place& place) { return parts_.drains.is_drained(place); });
     parts_.moves.give_up_parking(job, found, drain_reason(drain));
@@ -107,10 +107,10 @@ Result<MigratePlan> DrainMoves::plan_for(const Job& job, const std::vector<Failu
     why += (why.empty() ? "" : "; ") + failure.refusal;
   }
   auto plan = parts_.planner.plan(job, "auto", hints);
-  if (!plan || plan.assume_value().to || hints.closed.empty()) return plan;
+  if (!plan || plan->to || hints.closed.empty()) return plan;
   plan = parts_.planner.plan(job, "auto", refusals);
-  if (!plan || plan.assume_value().to || why.empty()) return plan;
-  MigratePlan refused = std::move(plan).assume_value();
+  if (!plan || plan->to || why.empty()) return plan;
+  MigratePlan refused = *std::move(plan);
   refused.reason = why;
   refused.no_gpu = refused.passing = false;
   return refused;
@@ -144,7 +144,7 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   answer.is_known = true;
   answer.at = inventories_;
   // A node that does not answer is no obstacle: the move tells more.
-  if (!checked && is_refusal(checked.assume_error())) answer.refusal = checked.assume_error().to_string();
+  if (!checked && is_refusal(checked.error())) answer.refusal = checked.error().to_string();
   on_news();
   parts_.jobs.changed().notify();
 }
@@ -157,10 +157,10 @@ bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const Migr
   auto begun = parts_.moves.begin(job, request, plan);
   if (!begun) {
     entry.state = DrainJobState::kWaiting;
-    entry.reason = begun.assume_error().to_string();
+    entry.reason = begun.error().to_string();
     return false;
   }
-  const Migration& migration = *begun.assume_value();
+  const Migration& migration = **begun;
   entry.state = DrainJobState::kMoving;
   entry.migration = migration.id;
   entry.to = migration.to;
@@ -197,8 +197,8 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
     request.ranks.push_back(parts_.jobs.find(entry->job)->ranks.front().rank);
   const auto plan = parts_.gang_moves.plan(gang, request);
   // What is refused now may pass, such as a rank that is paused for an image.
-  if (!plan) return all(DrainJobState::kWaiting, plan.assume_error().to_string());
-  if (plan.assume_value().places.empty()) return all(DrainJobState::kBlocked, plan.assume_value().reason);
+  if (!plan) return all(DrainJobState::kWaiting, plan.error().to_string());
+  if (plan->places.empty()) return all(DrainJobState::kBlocked, plan->reason);
   all(DrainJobState::kWaiting, "the move of its ranks is being prepared");
   parts_.gang_moves.begin_soon(gang, request, {}, [this, id = drain.id, gang](const Error& error) {
     Memory& later = memory_[id];

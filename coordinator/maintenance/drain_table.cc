@@ -86,7 +86,7 @@ void DrainTable::forget_old(const Retention& keep) {
   }
   if (over.empty()) return;
   if (auto removed = remove(over); !removed)
-    return spdlog::error("{} drains were not removed: {}", over.size(), removed.assume_error().to_string());
+    return spdlog::error("{} drains were not removed: {}", over.size(), removed.error().to_string());
   for (const DrainId id : over) drains_.erase(id);
 }
 

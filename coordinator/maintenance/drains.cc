@@ -116,8 +116,7 @@ void Drains::cancel_of(const Scope& scope, const std::string& why) {
   const Drain* open = parts_.table.open_of(scope);
   if (open == nullptr) return;
   if (auto cancelled = cancel(open->id, why); !cancelled)
-    spdlog::error("drain {} was not cancelled: {}", drain_text(open->id),
-                  cancelled.assume_error().to_string());
+    spdlog::error("drain {} was not cancelled: {}", drain_text(open->id), cancelled.error().to_string());
 }
 
 // Each round asks the nodes of all jobs at once. A refusal changes where this job and others would go.
@@ -153,7 +152,7 @@ std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& 
   hints.closed.emplace_back(request.scope, "it would be drained");
   const auto plan = plan_for(*job, std::move(hints), answers);
   if (!plan) return places;
-  for (Place& place : best_of_nodes(plan.assume_value().candidates, to.node)) {
+  for (Place& place : best_of_nodes(plan->candidates, to.node)) {
     if (places.size() < kMaxAskedTargets && !answers.contains(place.node)) places.push_back(std::move(place));
   }
   return places;
@@ -163,11 +162,11 @@ control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::ve
   const auto asked = co_await parts_.moves.ask(job, targets, "");
   NodeAnswers& known = (*answers)[job];
   if (!asked) {
-    for (const Place& place : targets) known[place.node] = asked.assume_error().to_string();
+    for (const Place& place : targets) known[place.node] = asked.error().to_string();
     co_return;
   }
-  for (const TargetAnswer& answer : asked.assume_value())
-    known[answer.place.node] = answer.takes ? std::string() : answer.takes.assume_error().to_string();
+  for (const TargetAnswer& answer : *asked)
+    known[answer.place.node] = answer.takes ? std::string() : answer.takes.error().to_string();
 }
 
 // As drains plan again after refusals.
@@ -179,8 +178,8 @@ Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const Node
     if (std::find(refusals.begin(), refusals.end(), refusal) == refusals.end()) refusals.push_back(refusal);
   }
   auto plan = parts_.planner.plan(job, "auto", hints);
-  if (!plan || plan.assume_value().to || refusals.empty()) return plan;
-  MigratePlan refused = std::move(plan).assume_value();
+  if (!plan || plan->to || refusals.empty()) return plan;
+  MigratePlan refused = *std::move(plan);
   refused.reason = fmt::format("{}", fmt::join(refusals, "; "));
   refused.no_gpu = refused.passing = false;
   return refused;
@@ -198,18 +197,17 @@ void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const 
     for (const Prospect* rank : ranks)
       move.ranks.push_back(parts_.jobs.find(rank->job.job)->ranks.front().rank);
     const auto plan = parts_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
-    const bool possible = plan && !plan.assume_value().places.empty();
+    const bool possible = plan && !plan->places.empty();
     for (Prospect* rank : ranks) {
       const std::uint32_t number = parts_.jobs.find(rank->job.job)->ranks.front().rank;
       rank->job.state = possible ? DrainJobState::kWaiting : DrainJobState::kBlocked;
       rank->job.to.reset();
       rank->job.obstacles.clear();
-      rank->job.reason = !plan ? plan.assume_error().to_string() : plan.assume_value().reason;
+      rank->job.reason = !plan ? plan.error().to_string() : plan->reason;
       if (!possible) continue;
-      const std::vector<std::uint32_t>& moved = plan.assume_value().moved;
+      const std::vector<std::uint32_t>& moved = plan->moved;
       const auto place = std::find(moved.begin(), moved.end(), number);
-      if (place != moved.end())
-        rank->job.to = plan.assume_value().places[static_cast<std::size_t>(place - moved.begin())];
+      if (place != moved.end()) rank->job.to = plan->places[static_cast<std::size_t>(place - moved.begin())];
     }
   }
 }
@@ -315,14 +313,14 @@ control::Task<> Drains::restore(DrainId id, JobId job) {
     entry->to = now->ranks.front().place;
     entry->reason = "restored from its newest image";
   } else if (restored) {
-    const Restored& there = restored.assume_value();
+    const Restored& there = *restored;
     entry->state = DrainJobState::kRestored;
     entry->to = there.place;
     entry->reason = fmt::format("restored from version {}, {:.1f} s of work are lost", there.image.version,
                                 static_cast<double>(there.lost_ms) / 1000);
   } else {
     entry->state = DrainJobState::kFailed;
-    entry->reason += "; not restored: " + restored.assume_error().to_string();
+    entry->reason += "; not restored: " + restored.error().to_string();
   }
   tell(drain, *entry);
   save(drain);
@@ -339,7 +337,7 @@ void Drains::tell(const Drain& drain, const DrainJob& entry) {
 
 void Drains::save(Drain& drain) {
   if (auto saved = parts_.table.save(drain); !saved)
-    spdlog::error("drain {} was not stored: {}", drain_label(drain), saved.assume_error().to_string());
+    spdlog::error("drain {} was not stored: {}", drain_label(drain), saved.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -54,7 +54,7 @@ std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
     if (occupant.obstacle.empty()) occupant.obstacle = parts_.states.why_not_movable(job);
     if (!occupant.obstacle.empty()) continue;
     const auto elsewhere = parts_.planner.plan(job, "auto");
-    occupant.has_place = elsewhere && elsewhere.assume_value().to.has_value();
+    occupant.has_place = elsewhere && elsewhere->to.has_value();
   }
   return found;
 }
@@ -69,8 +69,8 @@ Overcommit::Displaced Overcommit::displacements(const Preemption& preemption) co
     going.priority = victim.priority;
     going.from = victim.place;
     const auto elsewhere = parts_.planner.plan(*parts_.jobs.find(victim.id), "auto", hints);
-    if (!elsewhere || !elsewhere.assume_value().to) continue;
-    going.to = elsewhere.assume_value().to;
+    if (!elsewhere || !elsewhere->to) continue;
+    going.to = elsewhere->to;
     hints.promised.emplace_back(*going.to, victim.bytes);
   }
   return displaced;
@@ -115,7 +115,7 @@ control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(Submi
     auto gone = co_await displace(&going, why);
     if (gone) continue;
     if (co_await wait_for_room(request, kForAnEnd)) co_return displaced;
-    co_return std::move(gone).assume_error();
+    co_return std::move(gone).error();
   }
   CKPT_CO_TRYV(co_await wait_for_room(std::move(request), kForTheMemory));
   co_return displaced;
@@ -126,7 +126,7 @@ control::Task<Result<void>> Overcommit::displace(Displacement* displaced, std::s
     const auto moved = co_await move(displaced->job, *displaced->to, why);
     if (moved) co_return ok();
     spdlog::warn("job {} is parked, since it could not be moved to {}: {}", job_text(displaced->job),
-                 to_text(*displaced->to), moved.assume_error().to_string());
+                 to_text(*displaced->to), moved.error().to_string());
     displaced->to.reset();
   }
   co_return co_await parts_.images.park(displaced->job, true, std::move(why));

@@ -122,7 +122,7 @@ control::Task<> Rebalancer::move(std::size_t index) {
     move.state = MoveState::kDone;
   } else {
     move.state = MoveState::kFailed;
-    move.error = moved.assume_error().to_string();
+    move.error = moved.error().to_string();
   }
   touch();
 }

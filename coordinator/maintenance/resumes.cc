@@ -60,7 +60,7 @@ std::vector<ParkedJob> Resumes::resting() const {
     entry.id = id;
     entry.parked_ms = job.parked_ms;
     entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
-    entry.request = parts_.planner.request_for(job, image.assume_value());
+    entry.request = parts_.planner.request_for(job, *image);
   }
   return found;
 }
@@ -88,7 +88,7 @@ void Resumes::note_failure(JobId id) {
                                 job->spec.name, job_text(id), kMaxResumeFailures),
                     {}, id);
   if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
-    spdlog::error("job {} was not stored: {}", job_text(id), stored.assume_error().to_string());
+    spdlog::error("job {} was not stored: {}", job_text(id), stored.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -36,7 +36,7 @@ Migration described(const migration::SwitchInfo& info, const Result<wire::Migrat
   m.incarnation = info.base;
   m.started_ms = wall_clock_ms();
   if (!plan) return m;
-  const wire::MigrationPlan& p = plan.assume_value();
+  const wire::MigrationPlan& p = *plan;
   m.job_name = p.spec.name;
   m.options = p.options;
   m.network = p.network;
@@ -81,7 +81,7 @@ Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
   if (known != nullptr && (!known->open() || parts_.table.plan_of(known->id) != nullptr)) return *known;
   auto plan = wire::decode_plan(info.plan);
   if (known == nullptr) known = &parts_.table.insert(described(info, plan));
-  if (plan) parts_.table.keep_plan(info.migration, std::move(plan).assume_value());
+  if (plan) parts_.table.keep_plan(info.migration, *std::move(plan));
   return *known;
 }
 
@@ -147,7 +147,7 @@ control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo inf
   if (reached)
     (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
   else
-    outcomes_.decide(*m, MigrationResult::kRefused, reached.assume_error().to_string(), owner_of(id));
+    outcomes_.decide(*m, MigrationResult::kRefused, reached.error().to_string(), owner_of(id));
   checked_.notify();
 }
 
@@ -156,8 +156,8 @@ Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo i
   const bool target_connected = parts_.nodes.connected(m.to.node);
   auto begun = driver_.begin(std::move(info), source_connected, target_connected);
   if (begun) return ok();
-  outcomes_.decide(m, MigrationResult::kRefused, begun.assume_error().to_string(), owner_of(m.id));
-  return begun.assume_error();
+  outcomes_.decide(m, MigrationResult::kRefused, begun.error().to_string(), owner_of(m.id));
+  return begun.error();
 }
 
 control::Task<> MigrationRunner::network_checked(MigrationId id) {
@@ -270,8 +270,8 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
     if (set) break;
     // A source that is about to prepare does not know the migration yet.
     const bool is_early =
-        set.assume_error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
-    if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.assume_error();
+        set.error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
+    if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.error();
     control::asio::steady_timer again(parts_.executor, kAskAgain);
     co_await again.async_wait(control::kTuple);
   }

@@ -38,7 +38,7 @@ void MigrationTable::save(Migration& m) {
   // What is not recorded in the journal is found again after a restart.
   if (m.forgotten && m.phase < MigrationPhase::kClosing) return changed_.notify();
   if (auto stored = store_.put(m); !stored)
-    spdlog::error("migration {} was not stored: {}", label(m), stored.assume_error().to_string());
+    spdlog::error("migration {} was not stored: {}", label(m), stored.error().to_string());
   changed_.notify();
 }
 
@@ -123,8 +123,7 @@ void MigrationTable::store_settled() {
   for (const MigrationId id : unsaved_settled_) settled.push_back(&migrations_.at(id));
   if (settled.empty()) return;
   if (auto stored = store_.put_migrations(settled); !stored)
-    return spdlog::error("{} migrations were not stored: {}", settled.size(),
-                         stored.assume_error().to_string());
+    return spdlog::error("{} migrations were not stored: {}", settled.size(), stored.error().to_string());
   unsaved_settled_.clear();
 }
 
@@ -147,7 +146,7 @@ std::vector<MigrationId> MigrationTable::remove_old(const Retention& keep,
   }
   if (over.empty()) return over;
   if (auto removed = store_.remove_migrations(over); !removed) {
-    spdlog::error("{} migrations were not removed: {}", over.size(), removed.assume_error().to_string());
+    spdlog::error("{} migrations were not removed: {}", over.size(), removed.error().to_string());
     return {};
   }
   removed_up_to_ = std::max(removed_up_to_, over.back());

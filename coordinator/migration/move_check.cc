@@ -38,7 +38,7 @@ control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool 
 }
 
 control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, Place to) {
-  const auto& needs = asked.needs.at(true).assume_value();
+  const auto& needs = *asked.needs.at(true);
   if (!needs)
     co_return not_asked(to.node, Error(ErrorCode::kUnavailable,
                                        "the agent of " + asked.question.from.node +
@@ -51,7 +51,7 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
   check.needs = *needs;
   const auto taken = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
   if (taken) co_return ok();
-  const Error& why = taken.assume_error();
+  const Error& why = taken.error();
   const bool is_silent = why.code() == ErrorCode::kTimedOut || why.code() == ErrorCode::kUnavailable;
   co_return is_silent ? not_asked(to.node, why) : why;
 }
@@ -59,11 +59,11 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
 control::Task<Result<void>> would_take(NodeCalls& calls, const Asked& asked, std::size_t at) {
   const MoveQuestion::Target& target = asked.question.targets[at];
   if (!asked.leaves_node(target.place)) co_return ok();
-  if (!target.network) co_return target.network.assume_error();
+  if (!target.network) co_return target.network.error();
   if (asked.takes_program_along()) {
     CKPT_CO_TRYV(co_await check_target(calls, asked, target.place));
   }
-  co_return co_await check_network(calls, asked.question.from, target.place, target.network.assume_value());
+  co_return co_await check_network(calls, asked.question.from, target.place, *target.network);
 }
 
 control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::size_t at) {
@@ -71,7 +71,7 @@ control::Task<> ask_target(NodeCalls& calls, std::shared_ptr<Asked> asked, std::
   const auto& source = asked->needs.at(asked->leaves_node(answer.place));
   answer.is_of_source = !source;
   if (!source) {
-    answer.takes = source.assume_error();
+    answer.takes = source.error();
     co_return;
   }
   answer.takes = co_await would_take(calls, *asked, at);
@@ -101,7 +101,7 @@ std::string refusals_text(const std::vector<TargetAnswer>& answers) {
   std::vector<std::string> texts;
   for (const TargetAnswer& answer : answers) {
     if (answer.takes) continue;
-    const std::string text = answer.takes.assume_error().to_string();
+    const std::string text = answer.takes.error().to_string();
     if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
   }
   return fmt::format("{}", fmt::join(texts, "; "));

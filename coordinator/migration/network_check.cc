@@ -55,9 +55,9 @@ control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to
   for (std::uint32_t i = 0; i < network.paths.size(); ++i) {
     const AddressPair& path = network.paths[i];
     const auto connect_ns = co_await check_path(calls, from, to, network.name, i, limit);
-    if (!connect_ns) co_return not_reached(network, path, from, to, connect_ns.assume_error());
+    if (!connect_ns) co_return not_reached(network, path, from, to, connect_ns.error());
     spdlog::info("{} reaches {} over network {}, from {} to {}: connected in {} us", from.node, to.node,
-                 network.name, path.source, path.target, connect_ns.assume_value() / 1000);
+                 network.name, path.source, path.target, *connect_ns / 1000);
   }
   co_return ok();
 }

@@ -181,15 +181,15 @@ control::Task<> SwitchDriver::compact() {
   if (forget) {
     // Records that were appended meanwhile stay: no rule of before speaks of them.
     const auto rewrite = [this, &forget] {
-      Result<void> compacted = journal_.compact(forget.assume_value());
+      Result<void> compacted = journal_.compact(*forget);
       journal_bytes_ = journal_.size_bytes();
       return compacted;
     };
     done = co_await control::offload(disk_, rewrite);
   } else {
-    done = forget.assume_error();
+    done = forget.error();
   }
-  if (!done) spdlog::warn("the journal was not compacted: {}", done.assume_error().to_string());
+  if (!done) spdlog::warn("the journal was not compacted: {}", done.error().to_string());
   compact_at_bytes_ = next_compaction(journal_bytes_);
   compacting_ = false;
 }

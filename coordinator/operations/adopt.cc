@@ -24,10 +24,10 @@ control::Task<Result<Found>> find_process(NodeCalls& calls, std::vector<std::str
   for (const std::string& node : nodes) {
     auto facts = co_await calls.inspect(node, request);
     if (facts) {
-      found.emplace(node, std::move(facts).assume_value());
+      found.emplace(node, *std::move(facts));
       break;
     }
-    if (says_more(facts.assume_error(), obstacle)) obstacle = facts.assume_error();
+    if (says_more(facts.error(), obstacle)) obstacle = facts.error();
   }
   if (found) co_return std::move(*found);
   if (obstacle) co_return *obstacle;

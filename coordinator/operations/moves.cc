@@ -25,7 +25,7 @@ bool may_answer_soon(const std::vector<GpuView>& views, const std::string& to) {
   const auto asked = parse_place(to);
   return std::any_of(views.begin(), views.end(), [&](const GpuView& view) {
     if (to != "auto" && asked) {
-      const auto& [node, gpu] = asked.assume_value();
+      const auto& [node, gpu] = *asked;
       if (view.place.node != node || (gpu && view.place.gpu != *gpu)) return false;
     }
     return !view.connected || (!view.healthy && !view.health_reason.empty());
@@ -47,7 +47,7 @@ PlanHints hints_of(const MigrateRequest& request) {
 // Why a node refuses; empty: it does not. Errors: its answer is none.
 Result<std::string> reason_of(const Result<void>& answer) {
   if (answer) return std::string();
-  const Error& error = answer.assume_error();
+  const Error& error = answer.error();
   if (error.code() != ErrorCode::kRefused && error.code() != ErrorCode::kNotSupported) return error;
   return error.to_string();
 }
@@ -185,7 +185,7 @@ control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> other
   if (others.empty()) co_return std::string();
   const auto answers = co_await ask(id, std::move(others), std::move(network));
   if (!answers) co_return std::string();
-  for (const TargetAnswer& other : answers.assume_value()) {
+  for (const TargetAnswer& other : *answers) {
     if (other.takes) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
   }
   co_return std::string();
@@ -240,7 +240,7 @@ control::Task<Result<std::string>> Moves::obstacles_between(JobId id, std::vecto
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   const auto plan = parts_.planner.plan(*job, "auto");
   std::vector<Place> places;
-  if (plan) places = best_of_nodes(plan.assume_value().candidates, job->node());
+  if (plan) places = best_of_nodes(plan->candidates, job->node());
   if (places.empty()) co_return reason_of(co_await check_source(id, true));
   CKPT_CO_TRY(answers, co_await ask(id, std::move(places), ""));
   if (answers.front().is_of_source) co_return reason_of(answers.front().takes);
@@ -258,15 +258,15 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     CKPT_CO_TRYV(check_program(*job, request.options));
     const auto planned = parts_.planner.plan(*job, request.to, hints_of(request));
-    if (planned && planned.assume_value().to) {
-      CKPT_CO_TRY(migration, begin(*job, request, planned.assume_value()));
+    if (planned && planned->to) {
+      CKPT_CO_TRY(migration, begin(*job, request, *planned));
       co_return co_await parts_.migration_runner.begun(migration->id);
     }
-    if (!planned && planned.assume_error().code() != ErrorCode::kRefused) co_return planned.assume_error();
+    if (!planned && planned.error().code() != ErrorCode::kRefused) co_return planned.error();
     if (planned)
-      give_up_parking(*job, planned.assume_value(),
+      give_up_parking(*job, *planned,
                       "The job is to be moved" + (request.why.empty() ? "" : ": " + request.why));
-    const std::string reason = planned ? planned.assume_value().reason : planned.assume_error().message();
+    const std::string reason = planned ? planned->reason : planned.error().message();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
                       reason + fmt::format(" (for {} ms: that long it was waited for)", max_ms));

@@ -66,7 +66,7 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
     auto started = co_await start_or_explain(id);
     if (started) continue;
     end_ranks(ids);
-    co_return std::move(started).assume_error();
+    co_return std::move(started).error();
   }
   Submitted submitted;
   submitted.job = parts_.jobs.find(ids.front());
@@ -80,14 +80,13 @@ void Service::end_ranks(const std::vector<JobId>& ids) {
     Job* rank = parts_.jobs.find(id);
     if (rank == nullptr || is_ended(rank->state)) continue;
     if (auto stopped = parts_.stops.begin(*rank, 0); !stopped)
-      spdlog::error("rank {} is not stopped: {}", label(*rank), stopped.assume_error().to_string());
+      spdlog::error("rank {} is not stopped: {}", label(*rank), stopped.error().to_string());
   }
 }
 
 void Service::confirm_by_move(JobId id) {
   if (auto confirmed = parts_.admission.confirm(id, "a move that was asked for"); !confirmed)
-    spdlog::error("that job {} is confirmed was not stored: {}", job_text(id),
-                  confirmed.assume_error().to_string());
+    spdlog::error("that job {} is confirmed was not stored: {}", job_text(id), confirmed.error().to_string());
 }
 
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
@@ -107,11 +106,11 @@ control::Task<> Service::start(JobId id) {
   const std::string node = job->node();
   auto spec = co_await parts_.rendezvous.complete(job->spec);
   if (!spec) {  // it is started again with its node's next inventory
-    spdlog::warn("job {} is not started yet: {}", job_text(id), spec.assume_error().to_string());
+    spdlog::warn("job {} is not started yet: {}", job_text(id), spec.error().to_string());
     co_return;
   }
   wire::StartJob message;
-  message.spec = std::move(spec).assume_value();
+  message.spec = *std::move(spec);
   auto started = co_await parts_.calls.call(node, message, kStartAnswer);
   Job* now = parts_.jobs.find(id);
   if (now == nullptr) co_return;
@@ -119,7 +118,7 @@ control::Task<> Service::start(JobId id) {
     parts_.lifecycle.on_started(*now);
     co_return;
   }
-  const Error& error = started.assume_error();
+  const Error& error = started.error();
   const bool unknown = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
   spdlog::warn("starting job {}: {}", job_text(id), error.to_string());
   if (!unknown) parts_.lifecycle.on_start_failed(*now, error);

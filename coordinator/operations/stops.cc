@@ -106,7 +106,7 @@ void Stops::abort(const Migration& open) {
   if (auto aborted = parts_.migration_runner.abort(id, "Job " + open.job_name + " is to be stopped");
       !aborted)
     spdlog::info("migration {} is not aborted for a stop: {}", migration_text(id),
-                 aborted.assume_error().to_string());
+                 aborted.error().to_string());
 }
 
 std::string Stops::alone_on(const Migration& open) const {

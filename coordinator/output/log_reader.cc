@@ -126,7 +126,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
     const std::uint64_t asked = walk.offset_in_instance();
     auto answer = co_await ask(walk, segment, deadline);
     const bool lacks_log =
-        !nodes_.connected(segment.node) || (!answer && answer.assume_error().code() == ErrorCode::kNotFound);
+        !nodes_.connected(segment.node) || (!answer && answer.error().code() == ErrorCode::kNotFound);
     if (!answer && lacks_log) {
       CKPT_CO_TRY(is_done, co_await read_copy(walk, segment, last));
       if (is_done && walk.chunk.bytes.empty() && !walk.chunk.ended) continue;
@@ -136,8 +136,8 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
         break;
       }
     }
-    if (!answer) co_return std::move(answer).assume_error();
-    wire::LogData data = std::move(answer).assume_value();
+    if (!answer) co_return std::move(answer).error();
+    wire::LogData data = *std::move(answer);
     job = jobs_.find(id);
     if (job == nullptr) break;
     last = walk.index + 1 >= job->segments.size();

@@ -79,8 +79,8 @@ control::Task<> OutputCopier::copy_all_of(std::string node) {
 control::Task<> OutputCopier::copy_node(std::string node, std::vector<Wanted> instances) {
   for (const Wanted& instance : instances) {
     const auto copied = co_await copy(node, instance);
-    const bool is_silent = !copied && (copied.assume_error().code() == ErrorCode::kTimedOut ||
-                                       copied.assume_error().code() == ErrorCode::kUnavailable);
+    const bool is_silent = !copied && (copied.error().code() == ErrorCode::kTimedOut ||
+                                       copied.error().code() == ErrorCode::kUnavailable);
     if (is_silent) break;  // the next time
   }
   busy_.erase(node);
@@ -105,9 +105,8 @@ control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted i
     const auto kept = co_await parts_.copies.append(instance.job, instance.incarnation, data.offset + cut,
                                                     data.bytes.substr(cut));
     if (!kept && !std::exchange(failed_, true))
-      spdlog::error("output of job {} was not copied: {}", job_text(instance.job),
-                    kept.assume_error().to_string());
-    if (!kept) co_return kept.assume_error();
+      spdlog::error("output of job {} was not copied: {}", job_text(instance.job), kept.error().to_string());
+    if (!kept) co_return kept.error();
     failed_ = false;
   }
   co_return ok();

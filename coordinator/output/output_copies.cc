@@ -90,15 +90,15 @@ Result<OutputExtent> shorten(int file, const std::string& path, OutputExtent ext
 Result<OutputExtent> write_copy(const std::string& path, std::uint64_t offset, std::string_view bytes) {
   const auto opened = open_file(path, O_RDWR | O_APPEND);
   if (!opened) return write_fresh(path, offset, bytes);
-  const int file = opened.assume_value().get();
+  const int file = opened->get();
   auto known = extent_in(file, path);
-  const bool goes_on = known && known.assume_value().begin <= offset && offset <= known.assume_value().end;
+  const bool goes_on = known && known->begin <= offset && offset <= known->end;
   if (!goes_on) return write_fresh(path, offset, bytes);
-  const std::uint64_t there = known.assume_value().end - offset;
+  const std::uint64_t there = known->end - offset;
   if (there >= bytes.size()) return known;
   bytes.remove_prefix(there);
   CKPT_TRYV(write_all(file, std::as_bytes(std::span(bytes.data(), bytes.size()))));
-  const OutputExtent extent(known.assume_value().begin, known.assume_value().end + bytes.size());
+  const OutputExtent extent(known->begin, known->end + bytes.size());
   if (extent.end - extent.begin <= 2 * kKeptOutput) return extent;
   return shorten(file, path, extent);
 }
@@ -131,12 +131,12 @@ std::optional<Found> look_at(const std::filesystem::path& path) {
                         static_cast<std::size_t>(length) == name.size();
   const auto file = open_file(path.string(), O_RDONLY);
   if (!is_named || !file) return std::nullopt;
-  const auto extent = extent_in(file.assume_value().get(), path.string());
+  const auto extent = extent_in(file->get(), path.string());
   struct stat facts {};
-  if (!extent || ::fstat(file.assume_value().get(), &facts) != 0) return std::nullopt;
+  if (!extent || ::fstat(file->get(), &facts) != 0) return std::nullopt;
   Found found;
   found.key = {job, incarnation};
-  found.extent = extent.assume_value();
+  found.extent = *extent;
   found.changed_ns = std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
   return found;
 }
@@ -204,9 +204,9 @@ control::Task<Result<void>> OutputCopies::append(JobId job, Incarnation incarnat
   auto written = co_await control::offload(disk_, write);
   if (!written) {
     co_await remove(key);
-    co_return std::move(written).assume_error();
+    co_return std::move(written).error();
   }
-  note(key, written.assume_value());
+  note(key, *written);
   co_await keep_limit(key);
   co_return ok();
 }

@@ -74,7 +74,7 @@ Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request
 Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
   if (!request.not_here || gpu.place.node == request.not_here->node) return std::nullopt;
   const auto network = shared_network(request.networks, gpu.networks, request.network);
-  return network ? std::nullopt : Objection(network.assume_error().message());
+  return network ? std::nullopt : Objection(network.error().message());
 }
 
 // Also without any other job.

@@ -126,7 +126,7 @@ Result<void> check(const Config& config, const std::string& source) {
       (config.tls.empty() || !config.certificate_authority.starts_with('/')))
     return settings::bad(source, "\"certificate_authority\" must be an absolute path, and needs [tls]");
   if (auto complete = tls::check_complete(config.tls); !complete)
-    return settings::bad(source, "[tls]: " + complete.assume_error().message());
+    return settings::bad(source, "[tls]: " + complete.error().message());
   return ok();
 }
 

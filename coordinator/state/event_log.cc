@@ -30,7 +30,7 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
   added_.notify(event);
   auto id = store_.add(event);
   if (!id) {
-    spdlog::error("event {} was not stored: {}", event.kind, id.assume_error().to_string());
+    spdlog::error("event {} was not stored: {}", event.kind, id.error().to_string());
     return;
   }
   changed_.notify();
@@ -38,8 +38,8 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
 
 bool EventLog::forget_old(const Retention& keep) {
   auto pruned = store_.prune_events(keep.count, keep.since_ms);
-  if (pruned) return pruned.assume_value();
-  spdlog::error("old events were not removed: {}", pruned.assume_error().to_string());
+  if (pruned) return *pruned;
+  spdlog::error("old events were not removed: {}", pruned.error().to_string());
   return false;
 }
 

@@ -215,11 +215,11 @@ Result<std::vector<Job>> Store::jobs() {
     if (!row) return jobs;
     const std::int64_t id = statement.integer(0);
     auto spec = wire::decode<wire::JobSpec>(statement.blob(1));
-    if (!spec) return corrupt_row("jobs", id, spec.assume_error().to_string());
+    if (!spec) return corrupt_row("jobs", id, spec.error().to_string());
     try {
       Job& job = jobs.emplace_back(job_from_document(statement.text(2)));
       job.id = static_cast<JobId>(id);
-      job.spec = std::move(spec).assume_value();
+      job.spec = *std::move(spec);
     } catch (const std::exception& e) {
       return corrupt_row("jobs", id, e.what());
     }

@@ -41,8 +41,8 @@ Result<void> StoreLog::sync() {
     return not_durable(Error::from_errno("Syncing the log of the store"));
   }
   auto copied = copy("FULL");
-  if (!copied) return not_durable(std::move(copied).assume_error());
-  if (!copied.assume_value())
+  if (!copied) return not_durable(std::move(copied).error());
+  if (!*copied)
     return not_durable(Error(ErrorCode::kIo, "After a sync that failed the store is still being read"));
   given_up_ = false;
   return ok();
@@ -56,7 +56,7 @@ void StoreLog::copy_if_large() {
   auto copied = copy("PASSIVE");
   // The writer may have gone on meanwhile, and would for ever.
   if (copied && bytes >= kMaxLogBytes) copied = copy("RESTART");
-  if (!copied) spdlog::warn("the store's log was not copied: {}", copied.assume_error().to_string());
+  if (!copied) spdlog::warn("the store's log was not copied: {}", copied.error().to_string());
 }
 
 Result<bool> StoreLog::copy(const char* mode) {

@@ -36,11 +36,11 @@ StoreSync::~StoreSync() {
   store_.database().on_commit({});
   disk_.join();
   if (auto synced = log_->sync(); !synced)
-    spdlog::error("the last sync of the store: {}", synced.assume_error().to_string());
+    spdlog::error("the last sync of the store: {}", synced.error().to_string());
   // The connection that closes the file last copies the log into it, and must sync then.
   if (auto given_back = store_.database().execute("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1000;");
       !given_back)
-    spdlog::error("the store does not sync any more: {}", given_back.assume_error().to_string());
+    spdlog::error("the store does not sync any more: {}", given_back.error().to_string());
 }
 
 void StoreSync::when_durable(Then then) {
@@ -74,7 +74,7 @@ void StoreSync::sync_soon() {
 
 void StoreSync::done(std::uint64_t commits, const Result<void>& synced) {
   under_way_ = false;
-  if (!synced && !failed_) spdlog::error("the store was not synced: {}", synced.assume_error().to_string());
+  if (!synced && !failed_) spdlog::error("the store was not synced: {}", synced.error().to_string());
   if (synced && failed_) spdlog::info("the store is synced again");
   failed_ = !synced.has_value();
   if (synced) durable_ = commits;

@@ -24,16 +24,16 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
 std::optional<std::uint64_t> number_in(const std::string& path) {
   const Result<std::string> text = read_file(path, kMaxText);
   if (!text.has_value()) return std::nullopt;
-  return number_of(text.assume_value());
+  return number_of(*text);
 }
 
 std::uint64_t left_on_machine(const std::string& proc) {
   const Result<std::string> text = read_file(proc + "/meminfo", kMaxText);
   if (!text.has_value()) return kMemoryUnknown;
   constexpr std::string_view kName = "\nMemAvailable:";
-  const std::size_t at = text.assume_value().find(kName);
+  const std::size_t at = text->find(kName);
   if (at == std::string::npos) return kMemoryUnknown;
-  const auto kib = number_of(std::string_view(text.assume_value()).substr(at + kName.size()));
+  const auto kib = number_of(std::string_view(*text).substr(at + kName.size()));
   return kib ? *kib << 10 : kMemoryUnknown;
 }
 
@@ -48,7 +48,7 @@ std::uint64_t left_in_group(const std::string& folder) {
 std::uint64_t left_in_groups(const std::string& proc, const std::string& groups) {
   const Result<std::string> text = read_file(proc + "/self/cgroup", kMaxText);
   if (!text.has_value()) return kMemoryUnknown;
-  const std::string lines = "\n" + text.assume_value();
+  const std::string lines = "\n" + *text;
   const std::size_t at = lines.find("\n0::/");
   if (at == std::string::npos) return kMemoryUnknown;
   std::string group = lines.substr(at + 4, lines.find('\n', at + 1) - at - 4);

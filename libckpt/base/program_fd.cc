@@ -18,7 +18,7 @@ Result<UniqueFd> copy_beyond_program(int fd) {
 UniqueFd move_beyond_program(UniqueFd fd) {
   if (!fd) return fd;
   Result<UniqueFd> copy = copy_beyond_program(fd.get());
-  return copy.has_value() ? std::move(copy).assume_value() : std::move(fd);
+  return copy.has_value() ? *std::move(copy) : std::move(fd);
 }
 
 }  // namespace ckpt

@@ -248,12 +248,12 @@ std::string_view to_string(LinkSeverity severity) noexcept {
 
 XidTable XidTable::built_in() {
   XidTable table;
-  if (auto taken = table.override_with(xid_csv(), "xid.csv"); !taken) built_wrongly(taken.assume_error());
+  if (auto taken = table.override_with(xid_csv(), "xid.csv"); !taken) built_wrongly(taken.error());
   if (auto taken = table.override_with(recovery_action_csv(), "recovery_action.csv"); !taken)
-    built_wrongly(taken.assume_error());
+    built_wrongly(taken.error());
   auto links = read_nvlink5_table();
-  if (!links) built_wrongly(links.assume_error());
-  table.nvlink5_ = std::move(links).assume_value();
+  if (!links) built_wrongly(links.error());
+  table.nvlink5_ = *std::move(links);
   table.xid_origins_.clear();
   return table;
 }

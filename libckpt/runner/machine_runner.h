@@ -233,28 +233,28 @@ bool MachineRunner<Types>::take(std::uint64_t id, Queue& queue) {
   if (event == nullptr) return true;
   auto step = protocol_.step(queue.current.migration, *event);
   if (!step) {
-    set_batches(queue, std::move(step).assume_error());
+    set_batches(queue, std::move(step).error());
     return true;
   }
-  if (auto* batches = std::get_if<Batches>(&step.assume_value())) {
+  if (auto* batches = std::get_if<Batches>(&*step)) {
     set_batches(queue, std::move(*batches));
     return true;
   }
-  work(id, std::get<DiskWork<Batch>>(std::move(step.assume_value())));
+  work(id, std::get<DiskWork<Batch>>(std::move(*step)));
   return false;
 }
 
 template <class Types>
 void MachineRunner<Types>::set_batches(Queue& queue, Result<Batches> batches) {
   if (batches) {
-    Batches& found = batches.assume_value();
+    Batches& found = *batches;
     queue.batches.assign(std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
     return;
   }
-  queue.outcome = batches.assume_error();
+  queue.outcome = batches.error();
   if (const auto left_out = impossible_.turn(now_ns()))
     spdlog::warn("migration {}: {} ({} left out)", wire::migration_text(queue.current.migration),
-                 batches.assume_error().to_string(), *left_out);
+                 batches.error().to_string(), *left_out);
 }
 
 template <class Types>
@@ -302,7 +302,7 @@ void MachineRunner<Types>::written(std::uint64_t id, const Record& record, const
     protocol_.appended(queue.batches.front(), record);
     return go_on(id);
   }
-  const Error& error = outcome.assume_error();
+  const Error& error = outcome.error();
   if (error.code() != ErrorCode::kRefused)
     return fatal_(
         Error(ErrorCode::kIo, "It is not known whether a journal's record was written").caused_by(error));
@@ -318,8 +318,8 @@ void MachineRunner<Types>::refused(Queue& queue, const Record& record, const Err
   auto answer = protocol_.record_refused(queue.batches.front(), record, error);
   queue.batches.pop_front();
   queue.next = 0;
-  if (!answer) return spdlog::error("migration {}: {}", migration, answer.assume_error().to_string());
-  Batches& batches = answer.assume_value();
+  if (!answer) return spdlog::error("migration {}: {}", migration, answer.error().to_string());
+  Batches& batches = *answer;
   queue.batches.insert(queue.batches.begin(), std::make_move_iterator(batches.begin()),
                        std::make_move_iterator(batches.end()));
 }

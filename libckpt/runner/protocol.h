@@ -35,8 +35,8 @@ using Step = std::variant<std::vector<Batch>, DiskWork<Batch>>;
 
 template <class Batch>
 Result<Step<Batch>> as_step(Result<std::vector<Batch>> batches) {
-  if (!batches) return std::move(batches).assume_error();
-  return Step<Batch>(std::move(batches).assume_value());
+  if (!batches) return std::move(batches).error();
+  return Step<Batch>(*std::move(batches));
 }
 
 template <class Types>

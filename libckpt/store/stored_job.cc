@@ -7,15 +7,15 @@ Result<StoredJob> decode_stored_job(std::span<const std::byte> bytes) {
   auto decoded = wire::decode<StoredJob>(bytes);
   if (!decoded)
     return Error(ErrorCode::kCorrupt, "What the version says of its job cannot be read")
-        .caused_by(std::move(decoded).assume_error());
-  StoredJob job = std::move(decoded).assume_value();
+        .caused_by(std::move(decoded).error());
+  StoredJob job = *std::move(decoded);
   if (job.format != kStoredJobFormat)
     return Error(ErrorCode::kNotSupported,
                  "The job was stored in format " + std::to_string(job.format) + " by a newer build");
   auto plan = decode_plan(wire::encode(job.plan));
   if (!plan)
     return Error(ErrorCode::kCorrupt, "The version's plan does not fit together")
-        .caused_by(std::move(plan).assume_error());
+        .caused_by(std::move(plan).error());
   return job;
 }
 

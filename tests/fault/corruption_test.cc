@@ -84,7 +84,7 @@ TEST_P(Corruption, the_third_time_aborts_on_both_sides) {
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
   auto round = pair.sender().run_round();
   ASSERT_FALSE(round.has_value());
-  EXPECT_EQ(round.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(round.error().code(), ErrorCode::kCorrupt);
   EXPECT_EQ(pair.mismatches(), 3u);
   EXPECT_NE(pair.wait_failed().to_string().find("arrived wrong 3 times"), std::string::npos);
 }

@@ -34,8 +34,8 @@ class FakeCoordinator {
     auto listener = control::Listener::create(
         io_.get_executor(), settings,
         [this](auto connection, const wire::Hello& hello) { accept(std::move(connection), hello.name); });
-    if (!listener) throw std::runtime_error(listener.assume_error().to_string());
-    listener_ = std::move(listener).assume_value();
+    if (!listener) throw std::runtime_error(listener.error().to_string());
+    listener_ = *std::move(listener);
   }
 
   [[nodiscard]] const std::string& address() const { return listener_->address(); }
@@ -45,7 +45,7 @@ class FakeCoordinator {
   std::uint64_t send(const std::string& node, M message) {
     message.request_id = ++requests_;
     if (auto sent = agents_.at(node)->send(message); !sent)
-      throw std::runtime_error(sent.assume_error().to_string());
+      throw std::runtime_error(sent.error().to_string());
     return requests_;
   }
   // Runs the loop until `done`; a minute at most, which no test comes near to.

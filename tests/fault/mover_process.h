@@ -67,7 +67,7 @@ class MoverProcess {
 
   void send(const messages::Message& message, const std::vector<int>& fds = {}) {
     if (auto sent = messages::send_message(socket_.get(), message, fds); !sent)
-      throw std::runtime_error(sent.assume_error().to_string());
+      throw std::runtime_error(sent.error().to_string());
   }
   // The next message of this kind; others are kept in `seen`. A failed session throws unless that is what is
   // expected.
@@ -75,8 +75,8 @@ class MoverProcess {
   M expect(UniqueFd* fd = nullptr) {
     while (true) {
       auto received = messages::receive_message(socket_.get());
-      if (!received) throw std::runtime_error(received.assume_error().to_string());
-      messages::Packet packet = std::move(received).assume_value();
+      if (!received) throw std::runtime_error(received.error().to_string());
+      messages::Packet packet = *std::move(received);
       if (auto* found = std::get_if<M>(&packet.message)) {
         if (fd != nullptr && !packet.fds.empty()) *fd = std::move(packet.fds.front());
         return std::move(*found);

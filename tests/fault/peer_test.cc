@@ -123,7 +123,7 @@ TEST_P(WrongPeer, ends_the_session_with_its_reason) {
     pair.source().write(0, test::random_bytes(4 * kMiB, 1));
     const auto moved = move(pair);
     ASSERT_FALSE(moved.has_value());
-    EXPECT_THAT(moved.assume_error().to_string(), HasSubstr(wrong.text));
+    EXPECT_THAT(moved.error().to_string(), HasSubstr(wrong.text));
     if (wrong.at != kTarget) continue;
     EXPECT_NE(pair.wait_failed().code(), ErrorCode::kInternal);
     EXPECT_FALSE(pair.verified);
@@ -301,7 +301,7 @@ std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becom
                    .near = true});
   pair.source().write(0, test::random_bytes(164 * kKiB, 1));
   const auto moved = move(pair);
-  return moved.has_value() ? "none" : moved.assume_error().to_string();
+  return moved.has_value() ? "none" : moved.error().to_string();
 }
 
 // A decoder reads its input more than once, and the source may change what it has staged at any time.
@@ -359,8 +359,8 @@ TEST(WrongPeer, that_acknowledges_a_chunk_wrongly_three_times_ends_the_session) 
   EnginePair pair({.transport = &transport});
   const auto moved = move(pair);
   ASSERT_FALSE(moved.has_value());
-  EXPECT_EQ(moved.assume_error().code(), ErrorCode::kCorrupt);
-  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("arrived wrong 3 times"));
+  EXPECT_EQ(moved.error().code(), ErrorCode::kCorrupt);
+  EXPECT_THAT(moved.error().to_string(), HasSubstr("arrived wrong 3 times"));
 }
 
 TEST(WrongPeer, that_sends_control_messages_on_a_data_lane_ends_the_session) {
@@ -374,7 +374,7 @@ TEST(WrongPeer, that_sends_control_messages_on_a_data_lane_ends_the_session) {
   EnginePair pair({.transport = &transport});
   const auto moved = move(pair);
   ASSERT_FALSE(moved.has_value());
-  EXPECT_THAT(moved.assume_error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
+  EXPECT_THAT(moved.error().to_string(), HasSubstr("sent on another lane what belongs on the first"));
 }
 
 TEST(WrongPeer, that_leaves_out_a_piece_of_the_host_state_is_refused) {

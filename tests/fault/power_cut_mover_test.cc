@@ -98,11 +98,11 @@ class PowerCutMover : public VaultMover {
   // Empty, or what does not hold. As a restarted mover opens it.
   std::string check(std::uint64_t reported) {
     auto vault = vault::Vault::open(root_ + "/after/vault", {});
-    if (!vault) return "the vault does not open: " + vault.assume_error().to_string();
+    if (!vault) return "the vault does not open: " + vault.error().to_string();
     PlainTarget target;
-    const auto report = vault.assume_value()->restore("job", std::nullopt, target, {});
-    if (!report) return reported == 0 ? "" : "nothing restores: " + report.assume_error().to_string();
-    const auto& restored = report.assume_value();
+    const auto report = (*vault)->restore("job", std::nullopt, target, {});
+    if (!report) return reported == 0 ? "" : "nothing restores: " + report.error().to_string();
+    const auto& restored = *report;
     const std::uint64_t number = restored.version->number;
     if (!restored.skipped.empty()) return "half a version is listed: " + restored.skipped[0].why.to_string();
     if (number < reported)

@@ -42,7 +42,7 @@ TEST(Rule1, the_sent_map_holds_what_the_target_has_not_what_was_scanned) {
   auto final_round = pair.sender().run_final({});
   ASSERT_TRUE(final_round.has_value());
   auto verdict = pair.commit();
-  EXPECT_TRUE(verdict.has_value()) << verdict.assume_error().to_string();
+  EXPECT_TRUE(verdict.has_value()) << verdict.error().to_string();
   EXPECT_EQ(pair.differences(), 0u);
 }
 
@@ -111,7 +111,7 @@ TEST(Rule4, memory_that_changes_at_the_target_after_its_acknowledgement_is_found
   pair.target().fill(1'000'000, 1, 0x5A);  // without a notice to the engine
   must(pair.sender().run_final({}));
   auto verdict = pair.commit();
-  EXPECT_TRUE(verdict.has_value()) << verdict.assume_error().to_string();
+  EXPECT_TRUE(verdict.has_value()) << verdict.error().to_string();
   EXPECT_EQ(pair.differences(), 0u) << "the switch was committed on memory that is not the source's";
   EXPECT_EQ(pair.mismatches(), 1u) << "repaired, but not reported";
 }
@@ -175,7 +175,7 @@ TEST(Rule6, a_zero_chunk_is_an_order_to_write_zeroes) {
   pair.announce();
   pair.source().fill(0, 4 * kMiB, 0);
   auto round = pair.sender().run_round();
-  ASSERT_TRUE(round.has_value()) << round.assume_error().to_string();
+  ASSERT_TRUE(round.has_value()) << round.error().to_string();
   EXPECT_EQ(pair.differences(), 0u) << "the target kept what its memory held before";
   EXPECT_EQ(pair.mismatches(), 0u);
 }

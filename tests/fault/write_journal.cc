@@ -16,11 +16,11 @@ using vault::test::PowerCutFiles;
 
 template <class T>
 T must(Result<T> result, const std::string& what) {
-  if (!result) throw std::runtime_error(what + ": " + result.assume_error().to_string());
-  return std::move(result).assume_value();
+  if (!result) throw std::runtime_error(what + ": " + result.error().to_string());
+  return *std::move(result);
 }
 void must(const Result<void>& result, const std::string& what) {
-  if (!result) throw std::runtime_error(what + ": " + result.assume_error().to_string());
+  if (!result) throw std::runtime_error(what + ": " + result.error().to_string());
 }
 
 std::vector<std::byte> bytes_of(const fs::path& path) {

@@ -34,7 +34,7 @@ std::string word_of(std::string text) {
 std::uint64_t proc_number(pid_t pid, const char* file, const std::string& name) {
   const auto text = read_file("/proc/" + std::to_string(pid) + "/" + file, kLargestFile);
   if (!text) return 0;
-  std::istringstream lines(text.assume_value());
+  std::istringstream lines(*text);
   std::string line;
   while (std::getline(lines, line)) {
     if (line.starts_with(name)) return std::stoull(line.substr(name.size()));
@@ -70,7 +70,7 @@ Result<void> CoordinatorProcess::wait_until_it_listens(const std::string& home) 
   const auto begun = Clock::now();
   while (Clock::now() < begun + kStart) {
     const auto text = read_file(home + "/coordinator/api.json", kLargestFile);
-    const json where = text ? json::parse(text.assume_value(), nullptr, false) : json();
+    const json where = text ? json::parse(*text, nullptr, false) : json();
     if (!where.is_object()) {
       if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
         pid_ = 0;

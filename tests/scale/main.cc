@@ -166,10 +166,10 @@ int run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::warn);
   const auto out = measure(options);
   if (!out) {
-    std::fprintf(stderr, "measure_scale: %s\n", out.assume_error().to_string().c_str());
+    std::fprintf(stderr, "measure_scale: %s\n", out.error().to_string().c_str());
     return 2;
   }
-  return print(out.assume_value()) ? 0 : 1;
+  return print(*out) ? 0 : 1;
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ bool is_software(const DriverApi& api) {
 void ask_driver(Facts& facts) {
   const auto loaded = load_driver();
   if (!loaded) return;
-  const DriverApi& api = *loaded.assume_value();
+  const DriverApi& api = **loaded;
   if (api.cuInit(0) != CUDA_SUCCESS || api.cuDeviceGetCount(&facts.devices) != CUDA_SUCCESS ||
       facts.devices == 0)
     return;

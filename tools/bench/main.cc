@@ -53,7 +53,7 @@ void run_sections(const Arguments& arguments, Report& report) {
     if (!wanted(arguments, entry.name) || report.find_section(entry.name) != nullptr) continue;
     std::fprintf(stderr, "%s ...\n", entry.name);
     const Result<void> done = entry.run(arguments.options, report);
-    if (!done) report.add_failure(entry.name, entry.summary, done.assume_error());
+    if (!done) report.add_failure(entry.name, entry.summary, done.error());
   }
 }
 
@@ -90,19 +90,19 @@ int run(int argc, char** argv) {
   app.add_flag("--require-goals", arguments.require_goals, "Exit with 1 if a goal is missed");
   if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kUsage;
   const auto size = tools::parse_size(bytes);
-  if (!size || size.assume_value() < kMinBytes) {
+  if (!size || *size < kMinBytes) {
     std::fprintf(stderr, "gpumigrate-bench: --bytes %s: a size of at least 4MiB is needed\n", bytes.c_str());
     return kUsage;
   }
-  arguments.options.bytes = size.assume_value() / kMinBytes * kMinBytes;
+  arguments.options.bytes = *size / kMinBytes * kMinBytes;
   arguments.options.program = std::filesystem::read_symlink("/proc/self/exe");
   arguments.options.program_folder = std::filesystem::path(arguments.options.program).parent_path();
 
   Report report(collect_facts({argv, static_cast<std::size_t>(argc)}));
   run_sections(arguments, report);
   const auto code = write_report(arguments, report);
-  if (code) return code.assume_value();
-  std::fprintf(stderr, "gpumigrate-bench: %s\n", code.assume_error().to_string().c_str());
+  if (code) return *code;
+  std::fprintf(stderr, "gpumigrate-bench: %s\n", code.error().to_string().c_str());
   return kFailed;
 }
 

@@ -169,9 +169,9 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
                       : inspect.is_given() ? program.inspect()
                       : verify.is_given()  ? program.verify()
                                            : program.diff();
-  if (result) return result.assume_value();
-  err << "ckpt-image: " << cli::printable(result.assume_error().to_string()) << "\n";
-  return exit_code_of(result.assume_error().code());
+  if (result) return *result;
+  err << "ckpt-image: " << cli::printable(result.error().to_string()) << "\n";
+  return exit_code_of(result.error().code());
 }
 
 }  // namespace ckpt::image_tool

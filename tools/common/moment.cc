@@ -20,8 +20,7 @@ bool take(const std::string& text, const char* format, std::tm& parts) {
 }  // namespace
 
 Result<std::int64_t> parse_moment_ms(std::string_view text, std::int64_t now_ms) {
-  if (const auto ago = parse_duration_ns(text))
-    return std::max<std::int64_t>(0, now_ms - ago.assume_value() / 1'000'000);
+  if (const auto ago = parse_duration_ns(text)) return std::max<std::int64_t>(0, now_ms - *ago / 1'000'000);
   std::string plain(text.substr(0, 64));
   if (plain.ends_with('Z')) plain.pop_back();
   std::replace(plain.begin(), plain.end(), 'T', ' ');

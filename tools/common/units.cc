@@ -73,7 +73,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
 Result<std::uint64_t> parse_rate(std::string_view text) {
   if (!text.ends_with("/s")) return refuse("rate", text, "10GiB/s");
   auto size = parse_size(text.substr(0, text.size() - 2));
-  if (!size || size.assume_value() == 0) return refuse("rate", text, "10GiB/s");
+  if (!size || *size == 0) return refuse("rate", text, "10GiB/s");
   return size;
 }
 

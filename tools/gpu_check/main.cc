@@ -49,10 +49,10 @@ Result<Outcome> find_gpu(const Setting&) {
   outcome.status = Status::kImpossible;
   auto api = load_driver();
   if (!api) {
-    outcome.why = api.assume_error().to_string();
+    outcome.why = api.error().to_string();
     return outcome;
   }
-  const DriverApi& driver = *api.assume_value();
+  const DriverApi& driver = **api;
   int count = 0;
   int version = 0;
   const CUresult code = driver.cuInit(0);
@@ -210,8 +210,8 @@ int run(int argc, char** argv) {
   app.add_option("--markdown", options.markdown, "Write a table as Markdown to this file");
   if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kUsage;
   const auto code = check(options, argv);
-  if (code) return code.assume_value();
-  std::fprintf(stderr, "gpu-check: %s\n", code.assume_error().to_string().c_str());
+  if (code) return *code;
+  std::fprintf(stderr, "gpu-check: %s\n", code.error().to_string().c_str());
   return kFailed;
 }
 

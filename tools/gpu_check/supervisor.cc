@@ -59,8 +59,8 @@ std::vector<pid_t> children() {
 
 std::string tail_of(const std::string& path, std::size_t shown) {
   auto text = read_file(path, kMaxOutput);
-  if (!text) return text.assume_error().to_string();
-  std::string all = std::move(text).assume_value();
+  if (!text) return text.error().to_string();
+  std::string all = *std::move(text);
   return all.size() <= shown ? all : "..." + all.substr(all.size() - shown);
 }
 
@@ -110,10 +110,10 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
   auto result = run_guarded(item, setting);
   Outcome outcome;
   if (result) {
-    outcome = std::move(result).assume_value();
+    outcome = *std::move(result);
   } else {
     outcome.status = Status::kFailed;
-    outcome.why = result.assume_error().to_string();
+    outcome.why = result.error().to_string();
   }
   // A driver's text need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
@@ -133,9 +133,9 @@ Outcome read_outcome(const Setting& setting, int status) {
     return failed(std::string("ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
                   ::strsignal(WTERMSIG(status)) + ")");
   auto text = read_file(report_path(setting), kMaxReport);
-  if (!text) return failed("left no report: " + text.assume_error().to_string());
+  if (!text) return failed("left no report: " + text.error().to_string());
   try {
-    return outcome_of(Json::parse(text.assume_value()));
+    return outcome_of(Json::parse(*text));
   } catch (const Json::exception& error) {
     return failed(std::string("left a damaged report: ") + error.what());
   }

@@ -129,22 +129,22 @@ int doctor(Context& context, const std::string& agent_config) {
     return report(context, Error(ErrorCode::kInvalidArgument,
                                  "--agent-config: " + printable(agent_config) + ": " + std::strerror(errno)));
   const Result<std::string> programs = program_folder();
-  if (!programs) return report(context, programs.assume_error());
+  if (!programs) return report(context, programs.error());
   std::vector<std::string> additions;
   const char* wish = std::getenv("GPUMIGRATE_SOFTWARE_GPU");
   if (wish != nullptr && std::string(wish) == "1") {
-    const Result<GpuChoice> choice = choose_gpu(programs.assume_value());
-    if (!choice) return report(context, choice.assume_error());
+    const Result<GpuChoice> choice = choose_gpu(*programs);
+    if (!choice) return report(context, choice.error());
     // Which devices it has is the caller's environment's to say, or its default: one.
-    for (std::string& entry : gpu_environment(choice.assume_value(), "", 1, "")) {
+    for (std::string& entry : gpu_environment(*choice, "", 1, "")) {
       if (entry.starts_with("LD_LIBRARY_PATH=")) additions.push_back(std::move(entry));
     }
   }
-  std::vector<std::string> command = {programs.assume_value() + "/gpumigrate-agent", "--probe"};
+  std::vector<std::string> command = {*programs + "/gpumigrate-agent", "--probe"};
   if (!agent_config.empty()) command.insert(command.end(), {"--config", agent_config});
   const Result<Json> facts = ask_for_facts(command, additions, kPatience);
-  if (!facts) return report(context, facts.assume_error(), kFailed);
-  const Diagnosis diagnosis = diagnose(facts.assume_value());
+  if (!facts) return report(context, facts.error(), kFailed);
+  const Diagnosis diagnosis = diagnose(*facts);
   if (context.json) {
     context.print(to_json(diagnosis));
   } else {

@@ -63,12 +63,11 @@ std::string view_obstacles(const api::Obstacles& found, const Layout& layout) {
 
 int doctor_of_job(Context& context, const std::string& job) {
   const Result<Json> answer = context.coordinator.get("/v1/jobs/" + path_part(job) + "/obstacles");
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json) {
-    context.print(answer.assume_value());
+    context.print(*answer);
   } else {
-    context.out << view_obstacles(record::from_answer<api::Obstacles>(answer.assume_value()),
-                                  context.layout())
+    context.out << view_obstacles(record::from_answer<api::Obstacles>(*answer), context.layout())
                 << std::flush;
   }
   return kDone;

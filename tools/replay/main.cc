@@ -84,14 +84,14 @@ int run(int argc, char** argv) {
     return end->is_mistake() ? fail(end->message, kUsage) : end->print();
   if (file.empty()) return fail("--trace FILE.PID is needed", kUsage);
   const auto trace = read_trace(file);
-  if (!trace) return fail(trace.assume_error().message(), kFailed);
-  const auto replayed = replay(trace.assume_value(), find_kernels());
-  if (!replayed) return fail(replayed.assume_error().message(), kFailed);
+  if (!trace) return fail(trace.error().message(), kFailed);
+  const auto replayed = replay(*trace, find_kernels());
+  if (!replayed) return fail(replayed.error().message(), kFailed);
   if (as_json)
-    std::printf("%s\n", to_json(trace.assume_value(), replayed.assume_value()).dump(1).c_str());
+    std::printf("%s\n", to_json(*trace, *replayed).dump(1).c_str());
   else
-    print(trace.assume_value(), replayed.assume_value());
-  return replayed.assume_value().differences.empty() ? 0 : kDiffers;
+    print(*trace, *replayed);
+  return replayed->differences.empty() ? 0 : kDiffers;
 }
 
 }  // namespace

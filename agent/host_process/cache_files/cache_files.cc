@@ -40,7 +40,7 @@ CacheOwner owner_of(const CacheFile& file) {
 void add_mapped(pid_t pid, const std::vector<std::string>& folders, std::set<std::string>& paths) {
   const auto maps = read_file(proc_path(pid, "/maps"), kMaxMapsOfCaches);
   if (!maps) return;
-  std::istringstream lines(maps.assume_value());
+  std::istringstream lines(*maps);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t at = line.find('/');
     if (at == std::string::npos) continue;
@@ -148,7 +148,7 @@ std::string why_not_made(const CacheFile& file, const std::vector<std::string>& 
   if (!is_cache_file(file.path, folders))
     return file.path + " does not exist at the target, and is in none of its cache_folders";
   const auto folder = open_cache_folder(file.path, owner_of(file), nullptr);
-  return folder ? std::string() : folder.assume_error().message();
+  return folder ? std::string() : folder.error().message();
 }
 
 bool is_proper(const CacheFiles& files) {
@@ -185,7 +185,7 @@ Result<MadeCacheFiles> make_cache_files(const std::string& images, const std::ve
   }
   if (done) return made;
   remove_cache_files(made);
-  return std::move(done).assume_error();
+  return std::move(done).error();
 }
 
 void remove_cache_files(const MadeCacheFiles& made) {

@@ -36,23 +36,22 @@ std::optional<pid_t> pid_of_core(std::string_view name) {
 
 bool is_stopped_core(const std::string& path) {
   const auto image = read_file(path, kMaxCoreBytes);
-  if (!image.has_value() || word_at(image.assume_value(), 0) != kImageMagic ||
-      word_at(image.assume_value(), 4) != kCoreMagic)
+  if (!image.has_value() || word_at(*image, 0) != kImageMagic || word_at(*image, 4) != kCoreMagic)
     return false;
-  const auto records = records_of(image.assume_value(), 8);
+  const auto records = records_of(*image, 8);
   if (!records.has_value()) return false;
-  const auto core = parse_record<criu::core_entry>(records.assume_value().front(), "core.img");
-  return core.has_value() && core.assume_value().tc().task_state() == kStoppedTask;
+  const auto core = parse_record<criu::core_entry>(records->front(), "core.img");
+  return core.has_value() && core->tc().task_state() == kStoppedTask;
 }
 
 // 0: the image does not tell.
 pid_t first_process_of(const std::string& images) {
   const auto tree = read_file(images + "/pstree.img", kMaxCoreBytes);
-  if (!tree.has_value() || word_at(tree.assume_value(), 4) != kProcessesMagic) return 0;
-  const auto records = records_of(tree.assume_value(), 8);
+  if (!tree.has_value() || word_at(*tree, 4) != kProcessesMagic) return 0;
+  const auto records = records_of(*tree, 8);
   if (!records.has_value()) return 0;
-  const auto first = parse_record<criu::pstree_entry>(records.assume_value().front(), "pstree.img");
-  return first.has_value() ? static_cast<pid_t>(first.assume_value().pid()) : 0;
+  const auto first = parse_record<criu::pstree_entry>(records->front(), "pstree.img");
+  return first.has_value() ? static_cast<pid_t>(first->pid()) : 0;
 }
 
 }  // namespace
@@ -79,7 +78,7 @@ std::set<pid_t> take_stopped(const std::string& folder) {
   std::set<pid_t> stopped;
   const auto text = read_file(folder + kStoppedFile, kMaxCoreBytes);
   if (!text.has_value()) return stopped;
-  std::istringstream lines(text.assume_value());
+  std::istringstream lines(*text);
   for (pid_t pid = 0; lines >> pid;) stopped.insert(pid);
   ::unlink((folder + kStoppedFile).c_str());
   return stopped;

@@ -92,11 +92,11 @@ Result<std::unique_ptr<EarlyPages>> EarlyPages::create(pid_t root, std::uint64_t
     auto watch = MemoryWatch::create(process.pid);
     if (!watch) {
       spdlog::warn("memory of a process is not copied ahead: pid {} reason {}", process.pid,
-                   watch.assume_error().to_string());
-      none = watch.assume_error();
+                   watch.error().to_string());
+      none = watch.error();
       continue;
     }
-    processes.push_back(std::make_unique<Followed>(std::move(watch).assume_value()));
+    processes.push_back(std::make_unique<Followed>(*std::move(watch)));
     bytes += process.bytes;
   }
   if (processes.empty()) return none;
@@ -110,7 +110,7 @@ Result<bool> EarlyPages::append(pid_t pid, PageIndex& index, const std::vector<M
   const std::uint64_t bytes = bytes_of(ranges);
   CKPT_TRY(room, log_->room(bytes));
   auto read = read_memory(pid, ranges, room.data(), stopped);
-  if (!read && !stopped && read.assume_error().code() == ErrorCode::kRefused) return false;
+  if (!read && !stopped && read.error().code() == ErrorCode::kRefused) return false;
   CKPT_TRYV(std::move(read));
   std::uint64_t offset = log_->append(bytes);
   for (const MemoryRange& range : ranges) {
@@ -174,7 +174,7 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
     auto read = read_process(*process, grew, round);
     if (read) continue;
     process->index.keep_only({});
-    if (read.assume_error().code() != ErrorCode::kNotFound) return std::move(read).assume_error();
+    if (read.error().code() != ErrorCode::kNotFound) return std::move(read).error();
   }
   grew(told_bytes_ = log_->filled());  // not for each mapping: a program may have tens of thousands
   return round;
@@ -241,7 +241,7 @@ Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
 Result<bool> EarlyPages::has_left_out_pages(pid_t pid) const {
   MemoryWatch onlooker = MemoryWatch::onlooker(pid);
   const auto mappings = onlooker.mappings();
-  if (!mappings && mappings.assume_error().code() == ErrorCode::kNotFound) return false;  // it has ended
+  if (!mappings && mappings.error().code() == ErrorCode::kNotFound) return false;  // it has ended
   CKPT_TRYV(mappings);
   return onlooker.has_watched_memory();
 }
@@ -253,7 +253,7 @@ Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
   const std::uint64_t share = indexed_bytes_ > 0 ? kComparedPages * index.bytes() / indexed_bytes_ : 0;
   auto same = all ? compare_pages(pid, held, *log_)
                   : compare_some_pages(pid, held, *log_, std::max(share, kMinComparedPages), random_);
-  if (!same) spdlog::error("memory copied ahead is not right: {}", same.assume_error().to_string());
+  if (!same) spdlog::error("memory copied ahead is not right: {}", same.error().to_string());
   return same;
 }
 

@@ -163,8 +163,8 @@ Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
   PresentPages none;
   const auto looked = scan(range, range.begin, question, none);
   if (looked) return true;
-  if (looked.assume_error().code() == ErrorCode::kRefused) return false;
-  return looked.assume_error();
+  if (looked.error().code() == ErrorCode::kRefused) return false;
+  return looked.error();
 }
 
 Result<bool> MemoryWatch::has_watched_memory() const {
@@ -277,7 +277,7 @@ Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::u
   found.written = std::move(written);
   auto next = scan(range, from, question, found);
   written = std::move(found.written);
-  if (next && next.assume_value() <= from)
+  if (next && *next <= from)
     return Error(ErrorCode::kInternal, "A scan of a process's memory does not go on");
   return next;
 }

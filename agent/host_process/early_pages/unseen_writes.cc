@@ -20,7 +20,7 @@ constexpr std::size_t kMaxText = std::size_t{1} << 16;
 bool has_pinned_pages(pid_t pid) {
   const Result<std::string> status = read_file(proc_path(pid, "/status"), kMaxText);
   if (!status) return true;
-  const std::string& text = status.assume_value();
+  const std::string& text = *status;
   const std::size_t at = text.find("\nVmPin:");
   return at != std::string::npos && std::atoll(text.c_str() + at + 7) > 0;
 }
@@ -36,9 +36,8 @@ bool has_asynchronous_io(pid_t pid) {
 bool reads_around_the_cache(pid_t pid, const std::string& descriptor) {
   const Result<std::string> facts = read_file(proc_path(pid, "/fdinfo/" + descriptor), kMaxText);
   if (!facts) return false;  // closed since
-  const std::size_t at = facts.assume_value().find("flags:");
-  return at != std::string::npos &&
-         (std::strtol(facts.assume_value().c_str() + at + 6, nullptr, 8) & O_DIRECT) != 0;
+  const std::size_t at = facts->find("flags:");
+  return at != std::string::npos && (std::strtol(facts->c_str() + at + 6, nullptr, 8) & O_DIRECT) != 0;
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ Sameness compare(const FileIdentity& there, const FileIdentity& here, bool one_k
 
 std::string running_kernel() {
   const Result<std::string> id = read_file("/proc/sys/kernel/random/boot_id", 64);
-  return id.has_value() ? id.assume_value().substr(0, id.assume_value().find('\n')) : "";
+  return id.has_value() ? id->substr(0, id->find('\n')) : "";
 }
 
 bool is_mount(const std::string& path) {
@@ -124,7 +124,7 @@ void FileSystems::read_mounts() {
   is_read_ = true;
   const Result<std::string> mounts = read_file("/proc/self/mountinfo", kMaxMountsBytes);
   if (!mounts.has_value()) return;
-  std::istringstream lines(mounts.assume_value());
+  std::istringstream lines(*mounts);
   for (std::string line; std::getline(lines, line);) {
     if (MountLine parsed = parse_mount(line); !parsed.network.empty())
       networks_[parsed.mount] = std::move(parsed.network);

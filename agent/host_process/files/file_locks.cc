@@ -111,8 +111,8 @@ std::vector<FileLock> locks_in(const std::string& info, pid_t pid, int descripto
 void TreeLocks::note(pid_t pid, int descriptor, const std::string& path) {
   const Result<std::string> info =
       read_file("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(descriptor), kMaxInfoBytes);
-  if (!info.has_value() || info.assume_value().find(kLockLine) == std::string::npos) return;
-  for (FileLock& lock : locks_in(info.assume_value(), pid, descriptor, path)) {
+  if (!info.has_value() || info->find(kLockLine) == std::string::npos) return;
+  for (FileLock& lock : locks_in(*info, pid, descriptor, path)) {
     const bool is_new = known_.emplace(lock.kind, lock.excludes, lock.path, lock.start, lock.end).second;
     if (is_new && locks_.size() < kMaxLocks) locks_.push_back(std::move(lock));
   }

@@ -26,7 +26,7 @@ std::vector<std::byte> content_of(int file) {
 // Of a dump that was not finished. The file is this agent's own, and what it names is compared with what is there.
 void remove_old_links(int file) {
   const auto old = wire::decode<NamedMemory>(content_of(file));
-  if (old && is_this_place(old.assume_value())) remove_links_of(old.assume_value());
+  if (old && is_this_place(*old)) remove_links_of(*old);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::string this_place() {
   struct stat facts {};
   const auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
   if (!boot || ::stat(kSharedFolder, &facts) != 0) return {};
-  return boot.assume_value().substr(0, boot.assume_value().find('\n')) + " " + std::to_string(facts.st_dev);
+  return boot->substr(0, boot->find('\n')) + " " + std::to_string(facts.st_dev);
 }
 
 Error io_error(const std::string& what) {
@@ -267,7 +267,7 @@ std::vector<std::string> names_in_doubt(const NameOwner& owner) {
   const auto found = held_files_of(owner.root);
   if (!found.has_value()) return {};
   std::set<std::uint64_t> inodes;
-  for (const auto& [inode, lost] : found.assume_value()) inodes.insert(inode);
+  for (const auto& [inode, lost] : *found) inodes.insert(inode);
   return names_alone_of(owner, inodes).problems;
 }
 
@@ -275,14 +275,13 @@ std::vector<std::string> shared_outside(const NamedMemory& memory, pid_t root) {
   std::vector<std::string> problems;
   const auto processes = processes_of(root);
   if (!processes || memory.files.empty()) return problems;
-  const std::set<pid_t> own(processes.assume_value().begin(), processes.assume_value().end());
+  const std::set<pid_t> own(processes->begin(), processes->end());
   for (const auto& [inode, pid] : holders_of(inodes_of(memory), own)) {
     const NamedFile* file = memory.find(inode);
     const auto name = read_file(proc_path(pid, "/comm"), 64);
     if (file == nullptr || !name) continue;
     problems.push_back(path_of(file->names.front()) + " is shared with process " + std::to_string(pid) +
-                       " (" + name.assume_value().substr(0, name.assume_value().find('\n')) +
-                       ") outside of the job");
+                       " (" + name->substr(0, name->find('\n')) + ") outside of the job");
   }
   return problems;
 }
@@ -307,7 +306,7 @@ Result<NamedMemory> save_named_memory(const NameOwner& owner, const std::string&
   for (std::size_t i = 0; saved && i < memory.files.size(); ++i)
     saved = save_content(memory.files[i], content_path(images, i));
   remove_links(memory);
-  if (!saved) return std::move(saved).assume_error();
+  if (!saved) return std::move(saved).error();
   return memory;
 }
 
@@ -319,7 +318,7 @@ Result<NamedMemory> restore_named_memory(const std::string& images, const std::s
   if (done) done = place_links(memory, images);
   if (done) return made;
   for (const NamedFile& file : made.files) remove_names(file);
-  return std::move(done).assume_error();
+  return std::move(done).error();
 }
 
 void remove_links(const NamedMemory& memory) {
@@ -351,7 +350,7 @@ void remove_unused(const NamedMemory& memory) {
 
 void remove_made_for(const std::string& images) {
   const auto made = read_index(images + kMade);
-  if (made && is_this_place(made.assume_value())) remove_unused(made.assume_value());
+  if (made && is_this_place(*made)) remove_unused(*made);
 }
 
 }  // namespace ckpt::agent::host

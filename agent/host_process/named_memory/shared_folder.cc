@@ -47,8 +47,8 @@ void note(std::map<std::uint64_t, bool>& found, std::uint64_t inode, bool lost) 
 
 void read_maps(pid_t pid, dev_t wanted, std::map<std::uint64_t, bool>& found) {
   const Result<std::string> maps = read_file(proc_path(pid, "/maps"), kMaxMapsBytes);
-  if (!maps.has_value() || maps.assume_value().find(kFolder) == std::string::npos) return;
-  std::istringstream lines(maps.assume_value());
+  if (!maps.has_value() || maps->find(kFolder) == std::string::npos) return;
+  std::istringstream lines(*maps);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t at = line.find(kFolder);
     if (at == std::string::npos) continue;

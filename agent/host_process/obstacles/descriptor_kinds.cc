@@ -43,7 +43,7 @@ constexpr unsigned long kHugePages = 0x958458f6;
 std::optional<long> fdinfo_number(pid_t pid, int number, const std::string& name, int base = 10) {
   const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), kMaxFdinfo);
   if (!info.has_value()) return std::nullopt;
-  const std::string text = "\n" + info.assume_value();
+  const std::string text = "\n" + *info;
   const std::size_t at = text.find("\n" + name + ":");
   if (at == std::string::npos) return std::nullopt;
   return std::strtol(text.c_str() + at + name.size() + 2, nullptr, base);

@@ -34,7 +34,7 @@ std::vector<std::string> key_rings_of(const NameOwner& owner) {
   if (!owner.is_alone || owner.since_unix_ms == kNeverMs) return found;
   const auto keys = read_file("/proc/keys", kMaxKeysText);
   if (!keys.has_value()) return found;
-  for (const std::string& serial : process_keyrings(keys.assume_value(), owner.uid))
+  for (const std::string& serial : process_keyrings(*keys, owner.uid))
     found.push_back(
         "the kernel's keyring 0x" + serial +
         " of a process, which may be the job's, holds keys that would be lost: let the program revoke "

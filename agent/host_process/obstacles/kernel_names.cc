@@ -226,7 +226,7 @@ std::vector<std::string> system_v_of(const NameOwner& owner, const std::set<int>
   Users users;
   for (const ObjectTable& table : kObjectTables) {
     const auto text = read_file(std::string("/proc/sysvipc/") + table.name, kMaxObjectsText);
-    if (text.has_value()) read_objects(table.kind, text.assume_value(), objects, users);
+    if (text.has_value()) read_objects(table.kind, *text, objects, users);
   }
   std::vector<std::string> found;
   if (objects.empty()) return found;

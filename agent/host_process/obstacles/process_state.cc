@@ -52,7 +52,7 @@ long state_number(const std::string& status, const std::string& name) {
 
 std::string state_text(const std::string& folder) {
   const Result<std::string> status = read_file(folder + "/status", kMaxStateText);
-  return status.has_value() ? status.assume_value() : std::string();
+  return status.has_value() ? *status : std::string();
 }
 
 std::vector<pid_t> threads_in(pid_t pid) {
@@ -228,7 +228,7 @@ std::uint64_t limit_of_criu() {
       !words.empty() && (std::strtoull(words.front().c_str(), nullptr, 16) >> kResources & 1) != 0;
   if (!may_raise) return own.rlim_max;
   const Result<std::string> most = read_file("/proc/sys/fs/nr_open", 64);
-  return most.has_value() ? std::strtoull(most.assume_value().c_str(), nullptr, 10) : own.rlim_max;
+  return most.has_value() ? std::strtoull(most->c_str(), nullptr, 10) : own.rlim_max;
 }
 
 // CRIU: "Can't create memfd in victim", and "Can't chose service_fd_base" at the restore.
@@ -255,7 +255,7 @@ void ProcessLook::look_at_descriptors() {
 
 std::string name_of_process(pid_t pid) {
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
-  const std::string text = name.has_value() ? name.assume_value() : "";
+  const std::string text = name.has_value() ? *name : "";
   return "process " + std::to_string(pid) +
          (text.empty() ? "" : " (" + text.substr(0, text.find('\n')) + ")");
 }

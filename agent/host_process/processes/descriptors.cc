@@ -24,7 +24,7 @@ void look_into(const std::filesystem::path& process, const std::set<Inode>& inod
     const Result<std::string> name = read_file((process / "comm").string(), 64);
     Owner owner;
     owner.pid = std::atoi(process.filename().c_str());
-    if (name.has_value()) owner.name = name.assume_value().substr(0, name.assume_value().find('\n'));
+    if (name.has_value()) owner.name = name->substr(0, name->find('\n'));
     owners.emplace(inode, std::move(owner));
   }
 }
@@ -39,9 +39,9 @@ Inode inode_of(const std::string& link, const char* kind) {
 int access_of(pid_t pid, int number) {
   const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), 65536);
   if (!info.has_value()) return O_RDONLY;
-  const std::size_t at = info.assume_value().find("flags:");
+  const std::size_t at = info->find("flags:");
   if (at == std::string::npos) return O_RDONLY;
-  return static_cast<int>(std::strtol(info.assume_value().c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
+  return static_cast<int>(std::strtol(info->c_str() + at + 6, nullptr, 8)) & O_ACCMODE;
 }
 
 std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind,

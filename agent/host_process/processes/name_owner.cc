@@ -32,8 +32,7 @@ NameOwner name_owner(pid_t root, const NameRules& rules) {
   NameOwner owner;
   owner.job = rules.job;
   owner.root = root;
-  if (const auto tree = processes_of(root); tree.has_value())
-    owner.tree.insert(tree.assume_value().begin(), tree.assume_value().end());
+  if (const auto tree = processes_of(root); tree.has_value()) owner.tree.insert(tree->begin(), tree->end());
   owner.uid = user_of(root);
   if (rules.started_unix_ms > 0) owner.since_unix_ms = std::min(start_unix_ms(root), rules.started_unix_ms);
   owner.is_alone = rules.is_alone;

@@ -31,7 +31,7 @@ void append_children(pid_t pid, std::vector<pid_t>& list) {
   for (const auto& thread : std::filesystem::directory_iterator(proc_path(pid, "/task"), gone)) {
     const Result<std::string> children = read_file((thread.path() / "children").string(), kMaxProcText);
     if (!children.has_value()) continue;
-    std::istringstream text(children.assume_value());
+    std::istringstream text(*children);
     for (pid_t child = 0; text >> child;) list.push_back(child);
   }
 }
@@ -63,7 +63,7 @@ Result<std::string> status_of(pid_t pid) {
 pid_t innermost_id_of(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return pid;
-  const auto ids = status_numbers(status.assume_value(), "NSpid", 10);
+  const auto ids = status_numbers(*status, "NSpid", 10);
   return ids.empty() ? pid : static_cast<pid_t>(ids.back());
 }
 
@@ -151,7 +151,7 @@ std::vector<pid_t> line_of(pid_t pid) {
   while (line.back() > 1 && line.size() < kMaxProcesses) {
     const Result<std::string> status = status_of(line.back());
     if (!status.has_value()) break;
-    const std::vector<std::uint64_t> parent = status_numbers(status.assume_value(), "PPid", 10);
+    const std::vector<std::uint64_t> parent = status_numbers(*status, "PPid", 10);
     if (parent.empty() || parent.front() == 0) break;
     line.push_back(static_cast<pid_t>(parent.front()));
   }
@@ -161,9 +161,9 @@ std::vector<pid_t> line_of(pid_t pid) {
 std::uint64_t start_ticks_of(pid_t pid) {
   constexpr int kField = 22;
   const Result<std::string> stat = read_file(proc_path(pid, "/stat"), 4096);
-  const std::size_t name_end = stat.has_value() ? stat.assume_value().rfind(')') : std::string::npos;
+  const std::size_t name_end = stat.has_value() ? stat->rfind(')') : std::string::npos;
   if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat.assume_value().substr(name_end + 1));
+  std::istringstream fields(stat->substr(name_end + 1));
   std::string field;
   for (int number = 3; number < kField; ++number) fields >> field;
   std::uint64_t ticks = 0;
@@ -175,7 +175,7 @@ uid_t user_of(pid_t pid) {
   constexpr uid_t kNobody = 65534;
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return kNobody;
-  const auto ids = status_numbers(status.assume_value(), "Uid", 10);
+  const auto ids = status_numbers(*status, "Uid", 10);
   return ids.empty() ? kNobody : static_cast<uid_t>(ids.front());
 }
 
@@ -183,7 +183,7 @@ bool has_ended(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return true;
   // Its first thread may have ended alone.
-  for (const std::uint64_t threads : status_numbers(status.assume_value(), "Threads", 10)) {
+  for (const std::uint64_t threads : status_numbers(*status, "Threads", 10)) {
     if (threads > 1) return false;
   }
   // Gives up its folder on its way out, before it waits for its parent.
@@ -194,14 +194,14 @@ bool has_ended(pid_t pid) {
 
 bool is_stopped(pid_t pid) {
   const Result<std::string> status = status_of(pid);
-  return status.has_value() && status.assume_value().find("\nState:\tT (stopped)") != std::string::npos;
+  return status.has_value() && status->find("\nState:\tT (stopped)") != std::string::npos;
 }
 
 bool withstands(pid_t pid, int signal) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return false;
   for (const char* set : {"SigCgt", "SigIgn", "SigBlk"}) {
-    const std::vector<std::uint64_t> signals = status_numbers(status.assume_value(), set, 16);
+    const std::vector<std::uint64_t> signals = status_numbers(*status, set, 16);
     if (signals.size() == 1 && (signals[0] >> (signal - 1) & 1) != 0) return true;
   }
   return false;
@@ -221,7 +221,7 @@ Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped) {
 void kill_source(pid_t root) {
   const auto list = processes_of(root);
   if (!list.has_value()) return;
-  for (const pid_t pid : list.assume_value()) ::kill(pid, SIGKILL);
+  for (const pid_t pid : *list) ::kill(pid, SIGKILL);
 }
 
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
@@ -286,9 +286,7 @@ Result<DumpEstimate> estimate_dump(pid_t root) {
 std::uint64_t max_mappings() {
   const Result<std::string> text = read_file("/proc/sys/vm/max_map_count", 64);
   std::uint64_t most = 0;
-  if (text.has_value())
-    std::from_chars(text.assume_value().data(), text.assume_value().data() + text.assume_value().size(),
-                    most);
+  if (text.has_value()) std::from_chars(text->data(), text->data() + text->size(), most);
   return most;
 }
 
@@ -296,11 +294,11 @@ TreeSize size_of_tree(pid_t root) {
   TreeSize size;
   const auto list = processes_of(root);
   if (!list) return size;
-  for (const pid_t pid : list.assume_value()) {
+  for (const pid_t pid : *list) {
     const Result<std::string> status = status_of(pid);
     if (!status) continue;
     const auto number = [&status](const char* name) {
-      const auto numbers = status_numbers(status.assume_value(), name, 10);
+      const auto numbers = status_numbers(*status, name, 10);
       return numbers.size() == 1 ? numbers[0] : 0;
     };
     ++size.processes;
@@ -325,7 +323,7 @@ Result<std::uint64_t> dump_bytes(pid_t root) {
 
 std::chrono::milliseconds time_limit_of(pid_t root) {
   const Result<std::uint64_t> bytes = dump_bytes(root);
-  return time_limit(bytes.has_value() ? bytes.assume_value() : 0);
+  return time_limit(bytes.has_value() ? *bytes : 0);
 }
 
 Result<void> check_memory_left(std::uint64_t bytes) {

@@ -33,7 +33,7 @@ const std::string kSettingsFile = "/task-settings.img";
 
 std::string whole_text(const std::string& path) {
   const Result<std::string> text = read_file(path, 65536);
-  return text.has_value() ? text.assume_value() : std::string();
+  return text.has_value() ? *text : std::string();
 }
 
 void trim(Processors& processors) {

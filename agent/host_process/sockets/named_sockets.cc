@@ -34,7 +34,7 @@ std::vector<BoundPath> bound_paths(pid_t pid) {
   std::vector<BoundPath> bound;
   const auto table = read_file(proc_path(pid, "/net/unix"), kMaxUnixTableBytes);
   if (!table) return bound;
-  std::istringstream lines(table.assume_value());
+  std::istringstream lines(*table);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string number, count, protocol, flags, type, state;
@@ -146,7 +146,7 @@ Result<std::vector<std::string>> make_socket_folders(const std::string& images) 
     auto done = make_folder(folder);
     if (!done) {
       remove_folders(made);
-      return std::move(done).assume_error();
+      return std::move(done).error();
     }
     made.push_back(folder.path);
   }

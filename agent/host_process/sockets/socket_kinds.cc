@@ -85,7 +85,7 @@ std::map<Inode, std::string> unread_netlink(pid_t pid) {
   std::map<Inode, std::string> unread;
   const Result<std::string> table = read_file(proc_path(pid, "/net/netlink"), kMaxNetlinkTable);
   if (!table.has_value()) return unread;
-  std::istringstream lines(table.assume_value());
+  std::istringstream lines(*table);
   std::string line;
   std::getline(lines, line);  // the heading
   while (std::getline(lines, line)) {

@@ -140,7 +140,7 @@ std::string network_of(pid_t pid) {
   std::error_code gone;
   const auto network = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/ns/net", gone);
   if (!boot || gone) return {};
-  return boot.assume_value().substr(0, boot.assume_value().find('\n')) + " " + network.string();
+  return boot->substr(0, boot->find('\n')) + " " + network.string();
 }
 
 Result<std::string> why_not_bound(const std::string& protocol, const std::string& address) {

@@ -44,8 +44,8 @@ int program_status(pid_t init, int init_status) {
   const Result<std::string> name = read_file(proc_path(init, "/comm"), kMaxProcText);
   if (!name.has_value()) return init_status;
   const auto number_after = [&name](std::string_view word) -> std::optional<int> {
-    if (!name.assume_value().starts_with(word)) return std::nullopt;
-    return static_cast<int>(std::strtol(name.assume_value().c_str() + word.size(), nullptr, 10));
+    if (!name->starts_with(word)) return std::nullopt;
+    return static_cast<int>(std::strtol(name->c_str() + word.size(), nullptr, 10));
   };
   // Killed while it waited for what the program has left behind.
   if (const auto code = number_after(kExitName)) return WIFSIGNALED(init_status) ? *code << 8 : init_status;
@@ -61,7 +61,7 @@ pid_t program_of(pid_t init) {
   const Result<std::string> children =
       read_file(proc_path(init, "/task/") + std::to_string(init) + "/children", kMaxProcText);
   if (!children.has_value()) return 0;
-  return static_cast<pid_t>(std::strtol(children.assume_value().c_str(), nullptr, 10));
+  return static_cast<pid_t>(std::strtol(children->c_str(), nullptr, 10));
 }
 
 }  // namespace ckpt::keeper

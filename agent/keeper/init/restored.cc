@@ -64,7 +64,7 @@ void end_children() {
   for (;;) {
     const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
     if (!children.has_value()) return;
-    std::istringstream list(children.assume_value());
+    std::istringstream list(*children);
     for (pid_t child = 0; list >> child;) ::kill(child, SIGKILL);
     int status = 0;
     const pid_t changed = ::waitpid(-1, &status, 0);

@@ -48,18 +48,18 @@ void RankLink::read() {
   while (rank_ && !owner_.is_agent_full()) {
     Result<local::Received> received = rank_.receive();
     if (!received.has_value()) {
-      ::dprintf(2, "The rank's connection is dropped: %s\n", received.assume_error().to_string().c_str());
+      ::dprintf(2, "The rank's connection is dropped: %s\n", received.error().to_string().c_str());
       return drop();
     }
-    if (received.assume_value().transfer == local::Transfer::kClosed) return drop();
-    if (received.assume_value().transfer == local::Transfer::kNothing) return;
-    owner_.on_rank_message(std::move(received).assume_value());
+    if (received->transfer == local::Transfer::kClosed) return drop();
+    if (received->transfer == local::Transfer::kNothing) return;
+    owner_.on_rank_message(*std::move(received));
   }
 }
 
 void RankLink::read_other(std::size_t index) {
   const Result<local::Received> received = others_[index].peer.receive();
-  if (!received.has_value() || received.assume_value().transfer == local::Transfer::kClosed)
+  if (!received.has_value() || received->transfer == local::Transfer::kClosed)
     others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 

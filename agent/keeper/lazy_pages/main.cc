@@ -52,7 +52,7 @@ Result<void> start(const std::string& folder, const std::string& pid_file) {
   spare_from_oom_killer();
   set_fault_role("lazy_pages");
   const Result<void> done = server.run(listener.get(), now_ns() + kMaxRestore);
-  std::_Exit(done.has_value() ? EXIT_SUCCESS : report(done.assume_error()));
+  std::_Exit(done.has_value() ? EXIT_SUCCESS : report(done.error()));
 }
 
 int main_with(int argc, char** argv) {
@@ -65,7 +65,7 @@ int main_with(int argc, char** argv) {
     return kExitUsage;
   }
   const Result<void> started = start(argv[1], argv[2]);
-  return started.has_value() ? EXIT_SUCCESS : report(started.assume_error());
+  return started.has_value() ? EXIT_SUCCESS : report(started.error());
 }
 
 }  // namespace

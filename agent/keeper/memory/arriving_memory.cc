@@ -54,7 +54,7 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
   ::dprintf(2, "%s\n", why_never_.c_str());
   end_wait();
   if (const Result<void> killed = process_.kill_all(); !killed.has_value())
-    ::dprintf(2, "%s\n", killed.assume_error().to_string().c_str());
+    ::dprintf(2, "%s\n", killed.error().to_string().c_str());
 }
 
 void ArrivingMemory::on_rank_exited() {

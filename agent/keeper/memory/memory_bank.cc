@@ -36,12 +36,12 @@ Result<void> MemoryBank::add(std::span<const local::RegionRecord> records,
     return error;
   };
   if (Result<void> room = check_room(size() + records.size()); !room.has_value())
-    return fail(std::move(room).assume_error());
+    return fail(std::move(room).error());
   std::vector<UniqueFd> copies;
   for (const UniqueFd& fd : descriptors) {
     Result<UniqueFd> copy = duplicate(fd.get());
-    if (!copy.has_value()) return fail(std::move(copy).assume_error());
-    copies.push_back(std::move(copy).assume_value());
+    if (!copy.has_value()) return fail(std::move(copy).error());
+    copies.push_back(*std::move(copy));
   }
   for (std::size_t i = 0; i < records.size(); ++i) {
     entries_.insert_or_assign(records[i].id, Entry{records[i], std::move(copies[i])});

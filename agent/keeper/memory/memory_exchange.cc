@@ -25,7 +25,7 @@ Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pi
     const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
     for (const pid_t thread : threads_of(pid)) {
       const Result<std::string> name = read_file(tasks + std::to_string(thread) + "/comm", 64);
-      if (name.has_value() && name.assume_value() == std::string(local::kServiceThreadName) + "\n")
+      if (name.has_value() && *name == std::string(local::kServiceThreadName) + "\n")
         return std::pair(pid, thread);
     }
   }
@@ -125,18 +125,16 @@ void MemoryExchange::deposit(local::Received received) {
     return parts_.agent.refuse(request, MessageType::kDeposit, ErrorCode::kRefused,
                                "The set that has arrived is being mapped");
   if (Result<void> added = sets_.deposit(received); !added.has_value())
-    return parts_.agent.answer(request, to_failed(MessageType::kDeposit, added.assume_error()));
+    return parts_.agent.answer(request, to_failed(MessageType::kDeposit, added.error()));
   parts_.agent.answer(request, local::Done{});
   fault_point(FaultPoint::kKeeperDeposited);
 }
 
 void MemoryExchange::fetch(std::uint64_t request, const local::Fetch& fetch) {
   Result<MemorySets::Part> part = sets_.fetch(fetch);
-  if (!part.has_value())
-    return parts_.agent.answer(request, to_failed(MessageType::kFetch, part.assume_error()));
-  if (part.assume_value().held.records.empty()) return parts_.agent.answer(request, local::Done{});
-  parts_.agent.answer(request, std::move(part.assume_value().held),
-                      std::move(part.assume_value().descriptors));
+  if (!part.has_value()) return parts_.agent.answer(request, to_failed(MessageType::kFetch, part.error()));
+  if (part->held.records.empty()) return parts_.agent.answer(request, local::Done{});
+  parts_.agent.answer(request, std::move(part->held), std::move(part->descriptors));
 }
 
 void MemoryExchange::replace(local::Received received) {
@@ -145,7 +143,7 @@ void MemoryExchange::replace(local::Received received) {
     return parts_.agent.refuse(request, MessageType::kReplace, ErrorCode::kRefused,
                                "Only memory that the rank has made can take the place of a set's");
   if (const Result<void> replaced = sets_.replace(received); !replaced.has_value())
-    return parts_.agent.answer(request, to_failed(MessageType::kReplace, replaced.assume_error()));
+    return parts_.agent.answer(request, to_failed(MessageType::kReplace, replaced.error()));
   parts_.agent.answer(request, local::Done{});
 }
 
@@ -186,9 +184,9 @@ void MemoryExchange::send_map_batch() {
     Result<MemoryBank::Batch> next = set.batch_after(mapping_.last_id);
     if (!next.has_value()) {
       memory_ = MemoryState::kMapping;  // what has been mapped stays until Release or another Map
-      return finish(to_failed(MessageType::kMap, next.assume_error()));
+      return finish(to_failed(MessageType::kMap, next.error()));
     }
-    batch = std::move(next).assume_value();
+    batch = *std::move(next);
   }
   if (batch.records.empty()) return parts_.rank.send({0, pending_.request, map});
   mapping_.last_id = batch.records.back().id;
@@ -231,7 +229,7 @@ void MemoryExchange::reattach(std::uint64_t request, const local::Reattach& how)
     return ok();
   }();
   if (!called.has_value())
-    return parts_.agent.answer(request, to_failed(MessageType::kReattach, called.assume_error()));
+    return parts_.agent.answer(request, to_failed(MessageType::kReattach, called.error()));
   begin(MessageType::kReattach, request);
   if (!parts_.lease.is_over()) parts_.hold.go_on();
 }
@@ -303,7 +301,7 @@ void MemoryExchange::keep_exported(const local::Received& received) {
   const local::Body& body = received.message.body;
   if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {
     if (Result<void> added = sets_.exported().add(batch->records, received.descriptors); !added.has_value())
-      ::dprintf(2, "%s\n", added.assume_error().to_string().c_str());
+      ::dprintf(2, "%s\n", added.error().to_string().c_str());
   } else if (const auto* freed = std::get_if<local::RegionFreed>(&body)) {
     sets_.exported().drop(freed->id, freed->generation);
   }

@@ -31,9 +31,9 @@ std::string proc(pid_t pid, std::string_view rest) {
 std::string fields_after_name(const std::string& path) {
   const Result<std::string> stat = read_file(path, kMaxStat);
   if (!stat.has_value()) return {};
-  const std::size_t name_end = stat.assume_value().rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= stat.assume_value().size()) return {};
-  return stat.assume_value().substr(name_end + 2);
+  const std::size_t name_end = stat->rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return {};
+  return stat->substr(name_end + 2);
 }
 
 // 0: it is gone.
@@ -71,11 +71,10 @@ std::vector<pid_t> numbers_of(const std::string& status_path) {
   constexpr std::string_view kField = "\nNSpid:";
   std::vector<pid_t> numbers;
   const Result<std::string> status = read_file(status_path, kMaxProcText);
-  const std::size_t at = status.has_value() ? status.assume_value().find(kField) : std::string::npos;
+  const std::size_t at = status.has_value() ? status->find(kField) : std::string::npos;
   if (at == std::string::npos) return numbers;
   const std::size_t begin = at + kField.size();
-  std::istringstream text(
-      status.assume_value().substr(begin, status.assume_value().find('\n', begin) - begin));
+  std::istringstream text(status->substr(begin, status->find('\n', begin) - begin));
   for (pid_t number = 0; text >> number;) numbers.push_back(number);
   return numbers;
 }
@@ -108,7 +107,7 @@ std::vector<pid_t> children_of(pid_t pid) {
   for (; !gone && thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
     const Result<std::string> children = read_file((thread->path() / "children").string(), kMaxProcText);
     if (!children.has_value()) continue;
-    std::istringstream text(children.assume_value());
+    std::istringstream text(*children);
     for (pid_t child = 0; text >> child;) list.push_back(child);
   }
   return list;

@@ -21,8 +21,8 @@ pid_t tracer_of(pid_t pid) {
   const Result<std::string> status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatus);
   if (!status.has_value()) return 0;
   const std::string field = "\nTracerPid:\t";
-  const std::size_t at = status.assume_value().find(field);
-  return at == std::string::npos ? 0 : std::atoi(status.assume_value().c_str() + at + field.size());
+  const std::size_t at = status->find(field);
+  return at == std::string::npos ? 0 : std::atoi(status->c_str() + at + field.size());
 }
 
 }  // namespace

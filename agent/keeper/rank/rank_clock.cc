@@ -21,9 +21,9 @@ Nanos lag_of_offsets(std::string_view text) {
 
 Result<Nanos> rank_clock_lag(pid_t pid) {
   auto text = read_file("/proc/" + std::to_string(pid) + "/timens_offsets", 4096);
-  if (text) return lag_of_offsets(text.assume_value());
-  if (text.assume_error().code() == ErrorCode::kNotFound) return Nanos(0);
-  return std::move(text).assume_error();
+  if (text) return lag_of_offsets(*text);
+  if (text.error().code() == ErrorCode::kNotFound) return Nanos(0);
+  return std::move(text).error();
 }
 
 }  // namespace ckpt::keeper

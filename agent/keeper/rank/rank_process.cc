@@ -30,7 +30,7 @@ constexpr std::size_t kMaxStatusText = 1u << 16;
 // Its id in its innermost PID namespace, the last of "NSpid:	4711	3".
 pid_t innermost_id_of(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatusText);
-  const std::string text = status.has_value() ? status.assume_value() : std::string();
+  const std::string text = status.has_value() ? *status : std::string();
   const std::size_t at = text.find("\nNSpid:");
   if (at == std::string::npos) return pid;
   const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);

@@ -61,9 +61,9 @@ bool withstands(pid_t pid, int signal) {
   const Result<std::string> status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatusBytes);
   if (!status.has_value()) return false;
   for (const char* set : {"\nSigCgt:", "\nSigIgn:", "\nSigBlk:"}) {
-    const std::size_t at = status.assume_value().find(set);
+    const std::size_t at = status->find(set);
     if (at == std::string::npos) continue;
-    const std::uint64_t signals = std::strtoull(status.assume_value().c_str() + at + 8, nullptr, 16);
+    const std::uint64_t signals = std::strtoull(status->c_str() + at + 8, nullptr, 16);
     if ((signals >> (signal - 1) & 1) != 0) return true;
   }
   return false;

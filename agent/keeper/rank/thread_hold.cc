@@ -29,7 +29,7 @@ constexpr std::size_t kMaxStat = 4096;
 bool stands(pid_t thread) {
   const auto stat = read_file("/proc/" + std::to_string(thread) + "/stat", kMaxStat);
   if (!stat) return true;
-  const std::string& text = stat.assume_value();
+  const std::string& text = *stat;
   const std::size_t name_end = text.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= text.size() ||
          std::string_view("tZX").find(text[name_end + 2]) != std::string_view::npos;

@@ -69,7 +69,7 @@ void BystanderSession::admit() {
 Task<> BystanderSession::admit_rank() {
   auto self = shared_from_this();
   auto admitted = co_await be_admitted();
-  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.assume_error())));
+  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.error())));
   emit_(gang::RankReady{});
 }
 
@@ -88,18 +88,18 @@ void BystanderSession::join(std::vector<gang::GroupTicket> tickets, Milliseconds
 Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Milliseconds timeout) {
   auto self = shared_from_this();
   auto admitted = co_await be_admitted();
-  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.assume_error())));
+  if (!admitted) co_return emit_(gang::CommunicatorsFailed(wire::Reason(admitted.error())));
   if (!tickets.empty()) {
     const auto keeper = job_->keeper();
     auto order = to_order(tickets, epoch_);
-    if (!order) co_return emit_(gang::CommunicatorsFailed(wire::Reason(order.assume_error())));
+    if (!order) co_return emit_(gang::CommunicatorsFailed(wire::Reason(order.error())));
     const Nanos begin = now_ns();
-    auto joined = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
+    auto joined = co_await keeper->join_groups(*std::move(order), timeout);
     groups_took_ = now_ns() - begin;
     if (!joined) {
       const Error why =
           Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
-              .caused_by(std::move(joined).assume_error());
+              .caused_by(std::move(joined).error());
       co_return emit_(gang::CommunicatorsFailed(wire::Reason(why)));
     }
   }
@@ -123,11 +123,11 @@ Task<> BystanderSession::pause(std::uint64_t barrier) {
   auto state = co_await keeper->finish_pause(*pausing_);
   pausing_.reset();
   if (!state) {
-    if (state.assume_error().code() != ErrorCode::kAborted)
-      emit_(gang::CommunicatorsFailed(wire::Reason(state.assume_error())));
+    if (state.error().code() != ErrorCode::kAborted)
+      emit_(gang::CommunicatorsFailed(wire::Reason(state.error())));
     co_return;
   }
-  stood_since_ = state.assume_value().paused.barrier_entry_ns;
+  stood_since_ = state->paused.barrier_entry_ns;
   job_->set_phase(local::Phase::kPaused);
   emit_(gang::RankHeld{});
 }
@@ -153,11 +153,11 @@ Task<> BystanderSession::resume(std::uint64_t order, std::uint64_t epoch) {
     if (running) {
       job_->runs_as(rank_.incarnation);
       const Nanos since = std::exchange(stood_since_, 0);
-      if (epoch != 0 && since != 0) measured_(since, running.assume_value().resumed_ns, groups_took_);
+      if (epoch != 0 && since != 0) measured_(since, running->resumed_ns, groups_took_);
       co_return;
     }
     spdlog::error("rank does not go on yet: job {} reason {}", wire::job_text(rank_.job),
-                  running.assume_error().to_string());
+                  running.error().to_string());
     Signal nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() + pause);
   }

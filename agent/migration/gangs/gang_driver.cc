@@ -61,8 +61,8 @@ GangDriver::GangDriver(Machines machines, GangEffects& effects)
 
 Task<Result<void>> GangDriver::restore() {
   auto batches = parties_.restore(journal_.records(), now_ns());
-  if (!batches) co_return std::move(batches).assume_error();
-  runner_.enqueue_batches(0, std::move(batches).assume_value());
+  if (!batches) co_return std::move(batches).error();
+  runner_.enqueue_batches(0, *std::move(batches));
   co_await runner_.caught_up(0);
   co_return ok();
 }
@@ -104,7 +104,7 @@ Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessa
   const auto begin = [this, &message](const Result<void>& reserved) -> Result<Batches> {
     if (!reserved) {
       spdlog::error("move of ranks {} refused: {}", wire::migration_text(message.migration),
-                    reserved.assume_error().to_string());
+                    reserved.error().to_string());
       return Batches();
     }
     CKPT_TRY(batches, hand_over(message));
@@ -143,7 +143,7 @@ runner::Step<gang::Batch> GangDriver::compact_without(
   return runner::DiskWork<Batch>{compact, [](const Result<void>& compacted) -> Result<Batches> {
                                    if (!compacted)
                                      spdlog::warn("journal of moves of ranks not compacted: reason {}",
-                                                  compacted.assume_error().to_string());
+                                                  compacted.error().to_string());
                                    return Batches();
                                  }};
 }

@@ -62,10 +62,10 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
   auto made = make(key, info);
   if (!made) {
     spdlog::error("plan of a move of ranks not understood: id {} reason {}",
-                  wire::migration_text(key.migration), made.assume_error().to_string());
+                  wire::migration_text(key.migration), made.error().to_string());
     return nullptr;
   }
-  Member& kept = members_.emplace(key, std::move(made).assume_value()).first->second;
+  Member& kept = members_.emplace(key, *std::move(made)).first->second;
   add_sessions(key, kept);
   if (const gang::PartyState* state = driver_.parties().find(key);
       state != nullptr && !gang::is_closed(*state))
@@ -244,17 +244,17 @@ Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<T
   const auto keeper = session->job() ? session->job()->keeper() : nullptr;
   Result<void> joined = ok();
   if (!order) {
-    joined = std::move(order).assume_error();
+    joined = std::move(order).error();
   } else if (!keeper) {
     joined = Error(ErrorCode::kUnavailable, "The standby has ended");
-  } else if (!order.assume_value().records.empty()) {
-    auto answer = co_await keeper->join_groups(std::move(order).assume_value(), timeout);
+  } else if (!order->records.empty()) {
+    auto answer = co_await keeper->join_groups(*std::move(order), timeout);
     joined = std::move(answer);
   }
   if (joined) co_return ok();
   co_return Error(ErrorCode::kAborted,
                   "The standby of rank " + std::to_string(key.party.rank) + " has no new communicators")
-      .caused_by(std::move(joined).assume_error());
+      .caused_by(std::move(joined).error());
 }
 
 // Nothing is copied before they are made: a move that could not be finished costs nothing then.
@@ -266,14 +266,13 @@ Task<> GangMoves::join_standby(PartyKey key, std::shared_ptr<TargetSession> sess
   if (made)
     emit(key, gang::TargetEvent(gang::StandbyReady(std::move(payload))));
   else
-    emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(made.assume_error()))));
+    emit(key, gang::TargetEvent(gang::StandbyRefused(reason_of(made.error()))));
 }
 
 // The standby waits for the ranks that stay, which take part once they are held.
 Task<> GangMoves::join_in_pause(PartyKey key, std::shared_ptr<TargetSession> session) {
   auto made = co_await make_communicators(key, session, hold_timeout_);
-  if (!made)
-    co_return emit(key, gang::TargetEvent(gang::CommunicatorsFailed(reason_of(made.assume_error()))));
+  if (!made) co_return emit(key, gang::TargetEvent(gang::CommunicatorsFailed(reason_of(made.error()))));
   session->communicators_are_made(now_ns());
   emit(key, gang::TargetEvent(gang::CommunicatorsReady{}));
 }
@@ -287,9 +286,9 @@ Task<> GangMoves::enter_gate(PartyKey key, std::shared_ptr<TargetSession> sessio
     co_return emit(key, gang::TargetEvent(gang::RankInGate(k)));
   }
   spdlog::error("rank does not enter its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
-                key.party.rank, entered.assume_error().to_string());
-  if (entered.assume_error().code() == ErrorCode::kAborted)
-    emit(key, gang::TargetEvent(gang::InstanceDied(reason_of(entered.assume_error()))));
+                key.party.rank, entered.error().to_string());
+  if (entered.error().code() == ErrorCode::kAborted)
+    emit(key, gang::TargetEvent(gang::InstanceDied(reason_of(entered.error()))));
 }
 
 Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session, gang::OpenGate order) {
@@ -299,7 +298,7 @@ Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session
       co_await session->open_gate(own(*known, order.k), order.deadline.value_or(local::kNoDeadline));
   if (opened) co_return emit(key, gang::TargetEvent(gang::InstanceRuns(order.k)));
   spdlog::error("rank does not pass its gate: id {} rank {} reason {}", wire::migration_text(key.migration),
-                key.party.rank, opened.assume_error().to_string());
+                key.party.rank, opened.error().to_string());
 }
 
 // ---- events of sessions ----
@@ -359,16 +358,16 @@ Task<> GangMoves::gather(wire::GatherRank order) {
     co_return link_.reply(id, Error(ErrorCode::kNotFound, "Rank " + wire::job_text(order.job) +
                                                               " takes part in no such move here"));
   auto gathered = co_await stop->gather(std::move(order));
-  if (!gathered) co_return link_.reply(id, std::move(gathered).assume_error());
-  wire::RankGathered answer = std::move(gathered).assume_value();
+  if (!gathered) co_return link_.reply(id, std::move(gathered).error());
+  wire::RankGathered answer = *std::move(gathered);
   answer.request_id = id;
   link_.tell(answer);
 }
 
 Task<> GangMoves::answer_groups(gang::AskGroups request) {
   auto groups = co_await groups_of(request);
-  if (!groups) co_return link_.reply(request.request_id, std::move(groups).assume_error());
-  gang::RankGroups answer = std::move(groups).assume_value();
+  if (!groups) co_return link_.reply(request.request_id, std::move(groups).error());
+  gang::RankGroups answer = *std::move(groups);
   answer.request_id = request.request_id;
   link_.tell(answer);
 }
@@ -387,7 +386,7 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
   }
   const std::uint32_t limit = request.timeout_ms == 0 ? kTicketsMs : std::min(request.timeout_ms, kTicketsMs);
   auto asked = co_await keeper->ask_groups(order, Milliseconds(limit));
-  if (!asked && asked.assume_error().code() == ErrorCode::kTimedOut)
+  if (!asked && asked.error().code() == ErrorCode::kTimedOut)
     co_return Error(ErrorCode::kTimedOut, "Its process has not answered within " + std::to_string(limit) +
                                               " ms: it stands still, or a callback of its groups does");
   CKPT_CO_TRY(groups, std::move(asked));

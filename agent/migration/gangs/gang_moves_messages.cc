@@ -20,7 +20,7 @@ std::string GangMoves::node_of(const gang::GangPlan& plan, const Party& party) c
   if (moved == nullptr) return "";
   const auto own = wire::decode_plan(moved->plan);
   if (!own) return "";
-  return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
+  return party.role == Role::kSource ? own->source_node : own->target_node;
 }
 
 void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang::Send& what) {
@@ -50,7 +50,7 @@ void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
   for (const gang::MovedRank& moved : plan.moved) {
     const auto own = wire::decode_plan(moved.plan);
     if (!own) continue;
-    const wire::MigrationPlan& rank = own.assume_value();
+    const wire::MigrationPlan& rank = *own;
     const auto keep = [&](const std::string& node, const std::string& address) {
       if (node != context_.config.node) peers_.keep(key.migration, node, address, rank.peer_token);
     };

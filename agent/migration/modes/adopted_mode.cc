@@ -166,9 +166,8 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   options.connections = has_connections_;
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
-    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options),
-                                     tried.assume_error());
-  const host::DumpFacts dumped = tried.assume_value();
+    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
+  const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
@@ -233,7 +232,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
   }
   CKPT_CO_TRY(identity, context.identity_of(gpu));
   CKPT_CO_TRY(placed, co_await place_adopted(context, job, identity.uuid));
-  if (!placed.runs) co_return std::move(placed.runs).assume_error();
+  if (!placed.runs) co_return std::move(placed.runs).error();
   co_return co_await job->moved_to(gpu);
 }
 
@@ -285,12 +284,11 @@ Result<void> AdoptedTarget::keep(std::shared_ptr<Job>, HostState state) {
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
   Result<std::shared_ptr<Job>> restored = find();
   if (!stays_) restored = co_await restore();
-  if (restored && !restored.assume_value())
-    restored = Error(ErrorCode::kNotFound, "The job's process has ended");
+  if (restored && !*restored) restored = Error(ErrorCode::kNotFound, "The job's process has ended");
   if (restored) co_return restored;
   // It never ran here, and the source is stopped at its barrier still.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
-      .caused_by(std::move(restored).assume_error());
+      .caused_by(std::move(restored).error());
 }
 
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
@@ -332,17 +330,17 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   if (const auto keeper = job->keeper()) {
     auto status = co_await keeper->attach();
     if (status) {
-      accepted = co_await check_credentials(context_, static_cast<pid_t>(status.assume_value().rank_pid),
+      accepted = co_await check_credentials(context_, static_cast<pid_t>(status->rank_pid),
                                             operation_.spec().uid, operation_.spec().gid);
     } else {
-      accepted = std::move(status).assume_error();
+      accepted = std::move(status).error();
     }
     if (accepted)
       accepted = co_await apply_settings(context_, static_cast<pid_t>(job->rank_pid()), settings_);
   }
   if (!accepted) {
     co_await context_.jobs.remove(job);
-    co_return std::move(accepted).assume_error();
+    co_return std::move(accepted).error();
   }
   fault_point(FaultPoint::kTargetRestored);
   co_return job;
@@ -358,11 +356,11 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   auto placed = co_await place(job, order, report);
   if (!placed)
     co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
-        .caused_by(std::move(placed).assume_error());
-  const AdoptedPlace& at = placed.assume_value();
+        .caused_by(std::move(placed).error());
+  const AdoptedPlace& at = *placed;
   if (!at.runs)
     co_return Error(ErrorCode::kUnavailable, "It is not known whether the job goes on")
-        .caused_by(at.runs.assume_error());
+        .caused_by(at.runs.error());
   local::Resume resume;
   resume.incarnation = order.k;
   resume.deadline_ns = order.deadline;
@@ -397,7 +395,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   if (placed.runs) {
     if (auto moved = co_await job->moved_to(index); !moved)
       spdlog::error("job record not written: job {} reason {}", wire::job_text(operation_.job()),
-                    moved.assume_error().to_string());
+                    moved.error().to_string());
   }
   co_return placed;
 }

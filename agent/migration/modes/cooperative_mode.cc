@@ -112,9 +112,9 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
   const auto keeper = job->keeper();  // the instance may have ended meanwhile
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
   auto resumed = co_await keeper->resume(resume, std::move(host_state));
-  if (!resumed && is_misfit(resumed.assume_error()))
+  if (!resumed && is_misfit(resumed.error()))
     co_return Error(ErrorCode::kAborted, "The standby could not take over the job's state")
-        .caused_by(std::move(resumed).assume_error());
+        .caused_by(std::move(resumed).error());
   CKPT_CO_TRY(running, std::move(resumed));
   if (report != nullptr && report->resume_sent_ns == 0) {
     report->resume_sent_ns = sent_ns;
@@ -140,9 +140,9 @@ Task<Result<void>> CooperativeTarget::enter_gate(std::shared_ptr<Job> job, wire:
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
   auto entered = co_await keeper->enter_gate(resume, std::move(host_state));
-  if (!entered && is_misfit(entered.assume_error()))
+  if (!entered && is_misfit(entered.error()))
     co_return Error(ErrorCode::kAborted, "The standby could not take over the rank's state")
-        .caused_by(std::move(entered).assume_error());
+        .caused_by(std::move(entered).error());
   co_return entered;
 }
 

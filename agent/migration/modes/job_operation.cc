@@ -42,7 +42,7 @@ JobOperation JobOperation::migration(const migration::SwitchInfo& info) {
   JobOperation made(Kind::kMigration, info.migration, info.job, info.base);
   auto plan = wire::decode_plan(info.plan);
   if (!plan) return made;
-  wire::MigrationPlan& known = plan.assume_value();
+  wire::MigrationPlan& known = *plan;
   made.pause_kind_ = pause_kind_of(known.spec.way, wire::is_swap(known));
   made.copies_ahead_ = known.options.mode == wire::MigrateMode::kLive;
   if (known.options.if_not_converged == wire::NotConverged::kAbort)

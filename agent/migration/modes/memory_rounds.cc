@@ -70,12 +70,12 @@ Task<bool> MemoryRounds::run_round() {
   const auto run = [this] { return pages_->run_round(growth()); };
   auto round = co_await offload(context_.images, run);
   if (!round) {
-    spdlog::warn("host memory is not copied ahead any more: reason {}", round.assume_error().to_string());
+    spdlog::warn("host memory is not copied ahead any more: reason {}", round.error().to_string());
     is_over_ = true;
     co_return false;
   }
-  last_read_ = round.assume_value().read_bytes;
-  is_over_ = is_over_ || round.assume_value().is_cut;
+  last_read_ = round->read_bytes;
+  is_over_ = is_over_ || round->is_cut;
   co_await wait_until_sent();
   has_read_all_ = true;
   spdlog::info("host memory round: read_bytes {} log_bytes {} total_ms {:.1f}", last_read_,

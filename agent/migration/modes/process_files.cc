@@ -11,7 +11,7 @@ namespace {
 std::uint32_t count_strange(pid_t root, const wire::JobSpec& spec) {
   std::uint32_t found = host::check_credentials(root, spec.uid, spec.gid) ? 0 : 1;
   const auto processes = host::processes_of(root);
-  if (processes && !host::check_sessions(processes.assume_value())) ++found;
+  if (processes && !host::check_sessions(*processes)) ++found;
   return found;
 }
 
@@ -48,7 +48,7 @@ Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root
   auto files = co_await offload(context.images, collect);
   if (files) co_return files;
   co_return Error(ErrorCode::kRefused, "The job's process cannot be moved")
-      .caused_by(std::move(files).assume_error());
+      .caused_by(std::move(files).error());
 }
 
 Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
@@ -71,7 +71,7 @@ Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const 
   if (checked) co_return checked;
   co_return Error(ErrorCode::kRefused,
                   "Node " + context.config.node + " lacks what the job's process has open")
-      .caused_by(std::move(checked).assume_error());
+      .caused_by(std::move(checked).error());
 }
 
 Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings) {
@@ -87,19 +87,19 @@ Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, st
   if (!criu || !keeper) co_return std::nullopt;
   const auto status = co_await keeper->attach();
   if (!status) co_return std::nullopt;
-  const local::Status& known = status.assume_value();
+  const local::Status& known = *status;
   const auto root = static_cast<pid_t>(known.rank_pid);
   const bool adopted = spec.way == MigrationMode::kAdopted;
   const bool shares_namespace = !adopted && known.session_pid == known.rank_pid;
-  const host::FileRules rules = adopted ? rules_of_adopted(context, *job, known, criu.assume_value())
-                                        : rules_of_transparent(context, *job, known, criu.assume_value());
+  const host::FileRules rules = adopted ? rules_of_adopted(context, *job, known, *criu)
+                                        : rules_of_transparent(context, *job, known, *criu);
   const auto count = [root, adopted, &rules, &spec]() -> Result<std::uint32_t> {
     CKPT_TRY(found, host::count_obstacles(root, rules));
     return static_cast<std::uint32_t>(found) + (adopted ? count_strange(root, spec) : 0);
   };
   const auto counted = co_await offload(context.images, count);
   if (!counted) co_return std::nullopt;
-  co_return counted.assume_value() + (shares_namespace ? 1 : 0);
+  co_return *counted + (shares_namespace ? 1 : 0);
 }
 
 }  // namespace ckpt::agent

@@ -32,14 +32,14 @@ std::string image_folder_name(const MigrationContext& context, const JobOperatio
 
 void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side) {
   const auto place = host::find_memory_place();
-  if (place) host::remove_memory_folder(place.assume_value(), image_folder_name(context, operation, side));
+  if (place) host::remove_memory_folder(*place, image_folder_name(context, operation, side));
 }
 
 void remove_images_of_source(const MigrationContext& context, wire::JobId job) {
   const auto place = host::find_memory_place();
   if (!place) return;
   const std::string begin = folder_prefix(context.config.home) + wire::job_text(job) + ".";
-  host::remove_memory_folders(place.assume_value(), begin,
+  host::remove_memory_folders(*place, begin,
                               [](const std::string& rest) { return rest.ends_with("-source"); });
 }
 
@@ -53,8 +53,7 @@ void remove_unused_images(const Config& config, const std::set<wire::JobId>& liv
            (rest.ends_with("-source") && rest.starts_with("j") &&
             !names.contains(rest.substr(0, rest.find('.'))));
   };
-  host::remove_memory_folders(place.assume_value(), folder_prefix(config.home), unused,
-                              host::remove_made_for);
+  host::remove_memory_folders(*place, folder_prefix(config.home), unused, host::remove_made_for);
 }
 
 host::NameRules name_rules(const MigrationContext& context, const Job& job) {
@@ -71,8 +70,8 @@ host::NameRules name_rules(const MigrationContext& context, const Job& job) {
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
   const auto find = [root = static_cast<pid_t>(job->rank_pid())] {
     NamedResources named;
-    if (auto memory = host::named_memory_of(root)) named.memory = std::move(memory).assume_value();
-    if (auto sockets = host::named_sockets_of(root)) named.sockets = std::move(sockets).assume_value();
+    if (auto memory = host::named_memory_of(root)) named.memory = *std::move(memory);
+    if (auto sockets = host::named_sockets_of(root)) named.sockets = *std::move(sockets);
     return named;
   };
   co_return co_await offload(context.images, find);
@@ -82,8 +81,8 @@ Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<J
   const auto find = [root = static_cast<pid_t>(job->rank_pid()), rules = name_rules(context, *job)] {
     NamedResources named;
     auto memory = host::named_memory_of(host::name_owner(root, rules));
-    if (memory) named.memory = std::move(memory).assume_value();
-    if (auto sockets = host::named_sockets_of(root)) named.sockets = std::move(sockets).assume_value();
+    if (memory) named.memory = *std::move(memory);
+    if (auto sockets = host::named_sockets_of(root)) named.sockets = *std::move(sockets);
     return named;
   };
   co_return co_await offload(context.images, find);
@@ -160,7 +159,7 @@ Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const h
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
   const auto remove = [root = static_cast<pid_t>(job->rank_pid())] {
     const auto memory = host::named_memory_of(root);
-    if (memory) host::remove_links(memory.assume_value());
+    if (memory) host::remove_links(*memory);
     return true;
   };
   co_await offload(context.images, remove);
@@ -206,8 +205,7 @@ Task<> release_image(MigrationContext& context, HostState image) {
 Task<Result<host::Criu>> find_criu(MigrationContext& context) {
   auto found = co_await host::Criu::find(context.config.criu, context.config.home);
   if (found) co_return found;
-  co_return Error(ErrorCode::kRefused, "This node cannot move a process")
-      .caused_by(std::move(found).assume_error());
+  co_return Error(ErrorCode::kRefused, "This node cannot move a process").caused_by(std::move(found).error());
 }
 
 }  // namespace ckpt::agent

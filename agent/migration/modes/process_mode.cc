@@ -125,11 +125,11 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   const Milliseconds limit = co_await time_limit_of(context_, static_cast<pid_t>(status.rank_pid));
   auto whole = co_await keeper->await_memory(limit);
   if (!whole) {
-    const bool is_late = whole.assume_error().code() == ErrorCode::kTimedOut;
+    const bool is_late = whole.error().code() == ErrorCode::kTimedOut;
     co_return Error(ErrorCode::kRefused,
                     is_late ? "The program's memory is still arriving from its last move: try again later"
                             : "The program's memory has not arrived from its last move")
-        .caused_by(std::move(whole).assume_error());
+        .caused_by(std::move(whole).error());
   }
   if (status.session_pid == status.rank_pid)
     co_return Error(
@@ -175,10 +175,10 @@ Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes)
   auto pages = co_await offload(context_.images, follow);
   if (!pages) {
     spdlog::info("host memory is not copied ahead: id {} reason {}", operation_.name(),
-                 pages.assume_error().to_string());
+                 pages.error().to_string());
     co_return false;
   }
-  rounds_ = std::make_shared<MemoryRounds>(context_, std::move(pages).assume_value());
+  rounds_ = std::make_shared<MemoryRounds>(context_, *std::move(pages));
   co_return true;
 }
 
@@ -201,7 +201,7 @@ std::optional<GrowingHostState> ProcessSource::growing_host_state(HostGrowth gre
   auto file = log().duplicate_file();
   if (!file) return std::nullopt;
   GrowingHostState state;
-  state.file = std::move(file).assume_value();
+  state.file = *std::move(file);
   state.most = log().most();
   state.expected = log().expected();
   grew_ = grew;
@@ -311,9 +311,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos prepared = now_ns();
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
-    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options),
-                                     tried.assume_error());
-  const host::DumpFacts dumped = tried.assume_value();
+    co_return co_await keep_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
+  const host::DumpFacts dumped = *tried;
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));

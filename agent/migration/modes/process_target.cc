@@ -29,8 +29,7 @@ Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire:
   const auto arrived = co_await keeper->await_memory(kLongestArrival);
   if (!arrived) {
     spdlog::error("host memory that follows has not arrived: job {} after_ms {} reason {}",
-                  wire::job_text(job->id()), (now_ns() - began) / kNanosPerMs,
-                  arrived.assume_error().to_string());
+                  wire::job_text(job->id()), (now_ns() - began) / kNanosPerMs, arrived.error().to_string());
     co_return;
   }
   report.memory_follows_ns = now_ns() - began;
@@ -93,10 +92,10 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
   auto restored = co_await restore();
   if (restored) co_return restored;
   if (auto in_time = check_pause(operation_, image_.paused_ns); !in_time)
-    co_return std::move(in_time).assume_error().caused_by(std::move(restored).assume_error());
+    co_return std::move(in_time).error().caused_by(std::move(restored).error());
   // It never ran here, and the source is stopped at its barrier still.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
-      .caused_by(std::move(restored).assume_error());
+      .caused_by(std::move(restored).error());
 }
 
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
@@ -146,7 +145,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   auto accepted = co_await accept(job);
   if (!accepted) {
     co_await context_.jobs.remove(job);
-    co_return std::move(accepted).assume_error();
+    co_return std::move(accepted).error();
   }
   const auto ms = [](Nanos span) { return static_cast<double>(span) / kNanosPerMs; };
   spdlog::info(
@@ -205,7 +204,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
     co_return ok();
   }
   co_return Error(ErrorCode::kAborted, "The job cannot go on at the target")
-      .caused_by(std::move(resumed).assume_error());
+      .caused_by(std::move(resumed).error());
 }
 
 // An agent before this one may have come no further than the resume.
@@ -248,8 +247,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   }
   // The process has the memory: a second hold of it would keep what it frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
-                 withdrawn.assume_error().to_string());
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();
 }
 

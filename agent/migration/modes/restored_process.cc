@@ -22,9 +22,9 @@ constexpr Milliseconds kLeastRestore{5000};
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
   const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;
-  for (const pid_t pid : processes.assume_value()) {
+  for (const pid_t pid : *processes) {
     const auto thread = co_await context.contexts.restore_thread(pid);
-    if (thread && thread.assume_value() > 0) co_return thread.assume_value();
+    if (thread && *thread > 0) co_return *thread;
   }
   co_return 0;
 }
@@ -77,7 +77,7 @@ Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, con
   if (started) co_return started;
   const auto read = [&log] { return host::Criu::find_error(log); };
   const auto reason = co_await offload(context.images, read);
-  Error error = std::move(started).assume_error();
+  Error error = std::move(started).error();
   if (reason) error = Error(error.code(), error.to_string() + "; CRIU: " + *reason);
   co_return co_await keep_criu_log(context, operation, log, std::move(error));
 }

@@ -73,12 +73,12 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
 Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs) {
   auto restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {
-    const ErrorCode code = restored.assume_error().code();
+    const ErrorCode code = restored.error().code();
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) break;
     auto state = co_await context_.contexts.state(pid_);  // of the next helper, once it serves
     if (!state) continue;
-    if (state.assume_value() != context::ProcessState::kCheckpointed) {
-      if (state.assume_value() == context::ProcessState::kFailed) break;
+    if (*state != context::ProcessState::kCheckpointed) {
+      if (*state == context::ProcessState::kFailed) break;
       co_return ok();
     }
     restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
@@ -92,11 +92,11 @@ Task<Result<void>> SavedContext::unlock() {
   for (int attempt = 1; !unlocked && attempt < kAttempts; ++attempt) {
     auto state = co_await context_.contexts.state(pid_);  // of the next helper, once it serves
     if (!state) continue;
-    state_ = state.assume_value();
+    state_ = *state;
     if (state_ == context::ProcessState::kRunning) co_return ok();
     unlocked = co_await context_.contexts.unlock(pid_, kDriverTime);
   }
-  if (!unlocked) co_return std::move(unlocked).assume_error();
+  if (!unlocked) co_return std::move(unlocked).error();
   state_ = context::ProcessState::kRunning;
   co_return ok();
 }

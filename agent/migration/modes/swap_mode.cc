@@ -114,7 +114,7 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
   if (resumed) co_return ok();
   // The source still has all of it, so it goes on there.
   co_return Error(ErrorCode::kAborted, "The job cannot go on at the target GPU")
-      .caused_by(std::move(resumed).assume_error());
+      .caused_by(std::move(resumed).error());
 }
 
 Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
@@ -137,8 +137,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   }
   // The process has the memory: a second hold of it would keep what it frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
-                 withdrawn.assume_error().to_string());
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();
 }
 
@@ -157,8 +156,7 @@ Task<> SwapTarget::free(std::shared_ptr<Job> job) {
   if (!job || !job->keeper()) co_return;
   auto withdrawn = co_await job->keeper()->withdraw(operation_.number());
   if (!withdrawn)
-    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(),
-                 withdrawn.assume_error().to_string());
+    spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
 }
 
 }  // namespace ckpt::agent

@@ -28,8 +28,7 @@ Result<void> SourceMeasures::measure_link(engine::Sender& sender) {
 void SourceMeasures::measure_clock(engine::Sender& sender) {
   auto measured = sender.measure_clock();
   if (!measured) return;
-  if (!has_clock_ || measured.assume_value().uncertainty < clock_.uncertainty)
-    clock_ = measured.assume_value();
+  if (!has_clock_ || measured->uncertainty < clock_.uncertainty) clock_ = *measured;
   has_clock_ = true;
 }
 
@@ -45,11 +44,11 @@ Result<void> SourceMeasures::measure_memory(const Device& device,
   };
   const auto measured = measure();
   if (measured) {
-    scan_rate_ = std::max(scan_rate_, measured.assume_value());
+    scan_rate_ = std::max(scan_rate_, *measured);
     return ok();
   }
-  if (measured.assume_error().code() == ErrorCode::kDevice) return measured.assume_error();
-  spdlog::warn("the memory's read rate was not measured: {}", measured.assume_error().to_string());
+  if (measured.error().code() == ErrorCode::kDevice) return measured.error();
+  spdlog::warn("the memory's read rate was not measured: {}", measured.error().to_string());
   return ok();
 }
 

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxMeminfoBytes = std::size_t{64} << 10;
 std::uint64_t allowed_shadow_memory(std::uint64_t asked) {
   if (asked == 0) return 0;
   const auto meminfo = read_file("/proc/meminfo", kMaxMeminfoBytes);
-  const std::uint64_t given = shadow_memory(asked, meminfo ? meminfo.assume_value() : std::string());
+  const std::uint64_t given = shadow_memory(asked, meminfo ? *meminfo : std::string());
   if (given < asked)
     spdlog::warn("shadow memory: {} bytes asked for, {} given: half of what the node has left", asked, given);
   return given;
@@ -62,10 +62,9 @@ bool SourceTransfer::handle(messages::Packet& packet) {
   } else if (const auto* order = std::get_if<messages::FinalRound>(&packet.message)) {
     final_round(*order, packet.fds.empty() ? UniqueFd() : std::move(packet.fds.front()));
   } else if (const auto* host = std::get_if<messages::HostStateFile>(&packet.message)) {
-    if (auto made = open_host_state_file(*host, std::move(packet.fds.front())); !made)
-      fail(made.assume_error());
+    if (auto made = open_host_state_file(*host, std::move(packet.fds.front())); !made) fail(made.error());
   } else if (const auto* grown = std::get_if<messages::HostGrew>(&packet.message)) {
-    if (auto good = host_grew(*grown); !good) fail(good.assume_error());
+    if (auto good = host_grew(*grown); !good) fail(good.error());
   } else if (std::holds_alternative<messages::ReleaseManifest>(packet.message)) {
     {
       const std::lock_guard lock(order_mutex_);
@@ -218,7 +217,7 @@ void SourceTransfer::run() {
     const std::lock_guard lock(order_mutex_);
     if (ending_) return;
   }
-  fail(moved.assume_error());
+  fail(moved.error());
 }
 
 Result<void> SourceTransfer::move() {

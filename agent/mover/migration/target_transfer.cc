@@ -23,7 +23,7 @@ bool TargetTransfer::handle(messages::Packet& packet) {
   }
   const auto* request = std::get_if<messages::StartTarget>(&packet.message);
   if (request == nullptr) return false;
-  if (auto started = start(*request); !started) fail(started.assume_error());
+  if (auto started = start(*request); !started) fail(started.error());
   return true;
 }
 
@@ -90,13 +90,13 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
 
 Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_first) {
   auto matched = image::match_plan(plan, tensors_, is_first, allowed_differences_);
-  if (!matched && is_new_program_ && matched.assume_error().code() == ErrorCode::kRefused)
+  if (!matched && is_new_program_ && matched.error().code() == ErrorCode::kRefused)
     return Error(
         ErrorCode::kRefused,
         "The new program names other tensors (--allow missing,new,changed moves the job without these): " +
-            matched.assume_error().message());
-  if (!matched) return std::move(matched).assume_error();
-  for (const std::string& difference : matched.assume_value().differences)
+            matched.error().message());
+  if (!matched) return std::move(matched).error();
+  for (const std::string& difference : matched->differences)
     spdlog::info("new program: id {} allowed: {}", wire::migration_text(key_.migration), difference);
   return matched;
 }
@@ -149,7 +149,7 @@ Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
 Result<std::vector<MadeRegion>> TargetTransfer::make_once_there_is_memory(const image::Plan& plan) {
   for (;;) {
     auto made = make_regions(gpu_, plan, reclaims_);
-    if (made || made.assume_error().code() != ErrorCode::kOutOfMemory || !reclaims_->wait()) return made;
+    if (made || made.error().code() != ErrorCode::kOutOfMemory || !reclaims_->wait()) return made;
   }
 }
 
@@ -190,10 +190,10 @@ void TargetTransfer::on_host_state(const std::shared_ptr<engine::HostMemoryReser
     auto follower =
         track::FingerprintFollower::create(chunk_params(), {memory->memory(), memory->most()}, memory);
     if (!follower) {
-      receiver_->cancel(follower.assume_error());
+      receiver_->cancel(follower.error());
       return;
     }
-    host_fingerprint_ = std::move(follower).assume_value();
+    host_fingerprint_ = *std::move(follower);
   }
   host_fingerprint_->grew(bytes);
 }

@@ -9,7 +9,7 @@ void AgentLink::send(const messages::Message& message, std::span<const int> desc
   const std::lock_guard lock(mutex_);
   if (auto sent = messages::send_message(socket_.get(), message, descriptors); !sent)
     spdlog::warn("not told the agent: message {} reason {}", messages::name_of(message),
-                 sent.assume_error().to_string());
+                 sent.error().to_string());
 }
 
 }  // namespace ckpt::mover

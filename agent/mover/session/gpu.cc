@@ -37,7 +37,7 @@ Gpu::Network open_network(const wire::DataNetwork& network, transport::PortRange
         opened.paths.emplace_back(Gpu::Path{address, open_path(network.transport, address, ports)});
     if (!path.transport)
       spdlog::error("network cannot be used: name {} address {} reason {}", network.name, address,
-                    path.transport.assume_error().to_string());
+                    path.transport.error().to_string());
   }
   return opened;
 }
@@ -86,8 +86,8 @@ Result<std::unique_ptr<transport::Transport>> Gpu::lanes_over(const std::string&
     if (!path.transport)
       return Error(ErrorCode::kUnavailable,
                    "Network " + network->name + " cannot be used here on " + path.address)
-          .caused_by(path.transport.assume_error());
-    over.push_back(path.transport.assume_value().get());
+          .caused_by(path.transport.error());
+    over.push_back(path.transport->get());
   }
   return transport::make_spread_transport(std::move(over));
 }

@@ -110,11 +110,10 @@ Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& 
                                             " is not moved whole, and there is no standby that has the rest");
     auto made = make_region(gpu, extent, reclaims);
     if (!made)
-      return Error(made.assume_error().code(), "The target has no room for the job's " +
-                                                   std::to_string(plan.state_bytes()) +
-                                                   " bytes of device memory")
-          .caused_by(std::move(made).assume_error());
-    all.push_back(std::move(made).assume_value());
+      return Error(made.error().code(), "The target has no room for the job's " +
+                                            std::to_string(plan.state_bytes()) + " bytes of device memory")
+          .caused_by(std::move(made).error());
+    all.push_back(*std::move(made));
   }
   return all;
 }

@@ -55,12 +55,12 @@ NetworkCheck::~NetworkCheck() {
 
 bool NetworkCheck::handle(messages::Packet& packet) {
   if (std::holds_alternative<messages::StartTarget>(packet.message)) {
-    if (auto listening = listen(); !listening) fail(listening.assume_error());
+    if (auto listening = listen(); !listening) fail(listening.error());
     return true;
   }
   const auto* request = std::get_if<messages::ReachPeer>(&packet.message);
   if (request == nullptr) return false;
-  if (auto reaching = reach(*request); !reaching) fail(reaching.assume_error());
+  if (auto reaching = reach(*request); !reaching) fail(reaching.error());
   return true;
 }
 

@@ -23,7 +23,7 @@ Result<SessionSecrets> secrets_of(const messages::OpenSession& open) {
 }
 
 void Session::attach_regions(const messages::AttachRegions& request, std::vector<UniqueFd> descriptors) {
-  if (auto imported = import_all(request, descriptors); !imported) return fail(imported.assume_error());
+  if (auto imported = import_all(request, descriptors); !imported) return fail(imported.error());
   descriptors.clear();
   attached();
   messages::Attached reply;

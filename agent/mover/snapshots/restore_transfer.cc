@@ -57,7 +57,7 @@ void RestoreTransfer::let_go(std::uint64_t) {
 void RestoreTransfer::run() {
   const Result<void> restored = restore();
   places_.clear();
-  if (!restored && !ending_.load()) fail(restored.assume_error());
+  if (!restored && !ending_.load()) fail(restored.error());
   working_.store(false);
 }
 

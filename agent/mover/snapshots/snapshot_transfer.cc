@@ -108,7 +108,7 @@ void SnapshotTransfer::run() {
     writer_.reset();
     vault_.reset();
     files_.reset();
-    if (!orders_.is_ending()) fail(taken.assume_error());
+    if (!orders_.is_ending()) fail(taken.error());
   } else {
     collect();
   }
@@ -123,7 +123,7 @@ Result<void> SnapshotTransfer::take() {
   options.staging_bytes = request_.staging_bytes;
   if (options.staging_bytes == 0) {
     const auto meminfo = read_file("/proc/meminfo", kLargestMeminfo);
-    options.staging_bytes = shadow_memory(~std::uint64_t{0}, meminfo ? meminfo.assume_value() : "");
+    options.staging_bytes = shadow_memory(~std::uint64_t{0}, meminfo ? *meminfo : "");
   }
   options.duty = duty_of(request_.slowdown_permille);
   CKPT_TRY(memory, SnapshotMemory::create(gpu_.device, *last_, *this, options));
@@ -156,9 +156,9 @@ Result<void> SnapshotTransfer::find_last() {
   last_->incarnation = stored_.spec.incarnation;
   if (last_->version == 0) return ok();
   auto opened = vault::open_vault(route_of(request_), false);
-  auto newest = opened ? opened.assume_value().vault->open_version(request_.vault_job)
-                       : Result<std::unique_ptr<vault::VersionReader>>(opened.assume_error());
-  if (newest && newest.assume_value()->version().number == last_->version) return ok();
+  auto newest = opened ? opened->vault->open_version(request_.vault_job)
+                       : Result<std::unique_ptr<vault::VersionReader>>(opened.error());
+  if (newest && (*newest)->version().number == last_->version) return ok();
   spdlog::info("snapshot copies everything: the vault's newest version of {} is not {}", request_.vault_job,
                last_->version);
   last_->forget();
@@ -175,10 +175,10 @@ Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
-  if (!dirty && dirty.assume_error().code() == ErrorCode::kAborted) return false;  // freed meanwhile
-  if (!dirty) return dirty.assume_error();
-  if (dirty.assume_value() > kLittleDirtyBytes) return false;
-  memory_->reserve(2 * dirty.assume_value());
+  if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;  // freed meanwhile
+  if (!dirty) return dirty.error();
+  if (*dirty > kLittleDirtyBytes) return false;
+  memory_->reserve(2 * *dirty);
   return true;
 }
 
@@ -189,7 +189,7 @@ Result<void> SnapshotTransfer::run_ahead() {
     CKPT_TRY(now, plan());
     const auto ran = memory_->run_ahead(now);
     CKPT_TRYV(orders_.check());
-    if (!ran && ran.assume_error().code() != ErrorCode::kAborted) return ran;
+    if (!ran && ran.error().code() != ErrorCode::kAborted) return ran;
     const std::uint64_t staged = memory_->staged_bytes();
     if (staged <= kLittleBytes || staged > before / 2) break;
     before = staged;
@@ -269,8 +269,7 @@ Result<void> SnapshotTransfer::write() {
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
   if (auto kept = vault_->keep_newest(request_.vault_job, std::max(request_.keep, 1u)); !kept)
-    spdlog::warn("older versions stay: job {} reason {}", request_.vault_job,
-                 kept.assume_error().to_string());
+    spdlog::warn("older versions stay: job {} reason {}", request_.vault_job, kept.error().to_string());
   messages::SnapshotDone done;
   done.session = key_;
   done.version = version->number;
@@ -293,8 +292,7 @@ Result<vault::OpenVault> SnapshotTransfer::open_vault() {
   while (true) {
     // A job's own node keeps its images on the disk.
     auto opened = vault::open_vault(route_of(request_), true, request_.vault_job);
-    if (opened || opened.assume_error().code() != ErrorCode::kRefused ||
-        std::chrono::steady_clock::now() >= until)
+    if (opened || opened.error().code() != ErrorCode::kRefused || std::chrono::steady_clock::now() >= until)
       return opened;
     CKPT_TRYV(orders_.pause(kLockPause));
   }
@@ -342,8 +340,8 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
       if (written)
         written =
             writer_->put_chunk(regions_in_version_.at(chunk.extent), chunk.index, memory_->bytes(chunk));
-      if (!written) return stop(written.assume_error());
-      if (const auto going_on = orders_.check(); !going_on) return stop(going_on.assume_error());
+      if (!written) return stop(written.error());
+      if (const auto going_on = orders_.check(); !going_on) return stop(going_on.error());
     }
   };
   const unsigned writers = std::clamp(usable_cores() / 2, 1u, kMaxWriters);
@@ -393,7 +391,7 @@ void SnapshotTransfer::collect() {
   auto collected = vault_->collect(request_.vault_job);
   if (!collected)
     spdlog::warn("space of removed versions stays: job {} reason {}", request_.vault_job,
-                 collected.assume_error().to_string());
+                 collected.error().to_string());
   vault_.reset();
   files_.reset();
 }

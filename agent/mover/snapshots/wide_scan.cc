@@ -31,7 +31,7 @@ Result<void> WideScan::scan(std::span<const track::ChunkRange> chunks, std::span
     const std::size_t count = std::min(share, chunks.size() - from);
     if (count == 0) return;
     const auto scanned = scanners_[i]->scan(chunks.subspan(from, count), out.subspan(from, count));
-    if (!scanned) failures[i] = scanned.assume_error();
+    if (!scanned) failures[i] = scanned.error();
   };
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < scanners_.size(); ++i) threads.emplace_back(scan_share, i);

@@ -20,7 +20,7 @@ struct Held {
 Result<Held> held_of(const RankOrders::Answers& answers) {
   Held held;
   for (std::size_t at = 0; at < answers.size(); ++at) {
-    const std::uint64_t stands_at = answers[at]->assume_value().stop_at;
+    const std::uint64_t stands_at = (*answers[at])->stop_at;
     if (stands_at == 0) {
       held.free.push_back(at);
       continue;

@@ -59,7 +59,7 @@ const gang::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
   if (known != plans_.end()) return &known->second;
   auto plan = gang::decode_gang_plan(info.plan);
   if (!plan) return nullptr;
-  return &plans_.emplace(info.migration, std::move(plan).assume_value()).first->second;
+  return &plans_.emplace(info.migration, *std::move(plan)).first->second;
 }
 
 std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
@@ -75,7 +75,7 @@ std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
     return party.role == Role::kSource ? row->from.node : row->to.node;
   const auto own = wire::decode_plan(moved->plan);
   if (!own) return {};
-  return party.role == Role::kSource ? own.assume_value().source_node : own.assume_value().target_node;
+  return party.role == Role::kSource ? own->source_node : own->target_node;
 }
 
 std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
@@ -216,14 +216,14 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
     member.node = staying.node;
   }
   RankOrders::Purpose purpose;
-  purpose.set = attempt.assume_value();
+  purpose.set = *attempt;
   purpose.migration = info.migration;
   const auto held = co_await hold_at_one_step(
       std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(members)), kLongestCopy);
   const gang::CoordinatorState* state = driver_.find(info.migration);
   const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
   if (held || !is_open) co_return;
-  const Error& error = held.assume_error();
+  const Error& error = held.error();
   // A target that has promised goes on all the same: the machines decide.
   driver_.on_event(info.migration, gang::AbortRequested(wire::Reason(error.code(), error.message())));
 }

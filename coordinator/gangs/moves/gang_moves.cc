@@ -116,7 +116,7 @@ control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateReque
   give_up_removed_nodes(id);
   while (true) {
     auto gang = find_movable(id, request);
-    if (gang || gang.assume_error().code() != ErrorCode::kRefused) co_return gang;
+    if (gang || gang.error().code() != ErrorCode::kRefused) co_return gang;
     const auto known = find_gang(parts_.jobs, id);
     const bool passes =
         known &&
@@ -155,7 +155,7 @@ control::Task<Result<GangMovePlan>> GangMoves::look(JobId id, MigrateRequest req
   if (takes) takes = co_await check_networks(gang, plan, request);
   if (takes) co_return plan;
   plan.places.clear();
-  plan.reason = takes.assume_error().to_string();
+  plan.reason = takes.error().to_string();
   co_return plan;
 }
 
@@ -168,7 +168,7 @@ void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed,
 control::Task<> GangMoves::begin_and_tell(JobId gang, MigrateRequest request, Closed closed,
                                           std::function<void(const Error&)> failed) {
   const auto begun = co_await begin(gang, std::move(request), std::move(closed));
-  if (!begun) failed(begun.assume_error());
+  if (!begun) failed(begun.error());
 }
 
 // GPUs that its ranks use now are taken, whether they move or not: until the switch both are there.
@@ -253,15 +253,15 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
   for (AskedRank& rank : *ranks) {
     Result<gang::RankGroups>& answer = rank.answer;
     if (!answer)
-      co_return Error(answer.assume_error().code(), fmt::format("Rank {} on {}: {}", rank.rank, rank.node,
-                                                                answer.assume_error().message()));
-    if (!answer.assume_value().knows_gang)
+      co_return Error(answer.error().code(),
+                      fmt::format("Rank {} on {}: {}", rank.rank, rank.node, answer.error().message()));
+    if (!answer->knows_gang)
       co_return Error(
           ErrorCode::kRefused,
           fmt::format("Rank {} does not call ckpt_gang: its program has no way to meet ranks that "
                       "have moved. `suspend {}`, then `resume --to`",
                       rank.rank, gang.name));
-    for (gang::GroupTicket& ticket : answer.assume_value().groups) {
+    for (gang::GroupTicket& ticket : answer->groups) {
       touched.insert(ticket.group);
       if (ticket.ticket.empty() || !made.insert(ticket.group).second) continue;
       groups.tickets.push_back(std::move(ticket));
@@ -397,7 +397,7 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   for (const MigrationId id : made) {
     Migration* row = parts_.table.find(id);
     if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
-    parts_.outcomes.decide(*row, MigrationResult::kRefused, recorded.assume_error().to_string(), 0);
+    parts_.outcomes.decide(*row, MigrationResult::kRefused, recorded.error().to_string(), 0);
     parts_.table.mark_settled(id);
   }
   return recorded;

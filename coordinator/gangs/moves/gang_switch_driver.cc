@@ -148,7 +148,7 @@ control::Task<> GangSwitchDriver::compact(MigrationId without) {
   };
   auto compacted = co_await control::offload(disk_, rewrite);
   if (!compacted)
-    spdlog::warn("the journal of moves of ranks was not compacted: {}", compacted.assume_error().to_string());
+    spdlog::warn("the journal of moves of ranks was not compacted: {}", compacted.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

@@ -174,7 +174,7 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
   const auto done = co_await outcome_of(task, "Resuming " + job_text(id));
   // One that takes long has not failed.
-  if (done && done.assume_value().error) co_return *done.assume_value().error;
+  if (done && done->error) co_return *done->error;
   co_return ok();
 }
 

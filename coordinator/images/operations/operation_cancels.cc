@@ -21,7 +21,7 @@ bool OperationCancels::give_up_parking(JobId id, const std::string& why) {
   changed.operation->cancelled = why;
   if (auto stored = parts_.jobs.replace(std::move(changed)); !stored) {
     spdlog::error("that {} of {} is given up was not stored: {}", job->operation->verb, job_text(id),
-                  stored.assume_error().to_string());
+                  stored.error().to_string());
     return false;
   }
   tell_given_up(id);

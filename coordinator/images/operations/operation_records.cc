@@ -131,8 +131,7 @@ Restored OperationRecords::restored_of(const Job& job) const {
   if (same) return restored;
   restored.image.version = used->version;
   restored.image.barrier_ms = used->barrier_ms;
-  if (const auto listed = parts_.catalog.find(id_of(restored.image)))
-    restored.image = listed.assume_value().image;
+  if (const auto listed = parts_.catalog.find(id_of(restored.image))) restored.image = listed->image;
   restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
   restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
                               used->skipped.empty() ? "its node does not say how" : used->skipped);
@@ -211,7 +210,7 @@ void OperationRecords::stop_after(JobId id, const ImageOperation& operation) {
   Job* job = parts_.jobs.find(id);
   if (!operation.stops || job == nullptr) return;
   if (auto stopped = parts_.stops.begin(*job, operation.stop_grace_ms); !stopped)
-    spdlog::warn("stopping {}: {}", job_text(id), stopped.assume_error().to_string());
+    spdlog::warn("stopping {}: {}", job_text(id), stopped.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

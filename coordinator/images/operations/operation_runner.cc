@@ -160,7 +160,7 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   const Result<void> recorded = record(id, step);
   if (recorded) co_return;
   spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
-                recorded.assume_error().to_string());
+                recorded.error().to_string());
   co_await wait_for_change(parts_.jobs);
 }
 
@@ -197,14 +197,13 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   if (to.folder.empty()) to.node = job->operation->image.node;
   auto order = parts_.snapshots.order_of(*job, to, true);
   if (!order) {
-    spdlog::error("no image of {} is ordered: {}", job_text(id), order.assume_error().to_string());
+    spdlog::error("no image of {} is ordered: {}", job_text(id), order.error().to_string());
     co_return co_await wait_for_change(parts_.jobs);
   }
   const std::string node = job->node();
   const std::string owner = vault_node(*job, to);
   const SnapshotOrders::Outcome outcome = co_await parts_.snapshots.give(
-      std::move(order).assume_value(), RunningSnapshot(parts_.open.task_id(id), node, owner),
-      parts_.open.time_left(id));
+      *std::move(order), RunningSnapshot(parts_.open.task_id(id), node, owner), parts_.open.time_left(id));
   if (outcome.vault == SnapshotOrders::Vault::kAway) parts_.open.vault_is_away(id);
   if (outcome.vault == SnapshotOrders::Vault::kGranted) parts_.open.vault_answers(id);
   job = parts_.jobs.find(id);
@@ -214,7 +213,7 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     if (view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
     co_return;
   }
-  const Error& error = outcome.taken.assume_error();
+  const Error& error = outcome.taken.error();
   const bool given_up = !job->operation->cancelled.empty();
   if (is_unknown(error) && !outcome.failed) {
     if (!given_up) co_await wait_for_change(parts_.jobs);
@@ -234,7 +233,7 @@ control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   const auto told = co_await parts_.snapshots.give_up(id, job->node(), job->incarnation);
   job = parts_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
-  const bool free = told || told.assume_error().code() == ErrorCode::kNotFound;
+  const bool free = told || told.error().code() == ErrorCode::kNotFound;
   if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(parts_.jobs);
   if (auto recorded = parts_.records.abandon(id, parts_.open.why_given_up(*job)); !recorded)
     co_await wait_for_change(parts_.jobs);
@@ -262,7 +261,7 @@ control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarn
   order.job = id;
   order.incarnation = up_to;
   if (auto told = co_await parts_.calls.call(node, order, kEnding); !told)
-    spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node, told.assume_error().to_string());
+    spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node, told.error().to_string());
 }
 
 control::Task<> OperationRunner::end_instances(JobId id) {
@@ -290,7 +289,7 @@ control::Task<Result<void>> OperationRunner::was_started(ImageOperation operatio
                                                          Error why) {
   order.asks_only = true;
   auto answer = co_await parts_.calls.call(operation.to_node, std::move(order), kListing);
-  if (answer || answer.assume_error().code() != ErrorCode::kNotFound) co_return answer;
+  if (answer || answer.error().code() != ErrorCode::kNotFound) co_return answer;
   co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
       .caused_by(std::move(why));
 }
@@ -306,9 +305,8 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     wire::GrantVault request;
     request.vault_job = order.vault_job;
     auto granted = co_await parts_.grants.ask(operation.image.node, operation.to_node, std::move(request));
-    if (!granted)
-      co_return co_await was_started(operation, std::move(order), std::move(granted).assume_error());
-    order.peer = std::move(granted).assume_value();
+    if (!granted) co_return co_await was_started(operation, std::move(order), std::move(granted).error());
+    order.peer = *std::move(granted);
   }
   const wire::VaultPeer peer = order.peer;
   // Once it is given up nothing is ordered any more: the node may have answered that it has nothing.
@@ -329,10 +327,10 @@ control::Task<> OperationRunner::start_restored(JobId id) {
     auto spec = co_await parts_.rendezvous.complete(order.spec);
     if (!is_still_starting(id, operation)) co_return;
     if (!spec) {
-      spdlog::info("rank {} waits for its rank 0: {}", job_text(id), spec.assume_error().to_string());
+      spdlog::info("rank {} waits for its rank 0: {}", job_text(id), spec.error().to_string());
       co_return co_await wait_for_change(parts_.jobs);
     }
-    order.spec = std::move(spec).assume_value();
+    order.spec = *std::move(spec);
   }
   for (wire::RankSpec& rank : order.spec.ranks) rank.gpu_index = operation.to_gpu;
   order.folder = operation.image.folder;
@@ -340,13 +338,13 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   order.version = operation.image.version;
   const auto started = co_await order_start(operation, std::move(order));
   if (!is_still_starting(id, operation)) co_return;
-  if (!started && is_unknown(started.assume_error())) {
+  if (!started && is_unknown(started.error())) {
     spdlog::warn("starting {} from {}: {}", job_text(id), image_text(operation.image),
-                 started.assume_error().to_string());
+                 started.error().to_string());
     co_return co_await wait_for_change(parts_.jobs);
   }
   const Result<void> recorded =
-      started ? parts_.records.runs(id) : parts_.records.not_started(id, started.assume_error());
+      started ? parts_.records.runs(id) : parts_.records.not_started(id, started.error());
   if (!recorded) co_await wait_for_change(parts_.jobs);
 }
 

@@ -100,7 +100,7 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
     const auto listed = co_await parts_.calls.call(node, order, kRequestListing);
     if (listed && parts_.catalog.is_whole_at(node, image)) co_return candidate.place;
     obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
-                (listed ? "it has no whole image " + image_text(image) : listed.assume_error().to_string());
+                (listed ? "it has no whole image " + image_text(image) : listed.error().to_string());
   }
   co_return Error(ErrorCode::kUnavailable,
                   "No node with room can read " + image_text(image) + ": " + obstacle);

@@ -113,8 +113,8 @@ Result<void> SentMap::diff(std::uint64_t region, std::uint64_t generation,
 std::optional<Fingerprint> SentMap::find(std::uint64_t region, std::uint64_t generation,
                                          std::uint32_t chunk) const {
   const auto found = find_region(region, generation);
-  if (!found.has_value() || chunk >= found.assume_value()->known.size()) return std::nullopt;
-  const Region& entry = *found.assume_value();
+  if (!found.has_value() || chunk >= (*found)->known.size()) return std::nullopt;
+  const Region& entry = **found;
   if (!entry.known[chunk]) return std::nullopt;
   return entry.fingerprints[chunk];
 }

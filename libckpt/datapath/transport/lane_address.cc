@@ -93,7 +93,7 @@ Result<LaneAddress> parse_address(std::string_view scheme, const std::string& te
   if (ip.size() > 2 && ip.front() == '[' && ip.back() == ']') ip = ip.substr(1, ip.size() - 2);
   auto parsed = parse_ip(ip);
   if (!parsed.has_value()) return bad;
-  LaneAddress address = parsed.assume_value();
+  LaneAddress address = *parsed;
   std::uint16_t port = 0;
   const char* end = text.data() + text.size();
   const auto number = std::from_chars(text.data() + colon + 1, end, port);

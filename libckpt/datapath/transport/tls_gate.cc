@@ -96,7 +96,7 @@ void TlsGate::admit_one(UniqueFd socket, Nanos now) {
   auto stream = tls::PskStream::server(context_, std::move(socket), tls::only_psk(address_, key_));
   if (!stream.has_value()) return;
   auto stranger = std::make_unique<Stranger>();
-  stranger->stream = std::move(stream).assume_value();
+  stranger->stream = *std::move(stream);
   stranger->deadline = now + greeting_nanos_;
   strangers_.push_back(std::move(stranger));
 }
@@ -104,13 +104,13 @@ void TlsGate::admit_one(UniqueFd socket, Nanos now) {
 void TlsGate::step(Stranger& stranger) {
   const auto ready = stranger.stream->handshake();
   if (!ready.has_value()) stranger.unwanted = true;
-  if (!ready.has_value() || !ready.assume_value()) return;
+  if (!ready.has_value() || !*ready) return;
   stranger.knows_key = true;
   const auto view = stranger.frames.read(*stranger.stream);
   if (!view.has_value()) stranger.unwanted = true;
-  if (!view.has_value() || !view.assume_value()) return;
+  if (!view.has_value() || !*view) return;
   stranger.unwanted = true;  // or it is the peer, and no stranger any more
-  const std::optional<Hello> hello = parse_hello(*view.assume_value());
+  const std::optional<Hello> hello = parse_hello(**view);
   if (hello && tokens_equal(hello->token, token_))
     arrival_ = Arrival{std::move(stranger.stream), hello->offer};
 }

@@ -91,16 +91,16 @@ bool TlsLane::approach() {
 
 bool TlsLane::greet() {
   const auto ready = stream_->handshake();
-  if (!ready.has_value()) fail(ready.assume_error());
-  if (!ready.has_value() || !ready.assume_value()) return false;
+  if (!ready.has_value()) fail(ready.error());
+  if (!ready.has_value() || !*ready) return false;
   if (!hello_sent_) {
     std::array<std::byte, kMaxHelloBytes> hello{};
     const auto bytes = std::span(hello).first(write_hello({token_, offer_}, hello));
     const auto written = stream_->write(bytes);
-    hello_sent_ = written.has_value() && written.assume_value() == bytes.size();
+    hello_sent_ = written.has_value() && *written == bytes.size();
   }
   const auto flushed = stream_->flush();
-  if (!flushed.has_value()) fail(flushed.assume_error());
+  if (!flushed.has_value()) fail(flushed.error());
   return receive();  // WELCOME
 }
 
@@ -124,13 +124,13 @@ bool TlsLane::receive() {
   for (std::size_t taken = 0; taken < kRoundBytes && !failed_ && !close_requested_;) {
     auto got = receive_some();
     if (!got.has_value()) {
-      fail(std::move(got).assume_error());
+      fail(std::move(got).error());
       break;
     }
-    drained_ = got.assume_value() == 0;
+    drained_ = *got == 0;
     if (drained_) break;
     any = true;
-    taken += got.assume_value();
+    taken += *got;
   }
   return any;
 }
@@ -224,15 +224,15 @@ bool TlsLane::transmit() {
   for (std::size_t written = 0; written < kRoundBytes && !failed_ && !close_requested_;) {
     auto taken = transmit_some(kRoundBytes - written);
     if (!taken.has_value()) {
-      fail(std::move(taken).assume_error());
+      fail(std::move(taken).error());
       break;
     }
-    if (taken.assume_value() == 0) break;
+    if (*taken == 0) break;
     any = true;
-    written += taken.assume_value();
+    written += *taken;
   }
   const auto flushed = stream_->flush();
-  if (!flushed.has_value()) fail(flushed.assume_error());
+  if (!flushed.has_value()) fail(flushed.error());
   return any;
 }
 

@@ -151,11 +151,11 @@ ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, 
   if (lane.failed_) return UCS_OK;
   auto view = parse_frame(header, header_bytes, bytes);
   if (view.has_value()) {
-    lane.take_frame(view.assume_value(), data, *param);
+    lane.take_frame(*view, data, *param);
   } else if (Connection* stranger = lane.find_stranger(param->reply_ep)) {
     stranger->unwanted = true;
   } else {
-    lane.fail(std::move(view).assume_error());
+    lane.fail(std::move(view).error());
   }
   return UCS_OK;
 }
@@ -179,11 +179,11 @@ void UcxLane::take_frame(const FrameView& view, void* data, const ucp_am_recv_pa
   if ((!has_message && view.frame.kind != FrameKind::kCredit) || !open_)
     return fail(Error(ErrorCode::kProtocol, "The peer sent a frame that has no place now"));
   const auto credited = sends_.take_credit(view.frame.delivered);
-  if (!credited.has_value()) return fail(credited.assume_error());
+  if (!credited.has_value()) return fail(credited.error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   auto taken = receives_.accept(worker_.get(), view, data, rendezvous, near_, handler_, outstanding_);
-  if (!taken.has_value()) fail(std::move(taken).assume_error());
+  if (!taken.has_value()) fail(std::move(taken).error());
 }
 
 void UcxLane::take_hello(const FrameView& view, Connection& stranger) {
@@ -219,7 +219,7 @@ void UcxLane::admit_requests() {
     params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
     params.conn_request = request;
     auto connection = make_connection(params);
-    if (connection.has_value()) strangers_.push_back(std::move(connection).assume_value());
+    if (connection.has_value()) strangers_.push_back(*std::move(connection));
   }
   requests_.clear();
 }
@@ -235,7 +235,7 @@ void UcxLane::drop_strangers() {
 void UcxLane::open() {
   if (listening_) {
     const auto sent = send_control(peer_->endpoint, FrameKind::kWelcome);
-    if (!sent.has_value()) return fail(sent.assume_error());
+    if (!sent.has_value()) return fail(sent.error());
     listener_.reset();
   }
   open_ = true;
@@ -308,7 +308,7 @@ bool UcxLane::deliver() {
 void UcxLane::give_credit() {
   if (!open_ || failed_ || !receives_.count().due() || control_busy_) return;
   auto sent = send_control(peer_->endpoint, FrameKind::kCredit);
-  if (!sent.has_value()) fail(std::move(sent).assume_error());
+  if (!sent.has_value()) fail(std::move(sent).error());
 }
 
 std::optional<Error> UcxLane::failure() const {

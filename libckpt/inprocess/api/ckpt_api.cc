@@ -73,7 +73,7 @@ ckpt_status with_session(ckpt_session* session, Body body) noexcept {
   return guarded([&] {
     if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
     const Result<void> done = body(*session->session);
-    return done.has_value() ? CKPT_OK : fail(done.assume_error());
+    return done.has_value() ? CKPT_OK : fail(done.error());
   });
 }
 
@@ -127,8 +127,8 @@ Result<ckpt::job::Tensor> checked_tensor(const char* name, ckpt_devptr pointer, 
 ckpt_status slow_barrier(ckpt_session* session) noexcept {
   return guarded([&] {
     const Result<ckpt::job::BarrierEnd> end = session->session->barrier();
-    if (!end.has_value()) return fail(end.assume_error());
-    return end.assume_value() == ckpt::job::BarrierEnd::kMoved ? CKPT_MOVED : CKPT_OK;
+    if (!end.has_value()) return fail(end.error());
+    return *end == ckpt::job::BarrierEnd::kMoved ? CKPT_MOVED : CKPT_OK;
   });
 }
 
@@ -163,9 +163,9 @@ ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_
         ckpt::job::Session::create(path == nullptr ? "" : path, (flags & CKPT_OPTION_RETURN_MOVED) != 0);
     if (!created.has_value()) {
       session_exists = false;
-      return fail(CKPT_ERROR_CONNECTION, created.assume_error().to_string());
+      return fail(CKPT_ERROR_CONNECTION, created.error().to_string());
     }
-    std::unique_ptr<ckpt::job::Session> made = std::move(created).assume_value();
+    std::unique_ptr<ckpt::job::Session> made = *std::move(created);
     if (role != nullptr)
       *role = made->role() == ckpt::local::Role::kStandby ? CKPT_ROLE_STANDBY : CKPT_ROLE_FRESH;
     const std::atomic<std::uint32_t>* word = made->request_word();
@@ -244,8 +244,8 @@ ckpt_status ckpt_ready(ckpt_session* session, ckpt_start* start) {
   return guarded([&] {
     if (session == nullptr) return fail(CKPT_ERROR_INVALID, "No session; call ckpt_init first");
     const Result<ckpt_start> started = session->session->ready();
-    if (!started.has_value()) return fail(started.assume_error(), CKPT_ERROR_MISMATCH);
-    if (start != nullptr) *start = started.assume_value();
+    if (!started.has_value()) return fail(started.error(), CKPT_ERROR_MISMATCH);
+    if (start != nullptr) *start = *started;
     return CKPT_OK;
   });
 }

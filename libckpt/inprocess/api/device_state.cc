@@ -92,7 +92,7 @@ Result<std::optional<Region>> DeviceState::place(Tensor& tensor) {
   }
   Result<ForeignAllocation> found = ForeignAllocation::find(*api_, tensor.pointer);
   if (!found.has_value()) return std::optional<Region>();
-  ForeignAllocation& allocation = found.assume_value();
+  ForeignAllocation& allocation = *found;
   const std::uint64_t offset = tensor.pointer - allocation.base();
   if (offset >= allocation.bytes() || tensor.bytes > allocation.bytes() - offset)
     return std::optional<Region>();
@@ -120,7 +120,7 @@ Result<DeviceState::Named> DeviceState::name(Tensor tensor) {
       foreign_.erase(new_region->id);
       regions_.remove(new_region->id);
     }
-    return std::move(added).assume_error();
+    return std::move(added).error();
   }
   return Named{record, new_region};
 }

@@ -209,9 +209,8 @@ Result<std::vector<local::GroupRecord>> Groups::describe(const Ask& ask) const {
 
 void Groups::carry_out(const Ask& ask) {
   auto records = describe(ask);
-  if (!records)
-    return answer_(ask.request, to_failed(local::MessageType::kAskGroups, records.assume_error()));
-  if (!records.assume_value().empty()) answer_(ask.request, local::Groups{std::move(records).assume_value()});
+  if (!records) return answer_(ask.request, to_failed(local::MessageType::kAskGroups, records.error()));
+  if (!records->empty()) answer_(ask.request, local::Groups{*std::move(records)});
   bool knows_gang = false;
   {
     const std::lock_guard lock(mutex_);
@@ -270,7 +269,7 @@ void Groups::carry_out(const Join& join) {
   }
   if (made && !is_given_up) return answer_(join.request, local::GroupsJoined{join.order.sequence});
   carry_out(Discard{join.order.sequence, std::move(begun)});
-  if (!made) answer_(join.request, to_failed(local::MessageType::kJoinGroups, made.assume_error()));
+  if (!made) answer_(join.request, to_failed(local::MessageType::kJoinGroups, made.error()));
 }
 
 void Groups::carry_out(const Discard& discard) {

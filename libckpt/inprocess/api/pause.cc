@@ -41,8 +41,8 @@ Result<ckpt_start> Session::wait_as_standby() {
   if (!order) return Error(ErrorCode::kAborted, "The standby was told to end");
   Result<void> applied = take_over(*order);
   if (!applied.has_value()) {
-    CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.assume_error())));
-    return std::move(applied).assume_error();
+    CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.error())));
+    return std::move(applied).error();
   }
   if (order->resume.into_gate != 0) {
     CKPT_TRYV(send(order->request, local::InGate{order->resume.incarnation}));
@@ -107,8 +107,8 @@ Result<BarrierEnd> Session::pause(std::uint64_t request, Nanos entered, std::uin
     frozen_ = false;
     failed_pause_ = request;
     changed_.notify_all();
-    CKPT_TRYV(send(request, to_failed(local::MessageType::kPause, paused.assume_error())));
-    return std::move(paused).assume_error();
+    CKPT_TRYV(send(request, to_failed(local::MessageType::kPause, paused.error())));
+    return std::move(paused).error();
   }
   const std::optional<ResumeOrder> order = wait_for_order();
   if (!order) return BarrierEnd::kMoved;

@@ -23,11 +23,9 @@ void Session::serve() {
     }
     if (watched[1].revents != 0) return;
     Result<local::Received> received = link_->receive();
-    if (!received.has_value()) die_without_keeper(received.assume_error().to_string());
-    if (received.assume_value().transfer == local::Transfer::kClosed)
-      die_without_keeper("it closed the connection");
-    if (received.assume_value().transfer == local::Transfer::kDone)
-      handle(std::move(received).assume_value());
+    if (!received.has_value()) die_without_keeper(received.error().to_string());
+    if (received->transfer == local::Transfer::kClosed) die_without_keeper("it closed the connection");
+    if (received->transfer == local::Transfer::kDone) handle(*std::move(received));
   }
 }
 
@@ -67,7 +65,7 @@ void Session::handle(local::Received received) {
     moved_ = true;
   }
   changed_.notify_all();
-  if (!done.has_value()) die_without_keeper(done.assume_error().to_string());
+  if (!done.has_value()) die_without_keeper(done.error().to_string());
 }
 
 Result<void> Session::send_tables(std::uint64_t request, bool with_regions) {
@@ -119,9 +117,9 @@ Result<void> Session::send_batch(const local::ExportStream::Batch& batch) {
     if (!fd.has_value()) {
       const std::uint64_t request = exports_.request();
       exports_.stop();
-      return send(request, to_failed(local::MessageType::kExport, fd.assume_error()));
+      return send(request, to_failed(local::MessageType::kExport, fd.error()));
     }
-    owned.push_back(std::move(fd).assume_value());
+    owned.push_back(*std::move(fd));
     descriptors.push_back(owned.back().get());
     message.records.push_back(device_.record_of(*device_.find_region(id)));
   }

@@ -88,13 +88,13 @@ Result<CUdeviceptr> Session::allocate(std::uint64_t bytes) {
     wait_until_thawed(lock);
     Result<Region> region = device_.allocate(bytes);
     if (region.has_value()) {
-      exports_.region_added(region.assume_value().id);
+      exports_.region_added(region->id);
       CKPT_TRYV(pump_exports());
-      return static_cast<CUdeviceptr>(region.assume_value().pointer);
+      return static_cast<CUdeviceptr>(region->pointer);
     }
     const bool mover_holds_memory = exports_.waits_for_frees();
-    if (region.assume_error().code() != ErrorCode::kOutOfMemory || !mover_holds_memory) {
-      return std::move(region).assume_error();
+    if (region.error().code() != ErrorCode::kOutOfMemory || !mover_holds_memory) {
+      return std::move(region).error();
     }
     changed_.wait(lock, [this] { return !exports_.waits_for_frees(); });
   }

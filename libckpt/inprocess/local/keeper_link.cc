@@ -37,7 +37,7 @@ Result<void> KeeperLink::leave(std::uint64_t request, Body last) {
   page_.unmap();
   Result<Transfer> sent = socket_.send({0, request, std::move(last)});
   socket_.close();
-  if (!sent.has_value()) return std::move(sent).assume_error();
+  if (!sent.has_value()) return std::move(sent).error();
   return ok();
 }
 

@@ -154,13 +154,12 @@ Result<Authority> Authority::from_pem(const Issued& pem) {
   auto certificate = certificate_of(pem.certificate);
   UniquePrivateKey key(key_text ? PEM_read_bio_PrivateKey(key_text.get(), nullptr, no_password, nullptr)
                                 : nullptr);
-  const bool belongs = certificate && key &&
-                       X509_check_private_key(certificate.assume_value().get(), key.get()) == 1 &&
-                       X509_check_ca(certificate.assume_value().get()) == 1;
+  const bool belongs = certificate && key && X509_check_private_key(certificate->get(), key.get()) == 1 &&
+                       X509_check_ca(certificate->get()) == 1;
   ERR_clear_error();
   if (!belongs)
     return Error(ErrorCode::kInvalidArgument, "Not an authority's certificate in PEM with its key");
-  return Authority(std::move(certificate).assume_value(), std::move(key));
+  return Authority(*std::move(certificate), std::move(key));
 }
 
 Result<Authority> Authority::read(const std::string& folder) {
@@ -221,7 +220,7 @@ Result<std::string> Authority::certify(const std::string& request, const Order& 
 
 bool Authority::has_signed(const std::string& certificate) const {
   const auto read = certificate_of(certificate);
-  const bool signed_here = read && X509_verify(read.assume_value().get(), key_.get()) == 1;
+  const bool signed_here = read && X509_verify(read->get(), key_.get()) == 1;
   ERR_clear_error();
   return signed_here;
 }

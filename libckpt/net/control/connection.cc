@@ -102,7 +102,7 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";
   else if (auto named = self->check_certified(check_name, hello.name); !named)
-    reply.reason = named.assume_error().message();
+    reply.reason = named.error().message();
   reply.accepted = reply.reason.empty();
   CKPT_CO_TRY(reply_frame, wire::to_frame(reply, self->next_sequence_++));
   CKPT_CO_TRYV(co_await self->write_frame(std::move(reply_frame)));
@@ -115,7 +115,7 @@ Task<Result<void>> Connection::secure(Stream::Side side) {
   // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): clang 14 does not know that a coroutine's frame is made
   auto secured = co_await stream_.handshake(side);
   if (secured) co_return ok();
-  Error error = std::move(secured).assume_error();
+  Error error = std::move(secured).error();
   co_return Error(error.code(), peer_ + ": " + error.to_string());
 }
 
@@ -196,15 +196,15 @@ Task<> Connection::read_loop(std::shared_ptr<Connection> self) {
     auto frame = co_await self->read_frame(std::nullopt);
     if (!self->open_) co_return;
     if (!frame) {
-      const Error& error = frame.assume_error();
+      const Error& error = frame.error();
       if (error.code() != ErrorCode::kUnavailable) say_dropped("a frame", self->peer_, error);
       self->close(error);
       co_return;
     }
-    if (auto taken = self->dispatch(frame.assume_value()); !taken) {
-      say_dropped("a " + std::string(wire::to_string(frame.assume_value().header.type)) + " frame",
-                  self->peer_, taken.assume_error());
-      self->close(taken.assume_error());
+    if (auto taken = self->dispatch(*frame); !taken) {
+      say_dropped("a " + std::string(wire::to_string(frame->header.type)) + " frame", self->peer_,
+                  taken.error());
+      self->close(taken.error());
       co_return;
     }
   }
@@ -223,7 +223,7 @@ Task<> Connection::write_loop(std::shared_ptr<Connection> self) {
     if (!self->open_) co_return;
     self->queued_bytes_ -= bytes;
     if (!written) {
-      self->close(written.assume_error());
+      self->close(written.error());
       co_return;
     }
   }

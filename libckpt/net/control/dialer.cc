@@ -72,8 +72,8 @@ Task<Result<std::shared_ptr<Connection>>> Dialer::connect(std::shared_ptr<Dialer
       std::make_shared<Connection>(std::move(stream), self->settings_.label, self->settings_.connection);
   auto greeted = co_await Connection::greet(connection, self->settings_.name, token);
   if (!greeted) {
-    connection->close(greeted.assume_error());
-    co_return greeted.assume_error();
+    connection->close(greeted.error());
+    co_return greeted.error();
   }
   co_return connection;
 }
@@ -111,7 +111,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
     auto connection = co_await connect(self);
     if (self->stopped_) break;
     if (connection) {
-      self->serve(connection.assume_value());
+      self->serve(*connection);
       while (self->connection_) {
         self->wake_.expires_at(std::chrono::steady_clock::time_point::max());
         co_await self->wake_.async_wait(kTuple);
@@ -122,7 +122,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
       continue;
     }
     const auto level = first_failure ? spdlog::level::warn : spdlog::level::debug;
-    spdlog::log(level, "{}; trying again until it answers", connection.assume_error().to_string());
+    spdlog::log(level, "{}; trying again until it answers", connection.error().to_string());
     first_failure = false;
     co_await self->pause(backoff);
     backoff = std::min(backoff * 2, self->settings_.max_backoff);

@@ -263,7 +263,7 @@ Task<bool> HttpServer::secure(std::shared_ptr<HttpServer> self, std::shared_ptr<
     self->idle_.erase(idle);
   }
   if (secured) co_return true;
-  self->say_refused(secured.assume_error().to_string());
+  self->say_refused(secured.error().to_string());
   co_return false;
 }
 

@@ -60,7 +60,7 @@ void Listener::take(Stream::Socket socket) {
   if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
   Stream stream(std::move(socket));
   if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
-    return say_refused(strangers_refused_, peer, secured.assume_error().to_string());
+    return say_refused(strangers_refused_, peer, secured.error().to_string());
   }
   if (unfinished_.size() >= kMaxHandshakes) {
     const std::shared_ptr<Connection> oldest = unfinished_.front();
@@ -85,11 +85,11 @@ Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Conne
   if (!hello) {
     const bool is_stranger = connection->certified().kind == tls::Peer::Kind::kNobody;
     self->say_refused(is_stranger ? self->strangers_refused_ : self->owners_refused_, connection->peer(),
-                      hello.assume_error().to_string());
-    connection->close(hello.assume_error());
+                      hello.error().to_string());
+    connection->close(hello.error());
     co_return;
   }
-  self->accept_(connection, std::move(hello).assume_value());
+  self->accept_(connection, *std::move(hello));
 }
 
 }  // namespace ckpt::control

@@ -57,7 +57,7 @@ Result<void> install_handler() {
 
 std::string entry_of(pid_t thread, const char* name) {
   const auto read = read_file("/proc/self/task/" + std::to_string(thread) + "/" + name, kMaxProcEntry);
-  std::string text = read ? read.assume_value() : std::string();
+  std::string text = read ? *read : std::string();
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.empty() ? "unknown" : text;
 }

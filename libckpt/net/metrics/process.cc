@@ -29,7 +29,7 @@ void read_memory(Series& series) {
   const auto text = read_file("/proc/self/statm", kMaxStatmBytes);
   unsigned long long all = 0;
   unsigned long long resident = 0;
-  if (text && std::sscanf(text.assume_value().c_str(), "%llu %llu", &all, &resident) == 2)
+  if (text && std::sscanf(text->c_str(), "%llu %llu", &all, &resident) == 2)
     series.add(static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)));
 }
 

@@ -50,7 +50,7 @@ std::string serial_of(const X509* certificate) {
   const std::string text = digits;
   OPENSSL_free(digits);
   auto serial = serial_of_text(text);
-  return serial ? std::move(serial).assume_value() : std::string();
+  return serial ? *std::move(serial) : std::string();
 }
 
 std::int64_t end_of(const X509* certificate) {

@@ -190,7 +190,7 @@ void Identity::refresh() {
   auto read_anew = read();
   if (!read_anew && tell_)
     tell_(Error(ErrorCode::kInvalidArgument, "The new certificate is not usable, the former stays in use")
-              .caused_by(read_anew.assume_error()));
+              .caused_by(read_anew.error()));
 }
 
 Result<UniqueSsl> Identity::make_ssl() {

@@ -134,7 +134,7 @@ Result<bool> PskStream::handshake() {
   }
   CKPT_TRYV(flush());
   const auto checked = check_handshake();
-  if (!checked.has_value()) return broken(checked.assume_error());
+  if (!checked.has_value()) return broken(checked.error());
   SSL_set_app_data(ssl_.get(), nullptr);
   role_.reset();
   ready_ = true;

@@ -175,7 +175,7 @@ Result<void> JournalFile::extend(std::uint64_t wanted_end) {
     return Error(ErrorCode::kRefused, "Journal " + path_ + " is at its limit of 256 MiB: compact it");
   const std::vector<std::byte> zeroes(next - capacity_);
   auto written = write_at(fd_.get(), zeroes, capacity_, path_);
-  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
+  if (!written.has_value() && written.error().code() == ErrorCode::kRefused) return written;
   if (written.has_value()) written = sync(fd_.get(), path_);
   if (written.has_value()) {
     capacity_ = next;
@@ -183,7 +183,7 @@ Result<void> JournalFile::extend(std::uint64_t wanted_end) {
   }
   if (::ftruncate(fd_.get(), static_cast<off_t>(capacity_)) != 0)
     return Error::from_errno("Cannot cut the journal " + path_ + " back");
-  return full(path_, std::move(written).assume_error());
+  return full(path_, std::move(written).error());
 }
 
 Result<void> JournalFile::reserve(std::uint64_t bytes) {
@@ -204,13 +204,13 @@ Result<void> JournalFile::append(std::span<const std::byte> body, bool refers, D
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);
   CKPT_TRYV(extend(end_ + frame.size()));
   auto written = write_at(fd_.get(), frame, end_, path_);
-  if (!written.has_value() && written.assume_error().code() == ErrorCode::kRefused) return written;
+  if (!written.has_value() && written.error().code() == ErrorCode::kRefused) return written;
   if (written.has_value() && durability == Durability::kSynced) written = sync(fd_.get(), path_);
   if (!written.has_value()) {
     broken_ = true;
     return Error(ErrorCode::kIo,
                  "Journal " + path_ + ": the fate of a record is not known; restart the process")
-        .caused_by(std::move(written).assume_error());
+        .caused_by(std::move(written).error());
   }
   end_ += frame.size();
   ++frames_;

@@ -98,7 +98,7 @@ std::size_t descriptors_of(const Message& message) noexcept {
 Result<std::vector<std::byte>> encode_message(const Message& message) {
   if (auto counted = check_counts(message); !counted)
     return Error(ErrorCode::kInvalidArgument, "More than a packet may hold")
-        .caused_by(std::move(counted).assume_error());
+        .caused_by(std::move(counted).error());
   const std::vector<std::byte> body = std::visit([](const auto& m) { return encode(m); }, message);
   PacketHeader header;
   header.type = static_cast<std::uint16_t>(message.index() + 1);

@@ -117,11 +117,11 @@ Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_
   if (wire::crc32(header) != sum) return damaged("its header is damaged");
   auto contents = wire::decode<Contents>(header);
   if (!contents.has_value()) {
-    if (contents.assume_error().code() == ErrorCode::kNotSupported)
+    if (contents.error().code() == ErrorCode::kNotSupported)
       return Error(ErrorCode::kNotSupported, "The backup was made by a newer version of gpumigrate");
-    return damaged(contents.assume_error().message());
+    return damaged(contents.error().message());
   }
-  Beginning beginning{std::move(contents).assume_value(), kPrefixBytes + header_bytes};
+  Beginning beginning{*std::move(contents), kPrefixBytes + header_bytes};
   if (beginning.contents.sizes.size() == kRequiredParts) beginning.contents.sizes.resize(kParts.size(), 0);
   CKPT_TRYV(check_contents(beginning.contents, beginning.header_end, file_bytes));
   return beginning;

@@ -82,8 +82,8 @@ void FileServer::accept_all() {
     auto socket = accept_from(listening_.socket, kLookForEnd);
     bury(false);
     if (socket) {
-      take(std::move(socket).assume_value());
-    } else if (socket.assume_error().code() != ErrorCode::kTimedOut) {
+      take(*std::move(socket));
+    } else if (socket.error().code() != ErrorCode::kTimedOut) {
       std::this_thread::sleep_for(kLookForEnd);  // out of descriptors: some come back
     }
   }
@@ -104,7 +104,7 @@ void FileServer::take(UniqueFd socket) {
     connections_.pop_back();
     return;
   }
-  connection.stream = std::move(stream).assume_value();
+  connection.stream = *std::move(stream);
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
@@ -159,12 +159,12 @@ Result<void> FileServer::greet(Connection& connection) {
   FileReply reply;
   if (session) {
     const std::lock_guard lock(mutex_);
-    connection.session = session.assume_value();
+    connection.session = *session;
   } else {
-    reply = refusal(session.assume_error());
+    reply = refusal(session.error());
   }
   CKPT_TRYV(connection.stream.send(wire::encode(reply), {}));
-  if (!session) return std::move(session).assume_error();
+  if (!session) return std::move(session).error();
   return ok();
 }
 

@@ -55,13 +55,13 @@ void FileServer::Session::serve(FrameStream& stream) {
   while (true) {
     auto received = stream.receive(FrameStream::kForever, kMaxRequestBytes, buffer);
     if (!received) return;
-    auto request = wire::decode<FileRequest>(received.assume_value().head);
+    auto request = wire::decode<FileRequest>(received->head);
     if (!request) return;
     std::size_t out_bytes = 0;
-    auto payload = std::span(buffer).first(received.assume_value().payload_bytes);
-    if (request.assume_value().op == FileOp::kRead) payload = buffer;
-    auto reply = perform(request.assume_value(), payload, out_bytes);
-    const FileReply said = reply ? std::move(reply).assume_value() : refusal(reply.assume_error());
+    auto payload = std::span(buffer).first(received->payload_bytes);
+    if (request->op == FileOp::kRead) payload = buffer;
+    auto reply = perform(*request, payload, out_bytes);
+    const FileReply said = reply ? *std::move(reply) : refusal(reply.error());
     if (!stream.send(wire::encode(said), std::span(buffer).first(said.done ? out_bytes : 0))) return;
   }
 }
@@ -195,7 +195,7 @@ void FileServer::Session::close_all(const Quota::Handle& extent) {
 Result<FileReply> FileServer::Session::create(const std::string& path) {
   Files& files = files_ ? *files_ : posix_files();
   auto made = files.create(full(path));
-  if (!made) return std::move(made).assume_error();
+  if (!made) return std::move(made).error();
   Quota::Handle extent;
   {
     const std::lock_guard lock(mutex_);
@@ -206,11 +206,11 @@ Result<FileReply> FileServer::Session::create(const std::string& path) {
 }
 
 Result<FileReply> FileServer::Session::keep(Result<std::unique_ptr<File>> file, Quota::Handle extent) {
-  if (!file) return std::move(file).assume_error();
+  if (!file) return std::move(file).error();
   const std::lock_guard lock(mutex_);
   if (open_.size() >= kMaxOpen) return Error(ErrorCode::kInvalidArgument, "Too many open files");
   OpenFile& open = open_[next_];
-  open.file = std::move(file).assume_value();
+  open.file = *std::move(file);
   open.writes = extent != nullptr;
   open.extent = std::move(extent);
   return with_value(next_++);
@@ -232,10 +232,10 @@ Result<FileReply> FileServer::Session::lock(const std::string& path) {
 
 Result<void> FileServer::Session::have_vault_file(Files& files) {
   const auto bytes = read_whole(files, full("vault"), kMaxSmallFileBytes);
-  if (bytes && read_small_file(SmallFile::kVault, bytes.assume_value())) return ok();
-  const bool is_missing = !bytes && bytes.assume_error().code() == ErrorCode::kNotFound;
-  const bool is_damaged = bytes || bytes.assume_error().code() == ErrorCode::kCorrupt;
-  if (!is_missing && !is_damaged) return bytes.assume_error();
+  if (bytes && read_small_file(SmallFile::kVault, *bytes)) return ok();
+  const bool is_missing = !bytes && bytes.error().code() == ErrorCode::kNotFound;
+  const bool is_damaged = bytes || bytes.error().code() == ErrorCode::kCorrupt;
+  if (!is_missing && !is_damaged) return bytes.error();
   return write_whole(files, folder_, "vault", make_small_file(SmallFile::kVault, {}));
 }
 

@@ -204,10 +204,10 @@ Result<std::size_t> FrameStream::read_some(std::span<std::byte> out, Wait wait) 
 Result<void> FrameStream::read_all(std::span<std::byte> out) {
   while (!out.empty()) {
     auto got = read_some(out, kSilence);
-    if (!got && got.assume_error().code() == ErrorCode::kTimedOut)
+    if (!got && got.error().code() == ErrorCode::kTimedOut)
       return Error(ErrorCode::kTimedOut, "The other side stopped in the middle of a message");
-    if (!got) return std::move(got).assume_error();
-    out = out.subspan(got.assume_value());
+    if (!got) return std::move(got).error();
+    out = out.subspan(*got);
   }
   return ok();
 }
@@ -217,11 +217,11 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   Head front;
   const auto bytes = std::as_writable_bytes(std::span(&front, 1));
   auto first = read_some(bytes, wait);
-  if (!first && first.assume_error().code() == ErrorCode::kTimedOut)
+  if (!first && first.error().code() == ErrorCode::kTimedOut)
     return Error(ErrorCode::kTimedOut,
                  "The other side did not answer within " + std::to_string(wait.count()) + " ms");
-  if (!first) return std::move(first).assume_error();
-  CKPT_TRYV(read_all(bytes.subspan(first.assume_value())));
+  if (!first) return std::move(first).error();
+  CKPT_TRYV(read_all(bytes.subspan(*first)));
   if (front.magic != kMagic || front.zero != 0)
     return Error(ErrorCode::kProtocol, "What came is no message of a vault's files");
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())

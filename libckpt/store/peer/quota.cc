@@ -18,9 +18,9 @@ Result<void> Quota::begin(Files& files, const std::string& folder) {
   const std::string mine = folder.substr(folder.rfind("/jobs/") + 1);
   for (const char* part : {"/packs", "/versions"}) {
     auto entries = files.list(folder + part);
-    if (!entries && entries.assume_error().code() == ErrorCode::kNotFound) continue;
-    if (!entries) return std::move(entries).assume_error();
-    for (const FolderEntry& entry : entries.assume_value()) {
+    if (!entries && entries.error().code() == ErrorCode::kNotFound) continue;
+    if (!entries) return std::move(entries).error();
+    for (const FolderEntry& entry : *entries) {
       auto file = std::make_shared<Extent>();
       file->bytes = entry.bytes;
       used_ += entry.bytes;

@@ -103,16 +103,15 @@ Result<FrameStream> RemoteFiles::dial() const {
         .caused_by(why);
   };
   auto stream = FrameStream::connect(settings_.address, key_, kConnecting);
-  if (!stream) return failed(stream.assume_error());
+  if (!stream) return failed(stream.error());
   FileHello hello;
   hello.session = session_;
-  if (auto sent = stream.assume_value().send(wire::encode(hello), {}); !sent)
-    return failed(sent.assume_error());
-  auto answer = stream.assume_value().receive(kConnecting, kMaxRequestBytes, {});
-  if (!answer) return failed(answer.assume_error());
-  auto reply = wire::decode<FileReply>(answer.assume_value().head);
-  if (!reply) return failed(reply.assume_error());
-  if (!reply.assume_value().done) return failed(error_of(reply.assume_value(), settings_.folder));
+  if (auto sent = stream->send(wire::encode(hello), {}); !sent) return failed(sent.error());
+  auto answer = stream->receive(kConnecting, kMaxRequestBytes, {});
+  if (!answer) return failed(answer.error());
+  auto reply = wire::decode<FileReply>(answer->head);
+  if (!reply) return failed(reply.error());
+  if (!reply->done) return failed(error_of(*reply, settings_.folder));
   return stream;
 }
 
@@ -128,9 +127,9 @@ Result<std::unique_ptr<FrameStream>> RemoteFiles::borrow() {
   ++connections_;
   lock.unlock();
   auto made = dial();
-  if (made) return std::make_unique<FrameStream>(std::move(made).assume_value());
-  lost(made.assume_error());
-  return std::move(made).assume_error();
+  if (made) return std::make_unique<FrameStream>(*std::move(made));
+  lost(made.error());
+  return std::move(made).error();
 }
 
 void RemoteFiles::give_back(std::unique_ptr<FrameStream> stream) {
@@ -165,12 +164,12 @@ Result<RemoteFiles::Answer> RemoteFiles::call(const FileRequest& request, std::s
   };
   auto answer = exchange();
   if (!answer) {
-    lost(answer.assume_error());
+    lost(answer.error());
     return Error(ErrorCode::kUnavailable, "The link to the vault of " + settings_.folder + " broke")
-        .caused_by(std::move(answer).assume_error());
+        .caused_by(std::move(answer).error());
   }
   give_back(std::move(stream));
-  if (!answer.assume_value().reply.done) return error_of(answer.assume_value().reply, settings_.folder);
+  if (!answer->reply.done) return error_of(answer->reply, settings_.folder);
   return answer;
 }
 

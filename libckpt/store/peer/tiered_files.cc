@@ -34,7 +34,7 @@ std::string base_of(const std::string& name) {
 // The disk is what has to be right; of memory a reader needs no more than that it is looked at.
 template <class T>
 Result<T> either(Result<T> memory, const std::function<Result<T>()>& disk) {
-  if (memory || !is_missing(memory.assume_error())) return memory;
+  if (memory || !is_missing(memory.error())) return memory;
   return disk();
 }
 
@@ -57,7 +57,7 @@ class TieredFiles::Tiered : public File {
       }
     }
     auto written = file_->write_at(at, bytes);
-    if (written || moved_ || written.assume_error().code() != ErrorCode::kRefused) return written;
+    if (written || moved_ || written.error().code() != ErrorCode::kRefused) return written;
     // The tmpfs is full before its limit is.
     CKPT_TRYV(move_to_disk());
     return file_->write_at(at, bytes);
@@ -126,9 +126,9 @@ Result<std::unique_ptr<File>> TieredFiles::create_in_memory(const std::string& p
   }
   auto file = files_.create(resident);
   // No space for even an empty file.
-  if (!file && file.assume_error().code() == ErrorCode::kRefused) return files_.create(path);
+  if (!file && file.error().code() == ErrorCode::kRefused) return files_.create(path);
   if (!file) return file;
-  return std::unique_ptr<File>(std::make_unique<Tiered>(*this, resident, std::move(file).assume_value()));
+  return std::unique_ptr<File>(std::make_unique<Tiered>(*this, resident, *std::move(file)));
 }
 
 Result<std::unique_ptr<File>> TieredFiles::open(const std::string& path) {
@@ -150,14 +150,14 @@ Result<void> TieredFiles::remove(const std::string& path) {
   if (!resident) return files_.remove(path);
   std::uint64_t bytes = 0;
   if (auto file = files_.open(*resident)) {
-    CKPT_TRY(size, file.assume_value()->size());
+    CKPT_TRY(size, (*file)->size());
     bytes = size;
   }
   // From both: a spill that was cut has left it in both.
   auto gone = files_.remove(*resident);
-  if (!gone && !is_missing(gone.assume_error())) return gone;
+  if (!gone && !is_missing(gone.error())) return gone;
   auto gone_too = files_.remove(path);
-  if (!gone_too && !is_missing(gone_too.assume_error())) return gone_too;
+  if (!gone_too && !is_missing(gone_too.error())) return gone_too;
   if (!gone && !gone_too) return gone_too;
   const std::lock_guard lock(mutex_);
   if (used_bytes_) *used_bytes_ -= std::min(*used_bytes_, bytes);
@@ -167,7 +167,7 @@ Result<void> TieredFiles::remove(const std::string& path) {
 Result<void> TieredFiles::remove_folder(const std::string& path) {
   if (path.starts_with(tiers_.disk + "/jobs/")) {
     auto gone = files_.remove_folder(tiers_.memory + path.substr(tiers_.disk.size()));
-    if (!gone && !is_missing(gone.assume_error())) return gone;
+    if (!gone && !is_missing(gone.error())) return gone;
   }
   return files_.remove_folder(path);
 }
@@ -176,12 +176,12 @@ Result<std::vector<FolderEntry>> TieredFiles::list(const std::string& path) {
   auto disk = files_.list(path);
   if (!path.starts_with(tiers_.disk + "/") || !path.ends_with("/packs")) return disk;
   auto memory = files_.list(tiers_.memory + path.substr(tiers_.disk.size()));
-  if (!memory && is_missing(memory.assume_error())) return disk;
+  if (!memory && is_missing(memory.error())) return disk;
   if (!memory) return memory;
-  if (!disk && !is_missing(disk.assume_error())) return disk;
-  std::vector<FolderEntry> all = std::move(memory).assume_value();
+  if (!disk && !is_missing(disk.error())) return disk;
+  std::vector<FolderEntry> all = *std::move(memory);
   if (disk)
-    for (FolderEntry& entry : disk.assume_value())
+    for (FolderEntry& entry : *disk)
       if (std::none_of(all.begin(), all.end(), [&](const FolderEntry& e) { return e.name == entry.name; }))
         all.push_back(std::move(entry));
   std::sort(all.begin(), all.end(),
@@ -210,9 +210,9 @@ Result<std::vector<TieredFiles::Resident>> TieredFiles::residents(const std::str
   std::vector<Resident> packs;
   const std::string folder = tiers_.memory + "/jobs/" + job + "/packs";
   auto entries = files_.list(folder);
-  if (!entries && is_missing(entries.assume_error())) return packs;
-  if (!entries) return std::move(entries).assume_error();
-  for (const FolderEntry& entry : entries.assume_value()) {
+  if (!entries && is_missing(entries.error())) return packs;
+  if (!entries) return std::move(entries).error();
+  for (const FolderEntry& entry : *entries) {
     if (is_unfinished(entry.name)) continue;
     Resident& pack = packs.emplace_back();
     pack.path = folder + "/" + entry.name;
@@ -227,9 +227,9 @@ Result<std::vector<TieredFiles::Resident>> TieredFiles::residents(const std::str
 Result<std::vector<TieredFiles::Resident>> TieredFiles::all_residents() {
   std::vector<Resident> all;
   auto jobs = files_.list(tiers_.memory + "/jobs");
-  if (!jobs && is_missing(jobs.assume_error())) return all;
-  if (!jobs) return std::move(jobs).assume_error();
-  for (const FolderEntry& job : jobs.assume_value()) {
+  if (!jobs && is_missing(jobs.error())) return all;
+  if (!jobs) return std::move(jobs).error();
+  for (const FolderEntry& job : *jobs) {
     if (!job.is_folder || !check_job_name(job.name)) continue;
     CKPT_TRY(packs, residents(job.name));
     all.insert(all.end(), packs.begin(), packs.end());

@@ -58,11 +58,11 @@ class Collection {
       if (!seen.insert(id).second) continue;
       auto ids = store_.read_list(coder, list, block);
       // What it named cannot be found any more.
-      if (!ids && ids.assume_error().code() != ErrorCode::kCorrupt) return std::move(ids).assume_error();
+      if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
       store_.with_index([&](ChunkIndex& index) {
         index.mark(id, RecordKind::kList);
         if (!ids) return;
-        for (const ContentId& chunk : ids.assume_value()) index.mark(chunk, RecordKind::kChunk);
+        for (const ContentId& chunk : *ids) index.mark(chunk, RecordKind::kChunk);
       });
     }
     return ok();
@@ -207,7 +207,7 @@ class Collection {
       if (group.contains(other.pack)) continue;
       auto intact = read_intact(record, other, bytes);
       if (intact) return true;
-      if (intact.assume_error().code() != ErrorCode::kCorrupt) return std::move(intact).assume_error();
+      if (intact.error().code() != ErrorCode::kCorrupt) return std::move(intact).error();
     }
     return false;
   }
@@ -222,14 +222,13 @@ class Collection {
       CKPT_TRY(elsewhere, has_other_copy(record, group, bytes));
       if (elsewhere) continue;
       auto head = read_intact(record, record.place, bytes);
-      if (!head && head.assume_error().code() != ErrorCode::kCorrupt) return std::move(head).assume_error();
+      if (!head && head.error().code() != ErrorCode::kCorrupt) return std::move(head).error();
       if (!head) {
         whole = false;
         continue;
       }
-      const auto payload =
-          std::span<const std::byte>(bytes).subspan(sizeof(RecordHead), head.assume_value().stored_bytes);
-      CKPT_TRYV(writer.append(head.assume_value(), payload));
+      const auto payload = std::span<const std::byte>(bytes).subspan(sizeof(RecordHead), head->stored_bytes);
+      CKPT_TRYV(writer.append(*head, payload));
       written.insert(record.id);
     }
     return whole;
@@ -245,7 +244,7 @@ class Collection {
 
 Result<CollectReport> collect(const std::shared_ptr<JobStore>& store, const CollectOptions& options) {
   const auto exclusive = JobStore::begin_exclusive(store);
-  if (!exclusive) return exclusive.assume_error();
+  if (!exclusive) return exclusive.error();
   return Collection(*store, options).run();
 }
 

@@ -214,7 +214,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   if (synced) return synced;
   // Never kRefused, which means that nothing is there.
   return Error(ErrorCode::kIo, "Whether " + path + " is on the disk is not known")
-      .caused_by(std::move(synced).assume_error());
+      .caused_by(std::move(synced).error());
 }
 
 std::string unfinished(const std::string& name) {

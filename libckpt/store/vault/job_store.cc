@@ -67,11 +67,11 @@ Result<void> JobStore::prepare() {
 Result<std::vector<FolderEntry>> JobStore::list_folder(const std::string& path, bool writable) {
   auto entries = files_.list(path);
   if (!entries) {
-    if (entries.assume_error().code() == ErrorCode::kNotFound) return std::vector<FolderEntry>{};
+    if (entries.error().code() == ErrorCode::kNotFound) return std::vector<FolderEntry>{};
     return entries;
   }
   std::vector<FolderEntry> whole;
-  for (FolderEntry& entry : entries.assume_value()) {
+  for (FolderEntry& entry : *entries) {
     if (!is_unfinished(entry.name)) {
       whole.push_back(std::move(entry));
     } else if (writable) {
@@ -89,15 +89,15 @@ Result<void> JobStore::load_versions(bool writable) {
     last_version_ = std::max(last_version_, number);
     const std::string path = version_folder() + "/" + entry.name;
     auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
-    auto version = bytes ? decode_version(bytes.assume_value()) : Result<Version>(bytes.assume_error());
-    if (version && (version.assume_value().number != number || version.assume_value().job != job_))
+    auto version = bytes ? decode_version(*bytes) : Result<Version>(bytes.error());
+    if (version && (version->number != number || version->job != job_))
       version = Error(ErrorCode::kCorrupt, "The file speaks of another version");
     if (version) {
-      versions_[number] = {std::make_shared<const Version>(std::move(version).assume_value()), entry.bytes};
+      versions_[number] = {std::make_shared<const Version>(*std::move(version)), entry.bytes};
       continue;
     }
     damaged_sizes_[number] = entry.bytes;
-    const Error& why = version.assume_error();
+    const Error& why = version.error();
     damaged_versions_.push_back(
         {number, Error(why.code(), "Version " + std::to_string(number) + in_job(job_) + " cannot be read")
                      .caused_by(why)});
@@ -113,10 +113,10 @@ Result<void> JobStore::load_packs(bool writable) {
     last_pack_ = std::max(last_pack_, number);
     auto loaded = load_pack(files_, pack_folder(), number);
     if (!loaded) {
-      if (!writable && loaded.assume_error().code() == ErrorCode::kNotFound) continue;  // collected meanwhile
-      return std::move(loaded).assume_error();
+      if (!writable && loaded.error().code() == ErrorCode::kNotFound) continue;  // collected meanwhile
+      return std::move(loaded).error();
     }
-    const LoadedPack& pack = loaded.assume_value();
+    const LoadedPack& pack = *loaded;
     for (const std::string& what : pack.damage)
       damage_.push_back("Pack " + entry.name + in_job(job_) + ": " + what);
     add_pack(number, pack.bytes, pack.index);
@@ -127,17 +127,16 @@ Result<void> JobStore::load_packs(bool writable) {
 Result<void> JobStore::load_key(bool writable) {
   const std::string path = folder_ + "/" + kJobFile;
   auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
-  auto record = bytes ? decode_job(bytes.assume_value()) : Result<JobRecord>(bytes.assume_error());
-  if (record && record.assume_value().job != job_)
-    record = Error(ErrorCode::kCorrupt, "The file speaks of another job");
+  auto record = bytes ? decode_job(*bytes) : Result<JobRecord>(bytes.error());
+  if (record && record->job != job_) record = Error(ErrorCode::kCorrupt, "The file speaks of another job");
   if (record) {
-    std::copy_n(record.assume_value().content_key.begin(), key_.size(), key_.begin());
+    std::copy_n(record->content_key.begin(), key_.size(), key_.begin());
     return ok();
   }
-  const ErrorCode code = record.assume_error().code();
-  if (code != ErrorCode::kNotFound && code != ErrorCode::kCorrupt) return std::move(record).assume_error();
+  const ErrorCode code = record.error().code();
+  if (code != ErrorCode::kNotFound && code != ErrorCode::kCorrupt) return std::move(record).error();
   if (code == ErrorCode::kCorrupt)
-    damage_.push_back("Record" + in_job(job_) + ": " + record.assume_error().to_string());
+    damage_.push_back("Record" + in_job(job_) + ": " + record.error().to_string());
   if (!versions_.empty()) {
     key_ = versions_.rbegin()->second.version->key();
   } else if (writable) {
@@ -241,7 +240,7 @@ Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, Reco
     for (const Place& place : places(id, kind)) {
       auto read = read_at(coder, place, id, kind, out);
       if (read) return ok();
-      last = std::move(read).assume_error();
+      last = std::move(read).error();
       moved = moved || last.code() == ErrorCode::kNotFound;
       if (last.code() != ErrorCode::kCorrupt && last.code() != ErrorCode::kNotFound) return last;
     }
@@ -303,7 +302,7 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
     }
   }
   auto removed = files_.remove(version_folder() + "/" + version_name(number));
-  if (!removed && removed.assume_error().code() != ErrorCode::kNotFound) return removed;
+  if (!removed && removed.error().code() != ErrorCode::kNotFound) return removed;
   // Before it is on the disk that the version is gone, none of its records may go.
   if (auto synced = files_.sync_folder(version_folder()); !synced) {
     break_off();

@@ -70,15 +70,15 @@ class PackWalk {
     while (at < end_) {
       CKPT_TRY(bytes, window_.at(at, sizeof(RecordHead)));
       const auto head = read_record_head(bytes);
-      if (!head || record_bytes(head.assume_value().stored_bytes) > end_ - at) {
-        if (!lost) damaged_(at, head ? "A record is cut off" : head.assume_error().message());
+      if (!head || record_bytes(head->stored_bytes) > end_ - at) {
+        if (!lost) damaged_(at, head ? "A record is cut off" : head.error().message());
         lost = true;
         at += kRecordAlignment;
         continue;
       }
       lost = false;
-      CKPT_TRYV(look_at(head.assume_value(), at));
-      at += record_bytes(head.assume_value().stored_bytes);
+      CKPT_TRYV(look_at(*head, at));
+      at += record_bytes(head->stored_bytes);
     }
     return ok();
   }
@@ -87,7 +87,7 @@ class PackWalk {
   Result<void> look_at(const RecordHead& head, std::uint64_t at) {
     CKPT_TRY(record, window_.at(at, record_bytes(head.stored_bytes)));
     if (auto payload = check_payload(head, record); !payload) {
-      damaged_(at, payload.assume_error().message());
+      damaged_(at, payload.error().message());
       return ok();
     }
     return visit_(head, at, record);
@@ -217,21 +217,21 @@ Result<LoadedPack> load_pack(Files& files, const std::string& folder, std::uint6
   CKPT_TRY(head_bytes, file->read_at(0, head));
   head.resize(head_bytes);
   if (auto checked = check_pack_head(head, number); !checked) {
-    if (!is_damage(checked.assume_error())) return std::move(checked).assume_error();
-    pack.damage.push_back(checked.assume_error().message());
+    if (!is_damage(checked.error())) return std::move(checked).error();
+    pack.damage.push_back(checked.error().message());
   }
   auto tail = read_tail(*file, size);
   if (tail) {
-    auto index = read_whole_index(*file, tail.assume_value());
+    auto index = read_whole_index(*file, *tail);
     if (index) {
-      pack.index = std::move(index).assume_value();
+      pack.index = *std::move(index);
       return pack;
     }
-    if (!is_damage(index.assume_error())) return std::move(index).assume_error();
-    pack.damage.push_back(index.assume_error().message());
+    if (!is_damage(index.error())) return std::move(index).error();
+    pack.damage.push_back(index.error().message());
   } else {
-    if (!is_damage(tail.assume_error())) return std::move(tail).assume_error();
-    pack.damage.push_back(tail.assume_error().message());
+    if (!is_damage(tail.error())) return std::move(tail).error();
+    pack.damage.push_back(tail.error().message());
   }
   const auto keep = [&pack](const RecordHead& record, std::uint64_t offset,
                             std::span<const std::byte>) -> Result<void> {
@@ -249,15 +249,14 @@ Result<void> walk_pack(Files& files, const std::string& folder, std::uint64_t nu
   CKPT_TRY(size, file->size());
   std::vector<std::byte> head(std::min<std::uint64_t>(size, sizeof(PackHead)));
   CKPT_TRYV(file->read_at(0, head));
-  if (auto checked = check_pack_head(head, number); !checked) damaged(0, checked.assume_error().message());
+  if (auto checked = check_pack_head(head, number); !checked) damaged(0, checked.error().message());
   std::uint64_t end = size;
   auto tail = read_tail(*file, size);
   if (tail) {
-    end = tail.assume_value().index_offset;
-    if (auto index = read_whole_index(*file, tail.assume_value()); !index)
-      damaged(end, index.assume_error().message());
+    end = tail->index_offset;
+    if (auto index = read_whole_index(*file, *tail); !index) damaged(end, index.error().message());
   } else {
-    damaged(size, tail.assume_error().message());
+    damaged(size, tail.error().message());
   }
   return PackWalk(*file, end, visit, damaged).run();
 }

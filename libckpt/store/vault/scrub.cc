@@ -49,8 +49,8 @@ class Scrubbing {
         intact_.push_back({number, offset, head.stored_bytes});
         return ok();
       }
-      if (opened.assume_error().code() != ErrorCode::kCorrupt) return opened;
-      damaged(offset, opened.assume_error().message());
+      if (opened.error().code() != ErrorCode::kCorrupt) return opened;
+      damaged(offset, opened.error().message());
       return ok();
     };
     walked_.insert(number);
@@ -59,9 +59,8 @@ class Scrubbing {
       report_.packs++;
       return ok();
     }
-    if (walked.assume_error().code() == ErrorCode::kNotFound && !store_.pack_sizes().contains(number))
-      return ok();
-    if (walked.assume_error().code() != ErrorCode::kNotFound) return walked;
+    if (walked.error().code() == ErrorCode::kNotFound && !store_.pack_sizes().contains(number)) return ok();
+    if (walked.error().code() != ErrorCode::kNotFound) return walked;
     damaged(0, "The file is missing");
     return ok();
   }
@@ -102,12 +101,12 @@ class Scrubbing {
     for (std::uint64_t block = 0; block < list.block_count(); ++block) {
       auto ids = store_.read_list(coder, list, block);
       if (!ids) {
-        if (ids.assume_error().code() != ErrorCode::kCorrupt) return std::move(ids).assume_error();
+        if (ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
         lost(block * kListChunks, list.chunks_of_block(block));
         continue;
       }
-      for (std::size_t i = 0; i < ids.assume_value().size(); ++i) {
-        const ContentId& id = ids.assume_value()[i];
+      for (std::size_t i = 0; i < ids->size(); ++i) {
+        const ContentId& id = (*ids)[i];
         if (!id.is_zero() && !is_intact(id, RecordKind::kChunk)) lost(block * kListChunks + i, 1);
       }
     }

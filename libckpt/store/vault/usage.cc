@@ -48,14 +48,13 @@ class Counting {
     take(list.block(index), RecordKind::kList, block);
     CKPT_TRY(coder, store_.coders().borrow(list.chunk_bytes));
     auto ids = store_.read_list(*coder, list, index);
-    const ErrorCode code = ids ? ErrorCode::kInternal : ids.assume_error().code();
-    if (!ids && code != ErrorCode::kCorrupt && code != ErrorCode::kNotFound)
-      return std::move(ids).assume_error();
+    const ErrorCode code = ids ? ErrorCode::kInternal : ids.error().code();
+    if (!ids && code != ErrorCode::kCorrupt && code != ErrorCode::kNotFound) return std::move(ids).error();
     if (!ids) {
       block.whole = false;
       return block;
     }
-    const std::set<ContentId> different(ids.assume_value().begin(), ids.assume_value().end());
+    const std::set<ContentId> different(ids->begin(), ids->end());
     for (const ContentId& id : different)
       if (!id.is_zero()) take(id, RecordKind::kChunk, block);
     return block;

@@ -59,15 +59,15 @@ Result<void> Vault::load() {
 Result<void> Vault::read_vault_file() {
   const std::string path = folder_ + "/" + kVaultFile;
   auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
-  auto body = bytes ? read_small_file(SmallFile::kVault, bytes.assume_value())
-                    : Result<std::span<const std::byte>>(bytes.assume_error());
+  auto body =
+      bytes ? read_small_file(SmallFile::kVault, *bytes) : Result<std::span<const std::byte>>(bytes.error());
   if (body) return ok();
-  const ErrorCode code = body.assume_error().code();
+  const ErrorCode code = body.error().code();
   if (code == ErrorCode::kCorrupt) {
     // It holds nothing but the format, and every other file holds that as well.
-    damage_.push_back(path + ": " + body.assume_error().to_string());
+    damage_.push_back(path + ": " + body.error().to_string());
   } else if (code != ErrorCode::kNotFound) {
-    return std::move(body).assume_error();
+    return std::move(body).error();
   } else if (!options_.writable) {
     return Error(ErrorCode::kNotFound, folder_ + " is not a vault");
   }
@@ -80,9 +80,9 @@ Result<std::uint64_t> Vault::measure(const std::string& job) {
   for (const char* part : {"/packs", "/versions"}) {
     const std::string folder = job_folder(job) + part;
     auto entries = files_.list(folder);
-    if (!entries && entries.assume_error().code() == ErrorCode::kNotFound) continue;
-    if (!entries) return std::move(entries).assume_error();
-    for (const FolderEntry& entry : entries.assume_value()) {
+    if (!entries && entries.error().code() == ErrorCode::kNotFound) continue;
+    if (!entries) return std::move(entries).error();
+    for (const FolderEntry& entry : *entries) {
       if (!is_unfinished(entry.name)) {
         bytes += entry.bytes;
       } else if (options_.writable) {
@@ -195,8 +195,8 @@ Result<RestoreReport> Vault::restore(const std::string& job, std::optional<std::
                                      RestoreTarget& target, const ReadOptions& options) {
   CKPT_TRY(store, find_job(job, false));
   if (number && !store->find_version(*number) &&
-      store->find_version(*number).assume_error().code() == ErrorCode::kNotFound)
-    return store->find_version(*number).assume_error();
+      store->find_version(*number).error().code() == ErrorCode::kNotFound)
+    return store->find_version(*number).error();
   std::vector<std::uint64_t> numbers;
   for (const auto& version : store->versions()) numbers.push_back(version->number);
   for (const DamagedVersion& version : store->damaged_versions()) numbers.push_back(version.number);
@@ -206,13 +206,12 @@ Result<RestoreReport> Vault::restore(const std::string& job, std::optional<std::
   for (const std::uint64_t candidate : numbers) {
     auto version = restore_one(store, candidate, target, options);
     if (version) {
-      report.version = std::move(version).assume_value();
+      report.version = *std::move(version);
       return report;
     }
-    const ErrorCode code = version.assume_error().code();
-    if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported)
-      return std::move(version).assume_error();
-    report.skipped.push_back({candidate, std::move(version).assume_error()});
+    const ErrorCode code = version.error().code();
+    if (code != ErrorCode::kCorrupt && code != ErrorCode::kNotSupported) return std::move(version).error();
+    report.skipped.push_back({candidate, std::move(version).error()});
   }
   if (report.skipped.empty())
     return Error(ErrorCode::kNotFound, "Job " + job + " has no version in " + folder_);
@@ -266,7 +265,7 @@ Result<void> Vault::remove_job(const std::string& job) {
   CKPT_TRYV(check_writable());
   CKPT_TRY(store, find_job(job, false));
   const auto exclusive = JobStore::begin_exclusive(store);
-  if (!exclusive) return exclusive.assume_error();
+  if (!exclusive) return exclusive.error();
   for (const auto& version : store->versions()) {
     CKPT_TRYV(store->remove_version(version->number));
   }

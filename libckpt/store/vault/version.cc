@@ -24,10 +24,10 @@ Result<T> decode_body(SmallFile kind, std::span<const std::byte> file) {
   CKPT_TRY(body, read_small_file(kind, file));
   auto decoded = wire::decode<T>(body);
   if (decoded) return decoded;
-  const ErrorCode code = decoded.assume_error().code();
+  const ErrorCode code = decoded.error().code();
   return Error(code == ErrorCode::kNotSupported ? code : ErrorCode::kCorrupt,
                "The file's body does not decode")
-      .caused_by(std::move(decoded).assume_error());
+      .caused_by(std::move(decoded).error());
 }
 
 Result<void> check_list(const ChunkList& list, std::uint64_t chunk_bytes) {
@@ -41,7 +41,7 @@ Result<void> check_version(const Version& version) {
   if (version.number == 0 || version.parent >= version.number || !is_chunk_size(version.chunk_bytes) ||
       version.content_key.size() != kContentKeyBytes)
     return corrupt("A version whose numbers no vault writes");
-  if (auto name = check_job_name(version.job); !name) return corrupt(name.assume_error().message());
+  if (auto name = check_job_name(version.job); !name) return corrupt(name.error().message());
   std::set<std::pair<std::uint32_t, std::uint64_t>> ids;
   for (const Region& region : version.regions) {
     if (!ids.insert({region.rank, region.id}).second) return corrupt("A version that names a region twice");

@@ -70,9 +70,9 @@ class RegionReading {
       const ChunkList& list = version_.regions[r].list;
       for (std::uint64_t block = 0; block < list.block_count(); ++block) {
         auto ids = store_.read_list(*coder, list, block);
-        if (!ids) return damaged(version_, r, block * kListChunks, std::move(ids).assume_error());
-        for (std::size_t i = 0; i < ids.assume_value().size(); ++i) {
-          CKPT_TRYV(plan_chunk(r, block * kListChunks + i, ids.assume_value()[i]));
+        if (!ids) return damaged(version_, r, block * kListChunks, std::move(ids).error());
+        for (std::size_t i = 0; i < ids->size(); ++i) {
+          CKPT_TRYV(plan_chunk(r, block * kListChunks + i, (*ids)[i]));
         }
       }
     }
@@ -114,19 +114,19 @@ class RegionReading {
   void expect(std::size_t run) {
     if (run >= runs_.size()) return;
     if (auto file = store_.open_pack(wanted_[runs_[run].first].place.pack))
-      file.assume_value()->expect(runs_[run].offset, runs_[run].bytes);
+      (*file)->expect(runs_[run].offset, runs_[run].bytes);
   }
 
   void work() {
     auto coder = store_.coders().borrow(version_.chunk_bytes);
-    if (!coder) return fail(std::move(coder).assume_error());
+    if (!coder) return fail(std::move(coder).error());
     std::vector<std::byte> bytes, plain(version_.chunk_bytes);
     while (!stopped_) {
       const std::size_t next = next_run_++;
       if (next >= runs_.size()) return;
       expect(next + kRunsAhead);
-      if (auto done = read_run(*coder.assume_value(), runs_[next], bytes, plain); !done)
-        return fail(std::move(done).assume_error());
+      if (auto done = read_run(**coder, runs_[next], bytes, plain); !done)
+        return fail(std::move(done).error());
     }
   }
 
@@ -135,12 +135,12 @@ class RegionReading {
     bytes.resize(run.bytes);
     // A pack that a collection has removed meanwhile: its records are elsewhere, one by one.
     if (auto file = store_.open_pack(wanted_[run.first].place.pack)) {
-      CKPT_TRY(count, file.assume_value()->read_at(run.offset, bytes));
+      CKPT_TRY(count, (*file)->read_at(run.offset, bytes));
       bytes.resize(count);
-    } else if (file.assume_error().code() == ErrorCode::kNotFound) {
+    } else if (file.error().code() == ErrorCode::kNotFound) {
       bytes.clear();
     } else {
-      return std::move(file).assume_error();
+      return std::move(file).error();
     }
     for (std::size_t i = run.first; i < run.first + run.count; ++i) {
       CKPT_TRYV(deliver(coder, wanted_[i], run, bytes, plain));
@@ -157,13 +157,12 @@ class RegionReading {
     const auto record =
         at + length <= bytes.size() ? bytes.subspan(at, length) : std::span<const std::byte>{};
     const auto head = read_record_head(record);
-    const bool intact = head && head.assume_value().id == wanted.id &&
-                        head.assume_value().kind == RecordKind::kChunk &&
-                        coder.open(head.assume_value(), record, out);
+    const bool intact =
+        head && head->id == wanted.id && head->kind == RecordKind::kChunk && coder.open(*head, record, out);
     if (!intact) {
       // Perhaps it was moved, or another place has a copy.
       auto read = store_.read_record(coder, wanted.id, RecordKind::kChunk, out);
-      if (!read) return damaged(version_, wanted.region, wanted.chunk, std::move(read).assume_error());
+      if (!read) return damaged(version_, wanted.region, wanted.chunk, std::move(read).error());
     }
     return sink_.chunk(wanted.region, wanted.chunk, out);
   }
@@ -194,14 +193,14 @@ Result<void> VersionReader::read_chunk(std::uint32_t region, std::uint64_t chunk
   const ChunkList& list = version_->regions[region].list;
   CKPT_TRY(coder, store_->coders().borrow(version_->chunk_bytes));
   auto ids = store_->read_list(*coder, list, chunk / kListChunks);
-  if (!ids) return damaged(*version_, region, chunk, std::move(ids).assume_error());
-  const ContentId id = ids.assume_value()[chunk % kListChunks];
+  if (!ids) return damaged(*version_, region, chunk, std::move(ids).error());
+  const ContentId id = (*ids)[chunk % kListChunks];
   if (id.is_zero()) {
     std::fill(out.begin(), out.end(), std::byte{0});
     return ok();
   }
   auto read = store_->read_record(*coder, id, RecordKind::kChunk, out);
-  if (!read) return damaged(*version_, region, chunk, std::move(read).assume_error());
+  if (!read) return damaged(*version_, region, chunk, std::move(read).error());
   return ok();
 }
 
@@ -233,14 +232,14 @@ Result<void> VersionReader::read_blob(const std::string& name,
   std::vector<std::byte> plain(kBlobChunkBytes);
   for (std::uint64_t block = 0; block < blob->list.block_count(); ++block) {
     auto ids = store_->read_list(*coder, blob->list, block);
-    if (!ids) return broken(std::move(ids).assume_error());
-    for (std::size_t i = 0; i < ids.assume_value().size(); ++i) {
+    if (!ids) return broken(std::move(ids).error());
+    for (std::size_t i = 0; i < ids->size(); ++i) {
       const auto out = std::span(plain).first(blob->list.bytes_of_chunk(block * kListChunks + i));
-      const ContentId& id = ids.assume_value()[i];
+      const ContentId& id = (*ids)[i];
       if (id.is_zero()) {
         std::fill(out.begin(), out.end(), std::byte{0});
       } else if (auto read = store_->read_record(*coder, id, RecordKind::kChunk, out); !read) {
-        return broken(std::move(read).assume_error());
+        return broken(std::move(read).error());
       }
       CKPT_TRYV(piece(out));
     }

@@ -84,13 +84,13 @@ Result<void> VersionWriter::find_damage(List& list) {
     parent.blocks.insert(parent.blocks.end(), block.kept->bytes.begin(), block.kept->bytes.end());
   for (std::uint64_t i = 0; i < list.blocks.size(); ++i) {
     auto ids = store_->read_list(*coder, parent, i);
-    if (!ids && ids.assume_error().code() != ErrorCode::kCorrupt) return std::move(ids).assume_error();
+    if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
     if (!ids) {
       list.blocks[i].kept.reset();
       continue;
     }
-    for (std::size_t c = 0; c < ids.assume_value().size(); ++c)
-      if (store_->is_damaged(ids.assume_value()[c])) list.blocks[i].unkeepable.set(c);
+    for (std::size_t c = 0; c < ids->size(); ++c)
+      if (store_->is_damaged((*ids)[c])) list.blocks[i].unkeepable.set(c);
   }
   return ok();
 }
@@ -135,12 +135,12 @@ Result<void> VersionWriter::open_block(RecordCoder& coder, List& list, std::uint
     if (read) {
       CKPT_TRY(parent_ids, decode_list(plain, ids.size()));
       ids = std::move(parent_ids);
-    } else if (read.assume_error().code() == ErrorCode::kCorrupt) {
+    } else if (read.error().code() == ErrorCode::kCorrupt) {
       // Nothing of it can be kept: what was, must be put after all.
       block.kept.reset();
       block.accounted.reset();
     } else {
-      return std::move(read).assume_error();
+      return std::move(read).error();
     }
   }
   block.ids = std::make_unique<std::vector<ContentId>>(std::move(ids));
@@ -186,7 +186,7 @@ Result<void> VersionWriter::append(RecordKind kind, const ContentId& id, std::sp
   // A pack that was not written to its end can have no more: half a record may lie there.
   if (failed_) return *failed_;
   if (auto appended = append_to_pack(head, packed.payload); !appended) {
-    failed_ = appended.assume_error();
+    failed_ = appended.error();
     return appended;
   }
   written_[id] = kind;
@@ -353,7 +353,7 @@ Result<std::shared_ptr<const Version>> VersionWriter::commit(const VersionLabels
     const auto is_published = [](const auto& pack) { return pack->published(); };
     if (std::any_of(packs_.begin(), packs_.end(), is_published)) store_->break_off();
     abandon();
-    return std::move(closed).assume_error();
+    return std::move(closed).error();
   }
   // Packs stay from here on, whatever comes: the version's file may be on the disk even after an error. A
   // collection removes packs without a version.
@@ -361,9 +361,9 @@ Result<std::shared_ptr<const Version>> VersionWriter::commit(const VersionLabels
   packs_.clear();
   auto published = publish_version();
   if (!published) {
-    if (published.assume_error().code() != ErrorCode::kRefused) store_->break_off();
+    if (published.error().code() != ErrorCode::kRefused) store_->break_off();
     abandon();
-    return std::move(published).assume_error();
+    return std::move(published).error();
   }
   auto version = std::make_shared<const Version>(std::move(version_));
   store_->add_version(version, version_bytes_);

@@ -47,7 +47,7 @@ class Certificates {
 
  private:
   std::filesystem::path folder_;
-  Authority authority_ = std::move(Authority::create().assume_value());
+  Authority authority_ = std::move(*Authority::create());
 };
 
 }  // namespace ckpt::tls

@@ -31,8 +31,8 @@ constexpr std::size_t kBytes = std::size_t{2} << 20;
 }
 template <class T>
 T must(Result<T> result) {
-  if (!result.has_value()) fail(result.assume_error().to_string());
-  return std::move(result).assume_value();
+  if (!result.has_value()) fail(result.error().to_string());
+  return *std::move(result);
 }
 void must(ckpt_status status) {
   if (status != CKPT_OK) fail(ckpt_last_error());
@@ -74,7 +74,7 @@ class Keeper {
     (void)connection->send({0, 0, welcome}, std::span(&fd, 1));
     while (true) {
       auto received = connection->receive();
-      if (!received.has_value() || received.assume_value().transfer == local::Transfer::kClosed) return;
+      if (!received.has_value() || received->transfer == local::Transfer::kClosed) return;
     }
   }
 

@@ -89,7 +89,7 @@ class LaneEnd final : public transport::LaneHandler {
   std::span<const std::byte> map_same_host(UniqueFd file, std::size_t bytes) override {
     auto mapped = MappedFile::map(std::move(file), bytes);
     if (!mapped) return {};
-    file_.emplace(std::move(mapped).assume_value());
+    file_.emplace(*std::move(mapped));
     return file_->bytes();
   }
   void on_open() override { open_ = true; }

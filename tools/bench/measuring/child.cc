@@ -109,8 +109,8 @@ int run_child(int argc, char** argv) {
     if (role.name == nullptr || wanted != role.name) continue;
     const Result<void> done = role.run(link);
     if (done) return 0;
-    if (done.assume_error().code() == ErrorCode::kUnavailable) return 0;  // the parent has no more to ask
-    (void)link.send({{"error", done.assume_error().to_string()}});
+    if (done.error().code() == ErrorCode::kUnavailable) return 0;  // the parent has no more to ask
+    (void)link.send({{"error", done.error().to_string()}});
     return 1;
   }
   std::fprintf(stderr, "gpumigrate-bench: %s is for the bench itself\n", std::string(kChildCommand).c_str());

@@ -42,8 +42,8 @@ Text load_text(const std::string& file) {
   std::string bytes;
   for (const std::string& path : file.empty() ? default_files() : std::vector<std::string>{file}) {
     auto content = read_file(path, kMaxBytes);
-    if (!content) fail(content.assume_error().to_string());
-    bytes += content.assume_value();
+    if (!content) fail(content.error().to_string());
+    bytes += *content;
   }
   std::array<bool, 256> used{};
   for (const char c : bytes) used[static_cast<unsigned char>(c)] = true;

@@ -18,8 +18,8 @@ constexpr int kUsage = 64;
 // The value, or the end of the program with exit code 64 and one line that names the option.
 template <typename T>
 T value_or_usage(const char* option, Result<T> value) {
-  if (!value) fail(std::string(option) + ": " + value.assume_error().message(), kUsage);
-  return std::move(value).assume_value();
+  if (!value) fail(std::string(option) + ": " + value.error().message(), kUsage);
+  return *std::move(value);
 }
 
 // What every example can be told.

@@ -58,7 +58,7 @@ Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   CKPT_TRY(report, read_json(json));
   Outcome outcome;
   outcome.figures["report"] = report;
-  if (auto text = read_file(markdown, kMaxMarkdown)) outcome.figures["markdown"] = text.assume_value();
+  if (auto text = read_file(markdown, kMaxMarkdown)) outcome.figures["markdown"] = *text;
   for (const Json& section : report.value("sections", Json::array())) take_section(section, outcome);
   if (output.exit_code != 0 && outcome.status == Status::kPassed) {
     outcome.status = Status::kFailed;

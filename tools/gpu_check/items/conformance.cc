@@ -121,8 +121,8 @@ Result<bool> Suite::run() {
       give_up("no result after " + std::to_string(kTestPatience / 1'000'000'000) + " s; killed");
       return done();
     }
-    if (!line.assume_value()) break;
-    take(*line.assume_value());
+    if (!*line) break;
+    take(**line);
   }
   CKPT_TRY(output, running->finish(now_ns() + kTestPatience));
   give_up("ended the suite (exit status " + std::to_string(output.exit_code) + ") " + output.err);

@@ -89,7 +89,7 @@ void load_kernels(const DriverApi& api, Outcome& outcome) {
   for (const char* name : kKernels) {
     auto module = Module::load(api, name);
     outcome.add(std::string("device code ") + name, module ? Status::kPassed : Status::kFailed,
-                module ? "" : module.assume_error().to_string());
+                module ? "" : module.error().to_string());
   }
 }
 
@@ -107,8 +107,8 @@ Result<Outcome> check_driver(const Setting&) {
   outcome.figures["cuda"] = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   outcome.figures["missing_functions"] = missing_functions();
   if (auto nvml = agent::Nvml::create("libnvidia-ml.so.1")) {
-    auto driver = nvml.assume_value()->driver_version();
-    outcome.figures["driver"] = driver ? driver.assume_value() : driver.assume_error().to_string();
+    auto driver = (*nvml)->driver_version();
+    outcome.figures["driver"] = driver ? *driver : driver.error().to_string();
   }
   Json devices = Json::array();
   for (int i = 0; i < count; i++) {

@@ -46,8 +46,8 @@ Result<Outcome> run_with_torch(const Setting& setting, const std::string& script
                                const std::vector<std::string>& options) {
   if (std::string why = why_not(setting, script); !why.empty()) return not_possible(std::move(why));
   const auto torch = run_program(setting, {"python3", "-c", "import torch; print(torch.__version__)"});
-  if (!torch || torch.assume_value().exit_code != 0) return not_possible("python3 has no PyTorch here");
-  const std::string& version = torch.assume_value().out;
+  if (!torch || torch->exit_code != 0) return not_possible("python3 has no PyTorch here");
+  const std::string& version = torch->out;
   CKPT_TRY(outcome, run_script(setting, script, name, options));
   outcome.figures["pytorch"] = version.substr(0, version.find('\n'));
   return std::move(outcome);

@@ -53,7 +53,7 @@ Result<Access> from_api_file(const std::string& home) {
     return Error(
         ErrorCode::kUnavailable,
         "No coordinator at " + home + ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME");
-  const auto json = nlohmann::json::parse(text.assume_value(), nullptr, false);
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   const auto value = [&json](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
     return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>()
@@ -118,10 +118,10 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
   Access access;
   if (given.empty()) {
     auto found = find_access(home);
-    if (found) access = std::move(found).assume_value();
+    if (found) access = *std::move(found);
   } else {
     if (auto taken = take_url(given, "--url", access); !taken)
-      return Error(ErrorCode::kInvalidArgument, taken.assume_error().message());
+      return Error(ErrorCode::kInvalidArgument, taken.error().message());
   }
   if (!access.url.empty()) return access.url;
   return Error(ErrorCode::kInvalidArgument,

@@ -35,8 +35,8 @@ Error error_of(const HttpResponse& response) {
 }
 
 Result<Json> json_of(Result<HttpResponse> response) {
-  if (!response) return std::move(response).assume_error();
-  Json answer = Json::parse(response.assume_value().body, nullptr, false);
+  if (!response) return std::move(response).error();
+  Json answer = Json::parse(response->body, nullptr, false);
   if (answer.is_discarded()) return Error(ErrorCode::kProtocol, "The coordinator's answer is not JSON");
   return answer;
 }
@@ -93,7 +93,7 @@ Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, 
   request.interrupts = interrupts;
   request.timeout = timeout;
   auto answer = json_of(call(std::move(request)));
-  if (!answer && answer.assume_error().code() == ErrorCode::kAborted)
+  if (!answer && answer.error().code() == ErrorCode::kAborted)
     return Error(ErrorCode::kTimedOut, http_.is_over_time()
                                            ? "The coordinator had not answered within the time limit"
                                            : "Interrupted before the coordinator had answered");

@@ -221,8 +221,8 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   });
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
   if (!secured)
-    return Error(secured.assume_error().code(), "No connection with " + place_of(request))
-        .caused_by(secured.assume_error());
+    return Error(secured.error().code(), "No connection with " + place_of(request))
+        .caused_by(secured.error());
   const auto message = encode(request);
   error = loop.wait([&](auto handler) { http::async_write(stream, message, handler); });
   beast::flat_buffer buffer;

@@ -109,14 +109,13 @@ Result<void> LogStream::follow(const std::function<Result<void>()>& on_interrupt
     auto more = next(kLongestCall);
     if (more) {
       away = false;
-      if (!more.assume_value()) return ok();
+      if (!*more) return ok();
       continue;
     }
-    const ErrorCode code = more.assume_error().code();
+    const ErrorCode code = more.error().code();
     if (code == ErrorCode::kAborted) continue;
-    if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut)
-      return std::move(more).assume_error();
-    if (!away) context_.note(more.assume_error().message() + "; the job does not depend on it, asking again");
+    if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) return std::move(more).error();
+    if (!away) context_.note(more.error().message() + "; the job does not depend on it, asking again");
     away = true;
     context_.coordinator.http().pause(kBeforeRedial);
   }

@@ -23,9 +23,8 @@ Result<std::unique_ptr<Wait>> Wait::begin(Context& context, WaitSubject subject,
                                           WaitKind kind) {
   if (limit.empty()) return std::make_unique<Wait>(context, std::move(subject), std::nullopt, kind);
   auto time = tools::parse_duration_ns(limit);
-  if (!time) return Error(ErrorCode::kInvalidArgument, "--timeout: " + time.assume_error().message());
-  return std::make_unique<Wait>(context, std::move(subject), std::chrono::nanoseconds(time.assume_value()),
-                                kind);
+  if (!time) return Error(ErrorCode::kInvalidArgument, "--timeout: " + time.error().message());
+  return std::make_unique<Wait>(context, std::move(subject), std::chrono::nanoseconds(*time), kind);
 }
 
 Wait::Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit,

@@ -79,12 +79,12 @@ class Follower {
                                              "/watch?since=" + std::to_string(revision) +
                                              "&timeout_ms=" + std::to_string(next_call().count()));
       if (!answer) {
-        CKPT_TRYV(survive(std::move(answer).assume_error()));
+        CKPT_TRYV(survive(std::move(answer).error()));
         continue;
       }
       lost_since_ = {};
-      const auto move = record::from_answer<api::MigrationDetail>(answer.assume_value());
-      if (!move.migration.open) return std::move(answer).assume_value();
+      const auto move = record::from_answer<api::MigrationDetail>(*answer);
+      if (!move.migration.open) return *std::move(answer);
       revision = move.migration.revision;
       has_ranks_ = leads_ranks(move);
       line_.show(has_ranks_ ? furthest_behind(move) : move.migration);
@@ -103,10 +103,9 @@ class Follower {
     slowest_ = lead.migration;
     for (const std::string& id : lead.moved_with) {
       auto other = context_.coordinator.get("/v1/migrations/" + path_part(id));
-      if (!other && other.assume_error().code() != ErrorCode::kNotFound)
-        break;  // the next watch meets it, too
+      if (!other && other.error().code() != ErrorCode::kNotFound) break;  // the next watch meets it, too
       if (!other) continue;
-      auto rank = record::from_answer<api::Migration>(other.assume_value());
+      auto rank = record::from_answer<api::Migration>(*other);
       if (position_of(rank) < position_of(slowest_)) slowest_ = std::move(rank);
     }
     return slowest_;
@@ -124,7 +123,7 @@ class Follower {
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
                                             {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
     if (answer) return ok();
-    Error error = std::move(answer).assume_error();
+    Error error = std::move(answer).error();
     if (is_contact_lost(error)) return not_known().caused_by(std::move(error));
     context_.note(error.message());
     return ok();

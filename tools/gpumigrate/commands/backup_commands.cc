@@ -75,52 +75,50 @@ int make_backup(Context& context, const BackupOptions& options) {
   auto wait =
       Wait::begin(context, {"the coordinator's copy of its store", "the next backup replaces what it writes"},
                   options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto made = context.coordinator.get("/v1/backup", kPatience);
-  if (!made) return report_wait(context, *wait.assume_value(), made.assume_error());
-  wait.assume_value()->clear();
-  const std::string copy = record::from_answer<api::Backup>(made.assume_value()).file;
+  if (!made) return report_wait(context, **wait, made.error());
+  (*wait)->clear();
+  const std::string copy = record::from_answer<api::Backup>(*made).file;
   auto file = backup::BackupFile::open(copy);
   if (!file.has_value())
     return refuse_backup(
         context, Error(ErrorCode::kRefused, "The coordinator's copy cannot be read; is it on this machine?")
-                     .caused_by(std::move(file).assume_error()));
-  if (auto whole = file.assume_value().verify(); !whole.has_value())
-    return refuse_backup(context, whole.assume_error());
-  if (auto taken = file.assume_value().copy_to(options.file); !taken.has_value())
-    return refuse_backup(context, taken.assume_error());
+                     .caused_by(std::move(file).error()));
+  if (auto whole = file->verify(); !whole.has_value()) return refuse_backup(context, whole.error());
+  if (auto taken = file->copy_to(options.file); !taken.has_value())
+    return refuse_backup(context, taken.error());
   (void)::unlink(copy.c_str());
-  print_contents(context, options.file, file.assume_value().contents());
+  print_contents(context, options.file, file->contents());
   return kDone;
 }
 
 int show_backup(Context& context, const BackupOptions& options) {
   auto file = backup::BackupFile::open(options.file);
-  if (!file.has_value()) return refuse_backup(context, file.assume_error());
-  if (auto whole = file.assume_value().verify(); !whole.has_value())
-    return refuse_backup(context, whole.assume_error());
-  print_contents(context, options.file, file.assume_value().contents());
+  if (!file.has_value()) return refuse_backup(context, file.error());
+  if (auto whole = file->verify(); !whole.has_value()) return refuse_backup(context, whole.error());
+  print_contents(context, options.file, file->contents());
   return kDone;
 }
 
 int restore_backup(Context& context, const BackupOptions& options) {
   auto file = backup::BackupFile::open(options.file);
-  if (!file.has_value()) return refuse_backup(context, file.assume_error());
+  if (!file.has_value()) return refuse_backup(context, file.error());
   std::string folder = context.home() + "/coordinator";
   if (!options.into.empty()) folder = std::filesystem::absolute(options.into).lexically_normal();
-  auto restored = backup::restore(file.assume_value(), folder, options.replace,
+  auto restored = backup::restore(*file, folder, options.replace,
                                   "before-restore-" + utc_text(wall_clock_ms(), "%Y%m%d-%H%M%S"));
-  if (!restored.has_value()) return refuse_backup(context, restored.assume_error());
-  const std::string& aside = restored.assume_value().aside;
+  if (!restored.has_value()) return refuse_backup(context, restored.error());
+  const std::string& aside = restored->aside;
   if (context.json) {
-    Json json = backup_json(options.file, file.assume_value().contents());
+    Json json = backup_json(options.file, file->contents());
     json["folder"] = folder;
     json["aside"] = aside.empty() ? Json(nullptr) : Json(aside);
     context.print(json);
   } else {
-    print_contents(context, options.file, file.assume_value().contents());
+    print_contents(context, options.file, file->contents());
     if (!aside.empty()) context.out << printable("what was there is kept in " + aside) << "\n";
-    if (file.assume_value().contents().has(backup::kParts.size() - 1))
+    if (file->contents().has(backup::kParts.size() - 1))
       context.out << printable(
                          "the authority is back as ca.pem and ca.key in " + folder +
                          "; if its own folder is lost, copy them there and run `gpumigrate cluster init`")
@@ -144,15 +142,15 @@ Result<Json> recovery_answer(Context& context, const RecoveryOptions& options) {
   if (options.end) return context.coordinator.post("/v1/recovery/close", Json::object());
   if (options.span.empty()) return context.coordinator.get("/v1/recovery");
   auto span = tools::parse_duration_ns(options.span);
-  if (!span) return Error(ErrorCode::kInvalidArgument, "--for: " + span.assume_error().message());
-  return context.coordinator.post("/v1/recovery/open", {{"for_ms", span.assume_value() / kNanosPerMs}});
+  if (!span) return Error(ErrorCode::kInvalidArgument, "--for: " + span.error().message());
+  return context.coordinator.post("/v1/recovery/open", {{"for_ms", *span / kNanosPerMs}});
 }
 
 int confirm_job(Context& context, const RecoveryOptions& options) {
   auto answer = context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/confirm", Json::object());
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
     context.out << printable("Job " + options.job + " may move by itself again") << "\n";
   return kDone;
@@ -160,12 +158,11 @@ int confirm_job(Context& context, const RecoveryOptions& options) {
 
 int recover(Context& context, const RecoveryOptions& options) {
   auto answer = recovery_answer(context, options);
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << view_recovery(record::from_answer<api::Recovery>(answer.assume_value()), context.layout())
-                << std::flush;
+    context.out << view_recovery(record::from_answer<api::Recovery>(*answer), context.layout()) << std::flush;
   return kDone;
 }
 

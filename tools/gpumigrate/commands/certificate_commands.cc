@@ -84,8 +84,8 @@ int init_cluster(Context& context, const CertificateOptions& options) {
   const std::string settings =
       absolute(options.out.empty() ? context.home() : options.out) + "/coordinator.toml";
   const auto result = make_cluster(site, settings);
-  if (!result) return report(context, result.assume_error());
-  const MadeCluster& made = result.assume_value();
+  if (!result) return report(context, result.error());
+  const MadeCluster& made = *result;
   if (context.json) {
     context.print({{"folder", site.authority},
                    {"authority_is_new", made.authority_is_new},
@@ -121,7 +121,7 @@ Result<void> make_client(Context& context, const CertificateOptions& options) {
 
 int certify_client(Context& context, const CertificateOptions& options) {
   const auto made = make_client(context, options);
-  if (!made) return report(context, made.assume_error());
+  if (!made) return report(context, made.error());
   if (context.json)
     context.print({{"role", options.role}, {"folder", options.out}});
   else
@@ -133,7 +133,7 @@ int certify_client(Context& context, const CertificateOptions& options) {
 
 int certify_node(Context& context, const CertificateOptions& options) {
   const auto made = make_node(authority_folder(context, options), options);
-  if (!made) return report(context, made.assume_error());
+  if (!made) return report(context, made.error());
   if (context.json)
     context.print({{"node", options.node}, {"folder", options.out}});
   else

@@ -15,8 +15,8 @@ Result<std::string> filter_of(const EventOptions& options) {
   std::string filter;
   if (!options.since.empty()) {
     auto since = tools::parse_moment_ms(options.since, wall_clock_ms());
-    if (!since) return Error(ErrorCode::kInvalidArgument, "--since: " + since.assume_error().message());
-    filter += "&since_ms=" + std::to_string(since.assume_value());
+    if (!since) return Error(ErrorCode::kInvalidArgument, "--since: " + since.error().message());
+    filter += "&since_ms=" + std::to_string(*since);
   }
   if (!options.job.empty()) filter += "&job=" + path_part(options.job);
   std::string types;
@@ -38,19 +38,19 @@ void print_events(Context& context, const Json& events) {
 
 int show_events(Context& context, const EventOptions& options) {
   auto filter = filter_of(options);
-  if (!filter) return report(context, filter.assume_error());
+  if (!filter) return report(context, filter.error());
   if (options.follow) context.coordinator.http().catch_interrupts();
   std::uint64_t since = 0;
   while (true) {
-    auto answer = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
-                                          "&limit=1000&follow_ms=" + (options.follow ? "30000" : "0") +
-                                          filter.assume_value());
+    auto answer =
+        context.coordinator.get("/v1/events?since=" + std::to_string(since) +
+                                "&limit=1000&follow_ms=" + (options.follow ? "30000" : "0") + *filter);
     if (context.coordinator.http().take_interrupts() > 0)
       return report(context, Error(ErrorCode::kAborted, "`gpumigrate events -f` follows them again"));
-    if (!answer) return report(context, answer.assume_error());
-    const Json& events = member(answer.assume_value(), "events");
+    if (!answer) return report(context, answer.error());
+    const Json& events = member(*answer, "events");
     print_events(context, events);
-    since = static_cast<std::uint64_t>(number_of(answer.assume_value(), "next", static_cast<double>(since)));
+    since = static_cast<std::uint64_t>(number_of(*answer, "next", static_cast<double>(since)));
     if (!options.follow && events.empty()) return kDone;
   }
 }
@@ -58,7 +58,7 @@ int show_events(Context& context, const EventOptions& options) {
 int show_version(Context& context) {
   auto status = context.coordinator.get("/v1/status");
   const std::string coordinator =
-      status ? record::from_answer<api::Status>(status.assume_value()).version : "not reachable";
+      status ? record::from_answer<api::Status>(*status).version : "not reachable";
   if (context.json) {
     context.print(
         {{"gpumigrate", GPUMIGRATE_VERSION}, {"coordinator", status ? Json(coordinator) : Json(nullptr)}});

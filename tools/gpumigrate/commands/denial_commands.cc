@@ -51,20 +51,18 @@ std::string subject_of(const api::DenialSubject& denial) {
 }
 
 int print_answer(Context& context, const Result<Json>& answer, const std::string& outcome) {
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << printable(subject_of(record::from_answer<api::DenialSubject>(answer.assume_value())) +
-                             outcome)
-                << "\n";
+    context.out << printable(subject_of(record::from_answer<api::DenialSubject>(*answer)) + outcome) << "\n";
   return kDone;
 }
 
 int deny(Context& context, const DenialOptions& options) {
   const auto body = request_of(options);
-  if (!body) return report(context, body.assume_error());
-  return print_answer(context, context.coordinator.post("/v1/certificates/deny", body.assume_value()),
+  if (!body) return report(context, body.error());
+  return print_answer(context, context.coordinator.post("/v1/certificates/deny", *body),
                       " is denied, with all that was renewed over it; open connections are closed");
 }
 
@@ -87,12 +85,11 @@ std::string view_denied(const std::vector<api::DeniedCertificate>& list, const L
 
 int list_denied(Context& context) {
   auto answer = context.coordinator.get("/v1/certificates/denied");
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << view_denied(record::list_from_answer<api::DeniedCertificate>(answer.assume_value()),
-                               context.layout())
+    context.out << view_denied(record::list_from_answer<api::DeniedCertificate>(*answer), context.layout())
                 << std::flush;
   return kDone;
 }

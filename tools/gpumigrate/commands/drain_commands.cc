@@ -47,7 +47,7 @@ int print(Context& context, const Json& value, View view) {
 
 template <typename View>
 int ask_and_print(Context& context, Result<Json> answer, View view) {
-  return answer ? print(context, answer.assume_value(), view) : report(context, answer.assume_error());
+  return answer ? print(context, *answer, view) : report(context, answer.error());
 }
 
 // A record's view as one of the answer that it stands in.
@@ -64,10 +64,10 @@ auto drain_view(const Context& context, bool each) {
 
 int follow_drain(Context& context, const std::string& id, bool each, Wait& wait) {
   auto drain = follow_to_its_end(context, id, wait);
-  if (!drain && wait.is_limit(drain.assume_error())) return report_wait(context, wait, drain.assume_error());
-  if (!drain) return report_unfollowed(context, drain.assume_error());
-  print(context, drain.assume_value(), drain_view(context, each));
-  return record::from_answer<api::Drain>(drain.assume_value()).exit_code.value_or(kUnknown);
+  if (!drain && wait.is_limit(drain.error())) return report_wait(context, wait, drain.error());
+  if (!drain) return report_unfollowed(context, drain.error());
+  print(context, *drain, drain_view(context, each));
+  return record::from_answer<api::Drain>(*drain).exit_code.value_or(kUnknown);
 }
 
 constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two
@@ -95,13 +95,13 @@ int remove_node(Context& context, const RemovalOptions& options) {
   auto wait = Wait::begin(
       context, {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether it was"},
       options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto removal =
       context.coordinator.post("/v1/nodes/" + path_part(options.node) + "/remove",
                                {{"force", options.force}, {"fenced", options.fenced}}, 1, kRemovalAnswer);
-  if (!removal) return report_wait(context, *wait.assume_value(), removal.assume_error());
-  wait.assume_value()->clear();
-  return print(context, removal.assume_value(), view_removal);
+  if (!removal) return report_wait(context, **wait, removal.error());
+  (*wait)->clear();
+  return print(context, *removal, view_removal);
 }
 
 std::string view_addition(const Json& added) {
@@ -120,8 +120,8 @@ Result<Json> request_of(const DrainOptions& options) {
   Json body = {{"place", options.place}};
   if (!options.deadline.empty()) {
     auto time = tools::parse_duration_ns(options.deadline);
-    if (!time) return Error(ErrorCode::kInvalidArgument, "--deadline: " + time.assume_error().message());
-    body["deadline_ms"] = (time.assume_value() + 999'999) / 1'000'000;
+    if (!time) return Error(ErrorCode::kInvalidArgument, "--deadline: " + time.error().message());
+    body["deadline_ms"] = (*time + 999'999) / 1'000'000;
   }
   if (options.parallel != 0) body["parallel"] = options.parallel;
   if (!options.fallback.empty()) body["fallback"] = options.fallback;
@@ -149,23 +149,23 @@ int print_drain_plan(Context& context, const Json& answer, bool each) {
 
 int drain(Context& context, const DrainOptions& options) {
   auto body = request_of(options);
-  if (!body) return report(context, body.assume_error());
+  if (!body) return report(context, body.error());
   auto wait = begin_following_drain(context, options.place, options.timeout);
-  if (!wait) return report(context, wait.assume_error());
-  auto answer = context.coordinator.post("/v1/drains", body.assume_value(), 1);
+  if (!wait) return report(context, wait.error());
+  auto answer = context.coordinator.post("/v1/drains", *body, 1);
   if (!answer) {
-    const int code = report_wait(context, *wait.assume_value(), answer.assume_error());
+    const int code = report_wait(context, **wait, answer.error());
     if (code == kUnknown)
       context.note("`gpumigrate drains` shows whether " + options.place + " is being drained");
     return code;
   }
-  if (options.dry_run) return print_drain_plan(context, answer.assume_value(), options.each);
-  const auto begun = record::from_answer<api::BegunDrain>(answer.assume_value());
+  if (options.dry_run) return print_drain_plan(context, *answer, options.each);
+  const auto begun = record::from_answer<api::BegunDrain>(*answer);
   const std::string& id = begun.drain.id;
   if (begun.joined)
     context.note(options.place + " is being drained already: following " + id + " with its own settings");
-  if (options.detach) return print(context, answer.assume_value(), drain_view(context, options.each));
-  return follow_drain(context, id, options.each, *wait.assume_value());
+  if (options.detach) return print(context, *answer, drain_view(context, options.each));
+  return follow_drain(context, id, options.each, **wait);
 }
 
 int cordon(Context& context, const DrainOptions& options) {
@@ -229,14 +229,14 @@ Result<std::string> drain_of(Context& context, const std::string& given) {
 int drains_command(Context& context, DrainOptions options) {
   if (options.id.empty()) return show_list(context, drains_list(options), options.watch);
   auto wait = begin_following_drain(context, options.id, options.timeout);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto id = drain_of(context, options.id);
-  if (!id) return report_wait(context, *wait.assume_value(), id.assume_error());
-  options.id = std::move(id).assume_value();
+  if (!id) return report_wait(context, **wait, id.error());
+  options.id = *std::move(id);
   if (options.cancel) return cancel(context, options);
   // Refused at once if there is no such drain; only contact that is lost later is sat out.
   auto known = context.coordinator.get(drain_path(options.id));
-  if (known && options.watch) return follow_drain(context, options.id, options.each, *wait.assume_value());
+  if (known && options.watch) return follow_drain(context, options.id, options.each, **wait);
   return ask_and_print(context, std::move(known), drain_view(context, options.each));
 }
 

@@ -45,7 +45,7 @@ class DrainTerminal {
   // Open ones are the newest. None while the coordinator does not answer: the next frame has them again.
   std::vector<api::Migration> moves() {
     auto answer = context_.coordinator.get("/v1/migrations?limit=100");
-    return answer ? migrations_in(answer.assume_value()) : std::vector<api::Migration>();
+    return answer ? migrations_in(*answer) : std::vector<api::Migration>();
   }
 
   Context& context_;
@@ -68,13 +68,13 @@ class DrainFollower {
       auto answer = context_.coordinator.get(drain_path(id_) + "/watch?since=" + std::to_string(revision) +
                                              "&timeout_ms=" + std::to_string(next_call().count()));
       if (!answer) {
-        CKPT_TRYV(survive(answer.assume_error()));
+        CKPT_TRYV(survive(answer.error()));
         continue;
       }
       lost_since_.reset();
-      const auto drain = record::from_answer<api::Drain>(answer.assume_value());
+      const auto drain = record::from_answer<api::Drain>(*answer);
       show(drain);
-      if (!drain.open) return std::move(answer).assume_value();
+      if (!drain.open) return *std::move(answer);
       revision = drain.revision;
     }
   }

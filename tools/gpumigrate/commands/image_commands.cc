@@ -71,12 +71,12 @@ Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
     auto answer = context.coordinator.get("/v1/tasks/" + path_part(first.id) +
                                           "?timeout_ms=" + std::to_string(wait.next_call().count()));
     if (answer) {
-      task = std::move(answer).assume_value();
+      task = *std::move(answer);
       now = record::from_answer<api::ImageTask>(task);
       away = false;
       continue;
     }
-    const Error& error = answer.assume_error();
+    const Error& error = answer.error();
     if (error.code() == ErrorCode::kAborted) continue;           // the loop sees the interrupt
     if (error.code() == ErrorCode::kNotFound) return not_known;  // the coordinator was started again
     if (!is_contact_lost(error)) return error;
@@ -143,25 +143,25 @@ int order(Context& context, const std::string& verb, const std::string& job, con
   const WaitSubject subject{verb + " of " + job,
                             "`gpumigrate describe " + job + "` shows whether it goes on"};
   auto wait = Wait::begin(context, subject, options.timeout);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto begun = context.coordinator.post(job_path(job) + "/" + verb, body, 1, std::chrono::minutes(15));
   if (!begun) {
-    const int code = report(context, begun.assume_error());
+    const int code = report(context, begun.error());
     if (code == kUnknown) context.note("`gpumigrate jobs` and `gpumigrate images` say whether it has begun");
     return code;
   }
   if (options.detach) {
-    const auto task = record::from_answer<api::ImageTask>(begun.assume_value());
+    const auto task = record::from_answer<api::ImageTask>(*begun);
     if (context.json)
-      context.print(begun.assume_value());
+      context.print(*begun);
     else
       context.note(task.verb + " of " + task.job_name + " has begun");
     return kDone;
   }
-  auto task = follow_task(context, *wait.assume_value(), begun.assume_value());
-  wait.assume_value()->clear();
-  if (!task) return report(context, task.assume_error());
-  return print_task(context, task.assume_value());
+  auto task = follow_task(context, **wait, *begun);
+  (*wait)->clear();
+  if (!task) return report(context, task.error());
+  return print_task(context, *task);
 }
 
 int print_protection(Context& context, const Json& answer, bool dry_run) {
@@ -179,30 +179,30 @@ int print_protection(Context& context, const Json& answer, bool dry_run) {
 int protect(Context& context, const ImageOptions& options) {
   auto every = tools::parse_duration_ns(options.every);
   if (!every)
-    return report(context, Error(ErrorCode::kInvalidArgument, "--every: " + every.assume_error().message()));
-  Json body = {{"every_ms", every.assume_value() / 1'000'000}, {"force", options.force}};
+    return report(context, Error(ErrorCode::kInvalidArgument, "--every: " + every.error().message()));
+  Json body = {{"every_ms", *every / 1'000'000}, {"force", options.force}};
   if (!options.to.empty()) body["to"] = destination(options.to);
   if (options.keep != 0) body["keep"] = options.keep;
   auto wait = Wait::begin(context,
                           {"the coordinator to protect job " + options.job,
                            "`gpumigrate describe " + options.job + "` shows whether it did"},
                           options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   // What it costs is said before it begins to.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-  if (!plan) return report_wait(context, *wait.assume_value(), plan.assume_error());
-  wait.assume_value()->clear();
-  const auto planned = record::from_answer<api::Protected>(plan.assume_value());
+  if (!plan) return report_wait(context, **wait, plan.error());
+  (*wait)->clear();
+  const auto planned = record::from_answer<api::Protected>(*plan);
   if (planned.note) context.note(*planned.note);
-  Json done = std::move(plan).assume_value();
+  Json done = *std::move(plan);
   if (!options.dry_run) {
     body["dry_run"] = false;
     auto answer = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
-    if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
-    done = std::move(answer).assume_value();
+    if (!answer) return report_wait(context, **wait, answer.error());
+    done = *std::move(answer);
   }
-  wait.assume_value()->clear();
+  (*wait)->clear();
   return print_protection(context, done, options.dry_run);
 }
 
@@ -211,14 +211,14 @@ int unprotect(Context& context, const ImageOptions& options) {
                           {"the coordinator to end the protection of job " + options.job,
                            "`gpumigrate describe " + options.job + "` shows whether it did"},
                           options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto answer = context.coordinator.post(job_path(options.job) + "/unprotect", Json::object(), 1);
-  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
-  wait.assume_value()->clear();
+  if (!answer) return report_wait(context, **wait, answer.error());
+  (*wait)->clear();
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << "job " << printable(record::from_answer<api::Unprotected>(answer.assume_value()).job)
+    context.out << "job " << printable(record::from_answer<api::Unprotected>(*answer).job)
                 << " is not protected any more; its images stay\n"
                 << std::flush;
   return kDone;
@@ -248,7 +248,7 @@ int print_restore_plan(Context& context, const Json& answer) {
 int dry_restore(Context& context, const std::string& path, Json body) {
   body["dry_run"] = true;
   auto plan = context.coordinator.post(path, body, 2, std::chrono::minutes(3));
-  return plan ? print_restore_plan(context, plan.assume_value()) : report(context, plan.assume_error());
+  return plan ? print_restore_plan(context, *plan) : report(context, plan.error());
 }
 
 int restore(Context& context, const char* verb, const ImageOptions& options) {
@@ -256,9 +256,9 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
   std::string job = options.job;
   if (is_image(job)) {
     auto image = find_image(context.coordinator, job);
-    if (!image) return report(context, image.assume_error());
-    body["image"] = image.assume_value();
-    job = image.assume_value().substr(0, image.assume_value().find('.'));
+    if (!image) return report(context, image.error());
+    body["image"] = *image;
+    job = image->substr(0, image->find('.'));
   }
   if (!options.to.empty()) body["to"] = options.to;
   if (!options.reason.empty()) body["reason"] = options.reason;
@@ -272,17 +272,17 @@ int remove_image(Context& context, const ImageOptions& options) {
   auto wait = Wait::begin(
       context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
       options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto image = find_image(context.coordinator, options.remove);
-  if (!image) return report_wait(context, *wait.assume_value(), image.assume_error());
-  auto answer = context.coordinator.post("/v1/images/" + path_part(image.assume_value()) + "/remove",
+  if (!image) return report_wait(context, **wait, image.error());
+  auto answer = context.coordinator.post("/v1/images/" + path_part(*image) + "/remove",
                                          {{"force", options.force}}, 1, std::chrono::minutes(3));
-  if (!answer) return report_wait(context, *wait.assume_value(), answer.assume_error());
-  wait.assume_value()->clear();
+  if (!answer) return report_wait(context, **wait, answer.error());
+  (*wait)->clear();
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << "image " << printable(image.assume_value()) << " is removed\n" << std::flush;
+    context.out << "image " << printable(*image) << " is removed\n" << std::flush;
   return kDone;
 }
 

@@ -96,8 +96,8 @@ Result<Json> request_of(const RunOptions& options) {
       return Error(ErrorCode::kInvalidArgument,
                    "--gpu-memory: \"" + options.gpu_memory + "\" has no unit, like 12GiB");
     auto bytes = tools::parse_size(options.gpu_memory);
-    if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.assume_error().message());
-    body["gpu_memory_bytes"] = bytes.assume_value();
+    if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.error().message());
+    body["gpu_memory_bytes"] = *bytes;
   }
   return body;
 }
@@ -122,8 +122,8 @@ class EndFollower {
       auto job = context_.coordinator.get(job_path(id_) +
                                           "/wait?timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (job) {
-        const auto now = record::from_answer<api::Job>(job.assume_value());
-        if (has_ended(now) || (is_until_silent_ && now.silent_node)) return std::move(job).assume_value();
+        const auto now = record::from_answer<api::Job>(*job);
+        if (has_ended(now) || (is_until_silent_ && now.silent_node)) return *std::move(job);
         wait_.now_for("the end of job " + id_ + " (" + now.state + ")");
       }
       if (auto end = wait_.end()) return *std::move(end);
@@ -131,8 +131,8 @@ class EndFollower {
         known = true;
         lost_since_.reset();
       } else {
-        if (!known) return std::move(job).assume_error();
-        CKPT_TRYV(survive(std::move(job).assume_error()));
+        if (!known) return std::move(job).error();
+        CKPT_TRYV(survive(std::move(job).error()));
       }
     }
   }
@@ -191,9 +191,9 @@ Result<int> attend(Context& context, const std::string& id) {
   };
   auto followed = LogStream(context, id).follow(on_interrupt);
   if (!followed) {
-    if (followed.assume_error().code() == ErrorCode::kAborted) return std::move(followed).assume_error();
+    if (followed.error().code() == ErrorCode::kAborted) return std::move(followed).error();
     // Its output is out of reach; how it ends still counts.
-    context.note(followed.assume_error().message());
+    context.note(followed.error().message());
   }
   Wait wait(context, end_of(id, "it runs on"));
   CKPT_TRY(job, EndFollower(context, id, wait).follow(true));
@@ -218,11 +218,11 @@ int print_end(Context& context, const Json& job) {
 
 int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   auto plan = context.coordinator.post("/v1/jobs", body);
-  if (!plan) return report_wait(context, wait, plan.assume_error());
+  if (!plan) return report_wait(context, wait, plan.error());
   wait.clear();
-  const auto shown = record::from_answer<api::RunPlan>(plan.assume_value());
+  const auto shown = record::from_answer<api::RunPlan>(*plan);
   if (context.json) {
-    context.print(plan.assume_value());
+    context.print(*plan);
   } else {
     context.out << view_run_plan(shown, each, context.layout()) << std::flush;
   }
@@ -233,9 +233,9 @@ int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
 std::uint64_t start_ticks_of(int pid) {
   constexpr int kField = 22;
   auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  const std::size_t name_end = stat ? stat.assume_value().rfind(')') : std::string::npos;
+  const std::size_t name_end = stat ? stat->rfind(')') : std::string::npos;
   if (name_end == std::string::npos) return 0;
-  std::istringstream fields(stat.assume_value().substr(name_end + 1));
+  std::istringstream fields(stat->substr(name_end + 1));
   std::string field;
   for (int number = 3; number < kField; ++number) fields >> field;
   std::uint64_t ticks = 0;
@@ -250,9 +250,9 @@ Result<std::vector<api::Migration>> newest_moves(Context& context, const std::ve
   for (std::size_t i = ids.size() - std::min(count, ids.size()); i < ids.size(); i++) {
     auto migration = context.coordinator.get("/v1/migrations/" + path_part(ids[i]));
     if (migration)
-      moves.push_back(record::from_answer<api::Migration>(migration.assume_value()));
-    else if (migration.assume_error().code() != ErrorCode::kNotFound)
-      return std::move(migration).assume_error();
+      moves.push_back(record::from_answer<api::Migration>(*migration));
+    else if (migration.error().code() != ErrorCode::kNotFound)
+      return std::move(migration).error();
   }
   return moves;
 }
@@ -264,8 +264,8 @@ Result<std::vector<api::Event>> newest_events(Context& context, const std::strin
   for (;;) {
     auto asked = context.coordinator.get("/v1/events?since=" + std::to_string(since) +
                                          "&limit=1000&follow_ms=0&job=" + path_part(id));
-    const bool has_none = !asked && (asked.assume_error().code() == ErrorCode::kNotFound ||
-                                     asked.assume_error().code() == ErrorCode::kNotSupported);
+    const bool has_none = !asked && (asked.error().code() == ErrorCode::kNotFound ||
+                                     asked.error().code() == ErrorCode::kNotSupported);
     if (has_none) return newest;
     CKPT_TRY(answer, std::move(asked));
     const auto events = record::list_from_answer<api::Event>(member(answer, "events"));
@@ -279,9 +279,8 @@ Result<std::vector<api::Event>> newest_events(Context& context, const std::strin
 
 Result<std::chrono::nanoseconds> duration_option(const char* option, const std::string& text) {
   auto value = tools::parse_duration_ns(text);
-  if (!value)
-    return Error(ErrorCode::kInvalidArgument, std::string(option) + ": " + value.assume_error().message());
-  return std::chrono::nanoseconds(value.assume_value());
+  if (!value) return Error(ErrorCode::kInvalidArgument, std::string(option) + ": " + value.error().message());
+  return std::chrono::nanoseconds(*value);
 }
 
 Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions& options) {
@@ -319,30 +318,30 @@ int run_job(Context& context, const RunOptions& options) {
                                  "run: name the program after --, like `gpumigrate run -- ./train`"));
   }
   auto body = request_of(options);
-  if (!body) return report(context, body.assume_error());
+  if (!body) return report(context, body.error());
   auto begun = wait_for_start(context, options);
-  if (!begun) return report(context, begun.assume_error());
-  std::unique_ptr<Wait> wait = std::move(begun).assume_value();
-  if (options.dry_run) return print_run_plan(context, body.assume_value(), options.each, *wait);
-  auto job = submit(context, body.assume_value(), options.detach, *wait);
-  if (!job && wait->is_limit(job.assume_error())) return report_wait(context, *wait, job.assume_error());
+  if (!begun) return report(context, begun.error());
+  std::unique_ptr<Wait> wait = *std::move(begun);
+  if (options.dry_run) return print_run_plan(context, *body, options.each, *wait);
+  auto job = submit(context, *body, options.detach, *wait);
+  if (!job && wait->is_limit(job.error())) return report_wait(context, *wait, job.error());
   wait.reset();
   if (!job) {
-    const int code = exit_code_of(job.assume_error());
+    const int code = exit_code_of(job.error());
     const bool plain = options.detach || code == kRefused || code == kUsage || is_program_status(code);
-    return report(context, job.assume_error(), plain ? code : kRunFailed);
+    return report(context, job.error(), plain ? code : kRunFailed);
   }
-  const auto started = record::from_answer<api::StartedJob>(job.assume_value());
+  const auto started = record::from_answer<api::StartedJob>(*job);
   const std::string& id = started.job.id;
   context.err << view_displaced(started.displaced, "was ", context.layout()) << std::flush;
   warn_of_missing_library(context, options);
-  if (options.detach) return print_job(context, job.assume_value());
+  if (options.detach) return print_job(context, *job);
   context.note("job " + id + " (" + started.job.name + ") runs at " + place_of(started.job));
   if (options.gpus > 1)
     context.note("this is the output of rank 0; `gpumigrate logs " + id + " --rank N` shows another's");
   auto code = attend(context, id);
-  if (code) return code.assume_value();
-  return report(context, code.assume_error(), kRunFailed);
+  if (code) return *code;
+  return report(context, code.error(), kRunFailed);
 }
 
 int adopt_process(Context& context, const AdoptOptions& options) {
@@ -350,7 +349,7 @@ int adopt_process(Context& context, const AdoptOptions& options) {
                           {"a node to take process " + std::to_string(options.pid) + " in",
                            "`gpumigrate jobs` shows whether it was taken in"},
                           options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   Json body = {{"pid", options.pid}};
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.node.empty()) {
@@ -362,39 +361,38 @@ int adopt_process(Context& context, const AdoptOptions& options) {
       return report(context, Error(ErrorCode::kRefused, "There is no process " + std::to_string(options.pid) +
                                                             " on this machine; --node names another"));
     auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
-    if (!boot) return report(context, boot.assume_error());
-    std::string machine = std::move(boot).assume_value();
+    if (!boot) return report(context, boot.error());
+    std::string machine = *std::move(boot);
     machine.resize(machine.find_last_not_of('\n') + 1);
     body["machine"] = machine;
     body["start_ticks"] = ticks;
   }
   auto job = context.coordinator.post("/v1/adopt", body, 1);
-  if (!job) return report_wait(context, *wait.assume_value(), job.assume_error());
-  wait.assume_value()->clear();
-  return print_job(context, job.assume_value());
+  if (!job) return report_wait(context, **wait, job.error());
+  (*wait)->clear();
+  return print_job(context, *job);
 }
 
 int describe_job(Context& context, const std::string& name, bool all) {
   auto job = context.coordinator.get(job_path(name));
-  if (!job) return report(context, job.assume_error());
+  if (!job) return report(context, job.error());
   if (context.json) {
-    context.print(job.assume_value());
+    context.print(*job);
     return kDone;
   }
-  const auto detail = record::from_answer<api::JobDetail>(job.assume_value());
+  const auto detail = record::from_answer<api::JobDetail>(*job);
   auto moves = newest_moves(context, detail.migrations, all ? kUnlimited : kMovesShown);
-  if (!moves) return report(context, moves.assume_error());
+  if (!moves) return report(context, moves.error());
   auto events = newest_events(context, detail.job.id);
-  if (!events) return report(context, events.assume_error());
-  context.out << view_job(detail, moves.assume_value(), events.assume_value(), all, context.layout())
-              << std::flush;
+  if (!events) return report(context, events.error());
+  context.out << view_job(detail, *moves, *events, all, context.layout()) << std::flush;
   return kDone;
 }
 
 // Only of a job that never has one.
 static void explain_empty_log(Context& context, const std::string& job) {
   auto shown = context.coordinator.get(job_path(job));
-  if (shown && record::from_answer<api::Job>(shown.assume_value()).way == "adopted")
+  if (shown && record::from_answer<api::Job>(*shown).way == "adopted")
     context.note("job " + job + " was adopted: its output goes where it went before, not into a log");
 }
 
@@ -403,22 +401,21 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
   if (!options.since.empty()) {
     auto since = tools::parse_moment_ms(options.since, wall_clock_ms());
     if (!since)
-      return report(context,
-                    Error(ErrorCode::kInvalidArgument, "--since: " + since.assume_error().message()));
-    wish.since_ms = since.assume_value();
+      return report(context, Error(ErrorCode::kInvalidArgument, "--since: " + since.error().message()));
+    wish.since_ms = *since;
   }
   if (options.follow) context.coordinator.http().catch_interrupts();
   LogStream stream(context, job, wish);
   if (options.tail) {
     auto shown = stream.copy_tail(*options.tail);
-    if (!shown) return report(context, shown.assume_error());
+    if (!shown) return report(context, shown.error());
     if (!options.follow) return kDone;
   }
   if (!options.follow) {
     bool empty = true;
     do {
       auto more = stream.next(std::chrono::milliseconds(0));
-      if (!more) return report(context, more.assume_error());
+      if (!more) return report(context, more.error());
       empty = empty && !stream.copied();
     } while (stream.copied());
     if (empty) explain_empty_log(context, job);
@@ -426,13 +423,13 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
   }
   // Refused at once if there is no such job; only what happens later is sat out.
   auto first = stream.next(std::chrono::milliseconds(0));
-  const bool is_interrupted = !first && first.assume_error().code() == ErrorCode::kAborted;
-  if (!first && !is_interrupted) return report(context, first.assume_error());
-  if (first && !first.assume_value()) return kDone;
+  const bool is_interrupted = !first && first.error().code() == ErrorCode::kAborted;
+  if (!first && !is_interrupted) return report(context, first.error());
+  if (first && !*first) return kDone;
   auto done = stream.follow([&job]() -> Result<void> {
     return Error(ErrorCode::kAborted, "job " + job + " goes on; `gpumigrate logs " + job + " -f` follows it");
   });
-  return done ? kDone : report(context, done.assume_error());
+  return done ? kDone : report(context, done.error());
 }
 
 // The others are removed although one is refused.
@@ -442,13 +439,12 @@ int remove_jobs(Context& context, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     auto answer = context.coordinator.remove(job_path(name));
     if (!answer) {
-      worst = std::max(worst, report(context, answer.assume_error()));
+      worst = std::max(worst, report(context, answer.error()));
       continue;
     }
-    removed.push_back(member(answer.assume_value(), "removed"));
+    removed.push_back(member(*answer, "removed"));
     if (!context.json)
-      context.out << "job " << printable(text_of(answer.assume_value(), "removed")) << " is removed\n"
-                  << std::flush;
+      context.out << "job " << printable(text_of(*answer, "removed")) << " is removed\n" << std::flush;
   }
   if (context.json) context.print({{"removed", removed}});
   return worst;
@@ -459,22 +455,21 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   Json body = Json::object();
   if (!grace.empty()) {
     auto time = duration_option("--grace", grace);
-    if (!time) return report(context, time.assume_error());
-    body["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(time.assume_value()).count();
+    if (!time) return report(context, time.error());
+    body["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*time).count();
   }
   auto wait = Wait::begin(context, end_of(name, "the order to stop it stands"), timeout);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
-  if (!job) return report(context, job.assume_error());
-  wait.assume_value()->now_for("the end of job " + name + " (stopping)");
+  if (!job) return report(context, job.error());
+  (*wait)->now_for("the end of job " + name + " (stopping)");
   auto ended = std::move(job);
-  const auto ordered = record::from_answer<api::Job>(ended.assume_value());
-  if (!ordered.silent_node)
-    ended = EndFollower(context, ordered.id, *wait.assume_value()).until_silent().follow(true);
-  if (!ended) return report(context, ended.assume_error());
-  wait.assume_value()->clear();
-  print_end(context, ended.assume_value());
-  const auto end = record::from_answer<api::Job>(ended.assume_value());
+  const auto ordered = record::from_answer<api::Job>(*ended);
+  if (!ordered.silent_node) ended = EndFollower(context, ordered.id, **wait).until_silent().follow(true);
+  if (!ended) return report(context, ended.error());
+  (*wait)->clear();
+  print_end(context, *ended);
+  const auto end = record::from_answer<api::Job>(*ended);
   if (!end.silent_node) return kDone;
   context.note("job " + end.id + ": " + end.reason.value_or("-"));
   return kUnknown;
@@ -482,15 +477,15 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
   auto wait = Wait::begin(context, end_of(name, "it runs on"), timeout);
-  if (!wait) return report(context, wait.assume_error());
-  auto job = EndFollower(context, name, *wait.assume_value()).follow(false);
+  if (!wait) return report(context, wait.error());
+  auto job = EndFollower(context, name, **wait).follow(false);
   if (!job) {
-    const int code = report(context, job.assume_error());
-    return code == kInterrupted && wait.assume_value()->is_over_time() ? kTimedOutWaiting : code;
+    const int code = report(context, job.error());
+    return code == kInterrupted && (*wait)->is_over_time() ? kTimedOutWaiting : code;
   }
-  wait.assume_value()->clear();
-  print_end(context, job.assume_value());
-  return job_exit_code(context, job.assume_value());
+  (*wait)->clear();
+  print_end(context, *job);
+  return job_exit_code(context, *job);
 }
 
 }  // namespace ckpt::cli

@@ -53,11 +53,11 @@ Result<JoinToken> make_token(const Context& context, const JoinOptions& options)
 
 int print_token(Context& context, const JoinOptions& options) {
   const auto token = make_token(context, options);
-  if (!token) return report(context, token.assume_error());
+  if (!token) return report(context, token.error());
   if (context.json)
-    context.print({{"node", options.node}, {"token", to_text(token.assume_value())}});
+    context.print({{"node", options.node}, {"token", to_text(*token)}});
   else
-    context.out << to_text(token.assume_value()) << "\n";
+    context.out << to_text(*token) << "\n";
   return kDone;
 }
 
@@ -145,8 +145,8 @@ Result<Joined> join(const Context& context, const JoinOptions& options) {
 
 int join_cluster(Context& context, const JoinOptions& options) {
   const auto made = join(context, options);
-  if (!made) return report(context, made.assume_error());
-  const Joined& joined = made.assume_value();
+  if (!made) return report(context, made.error());
+  const Joined& joined = *made;
   if (context.json) {
     context.print(
         {{"node", joined.node}, {"folder", joined.folder}, {"wrote_settings", joined.wrote_settings}});

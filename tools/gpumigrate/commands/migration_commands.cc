@@ -26,8 +26,7 @@ std::string migration_path(const std::string& id) {
 
 template <typename T>
 Result<T> option_value(const char* option, Result<T> value) {
-  if (!value)
-    return Error(ErrorCode::kInvalidArgument, std::string(option) + ": " + value.assume_error().message());
+  if (!value) return Error(ErrorCode::kInvalidArgument, std::string(option) + ": " + value.error().message());
   return value;
 }
 
@@ -137,10 +136,10 @@ Result<Json> request_of(const MigrateOptions& options) {
 Result<std::string> migration_of(Context& context, const std::string& given) {
   auto known =
       has_id_form(given, 'm') ? context.coordinator.get(migration_path(given)) : Result<Json>(Json());
-  if (known && known.assume_value().is_object()) return given;
+  if (known && known->is_object()) return given;
   auto named = context.coordinator.get("/v1/jobs/" + path_part(given));
-  if (!named) return known ? std::move(named).assume_error() : std::move(known).assume_error();
-  const auto detail = record::from_answer<api::JobDetail>(named.assume_value());
+  if (!named) return known ? std::move(named).error() : std::move(known).error();
+  const auto detail = record::from_answer<api::JobDetail>(*named);
   if (detail.open_migration) return detail.open_migration->id;
   std::string why = "job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
   if (!detail.migrations.empty()) why += "; its last migration was " + detail.migrations.back();
@@ -188,16 +187,15 @@ void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
   for (const std::string& id : lead.moved_with) {
     auto other = follow_migration(context, id, OnInterrupt::kLeave, wait);
     if (!other) return;
-    context.out << view_outcome(record::from_answer<api::Migration>(other.assume_value()), context.layout())
-                << std::flush;
+    context.out << view_outcome(record::from_answer<api::Migration>(*other), context.layout()) << std::flush;
   }
 }
 
 int follow_and_print(Context& context, const std::string& id, OnInterrupt on_interrupt, Wait& wait) {
   auto migration = follow_migration(context, id, on_interrupt, wait);
-  if (!migration) return report_end_of_following(context, wait, migration.assume_error());
-  const int outcome = print_outcome(context, migration.assume_value());
-  if (!context.json) print_other_ranks(context, migration.assume_value(), wait);
+  if (!migration) return report_end_of_following(context, wait, migration.error());
+  const int outcome = print_outcome(context, *migration);
+  if (!context.json) print_other_ranks(context, *migration, wait);
   return outcome;
 }
 
@@ -205,15 +203,15 @@ int follow_and_print(Context& context, const std::string& id, OnInterrupt on_int
 
 int migrate_job(Context& context, const MigrateOptions& options) {
   auto body = request_of(options);
-  if (!body) return report(context, body.assume_error());
-  auto answer = order_move(context, options, body.assume_value());
+  if (!body) return report(context, body.error());
+  auto answer = order_move(context, options, *body);
   if (!answer) {
-    const int code = report(context, answer.assume_error());
+    const int code = report(context, answer.error());
     if (code == kUnknown)
       context.note("`gpumigrate migrations` shows whether " + options.job + " is being moved");
     return code;
   }
-  const Json& migration = answer.assume_value();
+  const Json& migration = *answer;
   if (options.dry_run) {
     const auto plan = record::from_answer<api::MovePlan>(migration);
     if (context.json) {
@@ -231,14 +229,14 @@ int migrate_job(Context& context, const MigrateOptions& options) {
 
 int watch_migration(Context& context, const std::string& given, const std::string& timeout) {
   auto begun = begin_following(context, given, timeout);
-  if (!begun) return report(context, begun.assume_error());
-  Wait& wait = *begun.assume_value();
+  if (!begun) return report(context, begun.error());
+  Wait& wait = **begun;
   auto id = migration_of(context, given);
-  if (!id) return report_wait(context, wait, id.assume_error());
+  if (!id) return report_wait(context, wait, id.error());
   // Refused at once if there is no such migration; only contact that is lost later is sat out.
-  auto known = context.coordinator.get(migration_path(id.assume_value()));
-  if (!known) return report_wait(context, wait, known.assume_error());
-  return follow_and_print(context, id.assume_value(), OnInterrupt::kLeave, wait);
+  auto known = context.coordinator.get(migration_path(*id));
+  if (!known) return report_wait(context, wait, known.error());
+  return follow_and_print(context, *id, OnInterrupt::kLeave, wait);
 }
 
 int abort_migration(Context& context, const std::string& given, const std::string& reason,
@@ -246,16 +244,16 @@ int abort_migration(Context& context, const std::string& given, const std::strin
   Json body = Json::object();
   if (!reason.empty()) body["reason"] = reason;
   auto begun = begin_following(context, given, timeout);
-  if (!begun) return report(context, begun.assume_error());
-  Wait& wait = *begun.assume_value();
+  if (!begun) return report(context, begun.error());
+  Wait& wait = **begun;
   auto meant = migration_of(context, given);
-  if (!meant) return report_wait(context, wait, meant.assume_error());
-  const std::string& id = meant.assume_value();
+  if (!meant) return report_wait(context, wait, meant.error());
+  const std::string& id = *meant;
   auto answer = context.coordinator.post(migration_path(id) + "/abort", body);
-  if (!answer) return report_wait(context, wait, answer.assume_error());
+  if (!answer) return report_wait(context, wait, answer.error());
   auto migration = follow_migration(context, id, OnInterrupt::kLeave, wait);
-  if (!migration) return report_end_of_following(context, wait, migration.assume_error());
-  const int outcome = print_outcome(context, migration.assume_value());
+  if (!migration) return report_end_of_following(context, wait, migration.error());
+  const int outcome = print_outcome(context, *migration);
   // It had been asked for in time and came too late: the job was moved.
   if (outcome == kDone) return kRefused;
   return outcome == kInterrupted ? kDone : outcome;
@@ -265,23 +263,23 @@ int set_limit(Context& context, const std::string& given, const std::string& wha
   Json body;
   if (what == "max-downtime") {
     auto limit = milliseconds_option("max-downtime", value);
-    if (!limit) return report(context, limit.assume_error());
-    body["max_downtime_ms"] = limit.assume_value();
+    if (!limit) return report(context, limit.error());
+    body["max_downtime_ms"] = *limit;
   } else {
     auto limit = option_value("bandwidth", tools::parse_rate(value));
-    if (!limit) return report(context, limit.assume_error());
-    body["bandwidth"] = limit.assume_value();
+    if (!limit) return report(context, limit.error());
+    body["bandwidth"] = *limit;
   }
   auto id = migration_of(context, given);
-  if (!id) return report(context, id.assume_error());
-  const std::string path = migration_path(id.assume_value());
+  if (!id) return report(context, id.error());
+  const std::string path = migration_path(*id);
   auto before = context.coordinator.get(path);
-  if (!before) return report(context, before.assume_error());
+  if (!before) return report(context, before.error());
   auto answer = context.coordinator.post(path + "/set", body);
-  if (!answer) return report(context, answer.assume_error());
-  if (context.json) return print_migration(context, answer.assume_value());
-  context.out << view_change(record::from_answer<api::Migration>(before.assume_value()),
-                             record::from_answer<api::Migration>(answer.assume_value()), what)
+  if (!answer) return report(context, answer.error());
+  if (context.json) return print_migration(context, *answer);
+  context.out << view_change(record::from_answer<api::Migration>(*before),
+                             record::from_answer<api::Migration>(*answer), what)
               << std::flush;
   return kDone;
 }
@@ -289,13 +287,13 @@ int set_limit(Context& context, const std::string& given, const std::string& wha
 int resolve_migration(Context& context, const std::string& given, const std::string& at,
                       const std::string& timeout) {
   auto begun = begin_following(context, given, timeout);
-  if (!begun) return report(context, begun.assume_error());
-  Wait& wait = *begun.assume_value();
+  if (!begun) return report(context, begun.error());
+  Wait& wait = **begun;
   auto meant = migration_of(context, given);
-  if (!meant) return report_wait(context, wait, meant.assume_error());
-  const std::string& id = meant.assume_value();
+  if (!meant) return report_wait(context, wait, meant.error());
+  const std::string& id = *meant;
   auto answer = context.coordinator.post(migration_path(id) + "/resolve", {{"at", at}});
-  if (!answer) return report_wait(context, wait, answer.assume_error());
+  if (!answer) return report_wait(context, wait, answer.error());
   return follow_and_print(context, id, OnInterrupt::kLeave, wait);
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 int show_health(Context& context) {
   auto answer = context.coordinator.get("/v1/health");
-  if (!answer) return report(context, answer.assume_error());
-  const Json& health = answer.assume_value();
+  if (!answer) return report(context, answer.error());
+  const Json& health = *answer;
   if (context.json) {
     context.print(health);
     return kDone;
@@ -24,12 +24,11 @@ int show_health(Context& context) {
 
 int change_policy(Context& context, const std::string& verb, const Json& body) {
   auto answer = context.coordinator.post("/v1/policy/" + verb, body);
-  if (!answer) return report(context, answer.assume_error());
+  if (!answer) return report(context, answer.error());
   if (context.json)
-    context.print(answer.assume_value());
+    context.print(*answer);
   else
-    context.out << view_policy(record::from_answer<api::Policy>(answer.assume_value()), context.layout())
-                << std::flush;
+    context.out << view_policy(record::from_answer<api::Policy>(*answer), context.layout()) << std::flush;
   return kDone;
 }
 

@@ -54,11 +54,11 @@ class RebalanceFollower {
       auto answer = context_.coordinator.get("/v1/rebalance/watch?since=" + std::to_string(run.revision) +
                                              "&timeout_ms=" + std::to_string(wait_.next_call().count()));
       if (answer) {
-        answered = std::move(answer).assume_value();
+        answered = *std::move(answer);
         lost_since_.reset();
         continue;
       }
-      CKPT_TRYV(survive(answer.assume_error()));
+      CKPT_TRYV(survive(answer.error()));
     }
   }
 
@@ -83,7 +83,7 @@ class RebalanceFollower {
     context_.note("interrupted: no further move begins (once more: do not wait for the open ones)");
     auto stopped = context_.coordinator.post("/v1/rebalance/stop", Json::object());
     if (stopped) return ok();
-    const Error& error = stopped.assume_error();
+    const Error& error = stopped.error();
     if (is_contact_lost(error)) return not_known().caused_by(error);
     context_.note(error.message());
     return ok();
@@ -127,8 +127,8 @@ class RebalanceFollower {
 int rebalance(Context& context, const RebalanceOptions& options) {
   if (options.stop) {
     auto run = context.coordinator.post("/v1/rebalance/stop", Json::object());
-    if (!run) return report(context, run.assume_error());
-    print_rebalance<api::Rebalance>(context, run.assume_value());
+    if (!run) return report(context, run.error());
+    print_rebalance<api::Rebalance>(context, *run);
     return kDone;
   }
   auto wait =
@@ -137,24 +137,23 @@ int rebalance(Context& context, const RebalanceOptions& options) {
                    "it goes on; `gpumigrate migrations` shows its moves, `gpumigrate rebalance --stop` "
                    "lets no further one begin"},
                   options.timeout, WaitKind::kFollow);
-  if (!wait) return report(context, wait.assume_error());
+  if (!wait) return report(context, wait.error());
   auto plan = context.coordinator.post(
       "/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}}, options.apply ? 2 : 1);
   if (!plan) {
-    const int code = report_wait(context, *wait.assume_value(), plan.assume_error());
+    const int code = report_wait(context, **wait, plan.error());
     if (options.apply && code == kUnknown)
       context.note("`gpumigrate migrations` shows whether jobs are being moved");
     return code;
   }
   if (!options.apply) {
-    print_rebalance<api::RebalancePlan>(context, plan.assume_value());
+    print_rebalance<api::RebalancePlan>(context, *plan);
     return kDone;
   }
-  auto done = RebalanceFollower(context, *wait.assume_value()).follow(std::move(plan).assume_value());
-  if (done) return exit_code_of(print_rebalance<api::Rebalance>(context, done.assume_value()));
-  return wait.assume_value()->is_limit(done.assume_error())
-             ? report_wait(context, *wait.assume_value(), done.assume_error())
-             : report_unfollowed(context, done.assume_error());
+  auto done = RebalanceFollower(context, **wait).follow(*std::move(plan));
+  if (done) return exit_code_of(print_rebalance<api::Rebalance>(context, *done));
+  return (*wait)->is_limit(done.error()) ? report_wait(context, **wait, done.error())
+                                         : report_unfollowed(context, done.error());
 }
 
 }  // namespace

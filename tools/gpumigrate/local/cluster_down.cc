@@ -26,12 +26,11 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   if (auto end = wait.end()) return *std::move(end);
   if (!jobs) return 0;
   std::vector<std::string> stopping;
-  for (const auto& job : record::list_from_answer<api::Job>(jobs.assume_value())) {
+  for (const auto& job : record::list_from_answer<api::Job>(*jobs)) {
     if (!is_live(job)) continue;
     const std::string path = "/v1/jobs/" + path_part(job.id);
     const auto stopped = context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}});
-    if (stopped && !record::from_answer<api::Job>(stopped.assume_value()).silent_node)
-      stopping.push_back(path);
+    if (stopped && !record::from_answer<api::Job>(*stopped).silent_node) stopping.push_back(path);
   }
   // They end beside each other.
   const auto until = std::chrono::steady_clock::now() + kGrace;
@@ -98,7 +97,7 @@ Json status_of(const std::string& home, const LocalState& state) {
   add("coordinator", state.coordinator, state.api_address);
   for (const LocalNode& node : state.nodes) {
     const auto address = read_file(home + "/nodes/" + node.name + "/metrics.address", 256);
-    add(node.name, node.process, address ? address.assume_value() : "");
+    add(node.name, node.process, address ? *address : "");
   }
   return list;
 }
@@ -110,15 +109,15 @@ int local_down(Context& context, const std::string& timeout) {
       context,
       {"the cluster to end", "what was told to end goes on ending; `gpumigrate local down` ends the rest"},
       timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
-  auto result = down(context, *wait.assume_value());
-  return result ? result.assume_value() : report_wait(context, *wait.assume_value(), result.assume_error());
+  if (!wait) return report(context, wait.error());
+  auto result = down(context, **wait);
+  return result ? *result : report_wait(context, **wait, result.error());
 }
 
 int local_status(Context& context) {
   auto known = load_local(context.home());
-  if (!known) return report(context, known.assume_error());
-  const std::optional<LocalState>& state = known.assume_value();
+  if (!known) return report(context, known.error());
+  const std::optional<LocalState>& state = *known;
   if (!state || state->coordinator.pid == 0) {
     return report(context, Error(ErrorCode::kUnavailable, "no local cluster at " + context.home() +
                                                               "; `gpumigrate local up` starts one"));

@@ -110,7 +110,7 @@ bool ClusterStarter::store_is_lost() const {
 Result<void> ClusterStarter::take_in_what_runs() {
   constexpr std::int64_t kTakeInMs = 600'000;
   auto opened = context_.coordinator.post("/v1/recovery/open", {{"for_ms", kTakeInMs}});
-  if (!opened) return std::move(opened).assume_error();
+  if (!opened) return std::move(opened).error();
   context_.note(
       "The coordinator's store was lost: for 10 minutes it takes in what runs on this machine's nodes");
   return ok();
@@ -174,7 +174,7 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
 Result<bool> ClusterStarter::take_addresses() {
   auto text = read_file(home() + "/coordinator/api.json", 64 << 10);
   if (!text) return false;
-  const Json api = Json::parse(text.assume_value(), nullptr, false);
+  const Json api = Json::parse(*text, nullptr, false);
   if (static_cast<pid_t>(number_of(api, "pid")) != state_.coordinator.pid) return false;
   const std::string url = text_of(api, "url");
   constexpr std::string_view kScheme = "https://";
@@ -300,7 +300,7 @@ Result<void> check_options(const LocalOptions& options) {
     return Error(ErrorCode::kInvalidArgument, "--gpus: from 1 to 16");
   }
   auto memory = tools::parse_size(options.gpu_memory.value_or("1GiB"));
-  if (!memory) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + memory.assume_error().message());
+  if (!memory) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + memory.error().message());
   return ok();
 }
 
@@ -378,12 +378,12 @@ int local_up(Context& context, const LocalOptions& options) {
   auto wait = Wait::begin(
       context, {"the cluster to start", "what was started goes on; `gpumigrate local up` waits again"},
       options.timeout, WaitKind::kAnswer);
-  if (!wait) return report(context, wait.assume_error());
-  auto result = up(context, options, *wait.assume_value());
-  if (result) return result.assume_value();
-  const Error& error = result.assume_error();
-  if (error.code() == ErrorCode::kAborted) return report_wait(context, *wait.assume_value(), error);
-  wait.assume_value()->clear();
+  if (!wait) return report(context, wait.error());
+  auto result = up(context, options, **wait);
+  if (result) return *result;
+  const Error& error = result.error();
+  if (error.code() == ErrorCode::kAborted) return report_wait(context, **wait, error);
+  (*wait)->clear();
   const bool is_usage = error.code() == ErrorCode::kInvalidArgument;
   report(context, error);
   return is_usage ? kUsage : kRefused;

@@ -120,7 +120,7 @@ Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, 
     if (!is_alive(process)) return true;
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (!fd || time.count() <= 0) return false;
-    CKPT_TRYV(wait(fd.assume_value().get(), time));
+    CKPT_TRYV(wait(fd->get(), time));
   }
 }
 

@@ -45,7 +45,7 @@ std::vector<std::string> names_at(Context& context, const Source& source) {
   const auto list = context.coordinator.get(source.path, kCompletionDeadline);
   std::vector<std::string> names;
   if (!list) return names;
-  for (const Json& item : list.assume_value()) {
+  for (const Json& item : *list) {
     const std::string state = text_of(item, "state");
     const bool over = state == "exited" || state == "failed" || state == "lost" || state == "closed";
     const std::string name = text_of(item, source.field);

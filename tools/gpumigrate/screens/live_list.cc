@@ -35,9 +35,9 @@ class Watch {
       if (answer) {
         known = true;
         lost_since_.reset();
-        show(answer.assume_value());
-      } else if (answer.assume_error().code() != ErrorCode::kAborted) {
-        if (!known || !survives(answer.assume_error())) return report(context_, answer.assume_error());
+        show(*answer);
+      } else if (answer.error().code() != ErrorCode::kAborted) {
+        if (!known || !survives(answer.error())) return report(context_, answer.error());
       }
       http.pause(kRefresh);
     }
@@ -96,8 +96,8 @@ class Watch {
 int show_list(Context& context, const AskList& ask, bool watch) {
   if (watch) return Watch(context, ask).run();
   auto answer = ask(context);
-  if (!answer) return report(context, answer.assume_error());
-  print_once(context, answer.assume_value());
+  if (!answer) return report(context, answer.error());
+  print_once(context, *answer);
   return kDone;
 }
 

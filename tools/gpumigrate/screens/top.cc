@@ -45,8 +45,8 @@ int show(Context& context, FullScreen& screen, ClusterNow cluster) {
     screen.draw(frame_of(text, screen.size()));
     if (screen.key(kTopRefresh) == 'q') break;
     auto next = ask(context);
-    trouble = next ? "" : next.assume_error().message() + "; asking again";
-    if (next) cluster = std::move(next).assume_value();
+    trouble = next ? "" : next.error().message() + "; asking again";
+    if (next) cluster = *std::move(next);
   }
   return kDone;
 }
@@ -57,11 +57,11 @@ int show_top(Context& context) {
   // Before the terminal is taken over: ncurses leaves signals alone that are caught.
   if (context.screen.terminal && !context.json) context.coordinator.http().catch_interrupts();
   auto first = ask(context);
-  if (!first) return report(context, first.assume_error());
-  if (!context.screen.terminal || context.json) return print_once(context, first.assume_value());
+  if (!first) return report(context, first.error());
+  if (!context.screen.terminal || context.json) return print_once(context, *first);
   auto screen = FullScreen::open();
-  if (!screen) return report(context, screen.assume_error());
-  return show(context, *screen.assume_value(), std::move(first).assume_value());
+  if (!screen) return report(context, screen.error());
+  return show(context, **screen, *std::move(first));
 }
 
 }  // namespace ckpt::cli

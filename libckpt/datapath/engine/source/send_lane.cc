@@ -187,10 +187,10 @@ bool SendLane::fill_slots() {
     Slot& slot = slots_[next_fill_];
     auto more = fill(slot);
     if (!more) {
-      core_.fail(more.assume_error());
+      core_.fail(more.error());
       return true;
     }
-    if (!more.assume_value()) break;
+    if (!*more) break;
     next_fill_ = (next_fill_ + 1) % slots_.size();
     filled = true;
   }
@@ -263,7 +263,7 @@ Result<void> SendLane::enqueue_copies(Slot& slot) {
 // Coding thread.
 void SendLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
-  if (auto staged = stage(slot, worker); !staged) core_.fail(staged.assume_error());
+  if (auto staged = stage(slot, worker); !staged) core_.fail(staged.error());
   slot.state.store(State::kStaged, std::memory_order_release);
   lane_->wake();
 }
@@ -333,7 +333,7 @@ bool SendLane::ship_oldest() {
     return true;
   }
   if (!admit(message.payload.size() + sizeof(LaneHeader) + message.count * sizeof(ChunkRecord))) return false;
-  if (auto sent = transmit(slot); !sent) core_.fail(sent.assume_error());
+  if (auto sent = transmit(slot); !sent) core_.fail(sent.error());
   next_ship_ = (next_ship_ + 1) % slots_.size();
   return true;
 }
@@ -380,7 +380,7 @@ bool SendLane::send_control() {
   bool any = false;
   while (!posted_.empty() && control_in_flight_ < kControlInFlight) {
     if (auto sent = lane_->send(posted_.front().bytes(), {}, kControlToken); !sent) {
-      core_.fail(sent.assume_error());
+      core_.fail(sent.error());
       return true;
     }
     posted_.pop_front();
@@ -420,7 +420,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
   const std::span<const std::byte> bytes = header.bytes();
   const bool is_host_state = blob.type == LaneMessage::kHostState;
   if (auto sent = lane_->send(bytes, piece, is_host_state ? kHostPieceToken : kPieceToken); !sent) {
-    core_.fail(sent.assume_error());
+    core_.fail(sent.error());
     return true;
   }
   core_.counters.wire_bytes.fetch_add(piece.size() + bytes.size(), std::memory_order_relaxed);
@@ -447,7 +447,7 @@ bool SendLane::send_ping() {
   ping_sent_ = now_ns();
   header.append(ClockRecord{ping_sent_});
   ping_in_flight_ = true;
-  if (auto sent = lane_->send(header.bytes(), {}, kPingToken); !sent) core_.fail(sent.assume_error());
+  if (auto sent = lane_->send(header.bytes(), {}, kPingToken); !sent) core_.fail(sent.error());
   return true;
 }
 
@@ -471,12 +471,12 @@ bool SendLane::send_calibration() {
   LaneBuffer header(LaneMessage::kCalibrate, core_.id, 0);
   header.set_slot(index, slot.sequence);
   if (auto sent = lane_->send(header.bytes(), slot.staging.memory().first(core_.message_bytes), index); !sent)
-    core_.fail(sent.assume_error());
+    core_.fail(sent.error());
   return true;
 }
 
 void SendLane::on_message(std::span<const std::byte> header, std::span<const std::byte> /*payload*/) {
-  if (auto handled = handle(header); !handled) core_.fail(handled.assume_error());
+  if (auto handled = handle(header); !handled) core_.fail(handled.error());
 }
 
 Result<void> SendLane::handle(std::span<const std::byte> bytes) {

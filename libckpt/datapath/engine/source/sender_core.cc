@@ -90,7 +90,7 @@ Result<void> SenderCore::diff(const SourceRegion& region, std::span<const track:
                               std::uint32_t first, std::vector<std::uint32_t>& dirty) const {
   const std::lock_guard lock(map_mutex_);
   auto result = map_.diff(region.get().id, region.get().generation, scanned, first, dirty);
-  if (!result && result.assume_error().code() == ErrorCode::kNotFound) return ok();  // dropped meanwhile
+  if (!result && result.error().code() == ErrorCode::kNotFound) return ok();  // dropped meanwhile
   return result;
 }
 

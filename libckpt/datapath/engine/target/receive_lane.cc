@@ -95,7 +95,7 @@ bool ReceiveLane::send_posted() {
   bool any = false;
   while (!posted_.empty() && posted_in_flight_ < kPostedInFlight) {
     if (auto sent = lane_->send(posted_.front().bytes(), {}, kPostedToken); !sent) {
-      core_.fail(sent.assume_error());
+      core_.fail(sent.error());
       return true;
     }
     posted_.pop_front();
@@ -112,7 +112,7 @@ void ReceiveLane::on_sent(std::uint64_t token) {
 
 // Without that memory payloads are read into the slots.
 std::span<const std::byte> ReceiveLane::map_same_host(UniqueFd file, std::size_t bytes) {
-  if (auto pinned = core_.pin_source_memory(std::move(file), bytes)) source_memory_ = pinned.assume_value();
+  if (auto pinned = core_.pin_source_memory(std::move(file), bytes)) source_memory_ = *pinned;
   return source_memory_;
 }
 
@@ -127,7 +127,7 @@ std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> by
                                                    std::size_t payload_bytes) {
   auto header = parse(bytes);
   if (!header) return {};
-  switch (header.assume_value().type) {
+  switch (header->type) {
     case LaneMessage::kChunks:
     case LaneMessage::kCalibrate: {
       if (free_.empty() || payload_bytes > kSlotBytes) return {};
@@ -138,7 +138,7 @@ std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> by
     case LaneMessage::kPlan:
     case LaneMessage::kHostState:
     case LaneMessage::kManifest:
-      return core_.blob_destination(header.assume_value(), record_at<BlobRecord>(bytes), payload_bytes);
+      return core_.blob_destination(*header, record_at<BlobRecord>(bytes), payload_bytes);
     default:
       return {};
   }
@@ -146,7 +146,7 @@ std::span<std::byte> ReceiveLane::on_payload_begin(std::span<const std::byte> by
 
 void ReceiveLane::on_message(std::span<const std::byte> header, std::span<const std::byte> payload) {
   if (core_.failed()) return;
-  if (auto handled = handle(header, payload); !handled) core_.fail(handled.assume_error());
+  if (auto handled = handle(header, payload); !handled) core_.fail(handled.error());
 }
 
 void ReceiveLane::on_closed(const Error& error) {
@@ -294,7 +294,7 @@ Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
                          std::span<const std::byte> encoded) {
   auto patch = codec::parse_blocks(encoded, placed.bytes);
   if (!patch) return ok();  // its fingerprint will differ
-  for (const codec::Piece& piece : patch.assume_value()) {
+  for (const codec::Piece& piece : *patch) {
     CKPT_TRYV(writes.add(placed.address + piece.offset, piece.bytes));
   }
   return ok();
@@ -367,7 +367,7 @@ Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
 // Coding thread.
 void ReceiveLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
-  if (auto done = decode_and_wait(slot, *decoders_[worker]); !done) core_.fail(done.assume_error());
+  if (auto done = decode_and_wait(slot, *decoders_[worker]); !done) core_.fail(done.error());
   slot.done.store(true, std::memory_order_release);
   lane_->wake();
 }
@@ -384,7 +384,7 @@ bool ReceiveLane::finish_done() {
     free_.push_back(index);
     any = true;
     if (core_.failed()) break;
-    if (auto finished = finish(slots_[index]); !finished) core_.fail(finished.assume_error());
+    if (auto finished = finish(slots_[index]); !finished) core_.fail(finished.error());
   }
   return any;
 }
@@ -423,8 +423,8 @@ Result<void> ReceiveLane::handle_blob(const LaneHeader& header, std::span<const 
     VerdictRecord verdict;
     verdict.time_ns = now_ns();
     if (accepted) return answer(LaneMessage::kPlanAnswer, verdict, {});
-    verdict.code = static_cast<std::uint32_t>(accepted.assume_error().code());
-    CKPT_TRYV(answer(LaneMessage::kPlanAnswer, verdict, accepted.assume_error().to_string()));
+    verdict.code = static_cast<std::uint32_t>(accepted.error().code());
+    CKPT_TRYV(answer(LaneMessage::kPlanAnswer, verdict, accepted.error().to_string()));
     return accepted;
   }
   const ReceiverCore::Answer verdict = core_.verify(record.root);

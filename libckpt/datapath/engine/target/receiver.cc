@@ -91,7 +91,7 @@ Result<void> Receiver::begin_scan(std::uint32_t round) {
   ranges_ = std::move(ranges);
   items_ = std::move(items);
   scan_thread_ = std::thread([this, round] {
-    if (auto scanned = scan(round); !scanned) core_->fail(scanned.assume_error());
+    if (auto scanned = scan(round); !scanned) core_->fail(scanned.error());
   });
   return ok();
 }

@@ -347,9 +347,9 @@ ReceiverCore::Answer ReceiverCore::verify(const track::Fingerprint& root) {
     report_.verified_ns = answer.record.time_ns;
     verified_.store(true);
   } else {
-    answer.record.code = static_cast<std::uint32_t>(result.assume_error().code());
-    answer.text = result.assume_error().to_string();
-    fail(result.assume_error());
+    answer.record.code = static_cast<std::uint32_t>(result.error().code());
+    answer.text = result.error().to_string();
+    fail(result.error());
   }
   return answer;
 }

@@ -84,9 +84,9 @@ CUresult open_memory(const IpcName& name, CUdeviceptr* pointer) {
   auto found = table.all.find(key);
   if (found == table.all.end()) {
     const Result<IpcMemory> memory = fetch_ipc_memory(name);
-    if (!memory.has_value() || name.offset >= memory.assume_value().bytes) return CUDA_ERROR_INVALID_HANDLE;
+    if (!memory.has_value() || name.offset >= memory->bytes) return CUDA_ERROR_INVALID_HANDLE;
     Opened opened;
-    result = map_opened(state.driver, memory.assume_value(), owner.device, &opened);
+    result = map_opened(state.driver, *memory, owner.device, &opened);
     if (result != CUDA_SUCCESS) return result;
     opened.context = owner.context;
     opened.offset = name.offset;
@@ -122,10 +122,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     return result;
   }
   const Result<std::string> socket = ipc_server_name();
-  if (!socket.has_value() || socket.assume_value().size() >= sizeof name.socket)
-    return CUDA_ERROR_OPERATING_SYSTEM;
+  if (!socket.has_value() || socket->size() >= sizeof name.socket) return CUDA_ERROR_OPERATING_SYSTEM;
   name.mark = kIpcMark;
-  std::memcpy(name.socket, socket.assume_value().data(), socket.assume_value().size());
+  std::memcpy(name.socket, socket->data(), socket->size());
   name.pid = ::getpid();
   std::memcpy(handle, &name, sizeof name);
   return CUDA_SUCCESS;

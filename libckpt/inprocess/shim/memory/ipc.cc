@@ -109,7 +109,7 @@ void serve_one(int connection) {
   if (is_handed_out(question)) {
     Result<UniqueFd> exported = shim_memory().export_region(question.region);
     if (exported.has_value()) {
-      fd = std::move(exported).assume_value();
+      fd = *std::move(exported);
       answer.bytes = bytes_of(question.region);
     }
   }

@@ -46,7 +46,7 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
   std::vector<int> descriptors;
   for (const std::uint64_t id : batch.regions) {
     Result<UniqueFd> fd = shim_memory().export_region(id);
-    if (!fd.has_value() && fd.assume_error().code() == ErrorCode::kNotFound) {
+    if (!fd.has_value() && fd.error().code() == ErrorCode::kNotFound) {
       exports_.forget(id);  // freed meanwhile; region_freed comes, or has come
       continue;
     }
@@ -54,9 +54,9 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
       const std::uint64_t request = exports_.request();
       exports_.stop();
       told_.clear();
-      return refuse(request, local::MessageType::kExport, fd.assume_error());
+      return refuse(request, local::MessageType::kExport, fd.error());
     }
-    owned.push_back(std::move(fd).assume_value());
+    owned.push_back(*std::move(fd));
     descriptors.push_back(owned.back().get());
     message.records.push_back(record_of(told_.at(id)));
   }

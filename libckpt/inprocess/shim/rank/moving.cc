@@ -40,7 +40,7 @@ Result<void> RankSession::release(std::uint64_t request, const local::Release& h
                                        ": they must be the same before memory is released; export them"));
   }
   if (Result<void> done = shim_memory().release_all(); !done.has_value()) {
-    return refuse(request, MessageType::kRelease, done.assume_error());
+    return refuse(request, MessageType::kRelease, done.error());
   }
   fault_point(FaultPoint::kRankReleased);
   return send(request, local::Released{now_ns()});
@@ -62,7 +62,7 @@ Result<void> RankSession::map_batch(std::uint64_t request, const local::MapBatch
                               : Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(record.id) +
                                                                        " of " + std::to_string(record.bytes) +
                                                                        " bytes is not one of this program");
-    if (!mapped.has_value()) return give_up_mapping(request, mapped.assume_error());
+    if (!mapped.has_value()) return give_up_mapping(request, mapped.error());
   }
   return send(request, local::MapAck{batch.sequence});
 }
@@ -104,8 +104,8 @@ Result<void> RankSession::make(std::uint64_t request, const local::Make& order) 
                     Error(ErrorCode::kInvalidArgument, "There is no region " + std::to_string(key.id)));
     }
     Result<UniqueFd> fd = shim_memory().make_region(key.id);
-    if (!fd.has_value()) return refuse(request, MessageType::kMake, fd.assume_error());
-    owned.push_back(std::move(fd).assume_value());
+    if (!fd.has_value()) return refuse(request, MessageType::kMake, fd.error());
+    owned.push_back(*std::move(fd));
     descriptors.push_back(owned.back().get());
     made.records.push_back(record_of(found->second));
   }

@@ -107,7 +107,7 @@ Result<void> RankSession::gate_closed() {
   if (!result.has_value()) {
     const std::uint64_t request = closing_.for_pause ? std::exchange(pause_request_, 0) : 0;
     if (request != 0) {
-      CKPT_TRYV(refuse(request, local::MessageType::kPause, result.assume_error()));
+      CKPT_TRYV(refuse(request, local::MessageType::kPause, result.error()));
     }
     if (pause_request_ != 0) return close_gate(true);
     return lease_over_ ? close_gate(false) : send_running();

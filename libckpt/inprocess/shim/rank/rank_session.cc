@@ -95,16 +95,13 @@ void RankSession::serve() {
     }
     if (watched[1].revents != 0) {
       const std::lock_guard lock(mutex_);
-      if (Result<void> done = gate_closed(); !done.has_value())
-        die_without_keeper(done.assume_error().to_string());
+      if (Result<void> done = gate_closed(); !done.has_value()) die_without_keeper(done.error().to_string());
     }
     if (watched[0].revents == 0) continue;
     Result<local::Received> received = link_->receive();
-    if (!received.has_value()) die_without_keeper(received.assume_error().to_string());
-    if (received.assume_value().transfer == local::Transfer::kClosed)
-      die_without_keeper("it closed the connection");
-    if (received.assume_value().transfer == local::Transfer::kDone)
-      handle(std::move(received).assume_value());
+    if (!received.has_value()) die_without_keeper(received.error().to_string());
+    if (received->transfer == local::Transfer::kClosed) die_without_keeper("it closed the connection");
+    if (received->transfer == local::Transfer::kDone) handle(*std::move(received));
   }
 }
 
@@ -112,7 +109,7 @@ void RankSession::handle(local::Received received) {
   const std::lock_guard lock(mutex_);
   Result<void> done = handle_message(received.message.request, received);
   if (done.has_value() && !left_) done = send_paused_if_drained();
-  if (!done.has_value()) die_without_keeper(done.assume_error().to_string());
+  if (!done.has_value()) die_without_keeper(done.error().to_string());
 }
 
 Result<void> RankSession::handle_message(std::uint64_t request, local::Received& received) {
@@ -226,9 +223,9 @@ void RankSession::wait_to_be_called() {
   const auto token = reinterpret_cast<std::uint64_t>(info.si_value.sival_ptr);
   Result<std::unique_ptr<local::KeeperLink>> link =
       local::KeeperLink::connect(local::reattach_address(token), MigrationMode::kTransparent, true);
-  if (!link.has_value()) die_without_keeper(link.assume_error().to_string());
+  if (!link.has_value()) die_without_keeper(link.error().to_string());
   const std::lock_guard lock(mutex_);
-  link_ = std::move(link).assume_value();
+  link_ = *std::move(link);
   left_ = false;
 }
 

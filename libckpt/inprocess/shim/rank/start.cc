@@ -44,7 +44,7 @@ void start_once() {
   try {
     const Result<void> started = start_session(socket_path);
     if (started.has_value()) return;
-    why = started.assume_error().to_string();
+    why = started.error().to_string();
   } catch (const std::exception& error) {
     why = error.what();
   }

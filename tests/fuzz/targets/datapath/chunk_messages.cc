@@ -78,7 +78,7 @@ class Target {
 
   void run() {
     for (std::size_t i = 0; i < kMaxMessages && !input_.empty() && !core_.failed(); ++i) {
-      if (auto handled = handle_next(); !handled) core_.fail(handled.assume_error());
+      if (auto handled = handle_next(); !handled) core_.fail(handled.error());
     }
     FUZZ_CHECK(delegate_.failed <= 1 && delegate_.verified <= 1);
     FUZZ_CHECK(core_.failed() == (delegate_.failed == 1));

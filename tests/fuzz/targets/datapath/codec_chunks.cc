@@ -50,7 +50,7 @@ void check_patch(Bytes encoded, std::size_t length) {
   std::vector<std::uint32_t> mask(codec::block_mask_words(length));
   std::size_t end = 0;
   std::size_t changed = 0;
-  for (const codec::Piece& piece : patch.assume_value()) {
+  for (const codec::Piece& piece : *patch) {
     FUZZ_CHECK(piece.offset >= end && piece.offset % codec::kPatchBlockBytes == 0);
     FUZZ_CHECK(piece.offset <= length && piece.bytes.size() <= length - piece.offset);
     std::copy(piece.bytes.begin(), piece.bytes.end(),
@@ -60,7 +60,7 @@ void check_patch(Bytes encoded, std::size_t length) {
     for (std::size_t at = piece.offset; at < end; at += codec::kPatchBlockBytes)
       codec::set_block(mask, at / codec::kPatchBlockBytes);
   }
-  FUZZ_CHECK(changed == patch.assume_value().changed_bytes());
+  FUZZ_CHECK(changed == patch->changed_bytes());
   std::vector<std::byte> again(length);
   const auto size = codec::encode_blocks(chunk, mask, again);
   if (size)

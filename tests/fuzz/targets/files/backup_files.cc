@@ -14,7 +14,7 @@ namespace {
 void check(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
   const auto parsed = backup::parse_beginning(bytes, file_bytes);
   if (!parsed.has_value()) return;
-  const backup::Beginning& beginning = parsed.assume_value();
+  const backup::Beginning& beginning = *parsed;
   FUZZ_CHECK(beginning.header_end <= bytes.size());
   FUZZ_CHECK(beginning.contents.sizes.size() == backup::kParts.size());
   std::uint64_t end = beginning.header_end;

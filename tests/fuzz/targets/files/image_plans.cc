@@ -26,27 +26,27 @@ void check_places(const image::Plan& plan, const std::vector<image::Place>& plac
 void check_plan(std::span<const std::byte> bytes) {
   const auto decoded = image::decode_plan(bytes);
   if (!decoded) return;
-  const image::Plan& plan = decoded.assume_value();
+  const image::Plan& plan = *decoded;
   const auto once = wire::encode(plan);
   const auto again = image::decode_plan(once);
-  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && wire::encode(*again) == once);
   for (const bool complete : {true, false}) {
     const auto places = image::match_plan(plan, plan.tensors, complete);
-    if (places) check_places(plan, places.assume_value().places);
+    if (places) check_places(plan, places->places);
   }
   const auto own = image::build_plan(plan.tensors, plan.chunk_bytes, 1, 1);
   if (!own) return;
-  const auto places = image::match_plan(own.assume_value(), plan.tensors, true);
-  if (places) check_places(own.assume_value(), places.assume_value().places);
+  const auto places = image::match_plan(*own, plan.tensors, true);
+  if (places) check_places(*own, places->places);
 }
 
 void check_manifest(std::span<const std::byte> bytes) {
   const auto decoded = image::decode_manifest(bytes);
   if (!decoded) return;
-  const image::Manifest& manifest = decoded.assume_value();
+  const image::Manifest& manifest = *decoded;
   const auto once = wire::encode(manifest);
   const auto again = image::decode_manifest(once);
-  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && wire::encode(*again) == once);
   static const auto params =
       track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kChunks);
   const track::Fingerprint root{manifest.root_lo, manifest.root_hi};
@@ -59,9 +59,9 @@ void check_manifest(std::span<const std::byte> bytes) {
 void check_stored_job(std::span<const std::byte> bytes) {
   const auto decoded = image::decode_stored_job(bytes);
   if (!decoded) return;
-  const auto once = wire::encode(decoded.assume_value());
+  const auto once = wire::encode(*decoded);
   const auto again = image::decode_stored_job(once);
-  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && wire::encode(*again) == once);
 }
 
 }  // namespace

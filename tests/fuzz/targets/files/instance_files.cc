@@ -14,9 +14,9 @@ void check_record(const std::string& bytes) {
   write_whole_file(scratch_folder() + "/record", bytes);
   const auto record = agent::read_job_record(scratch_folder());
   if (!record) return;
-  const auto once = wire::encode(record.assume_value());
+  const auto once = wire::encode(*record);
   const auto again = wire::decode<agent::JobRecord>(once);
-  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && wire::encode(*again) == once);
 }
 
 void check_status(const std::string& text) {
@@ -35,8 +35,8 @@ void check_folder(std::string name) {
   std::filesystem::remove_all(jobs);
   FUZZ_CHECK(std::filesystem::create_directories(jobs + "/" + name));
   const auto found = agent::list_instance_folders(jobs);
-  FUZZ_CHECK(found.has_value() && found.assume_value().size() <= 1);
-  for (const std::string& folder : found.assume_value())
+  FUZZ_CHECK(found.has_value() && found->size() <= 1);
+  for (const std::string& folder : *found)
     FUZZ_CHECK(folder.starts_with(jobs + "/j") && folder.find('/', jobs.size() + 1) == std::string::npos);
 }
 

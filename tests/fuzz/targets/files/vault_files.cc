@@ -80,14 +80,14 @@ void check_version_file(Input& input) {
   if (framed) file = vault::make_small_file(vault::SmallFile::kVersion, file);
   const auto version = vault::decode_version(file);
   if (!version) return;
-  const vault::Version& v = version.assume_value();
+  const vault::Version& v = *version;
   for (const auto& region : v.regions) {
     FUZZ_CHECK(region.list.chunk_count() != 0 && region.list.chunk_bytes == v.chunk_bytes);
     FUZZ_CHECK(region.list.blocks.size() == region.list.block_count() * sizeof(vault::ContentId));
     FUZZ_CHECK(region.list.bytes_of_chunk(region.list.chunk_count() - 1) <= v.chunk_bytes);
   }
   const auto again = vault::decode_version(vault::encode_version(v));
-  FUZZ_CHECK(again.has_value() && again.assume_value().regions.size() == v.regions.size());
+  FUZZ_CHECK(again.has_value() && again->regions.size() == v.regions.size());
 }
 
 void check_job_file(Input& input) {
@@ -95,7 +95,7 @@ void check_job_file(Input& input) {
   Bytes file = rest_of(input);
   if (framed) file = vault::make_small_file(vault::SmallFile::kJob, file);
   const auto record = vault::decode_job(file);
-  if (record) FUZZ_CHECK(record.assume_value().content_key.size() == vault::kContentKeyBytes);
+  if (record) FUZZ_CHECK(record->content_key.size() == vault::kContentKeyBytes);
 }
 
 // Records after the input's orders: intact, of any kind, packing and lengths under a right checksum, or
@@ -141,13 +141,13 @@ void check_pack(Input& input) {
   bool disturbed = false;
   OneFile files(make_pack(input, intact, disturbed));
   const auto loaded = vault::load_pack(files, "packs", kNumber);
-  if (loaded && loaded.assume_value().damage.empty()) {
+  if (loaded && loaded->damage.empty()) {
     std::uint64_t end = sizeof(vault::PackHead);
-    for (const vault::IndexEntry& entry : loaded.assume_value().index) {
+    for (const vault::IndexEntry& entry : loaded->index) {
       FUZZ_CHECK(entry.offset == end);
       end += vault::record_bytes(entry.stored_bytes);
     }
-    FUZZ_CHECK(end <= loaded.assume_value().bytes);
+    FUZZ_CHECK(end <= loaded->bytes);
   }
   std::size_t opened = 0;
   Bytes plain;
@@ -161,14 +161,14 @@ void check_pack(Input& input) {
       [](std::uint64_t, const std::string&) {});
   FUZZ_CHECK(walked.has_value());
   // Garbage between records may swallow some of them only where lengths were forged.
-  if (!disturbed && loaded && loaded.assume_value().damage.empty()) FUZZ_CHECK(opened >= intact);
+  if (!disturbed && loaded && loaded->damage.empty()) FUZZ_CHECK(opened >= intact);
 }
 
 void check_list(Input& input) {
   const auto chunks = input.number<std::uint16_t>();
   const Bytes plain = rest_of(input);
   const auto ids = vault::decode_list(plain, chunks);
-  if (ids) FUZZ_CHECK(ids.assume_value().size() == chunks);
+  if (ids) FUZZ_CHECK(ids->size() == chunks);
 }
 
 }  // namespace

@@ -105,15 +105,15 @@ void check_list(FileList list) {
   list.memory_bytes = 0;  // nor is its memory compared,
   list.locks.clear();     // nor is a file locked
   const auto with_names = check_files(list);
-  FUZZ_CHECK(with_names.has_value() || with_names.assume_error().code() == ErrorCode::kRefused ||
-             with_names.assume_error().code() == ErrorCode::kProtocol);
+  FUZZ_CHECK(with_names.has_value() || with_names.error().code() == ErrorCode::kRefused ||
+             with_names.error().code() == ErrorCode::kProtocol);
   list.socket_folders.clear();
   list.named = {};
   list.folders.clear();
   const bool malformed = std::any_of(list.files.begin(), list.files.end(), is_malformed);
   if (malformed) {
     const auto refused = check_files(list);
-    FUZZ_CHECK(!refused && refused.assume_error().code() == ErrorCode::kProtocol);
+    FUZZ_CHECK(!refused && refused.error().code() == ErrorCode::kProtocol);
   }
   bool all_true = true;
   for (FileFact& fact : list.files) {
@@ -124,7 +124,7 @@ void check_list(FileList list) {
   }
   const auto checked = check_files(list);
   FUZZ_CHECK(checked.has_value() == all_true);
-  FUZZ_CHECK(checked.has_value() || checked.assume_error().code() == ErrorCode::kRefused);
+  FUZZ_CHECK(checked.has_value() || checked.error().code() == ErrorCode::kRefused);
 }
 
 }  // namespace
@@ -139,9 +139,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_program();
   const auto decoded = wire::decode<agent::host::FileList>(input.rest());
   if (!decoded) return 0;
-  const auto& list = decoded.assume_value();
+  const auto& list = *decoded;
   const auto again = wire::decode<agent::host::FileList>(wire::encode(list));
-  FUZZ_CHECK(again.has_value() && again.assume_value().files == list.files);
+  FUZZ_CHECK(again.has_value() && again->files == list.files);
   fuzz::check_list(list);
   return 0;
 }

@@ -41,7 +41,7 @@ Files files_of(const std::string& folder, int pack) {
     FUZZ_CHECK(S_ISREG(facts.st_mode) && (facts.st_mode & 07777) == 0600);
     const auto content = read_file(entry.path(), 16 << 20);
     FUZZ_CHECK(content.has_value());
-    files.plain[entry.path().filename()] = content.assume_value();
+    files.plain[entry.path().filename()] = *content;
   }
   FUZZ_CHECK(files.links <= 1);
   return files;
@@ -56,8 +56,8 @@ std::string empty_folder(const std::string& name) {
 
 void check_same_again(const Files& files, const std::string& folder, std::uint64_t bytes) {
   const auto packed = pack_folder(folder);
-  FUZZ_CHECK(packed.has_value() && packed.assume_value().bytes == bytes);
-  const int file = packed.assume_value().file.get();
+  FUZZ_CHECK(packed.has_value() && packed->bytes == bytes);
+  const int file = packed->file.get();
   const std::string again = empty_folder("again");
   FUZZ_CHECK(unpack_folder(file, bytes, again).has_value());
   const Files other = files_of(again, file);
@@ -68,7 +68,7 @@ void check_same_again(const Files& files, const std::string& folder, std::uint64
 void check(std::span<const std::byte> rest, std::uint64_t front, std::uint64_t beyond) {
   const auto made = make_memory_file("fuzz", front + rest.size());
   FUZZ_CHECK(made.has_value());
-  const int file = made.assume_value().get();
+  const int file = made->get();
   FUZZ_CHECK(::lseek(file, static_cast<off_t>(front), SEEK_SET) >= 0 && write_all(file, rest).has_value());
   const std::string folder = empty_folder("image");
   if (unpack_folder(file, front + rest.size() + beyond, folder)) {

@@ -25,29 +25,29 @@ constexpr std::size_t kMinRecord = 4 + 3 * 2;
 void check_notes(const std::string& text) {
   const auto taken = agent::parse_image_notes(text);
   if (!taken) return;
-  const agent::ImageNotes& notes = taken.assume_value();
+  const agent::ImageNotes& notes = *taken;
   FUZZ_CHECK(agent::parse_gpu_uuid(notes.gpu).has_value());
   FUZZ_CHECK(notes.log.find('\0') == std::string::npos);
   FUZZ_CHECK(notes.log.empty() ||
              (notes.log.front() == '/' && notes.log.find_first_not_of('/') < notes.log.size()));
   const auto again = agent::parse_image_notes(agent::to_text(notes));
-  FUZZ_CHECK(again.has_value() && again.assume_value() == notes);
+  FUZZ_CHECK(again.has_value() && *again == notes);
 }
 
 void check_tree(const std::string& bytes) {
   const auto once = agent::host::with_own_session(bytes);
   if (!once) return;
-  FUZZ_CHECK(once.assume_value().size() <= bytes.size() + bytes.size() / kMinRecord * kMaxGrowth);
-  const auto twice = agent::host::with_own_session(once.assume_value());
-  FUZZ_CHECK(twice.has_value() && twice.assume_value() == once.assume_value());
+  FUZZ_CHECK(once->size() <= bytes.size() + bytes.size() / kMinRecord * kMaxGrowth);
+  const auto twice = agent::host::with_own_session(*once);
+  FUZZ_CHECK(twice.has_value() && *twice == *once);
 }
 
 void check_inventory(const std::string& bytes) {
   const auto changed = agent::host::with_other_namespace(bytes);
   if (!changed) return;
-  FUZZ_CHECK(changed.assume_value().pid_namespace_id != 0);
-  FUZZ_CHECK(changed.assume_value().bytes.size() <= bytes.size() + kMaxGrowth);
-  FUZZ_CHECK(!agent::host::with_other_namespace(changed.assume_value().bytes).has_value());
+  FUZZ_CHECK(changed->pid_namespace_id != 0);
+  FUZZ_CHECK(changed->bytes.size() <= bytes.size() + kMaxGrowth);
+  FUZZ_CHECK(!agent::host::with_other_namespace(changed->bytes).has_value());
 }
 
 void check_links(const std::string& bytes) {
@@ -55,8 +55,8 @@ void check_links(const std::string& bytes) {
                                                     {"link_remap.2", "/dev/shm/x"}};
   const auto changed = agent::host::with_link_paths(bytes, links);
   if (!changed) return;
-  const auto again = agent::host::with_link_paths(changed.assume_value(), links);
-  FUZZ_CHECK(again.has_value() && again.assume_value() == changed.assume_value());
+  const auto again = agent::host::with_link_paths(*changed, links);
+  FUZZ_CHECK(again.has_value() && *again == *changed);
 }
 
 void check_files(const std::string& bytes) {
@@ -64,9 +64,8 @@ void check_files(const std::string& bytes) {
   const auto taken = [](const std::string&) { return true; };
   const auto changed = agent::host::with_free_driver_names(bytes, taken, [] { return std::string("x"); });
   if (!changed) return;
-  const auto again =
-      agent::host::with_free_driver_names(changed.assume_value(), taken, [] { return std::string("x"); });
-  FUZZ_CHECK(again.has_value() && again.assume_value() == changed.assume_value());
+  const auto again = agent::host::with_free_driver_names(*changed, taken, [] { return std::string("x"); });
+  FUZZ_CHECK(again.has_value() && *again == *changed);
 }
 
 // Both files, the first with its length before it.
@@ -77,7 +76,7 @@ void check_pages(const std::string& bytes) {
   const auto ranges = agent::host::lazy_ranges(rest.substr(0, length),
                                                length < rest.size() ? rest.substr(length) : std::string());
   if (!ranges) return;
-  for (const lazy_pages::MissingRange& range : ranges.assume_value())
+  for (const lazy_pages::MissingRange& range : *ranges)
     FUZZ_CHECK(range.bytes > 0 && range.address + range.bytes > range.address);
 }
 
@@ -89,10 +88,10 @@ void check_index(const std::string& bytes) {
   const auto wanted = std::uint64_t{input.number<std::uint16_t>()} * lazy_pages::kPageBytes;
   const auto index = agent::host::MemoryIndex::parse(input.text(), log_bytes);
   if (!index) return;
-  const auto places = index.assume_value().find(address, wanted);
+  const auto places = index->find(address, wanted);
   if (!places) return;
   std::uint64_t found = 0;
-  for (const agent::host::IndexedRange& place : places.assume_value()) {
+  for (const agent::host::IndexedRange& place : *places) {
     FUZZ_CHECK(place.address == address + found && place.bytes > 0);
     FUZZ_CHECK(place.offset <= log_bytes && place.bytes <= log_bytes - place.offset);
     found += place.bytes;

@@ -15,22 +15,22 @@ void check_encoding(const Value& value, std::span<const std::byte> bytes,
   const auto once = wire::encode(value);
   FUZZ_CHECK(once.size() <= bytes.size());
   const auto again = parse(once);
-  FUZZ_CHECK(again.has_value() && wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && wire::encode(*again) == once);
 }
 
 void check_order(std::span<const std::byte> bytes) {
   const auto order = parse_order(bytes);
   if (!order) return;
-  check_encoding(order.assume_value(), bytes, parse_order);
-  FUZZ_CHECK(order.assume_value().pid > 0 && order.assume_value().pairs.size() <= kMaxPairs);
-  FUZZ_CHECK(std::string_view(name_of(order.assume_value().kind)) != "unknown");
+  check_encoding(*order, bytes, parse_order);
+  FUZZ_CHECK(order->pid > 0 && order->pairs.size() <= kMaxPairs);
+  FUZZ_CHECK(std::string_view(name_of(order->kind)) != "unknown");
 }
 
 void check_answer(std::span<const std::byte> bytes) {
   const auto answer = parse_answer(bytes);
   if (!answer) return;
-  check_encoding(answer.assume_value(), bytes, parse_answer);
-  const Answer& a = answer.assume_value();
+  check_encoding(*answer, bytes, parse_answer);
+  const Answer& a = *answer;
   FUZZ_CHECK(std::string_view(name_of(a.kind)) != "unknown");
   if (a.kind == Kind::kState && a.code == 0)
     FUZZ_CHECK(std::string_view(name_of(static_cast<ProcessState>(a.value))) != "unknown");

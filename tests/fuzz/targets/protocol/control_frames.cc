@@ -16,29 +16,29 @@ template <class M>
 void check_message(Bytes body) {
   const auto decoded = wire::decode<M>(body);
   if (!decoded) return;
-  const auto once = wire::encode(decoded.assume_value());
+  const auto once = wire::encode(*decoded);
   // May be longer than `body`: what an older version left out is there now.
   const auto again = wire::decode<M>(once);
   FUZZ_CHECK(again.has_value());
-  FUZZ_CHECK(wire::encode(again.assume_value()) == once);
+  FUZZ_CHECK(wire::encode(*again) == once);
 }
 
 void check_plan(Bytes bytes) {
   const auto plan = wire::decode_plan(bytes);
   if (!plan) return;
-  FUZZ_CHECK(plan.assume_value().fingerprint_key.size() == wire::kFingerprintKeyBytes);
-  FUZZ_CHECK(plan.assume_value().session_token.size() == wire::kSessionTokenBytes);
-  FUZZ_CHECK(!plan.assume_value().spec.ranks.empty());
-  FUZZ_CHECK(wire::decode_plan(wire::encode(plan.assume_value())).has_value());
+  FUZZ_CHECK(plan->fingerprint_key.size() == wire::kFingerprintKeyBytes);
+  FUZZ_CHECK(plan->session_token.size() == wire::kSessionTokenBytes);
+  FUZZ_CHECK(!plan->spec.ranks.empty());
+  FUZZ_CHECK(wire::decode_plan(wire::encode(*plan)).has_value());
 }
 
 void check_switch(Bytes body) {
   const auto decoded = wire::decode_switch(body);
   if (!decoded) return;
-  const wire::SwitchMessage& message = decoded.assume_value();
+  const wire::SwitchMessage& message = *decoded;
   FUZZ_CHECK(message.migration != 0 && message.job != 0 && message.from != message.to);
   const auto again = wire::decode_switch(wire::encode_switch(message));
-  FUZZ_CHECK(again.has_value() && again.assume_value() == message);
+  FUZZ_CHECK(again.has_value() && *again == message);
   if (const auto* prepare = std::get_if<wire::Prepare>(&message.body)) check_plan(prepare->plan);
 }
 
@@ -57,12 +57,12 @@ void check_frame(const Kind& kind, Bytes body) {
   const auto frame = wire::make_frame(kind.type, 1, body);
   FUZZ_CHECK(frame.has_value() == (body.size() <= wire::max_body_bytes(kind.type)));
   if (!frame) return;
-  const Bytes bytes = frame.assume_value();
+  const Bytes bytes = *frame;
   const auto header = wire::parse_header(bytes.first(wire::kFrameHeaderBytes));
   FUZZ_CHECK(header.has_value());
-  FUZZ_CHECK(header.assume_value().type == kind.type && header.assume_value().body_bytes == body.size());
-  FUZZ_CHECK(wire::check_body(header.assume_value(), body).has_value());
-  if (!body.empty()) FUZZ_CHECK(!wire::check_body(header.assume_value(), body.first(body.size() - 1)));
+  FUZZ_CHECK(header->type == kind.type && header->body_bytes == body.size());
+  FUZZ_CHECK(wire::check_body(*header, body).has_value());
+  if (!body.empty()) FUZZ_CHECK(!wire::check_body(*header, body.first(body.size() - 1)));
 }
 
 }  // namespace
@@ -74,9 +74,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (all.size() >= wire::kFrameHeaderBytes) {
     const auto header = wire::parse_header(all.first(wire::kFrameHeaderBytes));
     if (header) {
-      FUZZ_CHECK(wire::is_known(header.assume_value().type));
-      FUZZ_CHECK(header.assume_value().body_bytes <= wire::max_body_bytes(header.assume_value().type));
-      (void)wire::check_body(header.assume_value(), all.subspan(wire::kFrameHeaderBytes));
+      FUZZ_CHECK(wire::is_known(header->type));
+      FUZZ_CHECK(header->body_bytes <= wire::max_body_bytes(header->type));
+      (void)wire::check_body(*header, all.subspan(wire::kFrameHeaderBytes));
     }
   }
   fuzz::Input input(data, size);

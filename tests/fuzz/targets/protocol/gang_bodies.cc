@@ -15,11 +15,11 @@ using Bytes = std::span<const std::byte>;
 void check_message(Bytes bytes) {
   const auto message = gang::decode_message(bytes);
   if (!message) return;
-  const gang::GangMessage& known = message.assume_value();
+  const gang::GangMessage& known = *message;
   FUZZ_CHECK(known.migration != 0 && known.gang != 0 && known.from != known.to);
   const auto body = known.body.to_body();
   FUZZ_CHECK(body.has_value());
-  FUZZ_CHECK(gang::FlatBody(body.assume_value()).to_body().assume_value() == body.assume_value());
+  FUZZ_CHECK(*gang::FlatBody(*body).to_body() == *body);
   FUZZ_CHECK(!known.info || gang::check(*known.info).has_value());
   FUZZ_CHECK(gang::decode_message(wire::encode(known)).has_value());
 }
@@ -27,17 +27,17 @@ void check_message(Bytes bytes) {
 void check_record(Bytes bytes) {
   const auto record = gang::GangRecords::decode(bytes);
   if (!record) return;
-  const gang::Record& known = record.assume_value();
+  const gang::Record& known = *record;
   FUZZ_CHECK(gang::check(known.info).has_value());
   FUZZ_CHECK(!gang::name_of(known).empty());
   const auto again = gang::GangRecords::decode(gang::GangRecords::encode(known));
-  FUZZ_CHECK(again.has_value() && again.assume_value() == known);
+  FUZZ_CHECK(again.has_value() && *again == known);
 }
 
 void check_plan(Bytes bytes) {
   const auto plan = gang::decode_gang_plan(bytes);
   if (!plan) return;
-  const gang::GangPlan& known = plan.assume_value();
+  const gang::GangPlan& known = *plan;
   FUZZ_CHECK(known.tickets.size() <= gang::kMaxGroups);
   FUZZ_CHECK(std::all_of(known.tickets.begin(), known.tickets.end(), [](const gang::GroupTicket& ticket) {
     return ticket.ticket.size() <= gang::kMaxTicketBytes && ticket.group.size() <= gang::kMaxGroupNameBytes;

@@ -16,18 +16,18 @@ void check_report(Bytes packet) {
   using namespace agent::nvml_watch;
   const auto parsed = parse_report(packet);
   if (!parsed) return;
-  const Report& report = parsed.assume_value();
+  const Report& report = *parsed;
   FUZZ_CHECK(report.gpu < kMaxGpus);
   const auto once = wire::encode(report);
   FUZZ_CHECK(once.size() <= packet.size() && report.text.size() <= kMaxText);
   const auto reread = parse_report(once);
-  FUZZ_CHECK(reread.has_value() && wire::encode(reread.assume_value()) == once);
+  FUZZ_CHECK(reread.has_value() && wire::encode(*reread) == once);
   const GpuName name = gpu_name(report);
   FUZZ_CHECK(name.uuid.size() + name.bus_id.size() + name.model.size() <= report.text.size());
   const auto identity = agent::gpu_identity(name.uuid, name.bus_id);
   if (!identity) return;
-  const auto again = agent::parse_gpu_uuid(agent::to_text(identity.assume_value().uuid));
-  FUZZ_CHECK(again.has_value() && again.assume_value() == identity.assume_value().uuid);
+  const auto again = agent::parse_gpu_uuid(agent::to_text(identity->uuid));
+  FUZZ_CHECK(again.has_value() && *again == identity->uuid);
 }
 
 void check_record(Bytes body) {
@@ -37,9 +37,9 @@ void check_record(Bytes body) {
     file.push_back(static_cast<std::byte>(crc >> shift & 0xff));
   const auto record = agent::decode_health(file);
   if (!record) return;
-  const auto once = agent::encode_health(record.assume_value());
+  const auto once = agent::encode_health(*record);
   const auto again = agent::decode_health(once);
-  FUZZ_CHECK(again.has_value() && agent::encode_health(again.assume_value()) == once);
+  FUZZ_CHECK(again.has_value() && agent::encode_health(*again) == once);
 }
 
 }  // namespace

@@ -8,13 +8,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto packet = std::as_bytes(std::span(data, size));
   const auto decoded = mover::decode_message(packet);
   if (!decoded) return 0;
-  const mover::Message& message = decoded.assume_value();
+  const mover::Message& message = *decoded;
   FUZZ_CHECK(mover::descriptors_of(message) <= mover::kMaxRegions);
   FUZZ_CHECK(!mover::name_of(message).empty());
   const auto once = mover::encode_message(message);
   FUZZ_CHECK(once.has_value());
-  const auto again = mover::decode_message(once.assume_value());
+  const auto again = mover::decode_message(*once);
   FUZZ_CHECK(again.has_value());
-  FUZZ_CHECK(mover::encode_message(again.assume_value()).value() == once.assume_value());
+  FUZZ_CHECK(mover::encode_message(*again).value() == *once);
   return 0;
 }

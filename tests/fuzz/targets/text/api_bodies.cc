@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ckpt::fuzz::Input input(data, size);
   auto parsed = BodyReader::parse(input.text());
   if (!parsed) return 0;
-  BodyReader body = std::move(parsed).assume_value();
+  BodyReader body = *std::move(parsed);
   const auto to = body.text("to");
   if (to) FUZZ_CHECK(to->find('\0') == std::string::npos);
   const auto mode = body.named<ckpt::wire::MigrateMode>("mode");

@@ -12,7 +12,7 @@ namespace {
 void check_agent(const std::string& text) {
   const auto config = agent::parse_config(text, "agent.toml");
   if (!config) return;
-  const agent::Config& c = config.assume_value();
+  const agent::Config& c = *config;
   FUZZ_CHECK(agent::is_safe_name(c.node));
   FUZZ_CHECK(c.home.starts_with('/'));
   FUZZ_CHECK(c.staging_mib >= 16 && c.staging_mib <= 256);
@@ -23,7 +23,7 @@ void check_agent(const std::string& text) {
 void check_coordinator(const std::string& text) {
   const auto config = coordinator::parse_config(text, "coordinator.toml");
   if (!config) return;
-  const coordinator::Config& c = config.assume_value();
+  const coordinator::Config& c = *config;
   for (const std::int64_t ms : {c.lease_term_ms, c.switch_timeout_ms, c.agent_idle_timeout_ms})
     FUZZ_CHECK(ms >= 100 && ms <= std::int64_t{24} * 3600 * 1000);
   FUZZ_CHECK(c.placement_margin_bytes >= 0 && c.placement_margin_bytes <= std::int64_t{1} << 50);
@@ -31,12 +31,12 @@ void check_coordinator(const std::string& text) {
 
 void check_keeper(const std::string& text) {
   const auto config = keeper::parse_config(text);
-  if (config) FUZZ_CHECK(!config.assume_value().argv.empty());
+  if (config) FUZZ_CHECK(!config->argv.empty());
 }
 
 void check_visible_gpus(const std::string& text) {
   const auto gpus = agent::parse_visible_gpus(text.c_str());
-  if (gpus) FUZZ_CHECK(gpus.assume_value().size() <= text.size());
+  if (gpus) FUZZ_CHECK(gpus->size() <= text.size());
 }
 
 }  // namespace

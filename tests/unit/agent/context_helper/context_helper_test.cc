@@ -51,9 +51,9 @@ TEST_F(ContextHelperTest, AllOrdersAreServedByTheSameProcess) {
   ContextHelper& helper = start_fake("good");
   const auto facts = run(helper.ready());
   ASSERT_TRUE(facts.has_value());
-  EXPECT_TRUE(facts.assume_value().can_change_gpu);
-  EXPECT_EQ(facts.assume_value().why(), "");
-  EXPECT_EQ(run(helper.state(1)).assume_value(), context::ProcessState::kLocked);
+  EXPECT_TRUE(facts->can_change_gpu);
+  EXPECT_EQ(facts->why(), "");
+  EXPECT_EQ(*run(helper.state(1)), context::ProcessState::kLocked);
   EXPECT_TRUE(run(helper.lock(1, kLong)).has_value());
   EXPECT_TRUE(run(helper.checkpoint(1, kLong)).has_value());
   context::GpuPair pair;
@@ -68,7 +68,7 @@ TEST_F(ContextHelperTest, TooManyGpusAreRefusedBeforeTheyAreSent) {
   ContextHelper& helper = start_fake("good");
   const auto restored = run(helper.restore(1, std::vector<context::GpuPair>(context::kMaxPairs + 1), kLong));
   ASSERT_FALSE(restored.has_value());
-  EXPECT_EQ(restored.assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(restored.error().code(), ErrorCode::kInvalidArgument);
 }
 
 Task<Result<context::ProcessState>> two_at_once(ContextHelper& helper) {
@@ -94,8 +94,8 @@ TEST_F(ContextHelperTest, OrdersOfTwoCallersAreServedInTurn) {
 TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsCut) {
   const auto locked = run(start_fake("refuses").lock(1, kLong));
   ASSERT_FALSE(locked.has_value());
-  EXPECT_EQ(locked.assume_error().code(), ErrorCode::kTimedOut);
-  EXPECT_EQ(locked.assume_error().message().size(), context::kMaxText);
+  EXPECT_EQ(locked.error().code(), ErrorCode::kTimedOut);
+  EXPECT_EQ(locked.error().message().size(), context::kMaxText);
   EXPECT_TRUE(run(helper_->unlock(1, kLong)).has_value());
 }
 
@@ -103,9 +103,9 @@ TEST_F(ContextHelperTest, AfterADeathTheEffectIsUnknownAndAnotherHelperServes) {
   ContextHelper& helper = start_fake("dies");
   const auto checkpointed = run(helper.checkpoint(1, kLong));
   ASSERT_FALSE(checkpointed.has_value());
-  EXPECT_EQ(checkpointed.assume_error().code(), ErrorCode::kUnavailable);
-  EXPECT_NE(checkpointed.assume_error().to_string().find("effect is not known"), std::string::npos);
-  EXPECT_NE(checkpointed.assume_error().to_string().find("signal 9"), std::string::npos);
+  EXPECT_EQ(checkpointed.error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(checkpointed.error().to_string().find("effect is not known"), std::string::npos);
+  EXPECT_NE(checkpointed.error().to_string().find("signal 9"), std::string::npos);
   EXPECT_TRUE(run(helper.state(1)).has_value());
   EXPECT_EQ(starts(), 2);
 }
@@ -116,7 +116,7 @@ TEST_F(ContextHelperTest, AHelperThatHangsIsReplaced) {
   const pid_t first = helper.pid();
   const auto unlocked = run(helper.unlock(1, Milliseconds(20)));
   ASSERT_FALSE(unlocked.has_value());
-  EXPECT_EQ(unlocked.assume_error().code(), ErrorCode::kTimedOut);
+  EXPECT_EQ(unlocked.error().code(), ErrorCode::kTimedOut);
   EXPECT_TRUE(run(helper.state(1)).has_value());
   EXPECT_NE(helper.pid(), first);
 }
@@ -124,27 +124,27 @@ TEST_F(ContextHelperTest, AHelperThatHangsIsReplaced) {
 TEST_F(ContextHelperTest, ADriverThatDoesNotStartIsAnErrorAndNotAHang) {
   const auto facts = run(start_fake("silent").ready());
   ASSERT_FALSE(facts.has_value());
-  EXPECT_EQ(facts.assume_error().code(), ErrorCode::kTimedOut);
+  EXPECT_EQ(facts.error().code(), ErrorCode::kTimedOut);
 }
 
 TEST_F(ContextHelperTest, MissingDriverFunctionsAreReported) {
   const auto facts = run(start_fake("no-checkpoint").ready());
   ASSERT_TRUE(facts.has_value());
-  EXPECT_NE(facts.assume_value().why().find("570"), std::string::npos);
+  EXPECT_NE(facts->why().find("570"), std::string::npos);
   const auto locked = run(helper_->lock(1, kLong));
   ASSERT_FALSE(locked.has_value());
-  EXPECT_EQ(locked.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(locked.error().code(), ErrorCode::kNotSupported);
   const auto older = run(start_fake("same-gpu-only").ready());
   ASSERT_TRUE(older.has_value());
-  EXPECT_TRUE(older.assume_value().can_checkpoint);
-  EXPECT_NE(older.assume_value().why().find("580"), std::string::npos);
+  EXPECT_TRUE(older->can_checkpoint);
+  EXPECT_NE(older->why().find("580"), std::string::npos);
 }
 
 TEST_F(ContextHelperTest, MissingDriverIsReportedWithoutARestart) {
   const auto facts = run(start_fake("no-driver").ready());
   ASSERT_FALSE(facts.has_value());
-  EXPECT_EQ(facts.assume_error().code(), ErrorCode::kNotSupported);
-  EXPECT_EQ(facts.assume_error().message(), "There is no driver");
+  EXPECT_EQ(facts.error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(facts.error().message(), "There is no driver");
   EXPECT_FALSE(helper_->serving());
   EXPECT_EQ(starts(), 1);
 }
@@ -167,7 +167,7 @@ TEST_F(ContextHelperTest, RealHelperReportsAMissingDriver) {
   helper_ = ContextHelper::create(io_.get_executor(), settings);
   const auto facts = run(helper_->ready());
   if (facts.has_value()) GTEST_SKIP() << "this machine has a CUDA driver and a GPU";
-  EXPECT_EQ(facts.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(facts.error().code(), ErrorCode::kNotSupported);
 }
 
 TEST(ContextMessages, ValuesOutOfRangeAreRefused) {
@@ -205,7 +205,7 @@ TEST(ContextMessages, TheLongestMessagesFitIntoAPacket) {
   EXPECT_LE(order_bytes.size(), context::kMaxOrderBytes);
   const auto read = context::parse_order(order_bytes);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read.assume_value().pairs.back().to.back(), 7);
+  EXPECT_EQ(read->pairs.back().to.back(), 7);
   context::Answer answer;
   context::set_text(answer, std::string(2 * context::kMaxText, 'x'));
   const auto answer_bytes = wire::encode(answer);

@@ -71,6 +71,6 @@ int main() {
       (void)!::send(kSocketFd, "garbage", 7, MSG_NOSIGNAL);
       continue;
     }
-    send_answer(answer_to(order.assume_value(), behaviour));
+    send_answer(answer_to(*order, behaviour));
   }
 }

@@ -41,7 +41,7 @@ Json probe(const std::string& mover, std::chrono::milliseconds timeout = std::ch
   settings.mover_timeout = timeout;
   const auto facts = probe_node(settings);
   EXPECT_TRUE(facts.has_value());
-  return facts.has_value() ? facts.assume_value() : Json();
+  return facts.has_value() ? *facts : Json();
 }
 
 TEST(Probe, FactsOfAllPartsAreThere) {
@@ -83,7 +83,7 @@ Json facts_of_trial(const std::string& trial) {
   settings.agent_program = agent.path();
   const auto facts = probe_node(settings);
   EXPECT_TRUE(facts.has_value());
-  return facts.has_value() ? facts.assume_value()["criu"] : Json();
+  return facts.has_value() ? (*facts)["criu"] : Json();
 }
 
 TEST(Probe, CriuIsTriedWithAProcess) {

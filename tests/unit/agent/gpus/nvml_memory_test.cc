@@ -15,10 +15,10 @@ GpuFacts read_while_it_grows(int times) {
   EXPECT_NE(fake, nullptr) << ::dlerror();
   *static_cast<int*>(::dlsym(fake, "growths_left")) = times;
   auto nvml = Nvml::create(FAKE_NVML);
-  EXPECT_TRUE(nvml) << nvml.assume_error().to_string();
-  auto gpus = nvml.assume_value()->read_gpus();
+  EXPECT_TRUE(nvml) << nvml.error().to_string();
+  auto gpus = (*nvml)->read_gpus();
   EXPECT_TRUE(gpus);
-  return gpus.assume_value().front();
+  return gpus->front();
 }
 
 TEST(NvmlMemory, MemoryTakenBetweenTheAnswersIsTheProcesses) {

@@ -22,10 +22,10 @@ class NvmlTopologyTest : public ::testing::Test {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/topology") << topology;
     auto nvml = Nvml::create("libnvidia-ml.so.1");
-    EXPECT_TRUE(nvml) << nvml.assume_error().to_string();
-    auto gpus = nvml.assume_value()->read_gpus();
+    EXPECT_TRUE(nvml) << nvml.error().to_string();
+    auto gpus = (*nvml)->read_gpus();
     EXPECT_TRUE(gpus);
-    return std::move(gpus).assume_value();
+    return *std::move(gpus);
   }
   static const GpuPeerFacts& peer(const GpuFacts& gpu, std::uint32_t index) {
     for (const GpuPeerFacts& candidate : gpu.topology.peers) {

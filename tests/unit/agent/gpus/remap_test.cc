@@ -33,41 +33,41 @@ class RemapTest : public ::testing::Test {
 
 TEST_F(RemapTest, DriverThatImports) {
   const auto facts = probe("always");
-  ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-  EXPECT_EQ(facts.assume_value().import, true) << facts.assume_value().problem;
-  EXPECT_EQ(facts.assume_value().own, true);
-  EXPECT_EQ(facts.assume_value().import_moved, true);
-  EXPECT_EQ(facts.assume_value().own_moved, true);
-  EXPECT_EQ(facts.assume_value().problem, "");
-  EXPECT_TRUE(facts.assume_value().imports());
+  ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+  EXPECT_EQ(facts->import, true) << facts->problem;
+  EXPECT_EQ(facts->own, true);
+  EXPECT_EQ(facts->import_moved, true);
+  EXPECT_EQ(facts->own_moved, true);
+  EXPECT_EQ(facts->problem, "");
+  EXPECT_TRUE(facts->imports());
 }
 
 TEST_F(RemapTest, DriverThatNeverImports) {
   const auto facts = probe("never");
-  ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-  EXPECT_EQ(facts.assume_value().import, false);
-  EXPECT_EQ(facts.assume_value().import_moved, false);
-  EXPECT_EQ(facts.assume_value().own_moved, true);
-  EXPECT_FALSE(facts.assume_value().imports());
-  EXPECT_TRUE(facts.assume_value().makes());
-  EXPECT_NE(facts.assume_value().problem.find("NOT_SUPPORTED"), std::string::npos);
+  ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+  EXPECT_EQ(facts->import, false);
+  EXPECT_EQ(facts->import_moved, false);
+  EXPECT_EQ(facts->own_moved, true);
+  EXPECT_FALSE(facts->imports());
+  EXPECT_TRUE(facts->makes());
+  EXPECT_NE(facts->problem.find("NOT_SUPPORTED"), std::string::npos);
 }
 
 TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnly) {
   const auto facts = probe("same");
-  ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-  EXPECT_EQ(facts.assume_value().import, true);
-  EXPECT_EQ(facts.assume_value().import_moved, false);
-  EXPECT_FALSE(facts.assume_value().imports());
+  ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+  EXPECT_EQ(facts->import, true);
+  EXPECT_EQ(facts->import_moved, false);
+  EXPECT_FALSE(facts->imports());
 }
 
 TEST_F(RemapTest, ProbeWithASingleGpuTriesNoMove) {
   const auto facts = probe("same", "1");
-  ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-  EXPECT_EQ(facts.assume_value().import, true);
-  EXPECT_EQ(facts.assume_value().import_moved, std::nullopt);
-  EXPECT_TRUE(facts.assume_value().imports());
-  EXPECT_NE(facts.assume_value().problem.find("no second GPU"), std::string::npos);
+  ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+  EXPECT_EQ(facts->import, true);
+  EXPECT_EQ(facts->import_moved, std::nullopt);
+  EXPECT_TRUE(facts->imports());
+  EXPECT_NE(facts->problem.find("no second GPU"), std::string::npos);
 }
 
 TEST_F(RemapTest, ProgramWithoutOutputIsAnError) {
@@ -76,7 +76,7 @@ TEST_F(RemapTest, ProgramWithoutOutputIsAnError) {
   wanted.output = folder_.path() + "/out";
   const auto facts = run_until_done(io_, probe_remap(wanted));
   ASSERT_FALSE(facts.has_value());
-  EXPECT_NE(facts.assume_error().to_string().find("exit status 0"), std::string::npos);
+  EXPECT_NE(facts.error().to_string().find("exit status 0"), std::string::npos);
 }
 
 TEST_F(RemapTest, FactsAreKept) {
@@ -90,9 +90,9 @@ TEST_F(RemapTest, FactsAreKept) {
   EXPECT_FALSE(load_remap_facts(folder_.path()).has_value());
   ASSERT_TRUE(save_remap_facts(folder_.path(), facts).has_value());
   const auto kept = load_remap_facts(folder_.path());
-  ASSERT_TRUE(kept.has_value()) << kept.assume_error().to_string();
-  EXPECT_EQ(to_json(kept.assume_value()), to_json(facts));
-  EXPECT_EQ(kept.assume_value().import_moved, std::nullopt);
+  ASSERT_TRUE(kept.has_value()) << kept.error().to_string();
+  EXPECT_EQ(to_json(*kept), to_json(facts));
+  EXPECT_EQ(kept->import_moved, std::nullopt);
 }
 
 TEST_F(RemapTest, DamagedFactsAreNone) {
@@ -122,7 +122,7 @@ TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
   EXPECT_TRUE(choice.imports()) << "nobody has found out";
   ASSERT_TRUE(prepare(choice).has_value());
   EXPECT_TRUE(choice.imports());
-  auto facts = load_remap_facts(folder_.path()).assume_value();
+  auto facts = *load_remap_facts(folder_.path());
   EXPECT_EQ(facts.gpu, "cudasim software GPU");
   facts.import_moved = false;
   ASSERT_TRUE(save_remap_facts(folder_.path(), facts).has_value());
@@ -152,7 +152,7 @@ TEST_F(ChoiceTest, MigrationsThatBeginTogetherAskOnce) {
   std::vector<Task<Result<void>>> all;
   for (int i = 0; i < 4; ++i) all.push_back(choice.prepare());
   for (const auto& prepared : run_all_until_done(io_, std::move(all))) EXPECT_TRUE(prepared.has_value());
-  EXPECT_EQ(read_file(counted, 100).assume_value(), "x\n");
+  EXPECT_EQ(*read_file(counted, 100), "x\n");
   EXPECT_TRUE(load_remap_facts(folder_.path()).has_value());
 }
 
@@ -184,7 +184,7 @@ TEST_F(ChoiceTest, DriverThatCanDoNeitherIsRefusedAndAskedAgain) {
   RemapChoice choice(io_.get_executor(), config_, *contexts_, probe);
   const auto refused = prepare(choice);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
   EXPECT_FALSE(load_remap_facts(folder_.path()).has_value()) << "a fault of the moment is not kept";
   EXPECT_TRUE(prepare(choice).has_value());
   EXPECT_TRUE(load_remap_facts(folder_.path()).has_value());

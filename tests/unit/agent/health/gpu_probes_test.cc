@@ -104,8 +104,8 @@ class RealProbeTest : public GpuProbesTest {
  protected:
   void SetUp() override {
     auto nvml = Nvml::create("libnvidia-ml.so.1");
-    ASSERT_TRUE(nvml) << nvml.assume_error().to_string();
-    uuid_ = nvml.assume_value()->read_gpus().assume_value().at(0).uuid;
+    ASSERT_TRUE(nvml) << nvml.error().to_string();
+    uuid_ = (*nvml)->read_gpus()->at(0).uuid;
     control("reset");
   }
   void TearDown() override {

@@ -13,7 +13,7 @@ TEST(HealthPackets, NamesOfGpus) {
   set_text(report, "GPU-1 00000000:01:00.0 NVIDIA H200 SXM");
   const auto read = parse_report(wire::encode(report));
   ASSERT_TRUE(read.has_value());
-  const GpuName name = gpu_name(read.assume_value());
+  const GpuName name = gpu_name(*read);
   EXPECT_EQ(name.uuid, "GPU-1");
   EXPECT_EQ(name.bus_id, "00000000:01:00.0");
   EXPECT_EQ(name.model, "NVIDIA H200 SXM");

@@ -40,11 +40,11 @@ TEST(HealthRecord, SurvivesItsFile) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/health";
   ASSERT_TRUE(load_health(path).has_value());
-  EXPECT_EQ(load_health(path).assume_value().next_number, 1U);
+  EXPECT_EQ(load_health(path)->next_number, 1U);
   ASSERT_TRUE(save_health(path, encode_health(full_record())).has_value());
   const auto read = load_health(path);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(encode_health(read.assume_value()), encode_health(full_record()));
+  EXPECT_EQ(encode_health(*read), encode_health(full_record()));
 }
 
 TEST(HealthRecord, EveryCutAndEveryFlippedBitIsFound) {
@@ -64,7 +64,7 @@ TEST(HealthRecord, DamagedFileIsSetAsideAndItsNumbersAreNotReused) {
   std::ofstream(path) << "damaged";
   const auto read = load_health(path);
   ASSERT_TRUE(read.has_value());
-  EXPECT_GT(read.assume_value().next_number, 1'000'000'000'000U);
+  EXPECT_GT(read->next_number, 1'000'000'000'000U);
   EXPECT_TRUE(std::filesystem::exists(path + ".damaged"));
 }
 
@@ -100,10 +100,10 @@ class KernelLogTest : public ::testing::Test {
   void read(const std::string& path) {
     auto files = FileWatch::create(io_.get_executor());
     ASSERT_TRUE(files.has_value());
-    files_ = std::move(files).assume_value();
+    files_ = *std::move(files);
     auto reader = KernelLogReader::create(io_.get_executor(), *files_, path);
-    ASSERT_TRUE(reader.has_value()) << reader.assume_error().to_string();
-    reader_ = std::move(reader).assume_value();
+    ASSERT_TRUE(reader.has_value()) << reader.error().to_string();
+    reader_ = *std::move(reader);
     KernelLogReader::Handlers handlers;
     handlers.record = [this](const health::KernelRecord& record) {
       numbers_.push_back(record.sequence);
@@ -157,7 +157,7 @@ TEST_F(KernelLogTest, ALineLongerThanAnyRecordIsLeftOut) {
 TEST_F(KernelLogTest, MissingFileIsAnError) {
   auto files = FileWatch::create(io_.get_executor());
   ASSERT_TRUE(files.has_value());
-  EXPECT_FALSE(KernelLogReader::create(io_.get_executor(), *files.assume_value(), "/nowhere").has_value());
+  EXPECT_FALSE(KernelLogReader::create(io_.get_executor(), **files, "/nowhere").has_value());
 }
 
 // A program in the helper's place: a shell script.

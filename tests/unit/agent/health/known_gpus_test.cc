@@ -123,14 +123,14 @@ class SwappedCardTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto nvml = Nvml::create("libnvidia-ml.so.1");
-    ASSERT_TRUE(nvml) << nvml.assume_error().to_string();
-    nvml_ = std::move(nvml).assume_value();
+    ASSERT_TRUE(nvml) << nvml.error().to_string();
+    nvml_ = *std::move(nvml);
     gpus_.follow(read());
   }
   InventorySnapshot read() {
     auto gpus = nvml_->read_gpus();
     EXPECT_TRUE(gpus);
-    return inventory(std::move(gpus).assume_value());
+    return inventory(*std::move(gpus));
   }
   void log(const std::string& text) {
     health::KernelRecord record;

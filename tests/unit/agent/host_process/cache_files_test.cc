@@ -73,14 +73,14 @@ TEST_F(CacheFilesTest, MappedFileIsMadeWhereItIsMissing) {
   save();
   remove_cache();
   const auto made = make_cache_files(images_, kTriton);
-  ASSERT_TRUE(made) << made.assume_error().to_string();
+  ASSERT_TRUE(made) << made.error().to_string();
   EXPECT_EQ(content_of(kernel_), "a kernel");
   struct stat facts {};
   ASSERT_EQ(::stat(kernel_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0750u);
-  EXPECT_EQ(made.assume_value().files, std::vector<std::string>{kernel_});
-  EXPECT_EQ(made.assume_value().folders.size(), 3u);
-  remove_cache_files(made.assume_value());
+  EXPECT_EQ(made->files, std::vector<std::string>{kernel_});
+  EXPECT_EQ(made->folders.size(), 3u);
+  remove_cache_files(*made);
   EXPECT_FALSE(fs::exists(folder_ / ".triton"));
 }
 
@@ -95,9 +95,9 @@ TEST_F(CacheFilesTest, OpenFileTravelsUnlessItIsWritten) {
   ::close(first);
   ::close(second);
   ASSERT_TRUE(found);
-  EXPECT_NE(found.assume_value().find(read), nullptr);
-  EXPECT_NE(found.assume_value().find(kernel_), nullptr);
-  EXPECT_EQ(found.assume_value().find(written), nullptr);
+  EXPECT_NE(found->find(read), nullptr);
+  EXPECT_NE(found->find(kernel_), nullptr);
+  EXPECT_EQ(found->find(written), nullptr);
 }
 
 TEST_F(CacheFilesTest, FileThatIsThereStays) {
@@ -105,7 +105,7 @@ TEST_F(CacheFilesTest, FileThatIsThereStays) {
   std::ofstream(kernel_) << "of this node";
   const auto made = make_cache_files(images_, kTriton);
   ASSERT_TRUE(made);
-  EXPECT_TRUE(made.assume_value().files.empty());
+  EXPECT_TRUE(made->files.empty());
   EXPECT_EQ(content_of(kernel_), "of this node");
 }
 
@@ -114,7 +114,7 @@ TEST_F(CacheFilesTest, TargetWithoutThatFolderInItsSettingsRefuses) {
   remove_cache();
   const auto made = make_cache_files(images_, {"/tmp/torchinductor_"});
   ASSERT_FALSE(made);
-  EXPECT_EQ(made.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(made.error().code(), ErrorCode::kRefused);
   EXPECT_FALSE(fs::exists(folder_ / ".triton"));
 }
 
@@ -125,7 +125,7 @@ TEST_F(CacheFilesTest, LinkInThePathIsNotFollowed) {
   fs::create_directory_symlink(folder_ / "elsewhere", folder_ / ".triton");
   const auto made = make_cache_files(images_, kTriton);
   ASSERT_FALSE(made);
-  EXPECT_NE(made.assume_error().message().find(".triton is no folder at the target"), std::string::npos);
+  EXPECT_NE(made.error().message().find(".triton is no folder at the target"), std::string::npos);
   EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
 }
 
@@ -137,14 +137,14 @@ TEST_F(CacheFilesTest, FolderOfAnotherUserIsRefused) {
   ASSERT_EQ(::chown((folder_ / ".triton").c_str(), kOtherUser, kOtherUser), 0);
   const auto made = make_cache_files(images_, kTriton);
   ASSERT_FALSE(made);
-  EXPECT_NE(made.assume_error().message().find("belongs to another user"), std::string::npos);
+  EXPECT_NE(made.error().message().find("belongs to another user"), std::string::npos);
 }
 
 TEST_F(CacheFilesTest, MissingFileOfACacheIsNoObstacleAtTheTarget) {
   FileList list;
   const auto found = cache_files_of(::getpid(), kTriton);
   ASSERT_TRUE(found);
-  list.cached = found.assume_value();
+  list.cached = *found;
   FileFact& fact = list.files.emplace_back();
   fact.path = kernel_;
   fact.bytes = 8;
@@ -152,7 +152,7 @@ TEST_F(CacheFilesTest, MissingFileOfACacheIsNoObstacleAtTheTarget) {
   EXPECT_TRUE(check_files(list, kTriton));
   const auto refused = check_files(list, {});
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.assume_error().message().find("in none of its cache_folders"), std::string::npos);
+  EXPECT_NE(refused.error().message().find("in none of its cache_folders"), std::string::npos);
   list.cached.files.clear();
   EXPECT_FALSE(check_files(list, kTriton));
 }
@@ -161,7 +161,7 @@ TEST_F(CacheFilesTest, OtherContentOfThatNameIsRefusedAtTheTarget) {
   FileList list;
   const auto found = cache_files_of(::getpid(), kTriton);
   ASSERT_TRUE(found);
-  list.cached = found.assume_value();
+  list.cached = *found;
   FileFact& fact = list.files.emplace_back();
   fact.path = kernel_;
   fact.bytes = 8;

@@ -53,8 +53,8 @@ inline void expect_all_stopped(pid_t init) {
   EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(init), &stopped, WSTOPPED | WNOWAIT), 0);
   const auto list = processes_of(init);
   ASSERT_TRUE(list.has_value());
-  EXPECT_EQ(list.assume_value().size(), 3u);
-  for (const pid_t pid : list.assume_value()) {
+  EXPECT_EQ(list->size(), 3u);
+  for (const pid_t pid : *list) {
     while (process_state(pid) == 'R') ::sched_yield();
     EXPECT_EQ(process_state(pid), 'T');
   }
@@ -66,7 +66,7 @@ inline bool waits_for_memory(pid_t pid) {
   for (const auto& thread :
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
     const auto place = read_file((thread.path() / "wchan").string(), 256);
-    if (place.has_value() && place.assume_value() == "handle_userfault") return true;
+    if (place.has_value() && *place == "handle_userfault") return true;
   }
   return false;
 }
@@ -93,10 +93,10 @@ class CriuTest : public ::testing::Test {
     if (!facts.works) GTEST_SKIP() << "no move of processes here: " << facts.problem;
     auto criu = run_until_done(io_, Criu::find("", folder_.path()));
     ASSERT_TRUE(criu.has_value());
-    criu_.emplace(std::move(criu).assume_value());
+    criu_.emplace(*std::move(criu));
     auto place = find_memory_place();
     ASSERT_TRUE(place.has_value());
-    place_ = place.assume_value();
+    place_ = *place;
   }
   void TearDown() override {
     for (const pid_t init : started_) {
@@ -105,17 +105,16 @@ class CriuTest : public ::testing::Test {
     }
   }
   MemoryFolder make_memory_folder(const std::string& name) {
-    return std::move(
-        MemoryFolder::create(place_, "test-" + std::to_string(::getpid()) + name, 64 << 20).assume_value());
+    return std::move(*MemoryFolder::create(place_, "test-" + std::to_string(::getpid()) + name, 64 << 20));
   }
   pid_t start(const std::vector<std::string>& arguments) {
     std::vector<std::string> argv{MOVED_PROGRAM};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     auto init = start_program(argv, folder_.path(), old_log());
-    EXPECT_TRUE(init.has_value()) << init.assume_error().to_string();
-    started_.push_back(init.assume_value());
-    EXPECT_EQ(wait_for_line(old_log(), "ready", init.assume_value()), "ready");
-    return init.assume_value();
+    EXPECT_TRUE(init.has_value()) << init.error().to_string();
+    started_.push_back(*init);
+    EXPECT_EQ(wait_for_line(old_log(), "ready", *init), "ready");
+    return *init;
   }
   std::string ask(pid_t init, const std::string& log, int number) {
     ::kill(-init, SIGUSR1);
@@ -149,8 +148,8 @@ class CriuTest : public ::testing::Test {
     spec.lazy_pages_pid_file = lazy_pages_pid_file(images);
     auto restored = keeper::start_restored(spec);
     if (!restored.has_value()) return Error(ErrorCode::kIo, Criu::first_error(Criu::restore_log(options)));
-    started_.push_back(restored.assume_value().pid);
-    pages_ = std::move(restored.assume_value().lazy_pages);
+    started_.push_back(restored->pid);
+    pages_ = std::move(restored->lazy_pages);
     return started_.back();
   }
   keeper::LazyPages::State wait_for_server() {

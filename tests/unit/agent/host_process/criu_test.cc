@@ -15,20 +15,19 @@ TEST_F(CriuTest, AProgramGoesOnInACopyWhileTheOriginalStaysStopped) {
 
   const MemoryFolder images = make_memory_folder("a");
   const auto dumped = dump(source, images.path());
-  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
-  EXPECT_GT(dumped.assume_value().bytes, 8u << 20);   // the program's memory,
-  EXPECT_LT(dumped.assume_value().bytes, 16u << 20);  // and little else
+  ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
+  EXPECT_GT(dumped->bytes, 8u << 20);   // the program's memory,
+  EXPECT_LT(dumped->bytes, 16u << 20);  // and little else
   expect_all_stopped(source);
 
   auto packed = pack_folder(images.path());
   ASSERT_TRUE(packed.has_value());
   const MemoryFolder arrived = make_memory_folder("b");
-  ASSERT_TRUE(unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, arrived.path())
-                  .has_value());
+  ASSERT_TRUE(unpack_folder(packed->file.get(), packed->bytes, arrived.path()).has_value());
 
   const auto restored = restore(arrived.path());
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  const pid_t copy = restored.assume_value();
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  const pid_t copy = *restored;
   expect_all_stopped(copy);
   EXPECT_TRUE(check_credentials(copy, ::getuid(), ::getgid()).has_value());
   EXPECT_FALSE(check_credentials(copy, 12345, 12345).has_value());
@@ -55,16 +54,16 @@ TEST_F(CriuTest, MemoryOfALazyRestoreArrivesWhileTheProgramRuns) {
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   const MemoryFolder images = make_memory_folder("z");
   const auto dumped = dump(source, images.path());
-  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+  ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
 
   const auto pages = choose_lazy_pages(images.path(), 1 << 20);
-  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
-  EXPECT_GT(pages.assume_value().eager, 0u);
-  EXPECT_LE(pages.assume_value().eager, 1u << 20);
-  EXPECT_GE(pages.assume_value().lazy, 8u << 20);  // the program's memory
+  ASSERT_TRUE(pages.has_value()) << pages.error().to_string();
+  EXPECT_GT(pages->eager, 0u);
+  EXPECT_LE(pages->eager, 1u << 20);
+  EXPECT_GE(pages->lazy, 8u << 20);  // the program's memory
   const auto restored = restore_lazily(images.path(), "");
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  const pid_t copy = restored.assume_value();
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  const pid_t copy = *restored;
   ASSERT_TRUE(pages_);
   ASSERT_TRUE(resume_source(copy).has_value());
   EXPECT_EQ(ask(copy, new_log(), 2), state_line(2, folder_.path(), 2));
@@ -79,12 +78,12 @@ TEST_F(CriuTest, PagesAreLazyThoughAStackPointerIsAtThePageBegin) {
   const MemoryFolder images = make_memory_folder("u");
   ASSERT_TRUE(dump(source, images.path()).has_value());
   const auto pages = choose_lazy_pages(images.path(), 1 << 20);
-  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
-  EXPECT_GE(pages.assume_value().lazy, 8u << 20);
+  ASSERT_TRUE(pages.has_value()) << pages.error().to_string();
+  EXPECT_GE(pages->lazy, 8u << 20);
   const auto restored = restore_lazily(images.path(), "");
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  ASSERT_TRUE(resume_source(restored.assume_value()).has_value());
-  EXPECT_EQ(ask(restored.assume_value(), new_log(), 1), state_line(1, folder_.path(), 1));
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  ASSERT_TRUE(resume_source(*restored).has_value());
+  EXPECT_EQ(ask(*restored, new_log(), 1), state_line(1, folder_.path(), 1));
   EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kWhole);
 }
 
@@ -93,16 +92,16 @@ TEST_F(CriuTest, AllPagesOfASmallProgramComeWithIt) {
   const MemoryFolder images = make_memory_folder("w");
   ASSERT_TRUE(dump(source, images.path()).has_value());
   const auto pages = choose_lazy_pages(images.path());
-  ASSERT_TRUE(pages.has_value()) << pages.assume_error().to_string();
-  EXPECT_GE(pages.assume_value().eager, 8u << 20);
-  EXPECT_EQ(pages.assume_value().lazy, 0u);
+  ASSERT_TRUE(pages.has_value()) << pages.error().to_string();
+  EXPECT_GE(pages->eager, 8u << 20);
+  EXPECT_EQ(pages->lazy, 0u);
   const auto plan = lazy_pages::read_plan(images.path());
   ASSERT_TRUE(plan.has_value());
-  EXPECT_TRUE(plan.assume_value().empty());
+  EXPECT_TRUE(plan->empty());
   const auto copy = restore(images.path());
-  ASSERT_TRUE(copy.has_value()) << copy.assume_error().to_string();
-  ASSERT_TRUE(resume_source(copy.assume_value()).has_value());
-  EXPECT_EQ(ask(copy.assume_value(), new_log(), 1), state_line(1, folder_.path(), 1));
+  ASSERT_TRUE(copy.has_value()) << copy.error().to_string();
+  ASSERT_TRUE(resume_source(*copy).has_value());
+  EXPECT_EQ(ask(*copy, new_log(), 1), state_line(1, folder_.path(), 1));
 }
 
 TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
@@ -112,7 +111,7 @@ TEST_F(CriuTest, PagemapThatIsCutIsRefused) {
   std::filesystem::resize_file(images.path() + "/pagemap-2.img", 21);
   const auto pages = choose_lazy_pages(images.path());
   ASSERT_FALSE(pages.has_value());
-  EXPECT_EQ(pages.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(pages.error().code(), ErrorCode::kCorrupt);
 }
 
 TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
@@ -133,8 +132,8 @@ TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   ASSERT_EQ(::chmod(script.c_str(), 0700), 0);
   ASSERT_TRUE(choose_lazy_pages(images.path(), 1 << 20).has_value());
   const auto restored = restore_lazily(images.path(), script);
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  const pid_t copy = restored.assume_value();
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  const pid_t copy = *restored;
   ASSERT_TRUE(pages_);
   ::kill(pages_->server(), SIGKILL);
   EXPECT_EQ(wait_for_server(), keeper::LazyPages::State::kLost);
@@ -144,7 +143,7 @@ TEST_F(CriuTest, ProgramReadsNoZerosWhenLazyPageServerIsKilled) {
   ::kill(-copy, SIGUSR1);
   const auto printed = [this] {
     const auto text = read_file(new_log(), 1 << 16);
-    return text.has_value() && !text.assume_value().empty();
+    return text.has_value() && !text->empty();
   };
   bool waits = false;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -177,9 +176,8 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   const MemoryFolder images = make_memory_folder("c");
   const auto dumped = dump(source, images.path());
   ASSERT_FALSE(dumped.has_value());
-  EXPECT_EQ(dumped.assume_error().code(), ErrorCode::kRefused);
-  EXPECT_NE(dumped.assume_error().message().find("unix"), std::string::npos)
-      << dumped.assume_error().message();
+  EXPECT_EQ(dumped.error().code(), ErrorCode::kRefused);
+  EXPECT_NE(dumped.error().message().find("unix"), std::string::npos) << dumped.error().message();
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
 }
 
@@ -188,7 +186,7 @@ TEST_F(CriuTest, ConnectionThatNobodyKnowsOfFailsTheDumpAndStaysOpen) {
   const pid_t source = start({"talking"});
   ASSERT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   const auto open_ends = [source] {
-    const auto all = tcp_connections(source).assume_value();
+    const auto all = *tcp_connections(source);
     return std::count_if(all.begin(), all.end(), [](const auto& item) { return item.second.established; });
   };
   const auto before = open_ends();
@@ -196,9 +194,9 @@ TEST_F(CriuTest, ConnectionThatNobodyKnowsOfFailsTheDumpAndStaysOpen) {
   const MemoryFolder images = make_memory_folder("t");
   const auto dumped = dump(source, images.path());
   ASSERT_FALSE(dumped.has_value());
-  EXPECT_EQ(dumped.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(dumped.error().code(), ErrorCode::kRefused);
   if (criu_->why_no_internet().empty()) {
-    EXPECT_THAT(dumped.assume_error().message(), HasSubstr("opened a TCP connection"));
+    EXPECT_THAT(dumped.error().message(), HasSubstr("opened a TCP connection"));
   }
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
   EXPECT_EQ(open_ends(), before);
@@ -214,14 +212,14 @@ TEST_F(CriuTest, ListenerIsRefusedByNameBeforeTheDumpWhereverItsDumpFails) {
   const auto dumped = dump(source, images.path());
   EXPECT_EQ(files.has_value(), dumped.has_value());
   if (files.has_value()) return;
-  const std::string& why = files.assume_error().message();
+  const std::string& why = files.error().message();
   EXPECT_NE(why.find(" listens at 127.0.0.1:"), std::string::npos) << why;
   EXPECT_NE(why.find("install CRIU 4.2"), std::string::npos) << why;
 }
 
 std::string why_not_trusted(const std::string& program) {
   const auto trusted = check_trusted_program(program);
-  return trusted ? "" : trusted.assume_error().message();
+  return trusted ? "" : trusted.error().message();
 }
 
 TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenIt) {
@@ -271,7 +269,7 @@ TEST_F(CriuTest, ACopyEndsWithItsKeeper) {
   const pid_t keeper = ::fork();
   if (keeper == 0) {
     const auto restored = restore(images.path());
-    const pid_t pid = restored.has_value() ? restored.assume_value() : 0;
+    const pid_t pid = restored.has_value() ? *restored : 0;
     (void)!::write(tell.get(), &pid, sizeof pid);
     for (;;) ::pause();
   }
@@ -315,7 +313,7 @@ TEST_F(CriuTest, ASignalThatKillsTheProgramIsItsStatus) {
 TEST_F(CriuTest, AProgramThatDoesNotExistIsReported) {
   const auto init = start_program({"/nonexistent/program"}, folder_.path(), old_log());
   ASSERT_FALSE(init.has_value());
-  EXPECT_EQ(init.assume_error().native(), ENOENT);
+  EXPECT_EQ(init.error().native(), ENOENT);
 }
 
 TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
@@ -327,7 +325,7 @@ TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
   std::vector<Task<Result<Criu>>> all;
   for (int i = 0; i < 8; ++i) all.push_back(Criu::find(program, folder.path()));
   for (const auto& found : run_all_until_done(io, std::move(all)))
-    EXPECT_TRUE(found.has_value()) << found.assume_error().to_string();
+    EXPECT_TRUE(found.has_value()) << found.error().to_string();
 }
 
 TEST(CriuFind, ProgramThatIsNotCriuIsReported) {

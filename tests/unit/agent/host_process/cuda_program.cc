@@ -57,18 +57,16 @@ int main() {
   ::sigprocmask(SIG_BLOCK, &orders, nullptr);
   const auto device = ckpt::Device::open(0);
   if (!device.has_value()) {
-    std::printf("%s\n", device.assume_error().to_string().c_str());
+    std::printf("%s\n", device.error().to_string().c_str());
     return 1;
   }
-  const CUdeviceptr memory = make_filled(device.assume_value());
+  const CUdeviceptr memory = make_filled(*device);
   if (memory == 0) return 2;
-  std::printf("ready %s %s\n", uuid_of(device.assume_value().api(), 0).c_str(),
-              uuid_of(device.assume_value().api(), 1).c_str());
+  std::printf("ready %s %s\n", uuid_of(device->api(), 0).c_str(), uuid_of(device->api(), 1).c_str());
   for (int number = 1;; ++number) {
     int order = 0;
     ::sigwait(&orders, &order);
     if (order == SIGTERM) ::_exit(5);
-    std::printf("state %d memory %s\n", number,
-                is_as_filled(device.assume_value(), memory) ? "good" : "damaged");
+    std::printf("state %d memory %s\n", number, is_as_filled(*device, memory) ? "good" : "damaged");
   }
 }

@@ -44,7 +44,7 @@ std::string changed(const std::string& image, const std::string& taken) {
   const auto result = with_free_driver_names(
       image, [&](const std::string& name) { return name == taken; }, [] { return std::string("other"); });
   EXPECT_TRUE(result.has_value());
-  return result.has_value() ? result.assume_value() : "";
+  return result.has_value() ? *result : "";
 }
 
 TEST(DriverListener, NameThatIsTakenBecomesAnother) {
@@ -54,7 +54,7 @@ TEST(DriverListener, NameThatIsTakenBecomesAnother) {
   EXPECT_EQ(result.find("cuda-uvmfd-7-12"), std::string::npos);
   EXPECT_NE(result.find(abstract_name("cuda-uvmfd-other")), std::string::npos);
   EXPECT_NE(result.find(abstract_name("cuda-uvmfd-7-13")), std::string::npos) << "it is free";
-  EXPECT_EQ(records_of(result, 8).assume_value().size(), 4u);
+  EXPECT_EQ(records_of(result, 8)->size(), 4u);
 }
 
 TEST(DriverListener, OtherSocketsAndFilesStay) {
@@ -81,7 +81,7 @@ TEST(DriverListener, ANameIsTakenWhileASocketIsBoundToIt) {
   const std::string image = image_of({abstract_name(name)});
   std::ofstream(folder / "files.img", std::ios::binary) << image;
   ASSERT_TRUE(free_driver_names(folder.path()).has_value());
-  EXPECT_EQ(read_file(folder / "files.img", 4096).assume_value(), image);
+  EXPECT_EQ(*read_file(folder / "files.img", 4096), image);
   const UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -89,7 +89,7 @@ TEST(DriverListener, ANameIsTakenWhileASocketIsBoundToIt) {
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), bytes), 0);
   ASSERT_TRUE(free_driver_names(folder.path()).has_value());
-  const std::string other = read_file(folder / "files.img", 4096).assume_value();
+  const std::string other = *read_file(folder / "files.img", 4096);
   EXPECT_EQ(other.find(name), std::string::npos);
   EXPECT_NE(other.find(abstract_name("cuda-uvmfd-")), std::string::npos);
 }

@@ -35,14 +35,14 @@ namespace {
 std::string why_not(const std::function<void()>& prepare, const FileRules& rules = {}, int kept = -1) {
   const Child child(prepare, kept);
   const auto list = collect_files(child.pid(), rules);
-  return list.has_value() ? "" : list.assume_error().message();
+  return list.has_value() ? "" : list.error().message();
 }
 
 FileList files_of(const std::function<void()>& prepare, const FileRules& rules = {}) {
   const Child child(prepare);
   const auto list = collect_files(child.pid(), rules);
-  EXPECT_TRUE(list.has_value()) << list.assume_error().message();
-  return list.has_value() ? list.assume_value() : FileList{};
+  EXPECT_TRUE(list.has_value()) << list.error().message();
+  return list.has_value() ? *list : FileList{};
 }
 
 const FileFact* find(const FileList& list, const std::string& path) {
@@ -111,8 +111,8 @@ TEST(FileList, TheTargetNamesEachDifference) {
   }
   const auto checked = check_files(list);
   ASSERT_FALSE(checked.has_value());
-  EXPECT_EQ(checked.assume_error().code(), ErrorCode::kRefused);
-  const std::string& why = checked.assume_error().message();
+  EXPECT_EQ(checked.error().code(), ErrorCode::kRefused);
+  const std::string& why = checked.error().message();
   for (const std::string& part :
        {folder / "same has 9 bytes", std::string("another build"), std::string("another device"),
         std::string("/nonexistent/folder does not exist")})
@@ -123,11 +123,11 @@ TEST(FileList, TextThatIsNoListIsRefused) {
   FileList list;
   FileFact& fact = list.files.emplace_back();
   fact.path = "relative";
-  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
   fact.path = std::string("/a\0b", 4);
-  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
   fact.path = "/" + std::string(5000, 'a');
-  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
 TEST(FileList, DeletedFiles) {
@@ -194,7 +194,7 @@ TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
   list.bound[0].address = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   EXPECT_TRUE(check_files(list).has_value());  // the program itself has it
   list.network = "elsewhere";
-  EXPECT_NE(check_files(list).assume_error().message().find(list.bound[0].address + " cannot be bound"),
+  EXPECT_NE(check_files(list).error().message().find(list.bound[0].address + " cannot be bound"),
             std::string::npos);
   list.bound[0].address = "192.0.2.1:0";  // no machine has it (RFC 5737)
   EXPECT_FALSE(check_files(list).has_value());
@@ -203,7 +203,7 @@ TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
   list.bound[0].address = "nowhere";
   EXPECT_FALSE(check_files(list).has_value());
   list.bound.resize(kMaxBound + 1);
-  EXPECT_EQ(check_files(list).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
 TEST(FileList, SystemVSharedMemory) {
@@ -262,8 +262,8 @@ TEST(FileList, ConnectionWithinTheProgramTravelsToAnotherNetworkOnly) {
   EXPECT_EQ(list.bound.size(), 1u) << "the listener";
   const auto here = check_files(list);
   ASSERT_FALSE(here.has_value());
-  EXPECT_NE(here.assume_error().message().find("cannot be moved within one network"), std::string::npos)
-      << here.assume_error().to_string();
+  EXPECT_NE(here.error().message().find("cannot be moved within one network"), std::string::npos)
+      << here.error().to_string();
 }
 
 TEST(FileList, ConnectionThatNobodyHasAcceptedIsNamed) {
@@ -324,8 +324,8 @@ TEST(FileList, SocketOfAnotherProcessIsNamedByItsOwner) {
   const auto refused = collect_files(child, {});
   EXPECT_FALSE(refused.has_value());
   if (!refused.has_value()) {
-    EXPECT_NE(refused.assume_error().message().find("a socket to " + name), std::string::npos)
-        << refused.assume_error().message();
+    EXPECT_NE(refused.error().message().find("a socket to " + name), std::string::npos)
+        << refused.error().message();
   }
   FileRules rules;
   rules.keeper = ::getpid();
@@ -351,7 +351,7 @@ TEST(FileList, DriverFilesBelongToTheOneProcessThatIsCheckpointed) {
   rules.gpu_process = 1;
   const auto refused = collect_files(child.pid(), rules);
   ASSERT_FALSE(refused.has_value());
-  const std::string why = refused.assume_error().message();
+  const std::string why = refused.error().message();
   const std::string process = "process " + std::to_string(child.pid()) + " (";
   EXPECT_NE(why.find(process), std::string::npos) << why;
   EXPECT_EQ(why.find(process), why.rfind(process)) << "each process is named once: " << why;
@@ -367,8 +367,8 @@ TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
     const auto room = check_files(list);
     ASSERT_FALSE(room.has_value());
     if (bytes == std::uint64_t{1} << 50) {
-      EXPECT_EQ(room.assume_error().code(), ErrorCode::kRefused);
-      EXPECT_NE(room.assume_error().message().find("no room"), std::string::npos);
+      EXPECT_EQ(room.error().code(), ErrorCode::kRefused);
+      EXPECT_NE(room.error().message().find("no room"), std::string::npos);
     }
   }
 }
@@ -430,12 +430,12 @@ TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
   ASSERT_EQ(::stat((folder + "4").c_str(), &pipe), 0);
   TreePipes opened;
   opened.note(pipe.st_ino, child.pid(), 4, O_RDONLY);
-  EXPECT_THAT(opened.to_outside(child.pid()).assume_value(), testing::IsEmpty());
+  EXPECT_THAT(*opened.to_outside(child.pid()), testing::IsEmpty());
   TreePipes closed;
   closed.note(pipe.st_ino, child.pid(), 77, O_RDONLY);
   closed.note(pipe.st_ino + 1, child.pid(), 4, O_RDONLY);  // its number is another pipe's by now
-  EXPECT_THAT(closed.to_outside(child.pid()).assume_value(), testing::IsEmpty());
-  EXPECT_EQ(TreePipes().to_outside(child.pid()).assume_value().size(), 0U);
+  EXPECT_THAT(*closed.to_outside(child.pid()), testing::IsEmpty());
+  EXPECT_EQ(TreePipes().to_outside(child.pid())->size(), 0U);
 }
 
 TEST(FileList, TravelsAsAMessage) {
@@ -444,7 +444,7 @@ TEST(FileList, TravelsAsAMessage) {
   const auto bytes = wire::encode(list);
   const auto again = wire::decode<FileList>(bytes);
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again.assume_value().files, list.files);
+  EXPECT_EQ(again->files, list.files);
 }
 
 TEST(BuildId, ProgramsHaveAnIdAndOtherFilesNone) {

@@ -34,18 +34,16 @@ class ImagePackTest : public ::testing::Test {
     write(from_ / "pages-1.img", std::string(100000, 'p'));
     auto packed = pack_folder(from_.path());
     EXPECT_TRUE(packed.has_value());
-    std::string bytes(packed.assume_value().bytes, '\0');
-    EXPECT_EQ(::pread(packed.assume_value().file.get(), bytes.data(), bytes.size(), 0),
-              static_cast<ssize_t>(bytes.size()));
+    std::string bytes(packed->bytes, '\0');
+    EXPECT_EQ(::pread(packed->file.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     return bytes;
   }
   ErrorCode unpack(const std::string& bytes, std::uint64_t stated) {
     auto file = make_memory_file("test", bytes.size());
-    EXPECT_EQ(::pwrite(file.assume_value().get(), bytes.data(), bytes.size(), 0),
-              static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(::pwrite(file->get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     TemporaryFolder to;
-    const auto unpacked = unpack_folder(file.assume_value().get(), stated, to.path());
-    return unpacked.has_value() ? ErrorCode{} : unpacked.assume_error().code();
+    const auto unpacked = unpack_folder(file->get(), stated, to.path());
+    return unpacked.has_value() ? ErrorCode{} : unpacked.error().code();
   }
   ErrorCode unpack(const std::string& bytes) { return unpack(bytes, bytes.size()); }
 
@@ -67,8 +65,7 @@ TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
   auto packed = pack_folder(from_.path());
   ASSERT_TRUE(packed.has_value());
   TemporaryFolder to;
-  ASSERT_TRUE(
-      unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
+  ASSERT_TRUE(unpack_folder(packed->file.get(), packed->bytes, to.path()).has_value());
   EXPECT_EQ(read(to / "core-1.img"), "first");
   EXPECT_EQ(read(to / "empty.img"), "");
   // The first file may be the pack itself.
@@ -83,13 +80,12 @@ TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
   const std::string content(3 << 20, 'p');
   write(from_ / "pages-2.img", content);
   write(from_ / "core-1.img", "first");
-  const int file = pages.assume_value().file.get();
-  auto packed = pack_folder(from_.path(), std::move(pages).assume_value());
+  const int file = pages->file.get();
+  auto packed = pack_folder(from_.path(), *std::move(pages));
   ASSERT_TRUE(packed.has_value());
-  EXPECT_EQ(packed.assume_value().file.get(), file);
+  EXPECT_EQ(packed->file.get(), file);
   TemporaryFolder to;
-  ASSERT_TRUE(
-      unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
+  ASSERT_TRUE(unpack_folder(packed->file.get(), packed->bytes, to.path()).has_value());
   EXPECT_TRUE(std::filesystem::is_symlink(to / "pages-2.img"));
   EXPECT_EQ(read(to / "pages-2.img").substr(0, content.size()), content);
   EXPECT_EQ(read(to / "core-1.img"), "first");
@@ -98,11 +94,10 @@ TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
 TEST_F(ImagePackTest, PagesThatCriuDidNotWriteAreEmpty) {
   auto pages = place_pages(from_.path(), 4);
   write(from_ / "pages-2.img", std::string(2 << 20, 'p'));
-  auto packed = pack_folder(from_.path(), std::move(pages).assume_value());
+  auto packed = pack_folder(from_.path(), *std::move(pages));
   ASSERT_TRUE(packed.has_value());
   TemporaryFolder to;
-  ASSERT_TRUE(
-      unpack_folder(packed.assume_value().file.get(), packed.assume_value().bytes, to.path()).has_value());
+  ASSERT_TRUE(unpack_folder(packed->file.get(), packed->bytes, to.path()).has_value());
   EXPECT_EQ(std::filesystem::file_size(to / "pages-2.img"), 2u << 20);
   EXPECT_EQ(std::filesystem::file_size(to / "pages-5.img"), 0u);
 }
@@ -111,7 +106,7 @@ TEST_F(ImagePackTest, OnlyPlainFilesArePacked) {
   std::filesystem::create_symlink("/etc/passwd", from_ / "link.img");
   const auto packed = pack_folder(from_.path());
   ASSERT_FALSE(packed.has_value());
-  EXPECT_EQ(packed.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(packed.error().code(), ErrorCode::kRefused);
 }
 
 TEST_F(ImagePackTest, EveryShorterFileIsRefused) {

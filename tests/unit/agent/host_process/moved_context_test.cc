@@ -40,8 +40,8 @@ class MovedContextTest : public ::testing::Test {
     settings.log_path = folder_ / "context.log";
     helper_ = ContextHelper::create(io_.get_executor(), settings);
     const auto facts = run(helper_->ready());
-    ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-    if (!facts.assume_value().can_checkpoint) GTEST_SKIP() << facts.assume_value().why();
+    ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+    if (!facts->can_checkpoint) GTEST_SKIP() << facts->why();
   }
   void TearDown() override {
     for (const pid_t init : started_) {
@@ -60,12 +60,12 @@ class MovedContextTest : public ::testing::Test {
     auto init = start_program({"/usr/bin/env", std::string("LD_PRELOAD=") + SHIM_LIBRARY, CUDA_PROGRAM},
                               folder_.path(), old_log());
     EXPECT_TRUE(init.has_value());
-    started_.push_back(init.assume_value());
-    const std::string line = wait_for_line(old_log(), "ready ", init.assume_value());
+    started_.push_back(*init);
+    const std::string line = wait_for_line(old_log(), "ready ", *init);
     EXPECT_EQ(line.size(), 6u + 32 + 1 + 32) << line;
     if (line.size() == 6u + 32 + 1 + 32)
       pair = {parse_uuid(line.substr(6, 32)), parse_uuid(line.substr(39, 32))};
-    return init.assume_value();
+    return *init;
   }
   std::string ask(pid_t init, const std::string& log, int number) {
     ::kill(-init, SIGUSR1);
@@ -73,10 +73,10 @@ class MovedContextTest : public ::testing::Test {
   }
   std::string state_of(pid_t pid) {
     const auto state = run(helper_->state(pid));
-    return state.has_value() ? context::name_of(state.assume_value()) : state.assume_error().to_string();
+    return state.has_value() ? context::name_of(*state) : state.error().to_string();
   }
   void expect_done(const Result<void>& result) {
-    EXPECT_TRUE(result.has_value()) << (result.has_value() ? "" : result.assume_error().to_string());
+    EXPECT_TRUE(result.has_value()) << (result.has_value() ? "" : result.error().to_string());
   }
   [[nodiscard]] std::string old_log() const { return folder_ / "old.log"; }
   [[nodiscard]] std::string new_log() const { return folder_ / "new.log"; }
@@ -93,7 +93,7 @@ TEST_F(MovedContextTest, ContextMovesToAnotherGpuOfTheSameProcess) {
   const pid_t program = keeper::program_of(init);
   EXPECT_EQ(ask(init, old_log(), 1), "state 1 memory good");
   EXPECT_EQ(state_of(program), "running");
-  EXPECT_EQ(run(helper_->checkpoint(program, kLong)).assume_error().code(),
+  EXPECT_EQ(run(helper_->checkpoint(program, kLong)).error().code(),
             ErrorCode::kRefused);  // not locked
   expect_done(run(helper_->lock(program, kLong)));
   EXPECT_EQ(state_of(program), "locked");
@@ -108,22 +108,22 @@ TEST_F(MovedContextTest, ContextMovesToAnotherGpuOfTheSameProcess) {
 TEST_F(MovedContextTest, ProcessWithoutCudaIsReportedAsNotFound) {
   const auto state = run(helper_->state(::getpid()));
   ASSERT_FALSE(state.has_value());
-  EXPECT_EQ(state.assume_error().code(), ErrorCode::kNotFound) << state.assume_error().to_string();
+  EXPECT_EQ(state.error().code(), ErrorCode::kNotFound) << state.error().to_string();
 }
 
 TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   const CriuFacts facts = run(Criu::probe("", folder_.path()));
   if (!facts.works) GTEST_SKIP() << "no move of processes here: " << facts.problem;
   auto found = run(Criu::find("", folder_.path()));
-  const Criu& criu = found.assume_value();
+  const Criu& criu = *found;
   context::GpuPair pair;
   const pid_t source = start_program_on_gpu(pair);
   EXPECT_EQ(ask(source, old_log(), 1), "state 1 memory good");
-  const auto images = MemoryFolder::create(find_memory_place().assume_value(),
-                                           "context-test-" + std::to_string(::getpid()), 64 << 20);
+  const auto images =
+      MemoryFolder::create(*find_memory_place(), "context-test-" + std::to_string(::getpid()), 64 << 20);
   ASSERT_TRUE(images.has_value());
   DumpOptions to;
-  to.images = images.assume_value().path();
+  to.images = images->path();
   to.work = folder_.path();
   // As before a move: with its context it already has nothing that stands in the way.
   FileRules rules;
@@ -131,14 +131,14 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   rules.driver_files = {"/secretmem", std::string("locks:") + std::getenv("CUDASIM_DIR") + "/"};
   rules.gpu_process = keeper::program_of(source);
   const auto files = collect_files(source, rules);
-  ASSERT_TRUE(files.has_value()) << files.assume_error().to_string();
-  const auto checked = check_files(files.assume_value());
-  EXPECT_TRUE(checked.has_value()) << (checked.has_value() ? "" : checked.assume_error().to_string());
+  ASSERT_TRUE(files.has_value()) << files.error().to_string();
+  const auto checked = check_files(*files);
+  EXPECT_TRUE(checked.has_value()) << (checked.has_value() ? "" : checked.error().to_string());
   const pid_t program = keeper::program_of(source);
   expect_done(run(helper_->lock(program, kLong)));
   expect_done(run(helper_->checkpoint(program, kLong)));
   const auto dumped = run(criu.dump(source, to));
-  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
+  ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
 
   expect_done(free_driver_names(to.images));
   RestoreOptions from;
@@ -153,7 +153,7 @@ TEST_F(MovedContextTest, ContextMovesIntoACopyOfTheProcessAndBack) {
   spec.log = log.get();
   const auto restored = keeper::start_restored(spec);
   ASSERT_TRUE(restored.has_value()) << Criu::first_error(Criu::restore_log(from));
-  const pid_t copy = restored.assume_value().pid;
+  const pid_t copy = restored->pid;
   started_.push_back(copy);
   expect_done(resume_source(copy));
   const pid_t copied = keeper::program_of(copy);

@@ -65,11 +65,11 @@ class NamedMemoryTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto place = find_memory_place();
-    if (!place || place.assume_value() != "/dev/shm") GTEST_SKIP() << "/dev/shm is no tmpfs here";
+    if (!place || *place != "/dev/shm") GTEST_SKIP() << "/dev/shm is no tmpfs here";
     for (const std::string& name : {memory_, semaphore()}) ::unlink(("/dev/shm/" + name).c_str());
     auto folder = MemoryFolder::create("/dev/shm", memory_, 0);
     ASSERT_TRUE(folder.has_value());
-    folder_.emplace(std::move(folder).assume_value());
+    folder_.emplace(*std::move(folder));
   }
   void TearDown() override {
     for (const std::string& name : {memory_, semaphore(), std::string("link_remap.") + memory_})
@@ -111,14 +111,14 @@ TEST_F(NamedMemoryTest, MappedFilesAreFoundByTheirNames) {
   const SharingChild child([this] { return share(); });
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
-  ASSERT_EQ(found.assume_value().files.size(), 2u);
-  EXPECT_EQ(found.assume_value().bytes(), kBytes + sizeof(sem_t));
-  EXPECT_TRUE(found.assume_value().needs_links());
-  for (const NamedFile& file : found.assume_value().files) {
+  ASSERT_EQ(found->files.size(), 2u);
+  EXPECT_EQ(found->bytes(), kBytes + sizeof(sem_t));
+  EXPECT_TRUE(found->needs_links());
+  for (const NamedFile& file : found->files) {
     EXPECT_EQ(file.lost_name, file.names.front() == semaphore());
     EXPECT_EQ(file.mode, file.lost_name ? 0600u : 0640u);
   }
-  EXPECT_TRUE(shared_outside(found.assume_value(), child.pid()).empty());
+  EXPECT_TRUE(shared_outside(*found, child.pid()).empty());
 }
 
 TEST_F(NamedMemoryTest, FileThatAnotherProgramHasIsNamed) {
@@ -126,7 +126,7 @@ TEST_F(NamedMemoryTest, FileThatAnotherProgramHasIsNamed) {
   const UniqueFd own(::open(("/dev/shm/" + memory_).c_str(), O_RDONLY | O_CLOEXEC));
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
-  const auto problems = shared_outside(found.assume_value(), child.pid());
+  const auto problems = shared_outside(*found, child.pid());
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("/dev/shm/" + memory_ + " is shared with process " + std::to_string(::getpid())),
             std::string::npos)
@@ -137,19 +137,19 @@ TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
   SharingChild child([this] { return share(); });
   dump();
   const auto saved = save_named_memory(held_by(child.pid()), images());
-  ASSERT_TRUE(saved.has_value()) << saved.assume_error().to_string();
+  ASSERT_TRUE(saved.has_value()) << saved.error().to_string();
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + link())) << "CRIU's link stayed";
-  EXPECT_TRUE(why_not_made(saved.assume_value()).empty()) << "they are these very files";
+  EXPECT_TRUE(why_not_made(*saved).empty()) << "they are these very files";
   child.end();
-  remove_unused(saved.assume_value());
+  remove_unused(*saved);
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + memory_));
 
   const auto made = restore_named_memory(images(), "test-j1");
-  ASSERT_TRUE(made.has_value()) << made.assume_error().to_string();
-  EXPECT_EQ(made.assume_value().files.size(), 2u);
+  ASSERT_TRUE(made.has_value()) << made.error().to_string();
+  EXPECT_EQ(made->files.size(), 2u);
   const auto content = read_file("/dev/shm/" + memory_, kBytes + 1);
   ASSERT_TRUE(content.has_value());
-  EXPECT_EQ(content.assume_value(), std::string(kBytes - 1, '\0') + "x");
+  EXPECT_EQ(*content, std::string(kBytes - 1, '\0') + "x");
   struct stat facts {};
   ASSERT_EQ(::stat(("/dev/shm/" + memory_).c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0640u);
@@ -161,7 +161,7 @@ TEST_F(NamedMemoryTest, FilesAreMadeAgainAndCriuFindsThem) {
   ::sem_close(semaphore_here);
   const auto files = read_file(images() + "/files.img", 4096);
   ASSERT_TRUE(files.has_value());
-  EXPECT_NE(files.assume_value().find(images() + "/" + link()), std::string::npos);
+  EXPECT_NE(files->find(images() + "/" + link()), std::string::npos);
   EXPECT_TRUE(std::filesystem::equivalent(images() + "/" + link(), "/dev/shm/" + semaphore()));
 
   remove_made_for(images());
@@ -174,16 +174,16 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
   child.end();
-  remove_unused(saved.assume_value());
-  std::ofstream("/dev/shm/" + saved.assume_value().files.back().names.front()) << "of another program";
-  const auto problems = why_not_made(saved.assume_value());
+  remove_unused(*saved);
+  std::ofstream("/dev/shm/" + saved->files.back().names.front()) << "of another program";
+  const auto problems = why_not_made(*saved);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("exists at the target already"), std::string::npos);
   const auto made = restore_named_memory(images(), "test-j1");
   ASSERT_FALSE(made.has_value());
-  EXPECT_EQ(made.assume_error().code(), ErrorCode::kRefused);
-  EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + saved.assume_value().files.front().names.front()));
-  EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + saved.assume_value().files.back().names.front()));
+  EXPECT_EQ(made.error().code(), ErrorCode::kRefused);
+  EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + saved->files.front().names.front()));
+  EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + saved->files.back().names.front()));
 }
 
 TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNothing) {
@@ -191,10 +191,10 @@ TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNothing) {
   const auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());
   child.end();
-  remove_unused(saved.assume_value());
+  remove_unused(*saved);
   std::filesystem::resize_file(images() + "/named-memory-1.img", 1);
-  EXPECT_EQ(restore_named_memory(images(), "test-j1").assume_error().code(), ErrorCode::kCorrupt);
-  for (const NamedFile& file : saved.assume_value().files)
+  EXPECT_EQ(restore_named_memory(images(), "test-j1").error().code(), ErrorCode::kCorrupt);
+  for (const NamedFile& file : saved->files)
     EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + file.names.front())) << file.names.front();
 }
 
@@ -202,7 +202,7 @@ TEST_F(NamedMemoryTest, FileThatAProcessHasIsNotRemoved) {
   SharingChild child([this] { return share(); });
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
-  remove_unused(found.assume_value());
+  remove_unused(*found);
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + memory_));
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
 }
@@ -213,12 +213,12 @@ TEST_F(NamedMemoryTest, LinksOfADumpThatWasCutShortAreRemovedByTheNext) {
   const auto found = named_memory_of(child.pid());
   ASSERT_TRUE(found.has_value());
   {
-    const auto first = DumpLinks::try_take(found.assume_value(), lock.c_str());
+    const auto first = DumpLinks::try_take(*found, lock.c_str());
     ASSERT_TRUE(first.has_value());
     dump();
-    EXPECT_FALSE(DumpLinks::try_take(found.assume_value(), lock.c_str()).has_value()) << "two have the lock";
+    EXPECT_FALSE(DumpLinks::try_take(*found, lock.c_str()).has_value()) << "two have the lock";
   }
-  auto second = DumpLinks::try_take(found.assume_value(), lock.c_str());
+  auto second = DumpLinks::try_take(*found, lock.c_str());
   ASSERT_TRUE(second.has_value());
   EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + link()));
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + semaphore()));
@@ -239,8 +239,7 @@ TEST_F(NamedMemoryTest, MalformedIndexIsRefused) {
     std::ofstream(images() + "/named-memory.img", std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     const auto made = restore_named_memory(images(), "test-j1");
-    return !made.has_value() && made.assume_error().code() == ErrorCode::kCorrupt &&
-           !why_not_made(memory).empty();
+    return !made.has_value() && made.error().code() == ErrorCode::kCorrupt && !why_not_made(memory).empty();
   };
   EXPECT_TRUE(refuses([](NamedFile& file) { file.names = {"../escape"}; }));
   EXPECT_TRUE(refuses([](NamedFile& file) { file.names = {".."}; }));
@@ -257,7 +256,7 @@ TEST(LinkPaths, OtherFilesStayAndMalformedImagesAreErrors) {
   put_record(image, std::string("\x08\x01\x10\x01\x1a\x0d\x32\x0b") + "/dev/shm/ab");
   const auto same = with_link_paths(image, {{"link_remap.1", "/elsewhere"}});
   ASSERT_TRUE(same.has_value());
-  EXPECT_EQ(same.assume_value(), image);
+  EXPECT_EQ(*same, image);
   EXPECT_FALSE(with_link_paths(image.substr(0, image.size() - 1), {}).has_value());
   EXPECT_FALSE(with_link_paths("", {}).has_value());
 }

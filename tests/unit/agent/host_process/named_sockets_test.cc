@@ -38,7 +38,7 @@ class NamedSocketsTest : public testing::Test {
   [[nodiscard]] NamedSockets found() const {
     auto all = named_sockets_of(::getpid());
     EXPECT_TRUE(all.has_value());
-    NamedSockets sockets = std::move(all).assume_value();
+    NamedSockets sockets = *std::move(all);
     std::erase_if(sockets.paths, [this](const std::string& path) { return path != path_; });
     std::erase_if(sockets.folders, [this](const SocketFolder& folder) { return folder.path != own_; });
     return sockets;
@@ -72,14 +72,14 @@ TEST_F(NamedSocketsTest, FolderIsMadeAgainAndRemoved) {
 
   EXPECT_TRUE(why_no_folder(sockets.folders).empty());
   const auto made = make_socket_folders(folder_ / "");
-  ASSERT_TRUE(made.has_value()) << made.assume_error().to_string();
-  ASSERT_EQ(made.assume_value(), std::vector<std::string>{own_});
+  ASSERT_TRUE(made.has_value()) << made.error().to_string();
+  ASSERT_EQ(*made, std::vector<std::string>{own_});
   struct stat facts {};
   ASSERT_EQ(::stat(own_.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 0750u);
   bind();
   socket_.reset();
-  remove_folders(made.assume_value());
+  remove_folders(*made);
   EXPECT_FALSE(std::filesystem::exists(own_));
 }
 
@@ -87,7 +87,7 @@ TEST_F(NamedSocketsTest, FolderThatIsThereIsNotMadeAndStays) {
   write_image(found().folders);
   const auto made = make_socket_folders(folder_ / "");
   ASSERT_TRUE(made.has_value());
-  EXPECT_TRUE(made.assume_value().empty());
+  EXPECT_TRUE(made->empty());
 }
 
 TEST_F(NamedSocketsTest, MissingFolderElsewhereIsNamedAndRefused) {
@@ -102,7 +102,7 @@ TEST_F(NamedSocketsTest, MissingFolderElsewhereIsNamedAndRefused) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find(own_ + ", in which the program has a socket, does not exist"),
             std::string::npos);
-  EXPECT_EQ(make_socket_folders(folder_ / "").assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(make_socket_folders(folder_ / "").error().code(), ErrorCode::kRefused);
   EXPECT_FALSE(std::filesystem::exists(own_));
 }
 
@@ -110,10 +110,10 @@ TEST_F(NamedSocketsTest, MalformedListsAreRefused) {
   SocketFolder folder;
   folder.path = "relative";
   write_image({folder});
-  EXPECT_EQ(make_socket_folders(folder_ / "").assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(make_socket_folders(folder_ / "").error().code(), ErrorCode::kCorrupt);
   folder.path = std::string("/a\0b", 4);
   write_image({folder});
-  EXPECT_EQ(make_socket_folders(folder_ / "").assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(make_socket_folders(folder_ / "").error().code(), ErrorCode::kCorrupt);
 }
 
 }  // namespace

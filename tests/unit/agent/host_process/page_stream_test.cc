@@ -45,7 +45,7 @@ class PageStreamTest : public ::testing::Test {
 };
 
 TEST_F(PageStreamTest, WrittenPagesAreInThePackAndProgressIsReported) {
-  auto stream = PageStream::create(16 * kMiB, 4 * kMiB).assume_value();
+  auto stream = *PageStream::create(16 * kMiB, 4 * kMiB);
   std::vector<std::uint64_t> told;
   ASSERT_TRUE(stream->begin(folder_.path(), 1, [&told](std::uint64_t filled) { told.push_back(filled); }));
   EXPECT_FALSE(stream->has_any());
@@ -56,40 +56,40 @@ TEST_F(PageStreamTest, WrittenPagesAreInThePackAndProgressIsReported) {
     ASSERT_TRUE(write_all(criu.get(), std::as_bytes(std::span(pages))));
   }
   auto placed = stream->finish();
-  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  ASSERT_TRUE(placed.has_value()) << placed.error().to_string();
   EXPECT_TRUE(stream->has_any());
-  EXPECT_EQ(placed.assume_value().bytes, pages.size());
+  EXPECT_EQ(placed->bytes, pages.size());
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_LE(told.back(), pages.size());
-  auto packed = pack_folder(folder_.path(), std::move(placed).assume_value());
-  ASSERT_TRUE(packed.has_value()) << packed.assume_error().to_string();
-  EXPECT_EQ(content_of(packed.assume_value().file.get(), pages.size()), pages);
-  EXPECT_GT(packed.assume_value().bytes, pages.size()) << "the table is behind them";
+  auto packed = pack_folder(folder_.path(), *std::move(placed));
+  ASSERT_TRUE(packed.has_value()) << packed.error().to_string();
+  EXPECT_EQ(content_of(packed->file.get(), pages.size()), pages);
+  EXPECT_GT(packed->bytes, pages.size()) << "the table is behind them";
 }
 
 TEST_F(PageStreamTest, StreamWithoutAWriterEnds) {
-  auto stream = PageStream::create(kMiB, 0).assume_value();
+  auto stream = *PageStream::create(kMiB, 0);
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   auto placed = stream->finish();
   ASSERT_TRUE(placed.has_value());
-  EXPECT_EQ(placed.assume_value().bytes, 0u);
+  EXPECT_EQ(placed->bytes, 0u);
 }
 
 TEST_F(PageStreamTest, PagesBeyondTheLimitFailAndReleaseTheWriter) {
-  auto stream = PageStream::create(kMiB, kMiB).assume_value();
+  auto stream = *PageStream::create(kMiB, kMiB);
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   const UniqueFd criu = open_as_criu(folder_ / "pages-1.img");
   const std::string pages(16 * kMiB, 'p');
   EXPECT_FALSE(write_all(criu.get(), std::as_bytes(std::span(pages)))) << "the reader is gone";
   const auto placed = stream->finish();
   ASSERT_FALSE(placed.has_value());
-  EXPECT_EQ(placed.assume_error().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(placed.error().code(), ErrorCode::kOutOfMemory);
 }
 
 // An agent that ends does not wait for a CRIU that hangs.
 TEST_F(PageStreamTest, DestroyedStreamDoesNotWaitForItsWriter) {
-  auto stream = PageStream::create(kMiB, 0).assume_value();
+  auto stream = *PageStream::create(kMiB, 0);
   ASSERT_TRUE(stream->begin(folder_.path(), 0, [](std::uint64_t) {}));
   const UniqueFd criu = open_as_criu(folder_ / "pages-1.img");
   stream.reset();

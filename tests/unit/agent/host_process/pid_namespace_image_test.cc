@@ -36,8 +36,8 @@ const std::string kInventory =
 
 TEST(PidNamespaceImage, TheRootLeadsASessionAndAGroup) {
   auto changed = with_own_session(from_hex(kTree));
-  ASSERT_TRUE(changed.has_value()) << changed.assume_error().to_string();
-  EXPECT_EQ(to_hex(changed.assume_value()),
+  ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
+  EXPECT_EQ(to_hex(*changed),
             "1943565430302750"
             "16000000"
             "08cbad0118cbad0120cbad01100028cbad0128d0ad01");
@@ -46,23 +46,23 @@ TEST(PidNamespaceImage, TheRootLeadsASessionAndAGroup) {
 TEST(PidNamespaceImage, SessionLeaderIsUnchanged) {
   const auto once = with_own_session(from_hex(kTree));
   ASSERT_TRUE(once.has_value());
-  const auto twice = with_own_session(once.assume_value());
+  const auto twice = with_own_session(*once);
   ASSERT_TRUE(twice.has_value());
-  EXPECT_EQ(to_hex(once.assume_value()), to_hex(twice.assume_value()));
+  EXPECT_EQ(to_hex(*once), to_hex(*twice));
 }
 
 TEST(PidNamespaceImage, TheInventoryHasAnotherNamespaceThanTheProcess) {
   auto changed = with_other_namespace(from_hex(kInventory));
-  ASSERT_TRUE(changed.has_value()) << changed.assume_error().to_string();
-  EXPECT_EQ(changed.assume_value().pid_namespace_id, 1u);
+  ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
+  EXPECT_EQ(changed->pid_namespace_id, 1u);
   // Four bytes more. What only CRIU knows stands behind the known fields, unchanged.
-  EXPECT_EQ(to_hex(changed.assume_value().bytes),
+  EXPECT_EQ(to_hex(changed->bytes),
             "16313158"
             "54000000"
             "1a1c28ffffffff0708011001180120013002380340044806500758086005"
             "08021001200128013000500158006200"
             "6a2461636334346432352d373066302d343239662d383034332d303838393864626664373133");
-  EXPECT_FALSE(with_other_namespace(changed.assume_value().bytes).has_value()) << "it is done once";
+  EXPECT_FALSE(with_other_namespace(changed->bytes).has_value()) << "it is done once";
 }
 
 TEST(PidNamespaceImage, UnknownFieldsOfEveryKindAreKept) {
@@ -81,8 +81,8 @@ TEST(PidNamespaceImage, UnknownFieldsOfEveryKindAreKept) {
                                 "08051803"
                                 "2004" +
                                 unknown));
-  ASSERT_TRUE(changed.has_value()) << changed.assume_error().to_string();
-  EXPECT_EQ(to_hex(changed.assume_value()),
+  ASSERT_TRUE(changed.has_value()) << changed.error().to_string();
+  EXPECT_EQ(to_hex(*changed),
             "1943565430302750"
             "20000000"
             "08051805"

@@ -32,7 +32,7 @@ Exit look_from_inside(bool own_session) {
   const auto checked = check_sessions({looked_at});
   ::kill(looked_at, SIGKILL);
   if (checked.has_value()) return kMayMove;
-  return checked.assume_error().code() == ErrorCode::kRefused ? kRefusedIt : kNoNamespace;
+  return checked.error().code() == ErrorCode::kRefused ? kRefusedIt : kNoNamespace;
 }
 
 int exit_of(pid_t pid) {
@@ -76,15 +76,15 @@ constexpr int kLooks = 5000;
 TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheEstimateOfADump) {
   for (int i = 0; i < kLooks; ++i) {
     const auto estimate = estimate_dump(root_);
-    ASSERT_TRUE(estimate.has_value()) << estimate.assume_error().to_string();
-    ASSERT_GT(estimate.assume_value().bytes, 0u);
+    ASSERT_TRUE(estimate.has_value()) << estimate.error().to_string();
+    ASSERT_GT(estimate->bytes, 0u);
   }
 }
 
 TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheCheckOfRights) {
   for (int i = 0; i < kLooks; ++i) {
     const auto checked = check_credentials(root_, ::getuid(), ::getgid());
-    ASSERT_TRUE(checked.has_value()) << checked.assume_error().to_string();
+    ASSERT_TRUE(checked.has_value()) << checked.error().to_string();
   }
 }
 
@@ -93,8 +93,8 @@ TEST_F(ChildrenThatComeAndGo, AnEndedRootIsAnError) {
   ::waitpid(root_, nullptr, 0);
   const auto estimate = estimate_dump(root_);
   const auto checked = check_credentials(root_, ::getuid(), ::getgid());
-  EXPECT_TRUE(!estimate && estimate.assume_error().code() == ErrorCode::kNotFound);
-  EXPECT_TRUE(!checked && checked.assume_error().code() == ErrorCode::kNotFound);
+  EXPECT_TRUE(!estimate && estimate.error().code() == ErrorCode::kNotFound);
+  EXPECT_TRUE(!checked && checked.error().code() == ErrorCode::kNotFound);
   root_ = ::fork();  // for TearDown
   if (root_ == 0) ::_exit(0);
 }
@@ -112,9 +112,9 @@ TEST(ProcessTree, WhatTheProgramStoppedItselfStaysStopped) {
   ASSERT_TRUE(job.is_there());
   const auto tree = processes_of(job.pid());
   ASSERT_TRUE(tree.has_value());
-  ASSERT_EQ(tree.assume_value().size(), 2u);
-  const pid_t child = tree.assume_value()[1];
-  for (const pid_t pid : tree.assume_value()) {
+  ASSERT_EQ(tree->size(), 2u);
+  const pid_t child = (*tree)[1];
+  for (const pid_t pid : *tree) {
     ::kill(pid, SIGSTOP);
     while (!is_stopped(pid)) ::sched_yield();
   }

@@ -91,8 +91,8 @@ int wait_for_end(pid_t init) {
 char process_state(pid_t pid) {
   const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
   if (!stat.has_value()) return 'X';
-  const std::size_t name_end = stat.assume_value().rfind(')');
-  return stat.assume_value()[name_end + 2];
+  const std::size_t name_end = stat->rfind(')');
+  return (*stat)[name_end + 2];
 }
 
 }  // namespace ckpt::agent::host

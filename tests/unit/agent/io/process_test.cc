@@ -66,12 +66,12 @@ TEST(ChildProcess, EndIsToldWithItsStatus) {
   asio::io_context io(1);
   std::optional<int> status;
   auto child = ChildProcess::start(io.get_executor(), sleeper(), [&status](int ended) { status = ended; });
-  ASSERT_TRUE(child.has_value()) << child.assume_error().to_string();
-  child.assume_value()->signal(SIGTERM);
+  ASSERT_TRUE(child.has_value()) << child.error().to_string();
+  (*child)->signal(SIGTERM);
   io.run();
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(describe_wait_status(*status).substr(0, 9), "signal 15");
-  EXPECT_FALSE(child.assume_value()->running());
+  EXPECT_FALSE((*child)->running());
 }
 
 // A process that has ended belongs to its tracer first: waiting for it would make the agent deaf until then.
@@ -79,12 +79,11 @@ TEST(ChildProcess, TracerOfAnEndedChildDoesNotStopTheLoop) {
   asio::io_context io(1);
   std::optional<int> status;
   auto child = ChildProcess::start(io.get_executor(), sleeper(), [&status](int ended) { status = ended; });
-  ASSERT_TRUE(child.has_value()) << child.assume_error().to_string();
-  const Tracer tracer(child.assume_value()->pid());
+  ASSERT_TRUE(child.has_value()) << child.error().to_string();
+  const Tracer tracer((*child)->pid());
   if (!tracer.works()) GTEST_SKIP() << "this machine does not let one process trace another";
-  child.assume_value()->signal(SIGKILL);
-  asio::posix::stream_descriptor ended(
-      io, static_cast<int>(::syscall(SYS_pidfd_open, child.assume_value()->pid(), 0)));
+  (*child)->signal(SIGKILL);
+  asio::posix::stream_descriptor ended(io, static_cast<int>(::syscall(SYS_pidfd_open, (*child)->pid(), 0)));
   bool ended_before_let_go = true;
   // Behind the handler of the child's own descriptor, which was readable at the same time.
   ended.async_wait(asio::posix::stream_descriptor::wait_read, [&](boost::system::error_code) {

@@ -29,7 +29,7 @@ class FakeKeeper {
     if (!silent) go_on_.set_value();
     auto listener = local::Listener::create(folder + "/keeper.sock");
     EXPECT_TRUE(listener);
-    listener_.emplace(std::move(listener).assume_value());
+    listener_.emplace(*std::move(listener));
     thread_ = std::thread([this] { serve(); });
   }
   ~FakeKeeper() { thread_.join(); }
@@ -51,14 +51,14 @@ class FakeKeeper {
       ::poll(&waiting, 1, -1);
       auto accepted = listener_->accept();
       if (!accepted) return;
-      agent = std::move(accepted).assume_value();
+      agent = *std::move(accepted);
     }
     EXPECT_TRUE(agent->set_blocking(true));
     for (;;) {
       auto received = agent->receive();
-      if (!received || received.assume_value().transfer != local::Transfer::kDone) return;
-      answer(*agent, received.assume_value().message);
-      if (std::holds_alternative<local::Shutdown>(received.assume_value().message.body)) return;
+      if (!received || received->transfer != local::Transfer::kDone) return;
+      answer(*agent, received->message);
+      if (std::holds_alternative<local::Shutdown>(received->message.body)) return;
     }
   }
   void answer(local::Socket& agent, const local::Message& asked) {

@@ -37,13 +37,13 @@ TEST(JobRecordFile, ComesBackAsItWas) {
   record.exit_code = 3;
   ASSERT_TRUE(write_job_record(folder.path(), record));
   auto read = read_job_record(folder.path());
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().spec.job, 7u);
-  EXPECT_EQ(read.assume_value().incarnation, 5u);
-  EXPECT_EQ(read.assume_value().migration, 9u);
-  EXPECT_EQ(read.assume_value().role, wire::JobRole::kStandby);
-  EXPECT_TRUE(read.assume_value().ran);
-  EXPECT_EQ(read.assume_value().exit_code, 3);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->spec.job, 7u);
+  EXPECT_EQ(read->incarnation, 5u);
+  EXPECT_EQ(read->migration, 9u);
+  EXPECT_EQ(read->role, wire::JobRole::kStandby);
+  EXPECT_TRUE(read->ran);
+  EXPECT_EQ(read->exit_code, 3);
 }
 
 TEST(JobRecordFile, DamageIsReported) {
@@ -51,7 +51,7 @@ TEST(JobRecordFile, DamageIsReported) {
   ASSERT_TRUE(write_file_durably(folder / "record", "\x01garbage"));
   auto read = read_job_record(folder.path());
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
 }
 
 TEST(InstanceFolders, AreListedByJobAndIncarnation) {
@@ -63,7 +63,7 @@ TEST(InstanceFolders, AreListedByJobAndIncarnation) {
   auto folders = list_instance_folders(jobs.path());
   ASSERT_TRUE(folders);
   const std::vector<std::string> expected{jobs / "j2.1", jobs / "j2.3.m9", jobs / "j2.3.m12", jobs / "j10.1"};
-  EXPECT_EQ(folders.assume_value(), expected);
+  EXPECT_EQ(*folders, expected);
 }
 
 TEST(KeeperConfig, TheNodesEnvironmentReplacesTheJobs) {
@@ -106,11 +106,11 @@ TEST(KeeperConfig, TransparentJobGetsItsLibraryQuotaAndImage) {
 
 TEST(GpuIdentity, NvmlsUuidAndAddressAreParsed) {
   const auto read = gpu_identity("GPU-01234567-89ab-cdef-0123-456789abcdef", "00000000:9B:1F.0");
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().uuid[1], 0x23);
-  EXPECT_EQ(to_text(read.assume_value().uuid), "GPU-01234567-89ab-cdef-0123-456789abcdef");
-  EXPECT_EQ(read.assume_value().pci_bus, 0x9bu);
-  EXPECT_EQ(read.assume_value().pci_device, 0x1fu);
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->uuid[1], 0x23);
+  EXPECT_EQ(to_text(read->uuid), "GPU-01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(read->pci_bus, 0x9bu);
+  EXPECT_EQ(read->pci_device, 0x1fu);
   for (const char* uuid :
        {"", "GPU-", "MIG-01234567-89ab-cdef-0123-456789abcdef", "GPU-01234567-89ab-cdef-0123-456789abcdeg",
         "GPU-0123456789ab-cdef-0123-456789abcdef-"})
@@ -149,12 +149,12 @@ TEST(HostState, SurvivesAsAFile) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);
-  ASSERT_EQ(::pwrite(memory.assume_value().get(), "abcde", 5, 0), 5);
-  ASSERT_TRUE(save_host_state(memory.assume_value().get(), 5, folder / "host_state"));
+  ASSERT_EQ(::pwrite(memory->get(), "abcde", 5, 0), 5);
+  ASSERT_TRUE(save_host_state(memory->get(), 5, folder / "host_state"));
   auto loaded = load_host_state(folder / "host_state");
-  ASSERT_TRUE(loaded) << loaded.assume_error().to_string();
+  ASSERT_TRUE(loaded) << loaded.error().to_string();
   char text[6] = {};
-  EXPECT_EQ(::pread(loaded.assume_value().get(), text, 5, 0), 5);
+  EXPECT_EQ(::pread(loaded->get(), text, 5, 0), 5);
   EXPECT_STREQ(text, "abcde");
 }
 
@@ -162,21 +162,21 @@ TEST(HostState, TruncatedStateIsRefused) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);
-  auto saved = save_host_state(memory.assume_value().get(), 6, folder / "host_state");
+  auto saved = save_host_state(memory->get(), 6, folder / "host_state");
   ASSERT_FALSE(saved);
-  EXPECT_EQ(saved.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(saved.error().code(), ErrorCode::kCorrupt);
 }
 
 TEST(NvmlLibrary, MissingLibraryIsAnError) {
   auto nvml = Nvml::create("/nonexistent/libnvidia-ml.so.1");
   ASSERT_FALSE(nvml);
-  EXPECT_EQ(nvml.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(nvml.error().code(), ErrorCode::kNotSupported);
 }
 
 TEST(NvmlLibrary, LibraryWithoutTheEntryPointsIsNamed) {
   auto nvml = Nvml::create("libc.so.6");
   ASSERT_FALSE(nvml);
-  EXPECT_NE(nvml.assume_error().to_string().find("nvmlInit_v2"), std::string::npos);
+  EXPECT_NE(nvml.error().to_string().find("nvmlInit_v2"), std::string::npos);
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ std::string text(const std::string& gpu, const std::string& log) {
 TEST(ImageNotes, NotesAreReadBack) {
   for (const ImageNotes& written : {notes("/home/a/job/log"), notes("")}) {
     const auto read = parse_image_notes(to_text(written));
-    ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
-    EXPECT_EQ(read.assume_value(), written);
+    ASSERT_TRUE(read.has_value()) << read.error().to_string();
+    EXPECT_EQ(*read, written);
   }
 }
 
@@ -35,8 +35,8 @@ TEST(ImageNotes, NotesAreWrittenIntoTheFolder) {
   EXPECT_FALSE(read_image_notes(folder.path()).has_value());
   ASSERT_TRUE(write_image_notes(folder.path(), notes("/log")).has_value());
   const auto read = read_image_notes(folder.path());
-  ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value(), notes("/log"));
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  EXPECT_EQ(*read, notes("/log"));
 }
 
 // The log becomes an argument of CRIU's command line.
@@ -45,7 +45,7 @@ TEST(ImageNotes, ALogWithoutANameIsRefused) {
   for (const char* log : {"/", "//", "a", "./a", R"(/a\u0000b)"}) {
     const auto read = parse_image_notes(text(kGpu, log));
     ASSERT_FALSE(read.has_value()) << log;
-    EXPECT_EQ(read.assume_error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
   }
 }
 

@@ -134,25 +134,25 @@ TEST_F(JobTest, LoopGoesOnWhileAContextsRecordIsWritten) {
   asio::post(io_, [&] { went_on = true; });
   run_until(io_, [&] { return went_on; });
   EXPECT_FALSE(written);
-  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "");
+  EXPECT_EQ(read_job_record(folder)->context_gpu, "");
   disk.set_value();
   run_until(io_, [&] { return written.has_value(); });
   EXPECT_TRUE(written->has_value());
-  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "GPU-a");
-  EXPECT_EQ(read_job_record(folder).assume_value().context_goes_to, "GPU-b");
+  EXPECT_EQ(read_job_record(folder)->context_gpu, "GPU-a");
+  EXPECT_EQ(read_job_record(folder)->context_goes_to, "GPU-b");
   EXPECT_TRUE(run_until_done(io_, job->stop(Milliseconds(0))));
   run_until(io_, [&] { return job->ended() && !job->keeper(); });
 }
 
 TEST_F(JobTest, OldRecordDoesNotReplaceALaterRecord) {
   const std::string folder = leave_instance(1, 1);
-  JobRecord record = read_job_record(folder).assume_value();
+  JobRecord record = *read_job_record(folder);
   JobRecordWriter writer(folder);
   record.context_gpu = "later";
   EXPECT_TRUE(writer.write(record, 2));
   record.context_gpu = "earlier";
   EXPECT_TRUE(writer.write(record, 1));
-  EXPECT_EQ(read_job_record(folder).assume_value().context_gpu, "later");
+  EXPECT_EQ(read_job_record(folder)->context_gpu, "later");
 }
 
 TEST_F(JobTest, ReportOfAKeeperThatEndedUnseenIsRead) {
@@ -165,7 +165,7 @@ TEST_F(JobTest, ReportOfAKeeperThatEndedUnseenIsRead) {
   EXPECT_EQ(table.started_as(1, 1)->instance().exit_code, 5);
   const auto is_recorded = [&folder] {
     const auto record = read_job_record(folder);
-    return record && record.assume_value().ended;
+    return record && record->ended;
   };
   run_until(io_, is_recorded);
 }
@@ -219,13 +219,13 @@ TEST_F(JobTest, KeeperThatIsSilentAtStartIsUnknownAndNothingTakesItsPlace) {
   EXPECT_FALSE(job->keeper());
   EXPECT_TRUE(job->instance().unknown);
   EXPECT_THAT(job->instance().reason, testing::HasSubstr("does not answer"));
-  EXPECT_FALSE(read_job_record(job->folder()).assume_value().ended);
+  EXPECT_FALSE(read_job_record(job->folder())->ended);
 
   JobRecord other = new_record();
   other.incarnation = other.spec.incarnation = 2;
   auto second = run_until_done(io_, table.start(other));
   ASSERT_FALSE(second);
-  EXPECT_EQ(second.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(second.error().code(), ErrorCode::kUnavailable);
 
   keeper.answer_now();
   run_until(io_, [&] { return !job->unknown(); });
@@ -257,7 +257,7 @@ TEST_F(JobTest, StopOfUnknownInstanceKillsItsKeeperAfterTheGrace) {
   ASSERT_TRUE(job);
   auto stopped = run_until_done(io_, table.stop(1, 1, Milliseconds(0)));
   ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(stopped.error().code(), ErrorCode::kUnavailable);
   run_until(io_, [&] { return job->ended(); });
   EXPECT_EQ(job->instance().exit_code, 137);
 }
@@ -276,17 +276,17 @@ TEST_F(JobTest, AnInstanceOfAnotherJobUnderTheSameIdIsNotAdopted) {
   ASSERT_TRUE(run_until_done(io_, table.rediscover()));
   const auto there = table.started_as(1, 1);
   JobRecord same = new_record();
-  same.spec = read_job_record(folder).assume_value().spec;
+  same.spec = read_job_record(folder)->spec;
   auto repeated = run_until_done(io_, table.start(same));
-  ASSERT_TRUE(repeated) << repeated.assume_error().to_string();
-  EXPECT_EQ(repeated.assume_value(), there);
+  ASSERT_TRUE(repeated) << repeated.error().to_string();
+  EXPECT_EQ(*repeated, there);
 
   JobRecord other = new_record();
   other.spec.name = "other";
   auto refused = run_until_done(io_, table.start(other));
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
-  EXPECT_NE(refused.assume_error().to_string().find("another job"), std::string::npos);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
+  EXPECT_NE(refused.error().to_string().find("another job"), std::string::npos);
   EXPECT_EQ(table.all(), std::vector{there});
 }
 
@@ -294,7 +294,7 @@ TEST_F(JobTest, KeeperThatDoesNotStartLeavesNoProcessAndTheReason) {
   JobTable table(*environment_);
   auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
-  EXPECT_NE(job.assume_error().to_string().find("/nonexistent/keeper"), std::string::npos);
+  EXPECT_NE(job.error().to_string().find("/nonexistent/keeper"), std::string::npos);
   EXPECT_TRUE(table.all().empty());
 }
 
@@ -305,9 +305,9 @@ TEST_F(JobTest, ProgramThatEndedBeforeItsKeeperAnsweredHasRun) {
   environment_->keeper_program = keeper;
   JobTable table(*environment_);
   auto job = run_until_done(io_, table.start(new_record()));
-  ASSERT_TRUE(job) << job.assume_error().to_string();
-  EXPECT_TRUE(job.assume_value()->ended());
-  EXPECT_EQ(job.assume_value()->instance().exit_code, 4);
+  ASSERT_TRUE(job) << job.error().to_string();
+  EXPECT_TRUE((*job)->ended());
+  EXPECT_EQ((*job)->instance().exit_code, 4);
   EXPECT_GT(changes_, 0);
 }
 
@@ -319,7 +319,7 @@ TEST_F(JobTest, ErrorOfAFailedKeeperIsReportedAndNoJobIsAnnounced) {
   JobTable table(*environment_);
   auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
-  EXPECT_NE(job.assume_error().to_string().find("no such program"), std::string::npos);
+  EXPECT_NE(job.error().to_string().find("no such program"), std::string::npos);
   EXPECT_EQ(changes_, 0);
 }
 
@@ -432,11 +432,11 @@ class LogTest : public JobTest {
 TEST_F(LogTest, LogIsReadFromAnOffset) {
   auto data = run_until_done(io_, read_log(*environment_, job_, request(2, 0)));
   ASSERT_TRUE(data);
-  EXPECT_EQ(data.assume_value().bytes, "llo");
-  EXPECT_FALSE(data.assume_value().ended);
+  EXPECT_EQ(data->bytes, "llo");
+  EXPECT_FALSE(data->ended);
   data = run_until_done(io_, read_log(*environment_, job_, request(5, 0)));
   ASSERT_TRUE(data);
-  EXPECT_EQ(data.assume_value().bytes, "");
+  EXPECT_EQ(data->bytes, "");
 }
 
 TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
@@ -445,13 +445,13 @@ TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
   wanted.with_times = true;
   auto data = run_until_done(io_, read_log(*environment_, job_, wanted));
   ASSERT_TRUE(data);
-  EXPECT_TRUE(data.assume_value().bytes.ends_with("Z hello")) << data.assume_value().bytes;
-  EXPECT_EQ(data.assume_value().next_offset(), 5U);
+  EXPECT_TRUE(data->bytes.ends_with("Z hello")) << data->bytes;
+  EXPECT_EQ(data->next_offset(), 5U);
   wanted.since_ms = read_log_times(job_->folder()).back().time_ms + 1;
   data = run_until_done(io_, read_log(*environment_, job_, wanted));
   ASSERT_TRUE(data);
-  EXPECT_EQ(data.assume_value().bytes, "");
-  EXPECT_EQ(data.assume_value().offset, 5U);
+  EXPECT_EQ(data->bytes, "");
+  EXPECT_EQ(data->offset, 5U);
 }
 
 TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
@@ -459,7 +459,7 @@ TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
   auto data =
       run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
   ASSERT_TRUE(data);
-  EXPECT_EQ(data.assume_value().bytes, " world");
+  EXPECT_EQ(data->bytes, " world");
 }
 
 TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
@@ -468,7 +468,7 @@ TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
   auto data =
       run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
   ASSERT_TRUE(data);
-  EXPECT_TRUE(data.assume_value().ended);
+  EXPECT_TRUE(data->ended);
 }
 
 }  // namespace

@@ -22,14 +22,13 @@ class KeeperLinkTest : public ::testing::Test {
     ASSERT_TRUE(listener);
     auto link = KeeperLink::connect(io_.get_executor(), folder_ / "keeper", Milliseconds(2000),
                                     KeeperLink::Handlers{});
-    ASSERT_TRUE(link) << link.assume_error().to_string();
-    link_ = link.assume_value();
-    auto accepted = listener.assume_value().accept();
-    ASSERT_TRUE(accepted && accepted.assume_value());
-    auto keeper =
-        PacketLink::create(io_.get_executor(), accepted.assume_value()->release(), local::kMaxMessageBytes);
+    ASSERT_TRUE(link) << link.error().to_string();
+    link_ = *link;
+    auto accepted = listener->accept();
+    ASSERT_TRUE(accepted && *accepted);
+    auto keeper = PacketLink::create(io_.get_executor(), (*accepted)->release(), local::kMaxMessageBytes);
     ASSERT_TRUE(keeper);
-    keeper_ = keeper.assume_value();
+    keeper_ = *keeper;
     keeper_->start({[this](const Packet& packet) { answer(packet); }, [](const Error&) {}});
   }
   void TearDown() override {
@@ -38,16 +37,16 @@ class KeeperLinkTest : public ::testing::Test {
   }
   void answer(const Packet& packet) {
     auto message = local::parse(packet.bytes, packet.descriptors.size());
-    ASSERT_TRUE(message) << message.assume_error().to_string();
-    if (const auto* gone = std::get_if<local::WithdrawRegions>(&message.assume_value().body)) {
+    ASSERT_TRUE(message) << message.error().to_string();
+    if (const auto* gone = std::get_if<local::WithdrawRegions>(&message->body)) {
       for (const local::RegionKey& key : gone->records) withdrawn_.push_back(key.id);
     }
     local::Message done;
-    done.request = message.assume_value().request;
+    done.request = message->request;
     numbers_.push_back(done.request);
     done.body = local::Done{};
     Packet reply;
-    reply.bytes = local::encode(done).assume_value();
+    reply.bytes = *local::encode(done);
     keeper_->send(std::move(reply));
     ++heard_;
   }
@@ -64,9 +63,9 @@ TEST_F(KeeperLinkTest, OversizedBatchFailsAndNamesTheRemedy) {
   std::vector<local::RegionRecord> records(local::kMaxRecords + 1);
   const auto deposited = run_until_done(io_, link_->deposit(1, std::move(records), {}));
   ASSERT_FALSE(deposited);
-  EXPECT_EQ(deposited.assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(deposited.assume_error().to_string(), HasSubstr("Deposit"));
-  EXPECT_THAT(deposited.assume_error().to_string(), HasSubstr("send it in several"));
+  EXPECT_EQ(deposited.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(deposited.error().to_string(), HasSubstr("Deposit"));
+  EXPECT_THAT(deposited.error().to_string(), HasSubstr("send it in several"));
   EXPECT_EQ(heard_, 0);
   // The link is none the worse for it.
   EXPECT_TRUE(run_until_done(io_, link_->withdraw(1)));

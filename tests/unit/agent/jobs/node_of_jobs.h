@@ -19,7 +19,7 @@ class NodeOfJobs : public ::testing::Test {
   NodeOfJobs() {
     config_.home = home_.path();
     config_.keeper_timeout = Milliseconds(10000);
-    files_ = FileWatch::create(io_.get_executor()).assume_value();
+    files_ = *FileWatch::create(io_.get_executor());
     environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
                                         [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
   }

@@ -30,8 +30,8 @@ Json good() {
 
 TEST(KeeperConfig, ReadsEverything) {
   const Result<Config> config = parse_config(good().dump());
-  ASSERT_TRUE(config.has_value()) << config.assume_error().to_string();
-  const Config& value = config.assume_value();
+  ASSERT_TRUE(config.has_value()) << config.error().to_string();
+  const Config& value = *config;
   EXPECT_EQ(value.job, "j-1");
   EXPECT_EQ(value.incarnation, 3u);
   EXPECT_EQ(value.role, local::Role::kStandby);
@@ -53,9 +53,9 @@ TEST(KeeperConfig, ModeDefaultsToCooperative) {
   for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);
   const Result<Config> config = parse_config(document.dump());
   ASSERT_TRUE(config.has_value());
-  EXPECT_EQ(config.assume_value().way, MigrationMode::kCooperative);
-  EXPECT_TRUE(config.assume_value().preload.empty());
-  EXPECT_FALSE(config.assume_value().restore);
+  EXPECT_EQ(config->way, MigrationMode::kCooperative);
+  EXPECT_TRUE(config->preload.empty());
+  EXPECT_FALSE(config->restore);
 }
 
 void expect_field_refused(const char* key, const Json& value) {
@@ -63,7 +63,7 @@ void expect_field_refused(const char* key, const Json& value) {
   document[key] = value;
   const Result<Config> config = parse_config(document.dump());
   ASSERT_FALSE(config.has_value()) << key << " " << value;
-  EXPECT_NE(config.assume_error().to_string().find(key), std::string::npos);
+  EXPECT_NE(config.error().to_string().find(key), std::string::npos);
 }
 
 TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
@@ -82,7 +82,7 @@ TEST(KeeperConfig, FieldsOfTheTransparentModeAreChecked) {
 void expect_refused(const Json& document, const std::string& word) {
   const Result<Config> config = parse_config(document.dump());
   ASSERT_FALSE(config.has_value()) << word;
-  EXPECT_NE(config.assume_error().message().find(word), std::string::npos) << config.assume_error().message();
+  EXPECT_NE(config.error().message().find(word), std::string::npos) << config.error().message();
 }
 
 TEST(KeeperConfig, NamesTheFieldThatIsWrong) {

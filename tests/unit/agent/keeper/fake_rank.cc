@@ -50,8 +50,8 @@ class FakeRank {
   void run() {
     for (;;) {
       Result<Received> received = link_->receive();
-      if (!received.has_value() || received.assume_value().transfer != Transfer::kDone) std::_Exit(9);
-      handle(std::move(received).assume_value());
+      if (!received.has_value() || received->transfer != Transfer::kDone) std::_Exit(9);
+      handle(*std::move(received));
     }
   }
 
@@ -176,7 +176,7 @@ class FakeRank {
     Result<std::unique_ptr<KeeperLink>> link =
         KeeperLink::connect(reattach_address(token), MigrationMode::kTransparent, true);
     if (!link.has_value()) std::_Exit(6);
-    link_ = std::move(link).assume_value();
+    link_ = *std::move(link);
   }
 
   std::unique_ptr<KeeperLink> link_;
@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
     auto socket = Socket::connect(std::getenv("CKPT_SOCKET"));
     const Hello hello{static_cast<std::uint32_t>(::getpid()), CKPT_ABI_VERSION, MigrationMode::kCooperative,
                       0};
-    std::_Exit(socket && socket.assume_value().send({0, 0, hello}) ? 3 : 4);
+    std::_Exit(socket && socket->send({0, 0, hello}) ? 3 : 4);
   }
   if (manners == "twice") {
     const auto first = KeeperLink::connect(std::getenv("CKPT_SOCKET"), MigrationMode::kCooperative);
@@ -250,7 +250,7 @@ int main(int argc, char** argv) {
     for (const char* const name : {"restorer", "program"}) start_thread(name);
   }
   FakeRank rank(
-      std::move(link).assume_value(),
+      *std::move(link),
       std::strtoull(manners.c_str(), nullptr, 10) > 0 ? std::strtoull(manners.c_str(), nullptr, 10) : 3,
       manners);
   rank.run();

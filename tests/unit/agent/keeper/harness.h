@@ -65,8 +65,8 @@ class Agent {
  public:
   explicit Agent(const std::string& folder) {
     Result<local::Socket> socket = local::Socket::connect(folder + "/keeper.sock");
-    EXPECT_TRUE(socket.has_value()) << socket.assume_error().to_string();
-    if (socket.has_value()) socket_ = std::move(socket).assume_value();
+    EXPECT_TRUE(socket.has_value()) << socket.error().to_string();
+    if (socket.has_value()) socket_ = *std::move(socket);
     status_ = ask<local::Status>(local::Attach{});
   }
   [[nodiscard]] const local::Status& status() const { return status_; }
@@ -87,13 +87,13 @@ class Agent {
         return {};
       }
       Result<local::Received> received = socket_.receive();
-      if (!received.has_value() || received.assume_value().transfer != local::Transfer::kDone) {
+      if (!received.has_value() || received->transfer != local::Transfer::kDone) {
         ADD_FAILURE() << "the connection ended";
         return {};
       }
-      local::Body& body = received.assume_value().message.body;
-      last_request_ = received.assume_value().message.request;
-      descriptors_ = std::move(received.assume_value().descriptors);
+      local::Body& body = received->message.body;
+      last_request_ = received->message.request;
+      descriptors_ = std::move(received->descriptors);
       if (T* wanted = std::get_if<T>(&body)) return *wanted;
       if (const auto* failed = std::get_if<local::Failed>(&body)) {
         ADD_FAILURE() << "refused: " << failed->text.view();
@@ -115,7 +115,7 @@ class Agent {
     if (!wait_readable(socket_.fd())) return {};
     Result<local::Received> received = socket_.receive();
     if (!received.has_value()) return {};
-    const auto* failed = std::get_if<local::Failed>(&received.assume_value().message.body);
+    const auto* failed = std::get_if<local::Failed>(&received->message.body);
     EXPECT_NE(failed, nullptr);
     return failed != nullptr ? *failed : local::Failed{};
   }
@@ -186,7 +186,7 @@ class KeeperTest : public ::testing::Test {
 
   static std::string text_of(const std::string& path) {
     const Result<std::string> text = read_file(path, 1 << 20);
-    return text.has_value() ? text.assume_value() : "(no " + path + ")";
+    return text.has_value() ? *text : "(no " + path + ")";
   }
   static pid_t keeper_pid(const std::string& folder) {
     return std::atoi(text_of(folder + "/keeper.pid").c_str());
@@ -208,7 +208,7 @@ inline local::Failed refusal_of(Agent& agent, local::Body body) {
   EXPECT_TRUE(wait_readable(agent.socket().fd()));
   const Result<local::Received> received = agent.socket().receive();
   if (!received.has_value()) return {};
-  const auto* failed = std::get_if<local::Failed>(&received.assume_value().message.body);
+  const auto* failed = std::get_if<local::Failed>(&received->message.body);
   EXPECT_NE(failed, nullptr);
   return failed == nullptr ? local::Failed{} : *failed;
 }

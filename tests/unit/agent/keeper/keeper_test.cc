@@ -36,8 +36,7 @@ TEST_F(KeeperTest, StopTerminatesAndShutdownEndsTheKeeper) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
   agent.send(local::Shutdown{});
-  EXPECT_EQ(agent.socket().receive().assume_value().message.body.index(),
-            local::Body(local::Failed{}).index())
+  EXPECT_EQ(agent.socket().receive()->message.body.index(), local::Body(local::Failed{}).index())
       << "not while the program lives";
   agent.ask<local::Done>(local::Stop{60'000});
   const auto exited = agent.next<local::RankExited>();
@@ -131,17 +130,17 @@ TEST_F(KeeperTest, SecondAgentReplacesTheFirst) {
   Agent first(folder);
   Agent second(folder);
   ASSERT_TRUE(wait_readable(first.socket().fd()));
-  EXPECT_EQ(first.socket().receive().assume_value().transfer, local::Transfer::kClosed);
+  EXPECT_EQ(first.socket().receive()->transfer, local::Transfer::kClosed);
   second.ask<local::Done>(local::Kill{});
   second.next<local::RankExited>();
 }
 
 TEST_F(KeeperTest, GarbageEndsTheConnectionOnly) {
   const std::string folder = start({"wait"});
-  local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
+  local::Socket stranger = std::move(*local::Socket::connect(folder + "/keeper.sock"));
   ASSERT_TRUE(stranger.send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
   ASSERT_TRUE(wait_readable(stranger.fd()));
-  EXPECT_EQ(stranger.receive().assume_value().transfer, local::Transfer::kClosed);
+  EXPECT_EQ(stranger.receive()->transfer, local::Transfer::kClosed);
   Agent agent(folder);
   ASSERT_TRUE(agent.socket().send_bytes(std::vector<std::byte>(50, std::byte{0x5a})).has_value());
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting);
@@ -149,10 +148,10 @@ TEST_F(KeeperTest, GarbageEndsTheConnectionOnly) {
 
 TEST_F(KeeperTest, ProcessOutsideTheJobGetsNoSession) {
   const std::string folder = start({"wait"});
-  local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
+  local::Socket stranger = std::move(*local::Socket::connect(folder + "/keeper.sock"));
   ASSERT_TRUE(stranger.send({0, 0, local::Hello{static_cast<std::uint32_t>(::getpid()), 1}}).has_value());
   ASSERT_TRUE(wait_readable(stranger.fd()));
-  EXPECT_TRUE(std::holds_alternative<local::Failed>(stranger.receive().assume_value().message.body));
+  EXPECT_TRUE(std::holds_alternative<local::Failed>(stranger.receive()->message.body));
 }
 
 TEST_F(KeeperTest, ProgramWithoutSessionRefusesWithTheReason) {
@@ -388,7 +387,7 @@ TEST_F(KeeperTest, StandbyThatDoesNotFitReportsTheDifference) {
   ASSERT_TRUE(wait_readable(target.socket().fd()));
   const Result<local::Received> received = target.socket().receive();
   ASSERT_TRUE(received.has_value());
-  const auto* failed = std::get_if<local::Failed>(&received.assume_value().message.body);
+  const auto* failed = std::get_if<local::Failed>(&received->message.body);
   ASSERT_NE(failed, nullptr);
   EXPECT_NE(failed->text.view().find("'state'"), std::string_view::npos) << failed->text.view();
   source.ask<local::Running>(local::Resume{1, 0, 0});

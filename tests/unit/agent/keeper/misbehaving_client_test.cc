@@ -93,10 +93,10 @@ TEST_F(MisbehavingClientTest, ProcessesLeftByAProgramEndWithIt) {
 TEST_F(MisbehavingClientTest, ConnectionWithoutAttachIsNotTheAgent) {
   const std::string folder = start({"wait"});
   Agent agent(folder);
-  local::Socket stranger = std::move(local::Socket::connect(folder + "/keeper.sock").assume_value());
+  local::Socket stranger = std::move(*local::Socket::connect(folder + "/keeper.sock"));
   ASSERT_TRUE(stranger.send({0, 1, local::Kill{}}).has_value());
   ASSERT_TRUE(wait_readable(stranger.fd()));
-  EXPECT_EQ(stranger.receive().assume_value().transfer, local::Transfer::kClosed);
+  EXPECT_EQ(stranger.receive()->transfer, local::Transfer::kClosed);
   EXPECT_EQ(status(agent).phase, Phase::kStarting);
 }
 
@@ -109,7 +109,7 @@ TEST_F(MisbehavingClientTest, SilentStrangersAreFew) {
   const auto before = descriptors();
   std::vector<local::Socket> strangers;
   for (int i = 0; i < 20; ++i)  // the rest waits in the listener
-    strangers.push_back(std::move(local::Socket::connect(folder + "/keeper.sock").assume_value()));
+    strangers.push_back(std::move(*local::Socket::connect(folder + "/keeper.sock")));
   for (int i = 0; i < 3; ++i) status(agent);  // it has been round its loop
   EXPECT_LE(descriptors(), before + 16);
   strangers.clear();

@@ -18,7 +18,7 @@ bool kernel_can_tell() {
   auto ends = local::Socket::pair();
   int number = -1;
   socklen_t size = sizeof number;
-  if (::getsockopt(ends.assume_value().first.fd(), SOL_SOCKET, kPeerPidfd, &number, &size) != 0) return false;
+  if (::getsockopt(ends->first.fd(), SOL_SOCKET, kPeerPidfd, &number, &size) != 0) return false;
   ::close(number);
   return true;
 }
@@ -31,7 +31,7 @@ struct Connecting {
 int connect_and_end(void* given) {
   auto* connecting = static_cast<Connecting*>(given);
   auto socket = local::Socket::connect(connecting->path);
-  if (socket.has_value()) connecting->socket = std::move(socket).assume_value();
+  if (socket.has_value()) connecting->socket = *std::move(socket);
   ::_exit(0);
 }
 
@@ -47,15 +47,15 @@ TEST(PeerTest, ConnectionWhoseProcessHasEndedIsNobodys) {
                               CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &connecting);
   ASSERT_GT(child, 0);
   ASSERT_TRUE(connecting.socket);
-  ASSERT_TRUE(wait_readable(listener.assume_value().fd()));
-  const Peer gone(std::move(*listener.assume_value().accept().assume_value()));
-  EXPECT_EQ(gone.identity().assume_value().pid, child);
+  ASSERT_TRUE(wait_readable(listener->fd()));
+  const Peer gone(std::move(**listener->accept()));
+  EXPECT_EQ(gone.identity()->pid, child);
   EXPECT_TRUE(gone.has_ended());
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(gone.has_ended()) << "its number may be another's now";
-  const local::Socket own = std::move(local::Socket::connect(path).assume_value());
-  ASSERT_TRUE(wait_readable(listener.assume_value().fd()));
-  EXPECT_FALSE(Peer(std::move(*listener.assume_value().accept().assume_value())).has_ended());
+  const local::Socket own = std::move(*local::Socket::connect(path));
+  ASSERT_TRUE(wait_readable(listener->fd()));
+  EXPECT_FALSE(Peer(std::move(**listener->accept())).has_ended());
 }
 
 TEST(DescentTest, LineOfAProcessGoesUpToTheFirstOne) {

@@ -49,7 +49,7 @@ class TransparentTest : public KeeperTest {
       if (!wait_readable(agent.socket().fd())) return 0;
       Result<local::Received> received = agent.socket().receive();
       if (!received.has_value()) return 0;
-      const local::Body& body = received.assume_value().message.body;
+      const local::Body& body = received->message.body;
       if (std::holds_alternative<local::ExportEnd>(body)) return regions;
       const auto* batch = std::get_if<local::ExportBatch>(&body);
       if (batch == nullptr) continue;

@@ -99,9 +99,8 @@ TEST_F(TransparentTest, RankMakesMemoryForAMoverToFill) {
   ASSERT_TRUE(wait_readable(agent.socket().fd()));
   Result<local::Received> received = agent.socket().receive();
   ASSERT_TRUE(received.has_value());
-  ASSERT_TRUE(std::holds_alternative<local::Made>(received.assume_value().message.body));
-  for (const UniqueFd& fd : received.assume_value().descriptors)
-    EXPECT_EQ(::pwrite(fd.get(), "filled", 6, 0), 6);
+  ASSERT_TRUE(std::holds_alternative<local::Made>(received->message.body));
+  for (const UniqueFd& fd : received->descriptors) EXPECT_EQ(::pwrite(fd.get(), "filled", 6, 0), 6);
   EXPECT_EQ(status(agent).memory, MemoryState::kMapping);
   refusal_of(agent, local::Resume{2, 0, 0});
   agent.ask<local::Mapped>(local::Map{});

@@ -34,7 +34,7 @@ class PacketLinkTest : public ::testing::Test {
   void open(End& end, int socket) {
     auto link = PacketLink::create(io_.get_executor(), UniqueFd(socket), 1000);
     ASSERT_TRUE(link);
-    end.link = link.assume_value();
+    end.link = *link;
     end.link->start({[&end](Packet packet) { end.got.push_back(std::move(packet)); },
                      [&end](Error error) { end.closed.push_back(std::move(error)); }});
   }
@@ -128,7 +128,7 @@ class ChildProcessTest : public ::testing::Test {
     spec.inherited = inherited;
     std::optional<int> status;
     auto child = ChildProcess::start(io_.get_executor(), spec, [&](int ended) { status = ended; });
-    if (!child) ADD_FAILURE() << child.assume_error().to_string();
+    if (!child) ADD_FAILURE() << child.error().to_string();
     run_until(io_, [&] { return status.has_value(); });
     return status.value_or(-1);
   }
@@ -157,7 +157,7 @@ TEST_F(ChildProcessTest, AProgramThatIsNotThereIsNamed) {
   spec.output_path = folder_ / "out";
   auto child = ChildProcess::start(io_.get_executor(), spec, [](int) {});
   ASSERT_FALSE(child);
-  EXPECT_NE(child.assume_error().to_string().find("/nonexistent/mover"), std::string::npos);
+  EXPECT_NE(child.error().to_string().find("/nonexistent/mover"), std::string::npos);
 }
 
 class PeerLinksTest : public ::testing::Test {
@@ -171,7 +171,7 @@ class PeerLinksTest : public ::testing::Test {
       heard.push_back(std::move(message));
     });
     EXPECT_TRUE(links);
-    return std::move(links).assume_value();
+    return *std::move(links);
   }
   static wire::SwitchMessage runs(wire::Party from, wire::Party to, wire::Incarnation k) {
     return wire::SwitchMessage(5, 1, 1, from, to, wire::SwitchBody(wire::Runs(k)));
@@ -247,8 +247,8 @@ class CertifiedPeerLinksTest : public PeerLinksTest {
     };
     auto links = PeerLinks::create(io_.get_executor(), settings, std::move(receive));
     EXPECT_TRUE(links);
-    links.assume_value()->on_token("secret");
-    return std::move(links).assume_value();
+    (*links)->on_token("secret");
+    return *std::move(links);
   }
   static wire::SwitchMessage message(wire::MigrationId id, wire::Party from, wire::Party to,
                                      wire::SwitchBody body) {
@@ -276,7 +276,7 @@ TEST_F(CertifiedPeerLinksTest, MessageForAnotherNodesRankIsDropped) {
   EXPECT_TRUE(a->send("b", of_rank(0, gang::Gone(2))));
   run_until(io_, [&] { return !of_ranks_.empty(); });
   ASSERT_EQ(of_ranks_.size(), 1u);
-  EXPECT_EQ(gang::name_of(of_ranks_[0].body.to_body().assume_value()), "Gone");
+  EXPECT_EQ(gang::name_of(*of_ranks_[0].body.to_body()), "Gone");
   a->drop(9);
   EXPECT_FALSE(a->send("c", of_rank(0, gang::Gone(2))));
 }
@@ -366,7 +366,7 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
   auto journal = migration::Journal::open(folder_ / "journal");
   ASSERT_TRUE(journal);
   std::optional<HandoverDriver> driver;
-  driver.emplace(io_, disk, std::move(journal).assume_value(), migration::Timing{}, effects,
+  driver.emplace(io_, disk, *std::move(journal), migration::Timing{}, effects,
                  [](const Error& error) { ADD_FAILURE() << error.to_string(); });
   ASSERT_TRUE(run_until_done(io_, driver->restore()));
   auto a = make("a", "a", heard_a_);
@@ -404,7 +404,7 @@ TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKno
   driver.reset();
   auto left = migration::Journal::open(folder_ / "journal");
   ASSERT_TRUE(left);
-  const auto records = left.assume_value().records();
+  const auto records = left->records();
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].kind, migration::RecordKind::kRelinquished);
 }

@@ -26,7 +26,7 @@ TEST(CooperativeSourceTest, OlderTargetThatWouldStartTheOldProgramIsRefused) {
   EXPECT_TRUE(other_program.check_target(newer).has_value());
   const auto refused = other_program.check_target(older);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
   CooperativeSource own_program(move_as({}));
   EXPECT_TRUE(own_program.check_target(older).has_value());
 }

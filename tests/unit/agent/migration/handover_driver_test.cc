@@ -51,8 +51,8 @@ class Notes : public HandoverEffects {
 struct Life {
   explicit Life(const std::string& journal_path) {
     auto journal = migration::Journal::open(journal_path);
-    if (!journal) ADD_FAILURE() << journal.assume_error().to_string();
-    driver.emplace(io, disk, std::move(journal).assume_value(), migration::Timing{}, notes,
+    if (!journal) ADD_FAILURE() << journal.error().to_string();
+    driver.emplace(io, disk, *std::move(journal), migration::Timing{}, notes,
                    [this](const Error& error) { fatal.push_back(error); });
     EXPECT_TRUE(run_until_done(io, driver->restore()));
   }
@@ -111,7 +111,7 @@ class HandoverDriverTest : public ::testing::Test {
     auto journal = migration::Journal::open(folder_ / "journal");
     std::vector<migration::RecordKind> kinds;
     if (!journal) return kinds;
-    for (const auto& record : journal.assume_value().records()) kinds.push_back(record.kind);
+    for (const auto& record : journal->records()) kinds.push_back(record.kind);
     return kinds;
   }
   TemporaryFolder folder_;
@@ -139,7 +139,7 @@ TEST(AgentSwitches, LeaseIsRenewedThriceInTheCoordinatorsTerm) {
   auto batches = switches.restore(std::span(&committed, 1), now_ns());
   ASSERT_TRUE(batches);
   std::vector<std::uint32_t> renewals;
-  for (const migration::Batch& batch : batches.assume_value())
+  for (const migration::Batch& batch : *batches)
     for (const migration::Action& action : batch.actions)
       if (const auto* timer = std::get_if<migration::ArmTimer>(&action);
           timer != nullptr && timer->timer == migration::Timer::kLease)

@@ -68,7 +68,7 @@ TEST(RestoreTime, EndsWithThePauseAndFarBeyondWhatIsExpected) {
   EXPECT_EQ(of(JobOperation::migration(info)).value(), Milliseconds(21'000)) << "its threads, too";
   EXPECT_GE(of(JobOperation::restore(spec_of(MigrationMode::kTransparent))).value(), Milliseconds(60'000));
 
-  auto plan = wire::decode_plan(info.plan).assume_value();
+  auto plan = *wire::decode_plan(info.plan);
   plan.options.if_not_converged = wire::NotConverged::kAbort;
   plan.options.max_downtime_ns = 3600'000 * kNanosPerMs;
   info.plan = wire::encode(plan);

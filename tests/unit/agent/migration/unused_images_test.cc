@@ -19,8 +19,8 @@ TEST(UnusedImages, FoldersOfARehearsalThatWasKilledAreRemoved) {
   auto place = host::find_memory_place();
   ASSERT_TRUE(place);
   const auto left = [&](const std::string& name) {
-    auto made = host::MemoryFolder::create(place.assume_value(), folder_prefix(home) + name, 0);
-    return std::move(made).assume_value().keep();
+    auto made = host::MemoryFolder::create(*place, folder_prefix(home) + name, 0);
+    return (*std::move(made)).keep();
   };
   const wire::JobId live = wire::make_id(1, 7);
   const std::string rehearsal = left(std::string(kRehearsalImages) + "source");

@@ -16,8 +16,8 @@ class LastSnapshotsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto opened = Device::open(0);
-    ASSERT_TRUE(opened.has_value()) << opened.assume_error().to_string();
-    device_.emplace(std::move(opened).assume_value());
+    ASSERT_TRUE(opened.has_value()) << opened.error().to_string();
+    device_.emplace(*std::move(opened));
   }
 
   std::optional<Device> device_;
@@ -27,9 +27,9 @@ TEST_F(LastSnapshotsTest, SnapshotsOfManyJobsLeaveStreamsForTheNext) {
   LastSnapshots shelf;
   for (int job = 0; job < 60; ++job) {
     auto last = LastSnapshot::create(*device_);
-    ASSERT_TRUE(last.has_value()) << "job " << job << ": " << last.assume_error().to_string();
-    last.assume_value()->version = 1;
-    shelf.put({"vault", name_of(job)}, std::move(last).assume_value());
+    ASSERT_TRUE(last.has_value()) << "job " << job << ": " << last.error().to_string();
+    (*last)->version = 1;
+    shelf.put({"vault", name_of(job)}, *std::move(last));
   }
   const auto first = shelf.take({"vault", name_of(0)});
   ASSERT_NE(first, nullptr);
@@ -49,9 +49,9 @@ TEST_F(LastSnapshotsTest, SnapshotWithoutItsScanGetsAnotherUnderTheSameKey) {
   const track::FingerprintParams* params = nullptr;
   for (int job = 0; job < 6; ++job) {
     auto last = LastSnapshot::create(*device_);
-    ASSERT_TRUE(last.has_value()) << last.assume_error().to_string();
-    if (job == 0) params = last.assume_value()->params.get();
-    shelf.put({"vault", name_of(job)}, std::move(last).assume_value());
+    ASSERT_TRUE(last.has_value()) << last.error().to_string();
+    if (job == 0) params = (*last)->params.get();
+    shelf.put({"vault", name_of(job)}, *std::move(last));
   }
   EXPECT_NE(shelf.take({"vault", name_of(5)})->scan, nullptr);
   const auto first = shelf.take({"vault", name_of(0)});

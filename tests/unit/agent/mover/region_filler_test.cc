@@ -18,8 +18,8 @@ class RegionFillerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto opened = Device::open(0);
-    ASSERT_TRUE(opened.has_value()) << opened.assume_error().to_string();
-    device_.emplace(std::move(opened).assume_value());
+    ASSERT_TRUE(opened.has_value()) << opened.error().to_string();
+    device_.emplace(*std::move(opened));
     scope_.emplace(*device_);
   }
   void TearDown() override {
@@ -31,20 +31,20 @@ class RegionFillerTest : public ::testing::Test {
   // Memory with `value` in every byte.
   DeviceMemory& make(std::uint64_t bytes, unsigned char value) {
     auto made = DeviceMemory::create(device_->api(), device_->device(), bytes);
-    EXPECT_TRUE(made.has_value()) << made.assume_error().to_string();
-    memory_.push_back(std::move(made).assume_value());
+    EXPECT_TRUE(made.has_value()) << made.error().to_string();
+    memory_.push_back(*std::move(made));
     EXPECT_EQ(device_->api().cuMemsetD8_v2(memory_.back().pointer(), value, bytes), CUDA_SUCCESS);
     EXPECT_EQ(device_->api().cuCtxSynchronize(), CUDA_SUCCESS);
     return memory_.back();
   }
   void add(std::uint64_t id, std::uint64_t bytes, DeviceMemory& from, DeviceMemory& to) {
     regions_.emplace_back(id, 1, bytes);
-    for (DeviceMemory* memory : {&from, &to}) descriptors_.push_back(memory->export_fd().assume_value());
+    for (DeviceMemory* memory : {&from, &to}) descriptors_.push_back(*memory->export_fd());
   }
   Result<std::uint64_t> fill(RegionFiller::CopiedHook hook = {}) {
     auto filler = RegionFiller::create(*device_, std::move(hook));
-    EXPECT_TRUE(filler.has_value()) << filler.assume_error().to_string();
-    return filler.assume_value()->fill(regions_, std::move(descriptors_));
+    EXPECT_TRUE(filler.has_value()) << filler.error().to_string();
+    return (*filler)->fill(regions_, std::move(descriptors_));
   }
   std::vector<unsigned> words(const DeviceMemory& memory) {
     std::vector<unsigned> out(memory.bytes() / 4);
@@ -67,15 +67,15 @@ TEST_F(RegionFillerTest, EachRegionEqualsItsSource) {
   add(1, 6 * kMiB, large, own_large);
   add(2, 2 * kMiB, small, own_small);
   const auto bytes = fill();
-  ASSERT_TRUE(bytes.has_value()) << bytes.assume_error().to_string();
-  EXPECT_EQ(bytes.assume_value(), 8 * kMiB);
+  ASSERT_TRUE(bytes.has_value()) << bytes.error().to_string();
+  EXPECT_EQ(*bytes, 8 * kMiB);
   EXPECT_EQ(words(own_large), words(large));
   EXPECT_EQ(words(own_small), words(small));
 }
 
 // As a mover has it: the filler is ready before a session whose own kernels come and go.
 TEST_F(RegionFillerTest, FillsAfterOtherKernelsHaveComeAndGone) {
-  auto filler = RegionFiller::create(*device_).assume_value();
+  auto filler = *RegionFiller::create(*device_);
   DeviceMemory& from = make(6 * kMiB, 7);
   DeviceMemory& own = make(6 * kMiB, 0);
   for (int session = 0; session < 3; ++session) {
@@ -83,10 +83,9 @@ TEST_F(RegionFillerTest, FillsAfterOtherKernelsHaveComeAndGone) {
       const ContextScope scope(*device_);
       track::FingerprintKey key{};
       key[0] = std::byte{1};
-      auto kernels = track::TrackKernels::create(
-                         *device_, track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks))
-                         .assume_value();
-      auto scanner = track::Scanner::create(kernels, track::ScannerOptions{}).assume_value();
+      auto kernels = *track::TrackKernels::create(
+          *device_, track::FingerprintParams::expand(key, track::FingerprintPurpose::kChunks));
+      auto scanner = *track::Scanner::create(kernels, track::ScannerOptions{});
       std::vector<track::ChunkRange> ranges;
       track::append_chunks(from.pointer(), from.bytes(), kMiB, ranges);
       std::vector<track::Fingerprint> found(ranges.size());
@@ -95,7 +94,7 @@ TEST_F(RegionFillerTest, FillsAfterOtherKernelsHaveComeAndGone) {
     std::thread(work).join();
     add(1, 6 * kMiB, from, own);
     const auto bytes = filler->fill(regions_, std::move(descriptors_));
-    ASSERT_TRUE(bytes.has_value()) << bytes.assume_error().to_string();
+    ASSERT_TRUE(bytes.has_value()) << bytes.error().to_string();
     EXPECT_EQ(words(own), words(from));
     regions_.clear();
     descriptors_.clear();
@@ -112,8 +111,8 @@ TEST_F(RegionFillerTest, WrongCopyIsNoticed) {
     EXPECT_EQ(device_->api().cuCtxSynchronize(), CUDA_SUCCESS);
   });
   ASSERT_FALSE(bytes.has_value());
-  EXPECT_EQ(bytes.assume_error().code(), ErrorCode::kCorrupt);
-  EXPECT_NE(bytes.assume_error().to_string().find("Region 5"), std::string::npos);
+  EXPECT_EQ(bytes.error().code(), ErrorCode::kCorrupt);
+  EXPECT_NE(bytes.error().to_string().find("Region 5"), std::string::npos);
 }
 
 TEST_F(RegionFillerTest, DescriptorsThatAreNotOfTheRegionAreRefused) {

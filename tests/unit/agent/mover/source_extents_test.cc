@@ -27,8 +27,8 @@ struct SourceExtentsTest : testing::Test {
 
   std::optional<image::Plan> plan(bool at_last = false) {
     auto made = extents.next_plan(regions, kChunk, at_last, planned);
-    EXPECT_TRUE(made) << made.assume_error().to_string();
-    return made ? made.assume_value() : std::nullopt;
+    EXPECT_TRUE(made) << made.error().to_string();
+    return made ? *made : std::nullopt;
   }
   // Of the next plan; none: "no plan".
   std::vector<std::string> next(bool at_last = false) {

@@ -61,7 +61,7 @@ TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
   costs.learn(PauseKind::kSwap, PauseTerm::kCommit, 0, 33 * kMs);
   const auto again = PauseCosts::decode(costs.encode());
   ASSERT_TRUE(again);
-  EXPECT_EQ(again.assume_value().line(PauseKind::kSwap, PauseTerm::kCommit).base_ns,
+  EXPECT_EQ(again->line(PauseKind::kSwap, PauseTerm::kCommit).base_ns,
             costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns);
   auto cut = costs.encode();
   cut.pop_back();
@@ -101,7 +101,7 @@ TEST(PauseCosts, ThreadsCountByTheNodesOwnRate) {
       << "it has no part in the threads' time";
   const auto again = PauseCosts::decode(costs.encode());
   ASSERT_TRUE(again);
-  EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).items_permille,
+  EXPECT_EQ(again->line(PauseKind::kProcess, PauseTerm::kDump).items_permille,
             costs.line(PauseKind::kProcess, PauseTerm::kDump).items_permille);
 }
 
@@ -156,18 +156,18 @@ TEST(PauseCosts, RehearsalIsReadBack) {
   costs.learn_rehearsal("1.0, CRIU 4", "none");
   const auto again = PauseCosts::decode(costs.encode());
   ASSERT_TRUE(again);
-  EXPECT_EQ(again.assume_value().line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib,
+  EXPECT_EQ(again->line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib,
             costs.line(PauseKind::kProcess, PauseTerm::kDump).ns_per_mib);
-  EXPECT_EQ(again.assume_value().memory().write, 1'000'000'000U);
-  EXPECT_EQ(again.assume_value().rehearsed(), "1.0, CRIU 4");
-  EXPECT_EQ(again.assume_value().problem(), "none");
+  EXPECT_EQ(again->memory().write, 1'000'000'000U);
+  EXPECT_EQ(again->rehearsed(), "1.0, CRIU 4");
+  EXPECT_EQ(again->problem(), "none");
 }
 
 TEST(Rehearsal, HelpersReportIsCheckedAndTaken) {
   const auto json = to_json(rehearsal());
   const auto same = parse_rehearsal(json);
   ASSERT_TRUE(same);
-  EXPECT_EQ(to_json(same.assume_value()), json);
+  EXPECT_EQ(to_json(*same), json);
   auto bad = json;
   bad["processes"][0]["dump_ns"] = -1;
   EXPECT_FALSE(parse_rehearsal(bad));

@@ -10,25 +10,25 @@ const std::string kMin = "node = 'a'\nhome = '/h'\ncoordinator = 'unix:/c'\ntoke
 
 std::string error_of(const std::string& text) {
   auto config = parse_config(text, "agent.toml");
-  return config ? "" : config.assume_error().to_string();
+  return config ? "" : config.error().to_string();
 }
 
 TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
   auto config = parse_config(kMin, "agent.toml");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().peer_listen, "unix:/h/peer.sock");
-  EXPECT_EQ(config.assume_value().pause_timeout.count(), 60000);
-  EXPECT_EQ(config.assume_value().staging_mib, 128u);
-  EXPECT_EQ(config.assume_value().jobs_folder(), "/h/jobs");
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->peer_listen, "unix:/h/peer.sock");
+  EXPECT_EQ(config->pause_timeout.count(), 60000);
+  EXPECT_EQ(config->staging_mib, 128u);
+  EXPECT_EQ(config->jobs_folder(), "/h/jobs");
 }
 
 TEST(AgentConfig, ReadsSections) {
   auto config = parse_config(
       kMin + "job_environment = ['A=1']\n[timeouts]\npause_ms = 7\n[mover]\nstaging_mib = 16\n", "f");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().pause_timeout.count(), 7);
-  EXPECT_EQ(config.assume_value().staging_mib, 16u);
-  EXPECT_EQ(config.assume_value().job_environment, std::vector<std::string>{"A=1"});
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->pause_timeout.count(), 7);
+  EXPECT_EQ(config->staging_mib, 16u);
+  EXPECT_EQ(config->job_environment, std::vector<std::string>{"A=1"});
 }
 
 TEST(AgentConfig, UnknownKeysAreRefused) {
@@ -74,17 +74,17 @@ TEST(AgentConfig, RemapIsOneOfThree) {
 TEST(AgentConfig, ImagesFromOtherNodesMayLieInMemory) {
   EXPECT_EQ(parse_config(kMin, "x").value().vault_memory_folder(), "");
   const auto config = parse_config(kMin + "vault_memory = '/dev/shm/g'\nvault_memory_limit_mib = 7\n", "x");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().vault_memory_folder(), "/dev/shm/g/a");  // nodes may share it
-  EXPECT_EQ(config.assume_value().vault_memory_limit_mib, 7U);
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->vault_memory_folder(), "/dev/shm/g/a");  // nodes may share it
+  EXPECT_EQ(config->vault_memory_limit_mib, 7U);
   EXPECT_NE(error_of(kMin + "vault_memory = 'shm'\n").find("absolute path"), std::string::npos);
 }
 
 TEST(AgentConfig, RackAndLabelsAreRead) {
   const Result<Config> config = parse_config(kMin + "rack = 'r7'\nlabels = ['zone=west', 'a/b.c=']\n", "x");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().rack, "r7");
-  EXPECT_EQ(config.assume_value().labels, (std::vector<std::string>{"zone=west", "a/b.c="}));
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->rack, "r7");
+  EXPECT_EQ(config->labels, (std::vector<std::string>{"zone=west", "a/b.c="}));
   for (const char* wrong : {"zone", "=west", "zo ne=west"})
     EXPECT_NE(error_of(kMin + "labels = ['" + wrong + "']\n").find("KEY=VALUE"), std::string::npos) << wrong;
   EXPECT_NE(error_of(kMin + "rack = '" + std::string(65, 'r') + "'\n").find("64 bytes"), std::string::npos);
@@ -96,8 +96,8 @@ TEST(AgentConfig, NetworksAreReadInTheirOrder) {
                        "[[network]]\nname = 'data'\naddress = 'fd77::2'\ntransport = 'tls'\n" +
                        "[[network]]\nname = 'rdma'\ndevice = 'ib1'\ntransport = 'rdma-trusted'\n",
                    "x");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  const auto& networks = config.assume_value().networks;
+  ASSERT_TRUE(config) << config.error().to_string();
+  const auto& networks = config->networks;
   ASSERT_EQ(networks.size(), 3U);
   EXPECT_EQ(networks[0].devices, std::vector<std::string>{"ib0"});
   EXPECT_EQ(networks[0].network.transport, wire::LaneTransport::kUcxTrusted);
@@ -110,8 +110,8 @@ TEST(AgentConfig, NetworkMayHaveSeveralAddressesOrDevices) {
       kMin + "[[network]]\nname = 'data'\naddresses = ['10.0.0.5', 'fd77::5']\ntransport = 'tls'\n" +
           "[[network]]\nname = 'fast'\ndevices = ['eth1', 'eth2']\ntransport = 'ucx-trusted'\n",
       "x");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  const auto& networks = config.assume_value().networks;
+  ASSERT_TRUE(config) << config.error().to_string();
+  const auto& networks = config->networks;
   ASSERT_EQ(networks.size(), 2U);
   EXPECT_EQ(networks[0].network.addresses(), (std::vector<std::string>{"10.0.0.5", "fd77::5"}));
   EXPECT_EQ(networks[1].devices, (std::vector<std::string>{"eth1", "eth2"}));
@@ -166,38 +166,37 @@ TEST(Networks, EachGetsAnAddressOfThisMachine) {
   EXPECT_EQ(resolve_networks({}).value(), std::vector{by_address});
   const auto found =
       resolve_networks({{by_address, {}}, {wire::DataNetwork("lo", "", by_address.transport), {"lo"}}});
-  ASSERT_TRUE(found) << found.assume_error().to_string();
-  EXPECT_EQ(found.assume_value()[0], by_address);
-  EXPECT_EQ(found.assume_value()[1].address, "127.0.0.1");
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ((*found)[0], by_address);
+  EXPECT_EQ((*found)[1].address, "127.0.0.1");
   const auto missing = resolve_networks({{wire::DataNetwork("data", "192.0.2.1", by_address.transport), {}}});
-  EXPECT_NE(missing.assume_error().message().find("Network data: no device"), std::string::npos);
+  EXPECT_NE(missing.error().message().find("Network data: no device"), std::string::npos);
   const auto no_device = resolve_networks({{wire::DataNetwork("data", "", by_address.transport), {"nope0"}}});
-  EXPECT_NE(no_device.assume_error().message().find("no device nope0"), std::string::npos);
+  EXPECT_NE(no_device.error().message().find("no device nope0"), std::string::npos);
 }
 
 TEST(Networks, EachAddressOfSeveralIsOfThisMachineAndNamedOnce) {
   wire::DataNetwork several("data", "127.0.0.1", wire::LaneTransport::kTls);
   several.more_addresses = {"::1"};
   const auto found = resolve_networks({{several, {}}});
-  ASSERT_TRUE(found) << found.assume_error().to_string();
-  EXPECT_EQ(found.assume_value()[0], several);
+  ASSERT_TRUE(found) << found.error().to_string();
+  EXPECT_EQ((*found)[0], several);
   several.more_addresses = {"192.0.2.1"};
-  EXPECT_NE(resolve_networks({{several, {}}}).assume_error().message().find("192.0.2.1"), std::string::npos);
+  EXPECT_NE(resolve_networks({{several, {}}}).error().message().find("192.0.2.1"), std::string::npos);
   several.more_addresses = {"127.0.0.1"};
-  EXPECT_NE(resolve_networks({{several, {}}}).assume_error().message().find("named twice"),
-            std::string::npos);
+  EXPECT_NE(resolve_networks({{several, {}}}).error().message().find("named twice"), std::string::npos);
   const wire::DataNetwork by_device("data", "", wire::LaneTransport::kTls);
-  EXPECT_NE(resolve_networks({{by_device, {"lo", "lo"}}}).assume_error().message().find("named twice"),
+  EXPECT_NE(resolve_networks({{by_device, {"lo", "lo"}}}).error().message().find("named twice"),
             std::string::npos);
 }
 
 TEST(AgentConfig, MoversHaveTheirRangeOfPorts) {
   const auto with = [](const std::string& lines) { return error_of(kMin + lines); };
   const auto config = parse_config(kMin + "vault_port = 7072\n[mover]\nports = '7100-7199'\n", "x");
-  ASSERT_TRUE(config) << config.assume_error().to_string();
-  EXPECT_EQ(config.assume_value().mover_ports.first, 7100);
-  EXPECT_EQ(config.assume_value().mover_ports.last, 7199);
-  EXPECT_EQ(config.assume_value().vault_port, 7072);
+  ASSERT_TRUE(config) << config.error().to_string();
+  EXPECT_EQ(config->mover_ports.first, 7100);
+  EXPECT_EQ(config->mover_ports.last, 7199);
+  EXPECT_EQ(config->vault_port, 7072);
   EXPECT_EQ(parse_config(kMin, "x").value().mover_ports.first, 0);
   for (const char* wrong : {"7100", "7199-7100", "7100-7101", "80-200", "7100-70000", "7100-7199,", "a-b",
                             "-7100", "7100 - 7199"})
@@ -218,10 +217,10 @@ TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
 }
 
 TEST(AgentConfig, VisibleGpusAreParsed) {
-  EXPECT_TRUE(parse_visible_gpus(nullptr).assume_value().empty());
+  EXPECT_TRUE(parse_visible_gpus(nullptr)->empty());
   const std::vector<std::uint32_t> expected{3, 1};
-  EXPECT_EQ(parse_visible_gpus("3,1").assume_value(), expected);
-  EXPECT_EQ(parse_visible_gpus("3,1,-1,2").assume_value(), expected);
+  EXPECT_EQ(*parse_visible_gpus("3,1"), expected);
+  EXPECT_EQ(*parse_visible_gpus("3,1,-1,2"), expected);
   EXPECT_FALSE(parse_visible_gpus("GPU-1234"));
   Config config;
   EXPECT_EQ(config.machine_gpu(1), 1u);

@@ -64,8 +64,8 @@ TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes, 'x')};
   const auto refused = admission_->create(spec, Place("a", 0), "");
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_NE(refused.assume_error().to_string().find("environment"), std::string::npos);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().to_string().find("environment"), std::string::npos);
   spec.env = {"PAD=" + std::string(wire::kMaxJobSpecBytes - 4096, 'x')};
   EXPECT_TRUE(admission_->create(spec, Place("a", 0), ""));
 }

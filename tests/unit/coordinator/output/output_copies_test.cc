@@ -43,14 +43,14 @@ class OutputCopiesTest : public ::testing::Test {
   }
   void append(JobId job, Incarnation incarnation, std::uint64_t offset, const std::string& bytes) {
     const auto appended = run(copies_->append(job, incarnation, offset, bytes));
-    EXPECT_TRUE(appended.has_value()) << appended.assume_error().to_string();
+    EXPECT_TRUE(appended.has_value()) << appended.error().to_string();
   }
   // "OFFSET:BYTES".
   std::string read(JobId job, Incarnation incarnation, std::uint64_t offset, std::size_t limit = 1000) {
     auto part = run(copies_->read(job, incarnation, offset, limit));
-    if (!part) return part.assume_error().to_string();
-    begins_line_ = part.assume_value().begins_line;
-    return std::to_string(part.assume_value().offset) + ":" + part.assume_value().bytes;
+    if (!part) return part.error().to_string();
+    begins_line_ = part->begins_line;
+    return std::to_string(part->offset) + ":" + part->bytes;
   }
   [[nodiscard]] std::size_t files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));

@@ -201,7 +201,7 @@ TEST(SharedNetwork, IsTheFirstOfTheSourcesThatTheTargetHas) {
                                {"data", "10.0.0.2", LaneTransport::kTls}};
   EXPECT_EQ(shared_network(source, target, "").value().name, "data");
   EXPECT_EQ(shared_network(source, target, "old").value().name, "old");
-  EXPECT_THAT(shared_network(source, target, "fast").assume_error().message(),
+  EXPECT_THAT(shared_network(source, target, "fast").error().message(),
               HasSubstr("network fast is not on both"));
   const DataNetworks other_transport = {{"data", "10.0.0.2", LaneTransport::kUcxTrusted}};
   EXPECT_FALSE(shared_network(source, other_transport, ""));

@@ -39,9 +39,9 @@ Result<int> quarter(int value) {
 }
 
 TEST(Result, TryPassesValuesAndErrors) {
-  EXPECT_EQ(quarter(12).assume_value(), 3);
-  EXPECT_EQ(quarter(6).assume_error().message(), "odd");
-  EXPECT_EQ(quarter(5).assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(*quarter(12), 3);
+  EXPECT_EQ(quarter(6).error().message(), "odd");
+  EXPECT_EQ(quarter(5).error().code(), ErrorCode::kInvalidArgument);
 }
 
 TEST(ErrorCode, EveryCodeHasAName) {

@@ -15,7 +15,7 @@ UniqueFd null_device() {
 TEST(ProgramFd, IsBeyondTheNumbersOfPrograms) {
   const UniqueFd first = null_device();
   const int number = first.get();
-  const UniqueFd copy = copy_beyond_program(number).assume_value();
+  const UniqueFd copy = *copy_beyond_program(number);
   EXPECT_GE(copy.get(), 512);
   EXPECT_EQ(::fcntl(copy.get(), F_GETFD), FD_CLOEXEC);
   const UniqueFd moved = move_beyond_program(null_device());

@@ -11,14 +11,14 @@ namespace {
 const DriverApi& api() {
   const Result<const DriverApi*> loaded = load_driver();
   if (!loaded.has_value()) {
-    std::fprintf(stderr, "%s\n", loaded.assume_error().to_string().c_str());
+    std::fprintf(stderr, "%s\n", loaded.error().to_string().c_str());
     std::abort();
   }
-  return *loaded.assume_value();
+  return **loaded;
 }
 
 TEST(Driver, TableIsLoadedOnceAndWhole) {
-  EXPECT_EQ(load_driver().assume_value(), &api());
+  EXPECT_EQ(*load_driver(), &api());
 #define CKPT_CUDA(name) EXPECT_NE(api().name, nullptr) << #name;
 #include "libckpt/cuda/driver_api.def"
 #undef CKPT_CUDA
@@ -34,7 +34,7 @@ TEST(Driver, ErrorNamesCallAndResult) {
   ASSERT_EQ(api().cuInit(0), CUDA_SUCCESS);
   const Result<void> called = call_that_fails();
   ASSERT_FALSE(called.has_value());
-  const Error& error = called.assume_error();
+  const Error& error = called.error();
   EXPECT_EQ(error.domain(), ErrorDomain::kCuda);
   EXPECT_EQ(error.native(), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_NE(error.message().find("cuDeviceGet(&device, 1000)"), std::string::npos);
@@ -53,8 +53,8 @@ TEST(Driver, ErrorsAreGroupedByWhatTheCallerMustDo) {
 }
 
 TEST(Driver, ContextScopeRestoresTheFormerContext) {
-  const Device first = std::move(Device::open(0).assume_value());
-  const Device second = std::move(Device::open(1).assume_value());
+  const Device first = std::move(*Device::open(0));
+  const Device second = std::move(*Device::open(1));
   EXPECT_NE(first.context(), second.context());
   CUcontext current = nullptr;
   const ContextScope outer(first);
@@ -72,12 +72,12 @@ TEST(Driver, DeviceThatIsNotThereIsAnError) {
 }
 
 TEST(Module, MissingKernelSetNamesTheVariable) {
-  const Device device = std::move(Device::open(0).assume_value());
+  const Device device = std::move(*Device::open(0));
   const ContextScope scope(device);
   const Result<Module> module = Module::load(api(), "no_such_kernels");
   ASSERT_FALSE(module.has_value());
-  EXPECT_EQ(module.assume_error().code(), ErrorCode::kNotFound);
-  EXPECT_NE(module.assume_error().message().find("CKPT_KERNEL_DIR"), std::string::npos);
+  EXPECT_EQ(module.error().code(), ErrorCode::kNotFound);
+  EXPECT_NE(module.error().message().find("CKPT_KERNEL_DIR"), std::string::npos);
 }
 
 }  // namespace

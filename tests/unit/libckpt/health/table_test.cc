@@ -17,7 +17,7 @@ constexpr char kRecoveryHeader[] = "value,nvml_name,xid154_text,evacuation,memor
 std::string error_of(const std::string& text) {
   auto table = XidTable::built_in();
   const auto taken = table.override_with(text, "my.csv");
-  return taken ? "" : taken.assume_error().message();
+  return taken ? "" : taken.error().message();
 }
 
 TEST(XidTable, BuiltInTableIsComplete) {

@@ -28,15 +28,15 @@ wire::TensorInfo tensor(const std::string& name, std::uint64_t region, std::uint
 
 Plan build(const std::vector<wire::TensorInfo>& tensors) {
   auto plan = build_plan(tensors, 256 << 10, 1, 1);
-  EXPECT_TRUE(plan.has_value()) << plan.assume_error().to_string();
-  return plan.assume_value();
+  EXPECT_TRUE(plan.has_value()) << plan.error().to_string();
+  return *plan;
 }
 
 std::string refusal(const Result<PlanMatch>& result, ErrorCode code = ErrorCode::kRefused) {
   EXPECT_FALSE(result.has_value());
   if (result.has_value()) return {};
-  EXPECT_EQ(result.assume_error().code(), code);
-  return result.assume_error().to_string();
+  EXPECT_EQ(result.error().code(), code);
+  return result.error().to_string();
 }
 
 TEST(Plan, memory_named_twice_is_a_single_extent) {
@@ -58,10 +58,10 @@ TEST(Plan, scratch_and_memory_that_cannot_be_exported_have_no_extent) {
 TEST(Plan, partial_overlap_and_bad_alignment_are_refused_by_name) {
   auto overlap = build_plan(std::vector{tensor("a", 1, 0, 1000), tensor("b", 1, 2000, 1000)}, 1 << 18, 1, 1);
   ASSERT_FALSE(overlap.has_value());
-  EXPECT_NE(overlap.assume_error().to_string().find("\"b\" overlaps tensor \"a\""), std::string::npos);
+  EXPECT_NE(overlap.error().to_string().find("\"b\" overlaps tensor \"a\""), std::string::npos);
   auto crooked = build_plan(std::vector{tensor("a", 1, 4, 1000)}, 1 << 18, 1, 1);
   ASSERT_FALSE(crooked.has_value());
-  EXPECT_NE(crooked.assume_error().to_string().find("\"a\""), std::string::npos);
+  EXPECT_NE(crooked.error().to_string().find("\"a\""), std::string::npos);
 }
 
 TEST(Plan, twice_the_same_name_is_no_plan) {
@@ -74,8 +74,8 @@ TEST(Plan, extents_go_where_the_standby_has_the_tensor) {
   auto places = match_plan(
       plan, std::vector{tensor("b", 9, 32, 10), tensor("a", 8, 64, 1000), tensor("a.view", 8, 464, 100)},
       true);
-  ASSERT_TRUE(places.has_value()) << places.assume_error().to_string();
-  const std::vector<Place>& found = places.assume_value().places;
+  ASSERT_TRUE(places.has_value()) << places.error().to_string();
+  const std::vector<Place>& found = places->places;
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].region, 8u);
   EXPECT_EQ(found[0].offset, 64u);
@@ -127,12 +127,12 @@ TEST(Plan, a_new_program_may_lack_tensors_and_have_others) {
   other.dtype = CKPT_I32;
   const auto standby = std::vector{other, tensor("kept", 8, 64, 10), tensor("more", 9, 0, 10)};
   const auto match = match_plan(plan, standby, true, wire::kAllowAll);
-  ASSERT_TRUE(match.has_value()) << match.assume_error().to_string();
-  ASSERT_EQ(match.assume_value().places.size(), 1u);
-  EXPECT_EQ(match.assume_value().places[0].region, 8u);
-  ASSERT_EQ(match.assume_value().dropped.size(), 2u);
-  EXPECT_EQ(match.assume_value().dropped[0].bytes, 4000u);
-  EXPECT_EQ(match.assume_value().differences.size(), 4u);
+  ASSERT_TRUE(match.has_value()) << match.error().to_string();
+  ASSERT_EQ(match->places.size(), 1u);
+  EXPECT_EQ(match->places[0].region, 8u);
+  ASSERT_EQ(match->dropped.size(), 2u);
+  EXPECT_EQ(match->dropped[0].bytes, 4000u);
+  EXPECT_EQ(match->differences.size(), 4u);
   for (const std::uint8_t lacks : {wire::kAllowMissing, wire::kAllowNew, wire::kAllowChanged})
     EXPECT_FALSE(match_plan(plan, standby, true, wire::kAllowAll & ~lacks).has_value()) << int{lacks};
 }
@@ -160,8 +160,8 @@ TEST(Plan, travels_and_is_judged_on_arrival) {
   const Plan plan = build({tensor("a", 1, 0, 1000), tensor("b", 1, 4000, 10), tensor("tied", 1, 0, 1000)});
   const auto bytes = wire::encode(plan);
   auto again = decode_plan(bytes);
-  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
-  EXPECT_EQ(again.assume_value().extents.size(), 2u);
+  ASSERT_TRUE(again.has_value()) << again.error().to_string();
+  EXPECT_EQ(again->extents.size(), 2u);
 
   Plan forged = plan;
   forged.extents[0].bytes = 1 << 20;  // more than the tensor has: would write beside it
@@ -176,7 +176,7 @@ TEST(Plan, travels_and_is_judged_on_arrival) {
   forged.format = 9;
   auto newer = decode_plan(wire::encode(forged));
   ASSERT_FALSE(newer.has_value());
-  EXPECT_EQ(newer.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(newer.error().code(), ErrorCode::kNotSupported);
 }
 
 TEST(Plan, random_damage_never_gives_an_unsound_plan) {
@@ -192,9 +192,9 @@ TEST(Plan, random_damage_never_gives_an_unsound_plan) {
     if (random() % 4 == 0) damaged.resize(random() % damaged.size());
     auto plan = decode_plan(damaged);
     if (!plan) continue;
-    auto places = match_plan(plan.assume_value(), standby, true);
+    auto places = match_plan(*plan, standby, true);
     if (!places) continue;
-    for (const Place& place : places.assume_value().places) {
+    for (const Place& place : places->places) {
       const bool known = (place.region == 1 && place.offset + place.bytes <= 4040) ||
                          (place.region == 2 && place.offset + place.bytes <= 36);
       ASSERT_TRUE(known) << "a place outside of the standby's tensors";
@@ -219,7 +219,7 @@ TEST(Manifest, holds_only_with_the_same_root_and_host_state) {
   const auto sum_of = [&params](std::span<const std::byte> bytes) {
     return HostStateSum{bytes.size(), track::fingerprint(*params, bytes)};
   };
-  EXPECT_TRUE(check_manifest(decoded.assume_value(), root, sum_of(host)).has_value());
+  EXPECT_TRUE(check_manifest(*decoded, root, sum_of(host)).has_value());
   EXPECT_FALSE(check_manifest(manifest, track::Fingerprint{11, 23}, sum_of(host)).has_value());
   host[999] = std::byte{8};
   EXPECT_FALSE(check_manifest(manifest, root, sum_of(host)).has_value());

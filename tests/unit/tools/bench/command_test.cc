@@ -15,44 +15,44 @@ Command shell(const std::string& script) {
 TEST(Command, OutputAndExitCodeComeBack) {
   const auto done = run_command(shell("echo out; echo err >&2; exit 3"), nullptr, kPatience);
   ASSERT_TRUE(done);
-  EXPECT_EQ(done.assume_value().exit_code, 3);
-  EXPECT_EQ(done.assume_value().out, "out\n");
-  EXPECT_EQ(done.assume_value().err, "err\n");
+  EXPECT_EQ(done->exit_code, 3);
+  EXPECT_EQ(done->out, "out\n");
+  EXPECT_EQ(done->err, "err\n");
 }
 
 TEST(Command, ASignalIsAnExitCode) {
   const auto done = run_command(shell("kill -9 $$"), nullptr, kPatience);
   ASSERT_TRUE(done);
-  EXPECT_EQ(done.assume_value().exit_code, 128 + 9);
+  EXPECT_EQ(done->exit_code, 128 + 9);
 }
 
 TEST(Command, MoreThanAPipeHolds) {
   const auto done =
       run_command(shell("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2"), nullptr, kPatience);
   ASSERT_TRUE(done);
-  EXPECT_EQ(done.assume_value().out.size(), 1'000'000u);
-  EXPECT_EQ(done.assume_value().err.size(), 1'000'000u);
+  EXPECT_EQ(done->out.size(), 1'000'000u);
+  EXPECT_EQ(done->err.size(), 1'000'000u);
 }
 
 TEST(Command, LinesComeAsTheyAreWritten) {
   auto started = RunningCommand::start(shell("echo one; echo two; printf three; exec sleep 600"), nullptr);
   ASSERT_TRUE(started);
-  RunningCommand& running = *started.assume_value();
+  RunningCommand& running = **started;
   const Nanos deadline = now_ns() + kPatience;
-  EXPECT_EQ(running.read_line(deadline).assume_value(), "one");
-  EXPECT_EQ(running.read_line(deadline).assume_value(), "two");
+  EXPECT_EQ(*running.read_line(deadline), "one");
+  EXPECT_EQ(*running.read_line(deadline), "two");
   // The rest of a line never comes: its end is what ends the wait, and the object's end the process.
   const auto rest = running.read_line(now_ns() + 1'000'000);
   ASSERT_FALSE(rest);
-  EXPECT_EQ(rest.assume_error().code(), ErrorCode::kTimedOut);
+  EXPECT_EQ(rest.error().code(), ErrorCode::kTimedOut);
 }
 
 TEST(Command, TheEndOfTheOutputIsNoLine) {
   auto started = RunningCommand::start(shell("echo one"), nullptr);
   ASSERT_TRUE(started);
   const Nanos deadline = now_ns() + kPatience;
-  EXPECT_TRUE(started.assume_value()->read_line(deadline).assume_value().has_value());
-  EXPECT_FALSE(started.assume_value()->read_line(deadline).assume_value().has_value());
+  EXPECT_TRUE((*started)->read_line(deadline)->has_value());
+  EXPECT_FALSE((*started)->read_line(deadline)->has_value());
 }
 
 TEST(Command, AProgramThatDoesNotExistIsAnError) {
@@ -64,10 +64,10 @@ TEST(Command, AnInterruptEndsTheWaitAndIsDeliveredAtTheEnd) {
       {
         auto interrupts = Interrupts::create();
         if (!interrupts) std::_Exit(1);
-        const auto done = run_command(shell("kill -TERM $PPID; exec sleep 600"),
-                                      interrupts.assume_value().get(), kPatience);
-        if (done || done.assume_error().code() != ErrorCode::kAborted) std::_Exit(2);
-        interrupts.assume_value().reset();
+        const auto done =
+            run_command(shell("kill -TERM $PPID; exec sleep 600"), interrupts->get(), kPatience);
+        if (done || done.error().code() != ErrorCode::kAborted) std::_Exit(2);
+        interrupts->reset();
         std::_Exit(3);
       },
       testing::KilledBySignal(SIGTERM), "");

@@ -70,7 +70,7 @@ TEST(Report, AnItemThatStoppedEarlyHasNoSummaryButAReason) {
 TEST(Commands, TheLastObjectIsFound) {
   auto object = last_object("step 1\n{\"digest\":\"a\"}\n{\"digest\":\"b\"}\nbye\n{broken\n");
   ASSERT_TRUE(object);
-  EXPECT_EQ("b", object.assume_value().at("digest").get<std::string>());
+  EXPECT_EQ("b", object->at("digest").get<std::string>());
   EXPECT_FALSE(last_object("nothing\nhere\n"));
   EXPECT_FALSE(last_object(""));
 }

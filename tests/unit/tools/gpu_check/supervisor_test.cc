@@ -23,7 +23,7 @@ class SupervisorTest : public testing::Test {
     setting_.work = ::mkdtemp(folder);
     auto supervisor = Supervisor::create();
     ASSERT_TRUE(supervisor);
-    supervisor_.emplace(std::move(supervisor).assume_value());
+    supervisor_.emplace(*std::move(supervisor));
   }
   void TearDown() override { std::filesystem::remove_all(setting_.work); }
 

@@ -292,26 +292,26 @@ constexpr std::chrono::seconds kLong{60};
 TEST(Doctor, FactsOfAProgram) {
   const FakeAgent agent(R"(echo "{\"word\": \"$1 $SAID\"}")");
   const auto facts = ask_for_facts({agent.path(), "--probe"}, {"SAID=hello"}, kLong);
-  ASSERT_TRUE(facts.has_value()) << facts.assume_error().to_string();
-  EXPECT_EQ(facts.assume_value()["word"], "--probe hello");
+  ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
+  EXPECT_EQ((*facts)["word"], "--probe hello");
 }
 
 TEST(Doctor, FailingMalformedOrMissingProgramIsAnError) {
   const FakeAgent fails("echo '{}'; exit 3");
-  EXPECT_EQ(ask_for_facts({fails.path()}, {}, kLong).assume_error().code(), ErrorCode::kIo);
+  EXPECT_EQ(ask_for_facts({fails.path()}, {}, kLong).error().code(), ErrorCode::kIo);
   const FakeAgent nonsense("echo hello");
-  EXPECT_EQ(ask_for_facts({nonsense.path()}, {}, kLong).assume_error().code(), ErrorCode::kIo);
-  EXPECT_EQ(ask_for_facts({"/nonexistent/agent"}, {}, kLong).assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(ask_for_facts({nonsense.path()}, {}, kLong).error().code(), ErrorCode::kIo);
+  EXPECT_EQ(ask_for_facts({"/nonexistent/agent"}, {}, kLong).error().code(), ErrorCode::kNotFound);
   const FakeAgent endless(
       "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
-  EXPECT_EQ(ask_for_facts({endless.path()}, {}, kLong).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(ask_for_facts({endless.path()}, {}, kLong).error().code(), ErrorCode::kProtocol);
 }
 
 TEST(Doctor, AProgramThatHangsIsEnded) {
   const FakeAgent hangs("exec sleep 1000");
   const auto facts = ask_for_facts({hangs.path()}, {}, std::chrono::milliseconds(50));
   ASSERT_FALSE(facts.has_value());
-  EXPECT_EQ(facts.assume_error().code(), ErrorCode::kTimedOut);
+  EXPECT_EQ(facts.error().code(), ErrorCode::kTimedOut);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class Processes : public ::testing::Test {
     auto process =
         start_daemon({{"/bin/sh", "-c", script}, environment_with({marker}), folder_ + "/out.log"});
     EXPECT_TRUE(process.has_value());
-    return process ? process.assume_value() : ProcessId{};
+    return process ? *process : ProcessId{};
   }
   std::string marker() const { return "GPUMIGRATE_TEST_MARK=" + folder_; }
 
@@ -53,7 +53,7 @@ TEST_F(Processes, ADaemonHasASessionOfItsOwnAndNoDescriptorsOfOurs) {
 TEST_F(Processes, AProgramThatIsNotThereIsAnErrorAtOnce) {
   const auto process = start_daemon({{"/nonexistent/program"}, {}, folder_ + "/out.log"});
   ASSERT_FALSE(process.has_value());
-  EXPECT_NE(process.assume_error().message().find("/nonexistent/program"), std::string::npos);
+  EXPECT_NE(process.error().message().find("/nonexistent/program"), std::string::npos);
 }
 
 TEST_F(Processes, ProcessThatIgnoresTheSignalIsKilled) {
@@ -122,7 +122,7 @@ TEST_F(Processes, AdditionsReplaceVariables) {
 }
 
 TEST_F(Processes, LocalStateIsKept) {
-  ASSERT_FALSE(load_local(folder_).assume_value().has_value());
+  ASSERT_FALSE(load_local(folder_)->has_value());
   LocalState state;
   state.gpus = 3;
   state.gpu_memory = "1GiB";
@@ -131,12 +131,12 @@ TEST_F(Processes, LocalStateIsKept) {
   state.nodes = {{"node-a", {5, 6}}};
   ASSERT_TRUE(save_local(folder_, state).has_value());
   const auto loaded = load_local(folder_);
-  ASSERT_TRUE(loaded.has_value() && loaded.assume_value().has_value());
-  EXPECT_EQ(loaded.assume_value()->gpus, 3);
-  EXPECT_EQ(loaded.assume_value()->coordinator, state.coordinator);
-  EXPECT_EQ(loaded.assume_value()->nodes.at(0).process, state.nodes[0].process);
+  ASSERT_TRUE(loaded.has_value() && loaded->has_value());
+  EXPECT_EQ((*loaded)->gpus, 3);
+  EXPECT_EQ((*loaded)->coordinator, state.coordinator);
+  EXPECT_EQ((*loaded)->nodes.at(0).process, state.nodes[0].process);
   ASSERT_TRUE(write_file_durably(folder_ + "/local.json", "{\"gpus\": \"x\"}").has_value());
-  EXPECT_EQ(load_local(folder_).assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(load_local(folder_).error().code(), ErrorCode::kCorrupt);
 }
 
 }  // namespace

@@ -11,16 +11,16 @@ const std::string kHead = "# gpumigrate-trace 1 driver 13000\n";
 
 std::string refusal(const std::string& text) {
   const auto trace = parse_trace(text);
-  return trace ? "" : trace.assume_error().message();
+  return trace ? "" : trace.error().message();
 }
 
 TEST(TraceFile, CallHasThreadTimesResultAndArguments) {
   const auto trace =
       parse_trace(kHead + "7 1000 5 cuMemAlloc_v2 2 d7f00=0100000000000000<00ff000000000000 n400\n");
-  ASSERT_TRUE(trace) << trace.assume_error().message();
-  EXPECT_EQ(trace.assume_value().driver_version, 13000);
-  ASSERT_EQ(trace.assume_value().calls.size(), 1U);
-  const TracedCall& call = trace.assume_value().calls.front();
+  ASSERT_TRUE(trace) << trace.error().message();
+  EXPECT_EQ(trace->driver_version, 13000);
+  ASSERT_EQ(trace->calls.size(), 1U);
+  const TracedCall& call = trace->calls.front();
   EXPECT_EQ(call.line, 2U);
   EXPECT_EQ(call.thread, 7U);
   EXPECT_EQ(call.took_us, 5);
@@ -37,14 +37,14 @@ TEST(TraceFile, CallHasThreadTimesResultAndArguments) {
 TEST(TraceFile, CallWithoutArguments) {
   const auto trace = parse_trace(kHead + "7 1 5 cuCtxSynchronize 0\n");
   ASSERT_TRUE(trace);
-  EXPECT_TRUE(trace.assume_value().calls.front().values.empty());
+  EXPECT_TRUE(trace->calls.front().values.empty());
 }
 
 TEST(TraceFile, LastLineWithoutAnEndIsLeftOut) {
   const auto trace = parse_trace(kHead + "7 1 5 cuCtxSynchronize 0\n7 1 5 cuMemFr");
   ASSERT_TRUE(trace);
-  EXPECT_TRUE(trace.assume_value().is_cut);
-  EXPECT_EQ(trace.assume_value().calls.size(), 1U);
+  EXPECT_TRUE(trace->is_cut);
+  EXPECT_EQ(trace->calls.size(), 1U);
 }
 
 TEST(TraceFile, OtherFilesAreRefusedByLine) {

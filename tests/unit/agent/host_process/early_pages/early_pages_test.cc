@@ -9,7 +9,7 @@ namespace {
 
 // This kernel does not watch memory.
 bool is_unsupported(const Result<std::unique_ptr<EarlyPages>>& early) {
-  return !early && early.assume_error().code() == ErrorCode::kNotSupported;
+  return !early && early.error().code() == ErrorCode::kNotSupported;
 }
 
 // Memory leaves in rounds, and CRIU leaves it out (the parameter), or dumps what is thrown away.
@@ -18,7 +18,7 @@ class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<boo
   static std::string library(const EarlyPages& pages) { return GetParam() ? pages.criu_library() : ""; }
   // The sum over all processes.
   static std::uint64_t found_by_criu(const std::string& images) {
-    const std::vector<DumpedPages> all = dumped_pages(images).assume_value();
+    const std::vector<DumpedPages> all = *dumped_pages(images);
     std::uint64_t bytes = 0;
     for (const DumpedPages& pages : all)
       for (const IndexedRange& range : pages.ranges) bytes += range.bytes;
@@ -35,17 +35,17 @@ class EarlyPagesTest : public CriuTest, public ::testing::WithParamInterface<boo
         lists.emplace_back(begin, begin + bytes);
       }
     };
-    const std::vector<DumpedPages> all = dumped_pages(images).assume_value();
+    const std::vector<DumpedPages> all = *dumped_pages(images);
     for (const DumpedPages& pages : all) {
       if (std::to_string(pages.process) != process) continue;
       for (const IndexedRange& range : pages.ranges) add(range.address, range.bytes);
     }
     const auto text = [&](const char* kind) {
-      return read_file(images + "/" + kind + "-" + process + ".img", 1 << 20).assume_value();
+      return *read_file(images + "/" + kind + "-" + process + ".img", 1 << 20);
     };
     const auto lazy = lazy_ranges(text("pagemap"), text("mm"));
-    EXPECT_TRUE(lazy.has_value()) << lazy.assume_error().to_string();
-    for (const auto& range : lazy.assume_value()) add(range.address, range.bytes);
+    EXPECT_TRUE(lazy.has_value()) << lazy.error().to_string();
+    for (const auto& range : *lazy) add(range.address, range.bytes);
     return lists;
   }
 };
@@ -58,56 +58,55 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
-  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
-  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
-  EarlyPages& pages = *early.assume_value();
+  if (is_unsupported(early)) GTEST_SKIP() << early.error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.error().to_string();
+  EarlyPages& pages = **early;
   std::uint64_t reported = 0;
   const auto grew = [&reported](std::uint64_t filled) { reported = filled; };
   const auto first = pages.run_round(grew);
-  ASSERT_TRUE(first.has_value()) << first.assume_error().to_string();
-  EXPECT_GE(first.assume_value().read_bytes, 8u << 20);  // the program's memory
+  ASSERT_TRUE(first.has_value()) << first.error().to_string();
+  EXPECT_GE(first->read_bytes, 8u << 20);  // the program's memory
   const auto second = pages.run_round(grew);
   ASSERT_TRUE(second.has_value());
-  EXPECT_LT(second.assume_value().read_bytes, 1u << 20);  // its threads' stacks and counters
+  EXPECT_LT(second->read_bytes, 1u << 20);  // its threads' stacks and counters
   EXPECT_GE(pages.held_bytes(), 8u << 20) << "the dump needs no memory for that";
 
   const MemoryFolder images = make_memory_folder("e");
-  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  ASSERT_TRUE(pages.begin_dump(images.path(), *estimate_dump(source)).has_value());
   const auto dumped = dump(source, images.path(), library(pages));
-  ASSERT_TRUE(dumped.has_value()) << dumped.assume_error().to_string();
-  EXPECT_LT(dumped.assume_value().bytes, 1u << 20) << "CRIU's own pages are nowhere";
+  ASSERT_TRUE(dumped.has_value()) << dumped.error().to_string();
+  EXPECT_LT(dumped->bytes, 1u << 20) << "CRIU's own pages are nowhere";
   EXPECT_EQ(found_by_criu(images.path()) < 4u << 20, GetParam()) << found_by_criu(images.path());
   const std::uint64_t before = pages.log().filled();
   auto placed = pages.finish(images.path(), grew);
   pages.distrust(keeper::program_of(source));
   EXPECT_EQ(pages.held_bytes(), 0u) << "all of it is to be read again";
-  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  ASSERT_TRUE(placed.has_value()) << placed.error().to_string();
   EXPECT_LT(pages.log().filled() - before, 4u << 20) << "what was held is read again";
   EXPECT_EQ(reported, pages.log().filled());
 
-  auto packed = pack_folder(images.path(), std::move(placed).assume_value());
-  ASSERT_TRUE(packed.has_value()) << packed.assume_error().to_string();
-  const UniqueFd& file = packed.assume_value().file;
-  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(packed.assume_value().bytes)), -1)
-      << "it cannot shrink";
-  const UniqueFd arrived_file = arrived_copy(packed.assume_value());
+  auto packed = pack_folder(images.path(), *std::move(placed));
+  ASSERT_TRUE(packed.has_value()) << packed.error().to_string();
+  const UniqueFd& file = packed->file;
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(packed->bytes)), -1) << "it cannot shrink";
+  const UniqueFd arrived_file = arrived_copy(*packed);
   for (const bool with_lazy : {false, true}) {
     if (with_lazy && !lazily) continue;
     const MemoryFolder arrived = make_memory_folder(with_lazy ? "f" : "g");
-    ASSERT_TRUE(unpack_folder(arrived_file.get(), packed.assume_value().bytes, arrived.path()).has_value());
+    ASSERT_TRUE(unpack_folder(arrived_file.get(), packed->bytes, arrived.path()).has_value());
     const auto counts = choose_lazy_pages(arrived.path(), with_lazy ? 1 << 20 : kAllEager);
-    ASSERT_TRUE(counts.has_value()) << counts.assume_error().to_string();
-    EXPECT_EQ(counts.assume_value().lazy > 0, with_lazy);
+    ASSERT_TRUE(counts.has_value()) << counts.error().to_string();
+    EXPECT_EQ(counts->lazy > 0, with_lazy);
     const auto restored = with_lazy ? restore_lazily(arrived.path(), "") : restore(arrived.path());
-    ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-    const pid_t copy = restored.assume_value();
+    ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+    const pid_t copy = *restored;
     if (with_lazy) {
       const std::string server = "/proc/" + std::to_string(pages_->server());
       // A process that may not lower it keeps it as it is.
       const UniqueFd own(::open("/proc/thread-self/oom_score_adj", O_RDWR | O_CLOEXEC));
       if (own && ::write(own.get(), "-1", 2) == 2) {
         (void)!::write(own.get(), "0", 1);
-        EXPECT_EQ(read_file(server + "/oom_score_adj", 16).assume_value(), "-1000\n");
+        EXPECT_EQ(*read_file(server + "/oom_score_adj", 16), "-1000\n");
       }
     }
     ASSERT_TRUE(resume_source(copy).has_value());
@@ -122,7 +121,7 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
     ASSERT_EQ(::truncate((folder_ / "data.txt").c_str(), 1), 0);  // as it was dumped
   }
   // And back: the original has what it had.
-  early.assume_value().reset();
+  early->reset();
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
@@ -132,23 +131,23 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyIsNotWhatTheProcessHas) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
-  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
-  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
-  EarlyPages& pages = *early.assume_value();
+  if (is_unsupported(early)) GTEST_SKIP() << early.error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.error().to_string();
+  EarlyPages& pages = **early;
   const auto nobody = [](std::uint64_t) {};
   ASSERT_TRUE(pages.run_round(nobody).has_value());
   // All of them: a sample finds it.
-  auto file = pages.log().duplicate_file().assume_value();
+  auto file = *pages.log().duplicate_file();
   for (std::uint64_t at = 0; at < pages.log().filled(); at += kMemoryPage)
     ASSERT_EQ(::pwrite(file.get(), "stale", 5, static_cast<off_t>(at)), 5);
   const MemoryFolder images = make_memory_folder("l");
-  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  ASSERT_TRUE(pages.begin_dump(images.path(), *estimate_dump(source)).has_value());
   ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
   const auto placed = pages.finish(images.path(), nobody);
   ASSERT_FALSE(placed.has_value());
-  EXPECT_EQ(placed.assume_error().code(), ErrorCode::kCorrupt);
-  EXPECT_NE(placed.assume_error().to_string().find("of process "), std::string::npos);
-  early.assume_value().reset();
+  EXPECT_EQ(placed.error().code(), ErrorCode::kCorrupt);
+  EXPECT_NE(placed.error().to_string().find("of process "), std::string::npos);
+  early->reset();
   ASSERT_TRUE(resume_source(source).has_value());
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
@@ -157,16 +156,16 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyIsNotWhatTheProcessHas) {
 TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
   const pid_t source = start({"memories"});
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
-  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
-  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
-  EarlyPages& pages = *early.assume_value();
+  if (is_unsupported(early)) GTEST_SKIP() << early.error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.error().to_string();
+  EarlyPages& pages = **early;
   const auto nobody = [](std::uint64_t) {};
   ASSERT_TRUE(pages.run_round(nobody).has_value());
   const MemoryFolder images = make_memory_folder("j");
-  ASSERT_TRUE(pages.begin_dump(images.path(), estimate_dump(source).assume_value()).has_value());
+  ASSERT_TRUE(pages.begin_dump(images.path(), *estimate_dump(source)).has_value());
   ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
   auto placed = pages.finish(images.path(), nobody);
-  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
+  ASSERT_TRUE(placed.has_value()) << placed.error().to_string();
   const MemoryFolder others = make_memory_folder("k");
   ASSERT_TRUE(dump(source, others.path()).has_value());
   for (const char* process : {"1", "2", "3"}) {
@@ -179,29 +178,29 @@ TEST_P(EarlyPagesTest, PagesOfAnotherProcessThatWereThrownAwayAreReadFromIt) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
-  if (is_unsupported(early)) GTEST_SKIP() << early.assume_error().to_string();
-  ASSERT_TRUE(early.has_value()) << early.assume_error().to_string();
-  EarlyPages& pages = *early.assume_value();
+  if (is_unsupported(early)) GTEST_SKIP() << early.error().to_string();
+  ASSERT_TRUE(early.has_value()) << early.error().to_string();
+  EarlyPages& pages = **early;
   const auto nobody = [](std::uint64_t) {};
   ASSERT_TRUE(pages.run_round(nobody).has_value());
-  DumpEstimate estimate = estimate_dump(source).assume_value();
+  DumpEstimate estimate = *estimate_dump(source);
   ASSERT_EQ(estimate.processes.size(), 3u);  // the init, the program and its child
   std::swap(estimate.processes[1].position, estimate.processes[2].position);
   const MemoryFolder images = make_memory_folder("h");
   ASSERT_TRUE(pages.begin_dump(images.path(), estimate).has_value());
   ASSERT_TRUE(dump(source, images.path(), library(pages)).has_value());
   auto placed = pages.finish(images.path(), nobody);
-  ASSERT_TRUE(placed.has_value()) << placed.assume_error().to_string();
-  auto packed = pack_folder(images.path(), std::move(placed).assume_value());
-  ASSERT_TRUE(packed.has_value()) << packed.assume_error().to_string();
+  ASSERT_TRUE(placed.has_value()) << placed.error().to_string();
+  auto packed = pack_folder(images.path(), *std::move(placed));
+  ASSERT_TRUE(packed.has_value()) << packed.error().to_string();
   const MemoryFolder arrived = make_memory_folder("i");
-  const UniqueFd file = arrived_copy(packed.assume_value());
-  ASSERT_TRUE(unpack_folder(file.get(), packed.assume_value().bytes, arrived.path()).has_value());
+  const UniqueFd file = arrived_copy(*packed);
+  ASSERT_TRUE(unpack_folder(file.get(), packed->bytes, arrived.path()).has_value());
   ASSERT_TRUE(choose_lazy_pages(arrived.path(), kAllEager).has_value());
   const auto restored = restore(arrived.path());
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  ASSERT_TRUE(resume_source(restored.assume_value()).has_value());
-  EXPECT_EQ(ask(restored.assume_value(), new_log(), 2), state_line(2, folder_.path(), 2));
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  ASSERT_TRUE(resume_source(*restored).has_value());
+  EXPECT_EQ(ask(*restored, new_log(), 2), state_line(2, folder_.path(), 2));
 }
 
 }  // namespace

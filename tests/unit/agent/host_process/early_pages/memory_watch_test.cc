@@ -95,9 +95,8 @@ class MemoryWatchTest : public ::testing::Test {
 #endif
     const Program probe([](char) {});
     auto watch = MemoryWatch::create(probe.pid());
-    if (!watch && watch.assume_error().code() == ErrorCode::kNotSupported)
-      GTEST_SKIP() << watch.assume_error().to_string();
-    ASSERT_TRUE(watch.has_value()) << watch.assume_error().to_string();
+    if (!watch && watch.error().code() == ErrorCode::kNotSupported) GTEST_SKIP() << watch.error().to_string();
+    ASSERT_TRUE(watch.has_value()) << watch.error().to_string();
   }
   static std::vector<MemoryRange> written_of(const MemoryWatch& watch, const MemoryRange& range) {
     PresentPages found;
@@ -106,16 +105,16 @@ class MemoryWatchTest : public ::testing::Test {
   }
   static void follow_all(MemoryWatch& watch, const MemoryRange& range) {
     const auto follow = watch.follow(range);
-    ASSERT_TRUE(follow.has_value()) << follow.assume_error().to_string();
-    EXPECT_TRUE(follow.assume_value().is_watched);
+    ASSERT_TRUE(follow.has_value()) << follow.error().to_string();
+    EXPECT_TRUE(follow->is_watched);
   }
   static std::vector<MemoryRange> take_all(MemoryWatch& watch, const MemoryRange& range) {
     std::vector<MemoryRange> written;
     for (std::uint64_t at = range.begin; at < range.end;) {
       auto next = watch.take_written(range, at, written);
-      EXPECT_TRUE(next.has_value()) << next.assume_error().to_string();
+      EXPECT_TRUE(next.has_value()) << next.error().to_string();
       if (!next) break;
-      at = next.assume_value();
+      at = *next;
     }
     return written;
   }
@@ -126,16 +125,16 @@ TEST_F(MemoryWatchTest, WrittenPagesAreFoundOnce) {
     if (order == 'w') kPlace[7 * kMemoryPage] = std::byte{2};
     if (order == 'd') ::madvise(kPlace + 9 * kMemoryPage, kMemoryPage, MADV_DONTNEED);
   });
-  auto watch = MemoryWatch::create(program.pid()).assume_value();
-  const auto mappings = watch.mappings().assume_value();
+  auto watch = *MemoryWatch::create(program.pid());
+  const auto mappings = *watch.mappings();
   const MemoryRange whole = range_of(0, kPages);
   EXPECT_NE(std::find(mappings.begin(), mappings.end(), whole), mappings.end());
-  EXPECT_FALSE(watch.is_watched(whole).assume_value());
-  EXPECT_FALSE(watch.has_watched_memory().assume_value());
+  EXPECT_FALSE(*watch.is_watched(whole));
+  EXPECT_FALSE(*watch.has_watched_memory());
   follow_all(watch, whole);
-  EXPECT_TRUE(watch.is_watched(whole).assume_value());
-  EXPECT_TRUE(watch.has_watched_memory().assume_value());
-  EXPECT_TRUE(watch.follow(whole).assume_value().fresh.empty());
+  EXPECT_TRUE(*watch.is_watched(whole));
+  EXPECT_TRUE(*watch.has_watched_memory());
+  EXPECT_TRUE(watch.follow(whole)->fresh.empty());
   EXPECT_EQ(take_all(watch, whole), std::vector{whole}) << "nothing of it is known yet";
   EXPECT_TRUE(take_all(watch, whole).empty());
   program.tell('w');
@@ -155,15 +154,15 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
       ::mremap(elsewhere, kPages * kMemoryPage, kPages * kMemoryPage, MREMAP_MAYMOVE | MREMAP_FIXED, kPlace);
     }
   });
-  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  auto watch = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(watch.mappings().has_value());
   const MemoryRange whole = range_of(0, kPages);
   for (const char order : {'n', 'm'}) {
     follow_all(watch, whole);
     (void)take_all(watch, whole);
     program.tell(order);
-    EXPECT_FALSE(watch.is_watched(whole).assume_value()) << order;
-    EXPECT_TRUE(watch.own(whole).assume_value().empty());
+    EXPECT_FALSE(*watch.is_watched(whole)) << order;
+    EXPECT_TRUE(watch.own(whole)->empty());
     EXPECT_TRUE(take_all(watch, whole).empty()) << "nobody watches it, so nothing can be taken";
   }
 }
@@ -176,30 +175,30 @@ TEST_F(MemoryWatchTest, PartThatIsMappedAnewTakesNothingFromItsNeighbours) {
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     kPlace[1010 * kMemoryPage] = std::byte{2};
   });
-  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  auto watch = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(watch.mappings().has_value());
   const MemoryRange whole = range_of(0, kPages);
   follow_all(watch, whole);
   (void)take_all(watch, whole);
   program.tell('n');
   EXPECT_EQ(take_all(watch, whole), (std::vector{range_of(7, 1), range_of(1010, 1)}));
-  EXPECT_EQ(watch.own(whole).assume_value(), (std::vector{range_of(0, 900), range_of(1000, 24)}));
-  EXPECT_EQ(watch.follow(whole).assume_value().fresh, std::vector{range_of(900, 100)});
+  EXPECT_EQ(*watch.own(whole), (std::vector{range_of(0, 900), range_of(1000, 24)}));
+  EXPECT_EQ(watch.follow(whole)->fresh, std::vector{range_of(900, 100)});
 }
 
 // A process that shares memory with another one (vfork, CLONE_VM) must not take pages that the other's watch is to find.
 TEST_F(MemoryWatchTest, MappingHasOneWatch) {
   const Program program([](char) {});
-  auto first = MemoryWatch::create(program.pid()).assume_value();
-  auto second = MemoryWatch::create(program.pid()).assume_value();
+  auto first = *MemoryWatch::create(program.pid());
+  auto second = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(first.mappings().has_value());
   ASSERT_TRUE(second.mappings().has_value());
   follow_all(first, range_of(0, kPages / 2));
-  EXPECT_FALSE(second.follow(range_of(0, kPages / 2)).assume_value().is_watched);
-  EXPECT_TRUE(second.is_watched(range_of(0, kPages / 2)).assume_value()) << "by the other one";
-  EXPECT_TRUE(second.own(range_of(0, kPages)).assume_value().empty());
-  EXPECT_TRUE(second.follow(range_of(kPages / 2, kPages / 2)).assume_value().is_watched);
-  EXPECT_EQ(first.own(range_of(0, kPages)).assume_value(), std::vector{range_of(0, kPages / 2)});
+  EXPECT_FALSE(second.follow(range_of(0, kPages / 2))->is_watched);
+  EXPECT_TRUE(*second.is_watched(range_of(0, kPages / 2))) << "by the other one";
+  EXPECT_TRUE(second.own(range_of(0, kPages))->empty());
+  EXPECT_TRUE(second.follow(range_of(kPages / 2, kPages / 2))->is_watched);
+  EXPECT_EQ(*first.own(range_of(0, kPages)), std::vector{range_of(0, kPages / 2)});
 }
 
 // A heap, a stack and mremap make a mapping longer, and what was followed of it stays so.
@@ -210,13 +209,13 @@ TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
     ::mremap(kPlace, 600 * kMemoryPage, 1000 * kMemoryPage, 0);
     kPlace[999 * kMemoryPage] = std::byte{2};
   });
-  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  auto watch = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(watch.mappings().has_value());
   follow_all(watch, range_of(0, 600));
   (void)take_all(watch, range_of(0, 600));
   program.tell('g');
   ASSERT_TRUE(watch.mappings().has_value());
-  const auto follow = watch.follow(range_of(0, 1000)).assume_value();
+  const auto follow = *watch.follow(range_of(0, 1000));
   EXPECT_TRUE(follow.is_watched);
   EXPECT_EQ(follow.fresh, std::vector{range_of(600, 400)});
   EXPECT_EQ(take_all(watch, range_of(0, 1000)), std::vector{range_of(999, 1)});
@@ -224,17 +223,16 @@ TEST_F(MemoryWatchTest, MappingThatGrowsIsFreshAtItsEndOnly) {
 
 TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
   const Program program([](char) { ::execl("/bin/sleep", "sleep", "1000", nullptr); });
-  auto watch = MemoryWatch::create(program.pid()).assume_value();
+  auto watch = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(watch.mappings().has_value());
   follow_all(watch, range_of(0, kPages));
   (void)take_all(watch, range_of(0, kPages));
   program.tell_last('e');
   const auto mappings = watch.mappings();
-  ASSERT_TRUE(mappings.has_value()) << mappings.assume_error().to_string();
-  for (const MemoryRange& mapping : mappings.assume_value())
-    EXPECT_FALSE(watch.is_watched(mapping).assume_value());
-  const auto again = watch.follow(mappings.assume_value().front());
-  EXPECT_FALSE(again.has_value() && again.assume_value().is_watched);
+  ASSERT_TRUE(mappings.has_value()) << mappings.error().to_string();
+  for (const MemoryRange& mapping : *mappings) EXPECT_FALSE(*watch.is_watched(mapping));
+  const auto again = watch.follow(mappings->front());
+  EXPECT_FALSE(again.has_value() && again->is_watched);
 }
 
 TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
@@ -242,15 +240,15 @@ TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
     if (order == 'w') std::memset(kPlace, 3, kPages * kMemoryPage);
   });
   {
-    auto watch = MemoryWatch::create(program.pid()).assume_value();
+    auto watch = *MemoryWatch::create(program.pid());
     ASSERT_TRUE(watch.mappings().has_value());
     follow_all(watch, range_of(0, kPages));
     (void)take_all(watch, range_of(0, kPages));
   }
   program.tell('w');
-  auto second = MemoryWatch::create(program.pid()).assume_value();
+  auto second = *MemoryWatch::create(program.pid());
   ASSERT_TRUE(second.mappings().has_value());
-  EXPECT_TRUE(second.follow(range_of(0, kPages)).assume_value().is_watched) << "the first one still holds it";
+  EXPECT_TRUE(second.follow(range_of(0, kPages))->is_watched) << "the first one still holds it";
 }
 
 TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
@@ -264,7 +262,7 @@ TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
   program.tell('p');
   const auto refused = read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), false);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kRefused);
   ASSERT_TRUE(read_memory(program.pid(), {range_of(0, 1), range_of(3, 1)}, read.data(), true).has_value());
   EXPECT_EQ(read[0], std::byte{1});
   EXPECT_EQ(read[kMemoryPage], std::byte{9});
@@ -318,7 +316,7 @@ TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
     });
     for (int i = 0; i < 20; ++i) {
       const auto made = userfaultfd_of(program.pid());
-      EXPECT_TRUE(made.has_value()) << order << " " << made.assume_error().to_string();
+      EXPECT_TRUE(made.has_value()) << order << " " << made.error().to_string();
     }
     // A signal is not lost, whenever it comes.
     while (order == 's' && !answered) {
@@ -397,9 +395,9 @@ TEST(PageIndexTest, NewestPlaceOfAPageCounts) {
 
 TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
   const Program program([](char) { kPlace[500 * kMemoryPage + 9] = std::byte{2}; });
-  auto log = MemoryLog::create(kPages * kMemoryPage, kMemoryPage).assume_value();
+  auto log = *MemoryLog::create(kPages * kMemoryPage, kMemoryPage);
   const MemoryRange whole = range_of(0, kPages);
-  ASSERT_TRUE(read_memory(program.pid(), {whole}, log->room(whole.bytes()).assume_value().data(), false));
+  ASSERT_TRUE(read_memory(program.pid(), {whole}, log->room(whole.bytes())->data(), false));
   log->append(whole.bytes());
   // Out of order, as pages are that were read again.
   const std::vector<IndexedRange> held{{whole.begin, 100 * kMemoryPage, 0},
@@ -410,8 +408,8 @@ TEST_F(MemoryWatchTest, PageThatDiffersFromItsCopyIsFound) {
   program.tell('w');
   const auto differs = compare_pages(program.pid(), held, *log);
   ASSERT_FALSE(differs.has_value());
-  EXPECT_EQ(differs.assume_error().code(), ErrorCode::kCorrupt);
-  const std::string why = differs.assume_error().to_string();
+  EXPECT_EQ(differs.error().code(), ErrorCode::kCorrupt);
+  const std::string why = differs.error().to_string();
   EXPECT_NE(why.find("0x7000001f4000 of process " + std::to_string(program.pid())), std::string::npos) << why;
   int found = 0;
   for (int i = 0; i < 100; ++i)
@@ -439,22 +437,22 @@ TEST(RangeSetTest, PartsAreAddedAndRemoved) {
 }
 
 TEST(MemoryLogTest, FullLogRefusesWhatDoesNotFit) {
-  auto log = MemoryLog::create(4 * kMemoryPage, kMemoryPage).assume_value();
+  auto log = *MemoryLog::create(4 * kMemoryPage, kMemoryPage);
   ASSERT_TRUE(log->room(3 * kMemoryPage).has_value());
   EXPECT_EQ(log->append(3 * kMemoryPage), 0u);
   EXPECT_TRUE(log->room(kMemoryPage).has_value());
   const auto refused = log->room(kMemoryPage + 1);
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kOutOfMemory);
 }
 
 // A round fills it on the pool while the loop asks how far it is.
 TEST(MemoryLogTest, GrowthIsSeenFromOtherThreads) {
   constexpr std::uint64_t kSteps = 512;
-  auto log = MemoryLog::create(kSteps * kMemoryPage, kMemoryPage).assume_value();
+  auto log = *MemoryLog::create(kSteps * kMemoryPage, kMemoryPage);
   std::thread writer([&log] {
     for (std::uint64_t i = 0; i < kSteps; ++i) {
-      log->room(kMemoryPage).assume_value()[0] = std::byte{1};
+      (*log->room(kMemoryPage))[0] = std::byte{1};
       log->append(kMemoryPage);
     }
   });

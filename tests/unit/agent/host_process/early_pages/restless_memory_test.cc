@@ -58,7 +58,7 @@ class RestlessProgram {
     auto list = processes_of(pid_);
     ::kill(pid_, SIGKILL);
     if (list)
-      for (const pid_t pid : list.assume_value()) ::kill(pid, SIGKILL);
+      for (const pid_t pid : *list) ::kill(pid, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -82,7 +82,7 @@ class RestlessProgram {
   [[nodiscard]] std::vector<pid_t> living() const {
     auto list = processes_of(pid_);
     if (!list) return {};
-    std::vector<pid_t> found = std::move(list).assume_value();
+    std::vector<pid_t> found = *std::move(list);
     std::erase_if(found, [](pid_t pid) { return process_state(pid) == 'Z' || process_state(pid) == 'X'; });
     return found;
   }
@@ -148,29 +148,28 @@ class RestlessMemoryTest : public ::testing::Test {
     const RestlessProgram program(seed);
     auto made = EarlyPages::create(program.pid(), kLogBytes, 0, 1 << 20);
     if (!made) {
-      std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed),
-                  made.assume_error().to_string().c_str());
+      std::printf("seed %lu: %s\n", static_cast<unsigned long>(seed), made.error().to_string().c_str());
       return false;
     }
-    EarlyPages& pages = *made.assume_value();
+    EarlyPages& pages = **made;
     // Much changes between the look at the mappings and that at the last of them.
     const auto while_it_changes = [](std::uint64_t) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };
     for (std::uint64_t round = 0; round < 2 + seed % 4; ++round) {
       const auto read = pages.run_round(while_it_changes);
-      EXPECT_TRUE(read.has_value()) << read.assume_error().to_string();
+      EXPECT_TRUE(read.has_value()) << read.error().to_string();
     }
     for (const pid_t pid : program.stop()) {
       const auto proof = pages.prove(pid);
-      EXPECT_TRUE(proof.has_value()) << proof.assume_error().to_string();
+      EXPECT_TRUE(proof.has_value()) << proof.error().to_string();
       if (!proof) continue;
-      const auto same = compare_pages(pid, proof.assume_value().held, pages.log());
-      EXPECT_TRUE(same.has_value()) << same.assume_error().to_string();
-      const auto unknown = unknown_pages(pid, proof.assume_value().left_out);
+      const auto same = compare_pages(pid, proof->held, pages.log());
+      EXPECT_TRUE(same.has_value()) << same.error().to_string();
+      const auto unknown = unknown_pages(pid, proof->left_out);
       EXPECT_TRUE(unknown.empty()) << unknown.size() << " pages of process " << pid
                                    << " are in no image, the first at " << std::hex << unknown.front();
-      for (const IndexedRange& range : proof.assume_value().held) held_pages += range.bytes / kMemoryPage;
+      for (const IndexedRange& range : proof->held) held_pages += range.bytes / kMemoryPage;
     }
     return true;
   }

@@ -39,12 +39,12 @@ class ComparedFiles : public ::testing::Test {
       if (maps) (void)::mmap(nullptr, 4096, access, MAP_SHARED, file, 0);
     });
     auto list = collect_files(child.pid(), FileRules());
-    ASSERT_TRUE(list.has_value()) << list.assume_error().message();
-    list_ = std::move(list).assume_value();
+    ASSERT_TRUE(list.has_value()) << list.error().message();
+    list_ = *std::move(list);
   }
   std::string why_not(Compared when = Compared::kNow) {
     const auto checked = check_files(list_, {}, when);
-    return checked.has_value() ? "" : checked.assume_error().message();
+    return checked.has_value() ? "" : checked.error().message();
   }
   void sparse(const std::string& name, timespec written) {
     const UniqueFd file(::open((folder_ / name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
@@ -91,8 +91,8 @@ TEST_F(ComparedFiles, OneAndTheSameFileMayGrow) {
     open_in_child("log", flags);
     std::ofstream(folder_ / "log", std::ios::app) << "more\n";
     const auto checked = check_files(list_);
-    ASSERT_TRUE(checked.has_value()) << checked.assume_error().message();
-    EXPECT_TRUE(checked.assume_value().same.contains(folder_ / "log"));
+    ASSERT_TRUE(checked.has_value()) << checked.error().message();
+    EXPECT_TRUE(checked->same.contains(folder_ / "log"));
   }
 }
 
@@ -101,8 +101,8 @@ TEST_F(ComparedFiles, NumbersOfAnotherKernelProveNothing) {
   open_in_child("data", O_RDWR);
   list_.kernel = "another";
   const auto checked = check_files(list_);
-  ASSERT_TRUE(checked.has_value()) << checked.assume_error().message();
-  EXPECT_FALSE(checked.assume_value().same.contains(folder_ / "data"));
+  ASSERT_TRUE(checked.has_value()) << checked.error().message();
+  EXPECT_FALSE(checked->same.contains(folder_ / "data"));
   std::ofstream(folder_ / "data") << "BBBB";
   EXPECT_THAT(why_not(), HasSubstr("other content"));
 }
@@ -181,8 +181,8 @@ TEST_F(ComparedFiles, KernelsFilesTellOfEachNode) {
     ::open("/sys/devices/system/cpu/online", O_RDONLY);
   });
   auto list = collect_files(child.pid(), FileRules());
-  ASSERT_TRUE(list.has_value()) << list.assume_error().message();
-  list_ = std::move(list).assume_value();
+  ASSERT_TRUE(list.has_value()) << list.error().message();
+  list_ = *std::move(list);
   list_.kernel = "another";
   EXPECT_EQ(why_not(), "");
 }

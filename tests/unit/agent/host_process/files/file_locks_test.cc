@@ -26,15 +26,15 @@ class FileLocks : public ::testing::Test {
   std::string answer(const std::function<void(int)>& lock, bool elsewhere = false) {
     const Child child([&] { lock(::open(path_.c_str(), O_RDWR)); });
     auto collected = collect_files(child.pid(), FileRules());
-    if (!collected.has_value()) return collected.assume_error().message();
-    FileList list = std::move(collected).assume_value();
+    if (!collected.has_value()) return collected.error().message();
+    FileList list = *std::move(collected);
     if (elsewhere) {
       list.kernel = "another";
       std::ofstream(folder_ / "other") << "AAAA";
       EXPECT_EQ(::rename((folder_ / "other").c_str(), path_.c_str()), 0);
     }
     const auto checked = check_files(list);
-    return checked.has_value() ? "" : checked.assume_error().message();
+    return checked.has_value() ? "" : checked.error().message();
   }
 
   static void lock_range(int file, int command, short type) {
@@ -82,9 +82,9 @@ TEST_F(FileLocks, LockThatAChildHasInheritedIsSeenWhoeverTookIt) {
   EXPECT_EQ(::read(ends[0], &end, 1), 0);  // both have come to their wait
   ::close(ends[0]);
   const auto list = collect_files(parent, FileRules());
-  ASSERT_TRUE(list.has_value()) << list.assume_error().message();
-  EXPECT_EQ(list.assume_value().locks.size(), 1u);
-  EXPECT_FALSE(check_files(list.assume_value()).has_value());
+  ASSERT_TRUE(list.has_value()) << list.error().message();
+  EXPECT_EQ(list->locks.size(), 1u);
+  EXPECT_FALSE(check_files(*list).has_value());
   ::kill(-parent, SIGKILL);
   ::waitpid(parent, nullptr, 0);
 }
@@ -106,7 +106,7 @@ TEST_F(FileLocks, LockOfAnotherProgramAtTheTargetIsRefused) {
   const auto list = collect_files(child.pid(), FileRules());
   ASSERT_TRUE(list.has_value());
   ASSERT_EQ(::rename((folder_ / "other").c_str(), path_.c_str()), 0);
-  EXPECT_FALSE(check_files(list.assume_value()).has_value());
+  EXPECT_FALSE(check_files(*list).has_value());
 }
 
 TEST_F(FileLocks, LeaseIsRefusedAtTheSourceAndStays) {

@@ -61,7 +61,7 @@ std::string settled(const std::string& image, std::vector<OpenFile>* found = nul
       files);
   EXPECT_TRUE(changed.has_value());
   if (found != nullptr) *found = files;
-  return changed.has_value() ? changed.assume_value() : "";
+  return changed.has_value() ? *changed : "";
 }
 bool holds(const std::string& image, const std::string& part) {
   return image.find(part) != std::string::npos;
@@ -114,11 +114,11 @@ TEST(OpenFiles, NamesAreFoundAndChanged) {
 
 TEST(OpenFiles, LengthsOfTheSameFilesAreForgotten) {
   const std::string image = file_image("/data/log", 2, 5);
-  EXPECT_EQ(without_lengths(image, {"/data/other"}).assume_value(), image);
+  EXPECT_EQ(*without_lengths(image, {"/data/other"}), image);
   const auto changed = without_lengths(image, {"/data/log"});
   ASSERT_TRUE(changed.has_value());
   EXPECT_TRUE(holds(image, number(8, 5)));
-  EXPECT_FALSE(holds(changed.assume_value(), number(8, 5)));
+  EXPECT_FALSE(holds(*changed, number(8, 5)));
   EXPECT_FALSE(without_lengths(image.substr(0, image.size() - 1), {}).has_value());
 }
 

@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 std::string why_not(const std::function<void()>& prepare) {
   const Child child(prepare);
   const auto list = collect_files(child.pid(), FileRules());
-  if (!list.has_value()) return list.assume_error().message();
-  for (const FileFact& fact : list.assume_value().files)
+  if (!list.has_value()) return list.error().message();
+  for (const FileFact& fact : list->files)
     EXPECT_FALSE(names_process(fact.path)) << fact.path << " would be looked for at the target";
   return "";
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr int kPriority = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 6);
 
 std::string file_of(pid_t pid, const std::string& name) {
-  return read_file("/proc/" + std::to_string(pid) + "/" + name, 4096).assume_value();
+  return *read_file("/proc/" + std::to_string(pid) + "/" + name, 4096);
 }
 
 int last_processor() {
@@ -55,7 +55,7 @@ TEST(TaskSettings, TravelToTheRestoredProcess) {
   ASSERT_TRUE(save_settings(source.pid(), images.path()));
   auto saved = saved_settings(images.path());
   ASSERT_TRUE(saved.has_value());
-  TaskSettings settings = std::move(saved).assume_value();
+  TaskSettings settings = *std::move(saved);
   ASSERT_EQ(settings.threads.size(), 1u);
   rename(settings, target.pid());
   ASSERT_TRUE(apply_settings(target.pid(), settings));
@@ -73,8 +73,8 @@ TEST(TaskSettings, OrdinaryProcessHasNone) {
   const TemporaryFolder images;
   const auto found = settings_of(source.pid());
   ASSERT_TRUE(found.has_value());
-  EXPECT_TRUE(found.assume_value().threads.empty());
-  EXPECT_TRUE(found.assume_value().processes.empty());
+  EXPECT_TRUE(found->threads.empty());
+  EXPECT_TRUE(found->processes.empty());
   ASSERT_TRUE(save_settings(source.pid(), images.path()));
   EXPECT_TRUE(saved_settings(images.path()).has_value());
 }

@@ -119,7 +119,7 @@ TEST_F(NamesAloneTest, MarkTellsWhoseItIs) {
 
 TEST_F(NamesAloneTest, WatchMarksWhatAJobMakes) {
   const auto watch = SharedFolderWatch::start();
-  if (!watch.has_value()) GTEST_SKIP() << watch.assume_error().to_string();
+  if (!watch.has_value()) GTEST_SKIP() << watch.error().to_string();
   const SmallJob job([this] { return write_text(path_, "x"); });
   ASSERT_TRUE(job.is_there());
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -158,14 +158,14 @@ TEST_F(NamesAloneTest, FolderIsAnObstacle) {
 TEST_F(NamesAloneTest, ItIsMadeAgainAndGoneAtTheSource) {
   auto images = MemoryFolder::create("/dev/shm", "names-" + std::to_string(::getpid()), 0);
   ASSERT_TRUE(images.has_value());
-  const std::string folder = images.assume_value().path();
+  const std::string folder = images->path();
   std::optional<NamedMemory> saved;
   {
     const SmallJob job([this] { return write_text(path_, "kept by its name"); });
     set_mark(path_, mark_of_maker(job.pid()), false);
     auto done = save_named_memory(owner_of(job, false), folder);
-    ASSERT_TRUE(done.has_value()) << done.assume_error().to_string();
-    saved = std::move(done).assume_value();
+    ASSERT_TRUE(done.has_value()) << done.error().to_string();
+    saved = *std::move(done);
   }
   // Within one machine: a copy takes its place, which the source does not remove.
   const std::uint64_t before = inode();
@@ -181,7 +181,7 @@ TEST_F(NamesAloneTest, ItIsMadeAgainAndGoneAtTheSource) {
   EXPECT_FALSE(std::filesystem::exists(path_));
   std::filesystem::rename(folder + "/kept", folder + "/named-memory-0.img");
   const auto made = restore_named_memory(folder, "test-j1");
-  ASSERT_TRUE(made.has_value()) << made.assume_error().to_string();
+  ASSERT_TRUE(made.has_value()) << made.error().to_string();
   std::string text;
   std::getline(std::ifstream(path_), text);
   EXPECT_EQ(text, "kept by its name");

@@ -29,8 +29,8 @@ class SmallJob {
     if (page == MAP_FAILED) return;
     auto* report = new (page) Report(kNothing);
     const auto forked = keeper::fork_into_pid_namespace();
-    EXPECT_TRUE(forked.has_value()) << forked.assume_error().to_string();
-    pid_ = forked.has_value() ? forked.assume_value() : 0;
+    EXPECT_TRUE(forked.has_value()) << forked.error().to_string();
+    pid_ = forked.has_value() ? *forked : 0;
     if (forked.has_value() && pid_ == 0) become(*report, prepare);
     siginfo_t ended{};
     while (pid_ > 0 && *report == kNothing && ended.si_pid == 0) {

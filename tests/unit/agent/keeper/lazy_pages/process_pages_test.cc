@@ -281,8 +281,8 @@ TEST(MissingPagesPlan, ComesBackAsWrittenAndNothingElseDoes) {
   ASSERT_TRUE(write_plan(folder, ranges).has_value());
   const auto back = read_plan(folder);
   ASSERT_TRUE(back.has_value());
-  ASSERT_EQ(back.assume_value().size(), 2u);
-  EXPECT_EQ(back.assume_value()[1].offset, 0x2000u);
+  ASSERT_EQ(back->size(), 2u);
+  EXPECT_EQ((*back)[1].offset, 0x2000u);
   ASSERT_TRUE(write_plan(folder, {{2, 1, 0x7001, 0x1000, 0}}).has_value());
   EXPECT_FALSE(read_plan(folder).has_value());
   ASSERT_TRUE(write_plan(folder, {{2, 1, ~0xfffULL, 0x1000, 0}}).has_value());

@@ -52,10 +52,10 @@ TEST(Blocks, AnyMaskOfAnyChunkTurnsTheOldIntoTheNew) {
       ++patches;
       ASSERT_LT(*size, bytes);
       const auto patch = parse_blocks(std::span(out).first(*size), bytes);
-      ASSERT_TRUE(patch.has_value()) << patch.assume_error().to_string();
+      ASSERT_TRUE(patch.has_value()) << patch.error().to_string();
       Bytes held = old;
       std::size_t changed = 0, end = 0;
-      for (const Piece& piece : patch.assume_value()) {
+      for (const Piece& piece : *patch) {
         ASSERT_TRUE(piece.offset == 0 || piece.offset > end) << "neighbours are one piece";
         ASSERT_FALSE(piece.bytes.empty());
         end = piece.offset + piece.bytes.size();
@@ -64,7 +64,7 @@ TEST(Blocks, AnyMaskOfAnyChunkTurnsTheOldIntoTheNew) {
                   held.begin() + static_cast<std::ptrdiff_t>(piece.offset));
         changed += piece.bytes.size();
       }
-      EXPECT_EQ(changed, patch.assume_value().changed_bytes());
+      EXPECT_EQ(changed, patch->changed_bytes());
       ASSERT_EQ(held, fresh) << bytes << " bytes, turn " << turn;
       for (std::size_t at = bytes; at < out.size(); ++at) ASSERT_EQ(out[at], std::byte{0x5a});
     }
@@ -106,7 +106,7 @@ void expect_corrupt(std::span<const std::byte> patch, std::size_t chunk_bytes, c
   const Bytes exact(patch.begin(), patch.end());
   const auto parsed = parse_blocks(exact, chunk_bytes);
   ASSERT_FALSE(parsed.has_value()) << what;
-  EXPECT_EQ(parsed.assume_error().code(), ErrorCode::kCorrupt) << what;
+  EXPECT_EQ(parsed.error().code(), ErrorCode::kCorrupt) << what;
 }
 
 TEST(Blocks, BrokenPatchesAreRefused) {
@@ -141,7 +141,7 @@ TEST(Blocks, RandomBytesNeverGivePiecesOutside) {
     if (!patch.has_value()) continue;
     ++taken;
     std::size_t changed = 0;
-    for (const Piece& piece : patch.assume_value()) {
+    for (const Piece& piece : *patch) {
       ASSERT_LE(piece.offset + piece.bytes.size(), chunk_bytes);
       ASSERT_GE(piece.bytes.data(), input.data());
       ASSERT_LE(piece.bytes.data() + piece.bytes.size(), input.data() + input.size());

@@ -72,10 +72,10 @@ TEST(Codec, WrongLengthsAreCorrupt) {
   std::vector<std::byte> out(101, std::byte{7});
   const auto raw = find_codec(Encoding::kRaw)->decode(in, out);
   ASSERT_FALSE(raw.has_value());
-  EXPECT_EQ(raw.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(raw.error().code(), ErrorCode::kCorrupt);
   const auto zero = find_codec(Encoding::kZero)->decode(in, out);
   ASSERT_FALSE(zero.has_value());
-  EXPECT_EQ(zero.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(zero.error().code(), ErrorCode::kCorrupt);
   EXPECT_EQ(out, std::vector<std::byte>(101, std::byte{7})) << "a refused chunk was written";
 }
 

@@ -74,7 +74,7 @@ class CoderTest : public testing::Test {
     ++round_trips_;
     Bytes out(chunk.size() + 16, std::byte{0x5b});
     const auto decoded = coder_->decode(encoding, encoded, previous, std::span(out).first(chunk.size()));
-    ASSERT_TRUE(decoded.has_value()) << what << ": " << decoded.assume_error().to_string();
+    ASSERT_TRUE(decoded.has_value()) << what << ": " << decoded.error().to_string();
     ASSERT_TRUE(std::equal(chunk.begin(), chunk.end(), out.begin())) << what;
     for (std::size_t at = chunk.size(); at < out.size(); ++at) ASSERT_EQ(out[at], std::byte{0x5b}) << what;
   }

@@ -28,15 +28,15 @@ inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 template <class T>
 T must(Result<T> result) {
   if (!result.has_value()) {
-    ADD_FAILURE() << result.assume_error().to_string();
-    throw std::runtime_error(result.assume_error().to_string());
+    ADD_FAILURE() << result.error().to_string();
+    throw std::runtime_error(result.error().to_string());
   }
-  return std::move(result).assume_value();
+  return *std::move(result);
 }
 inline void must(const Result<void>& result) {
   if (result.has_value()) return;
-  ADD_FAILURE() << result.assume_error().to_string();
-  throw std::runtime_error(result.assume_error().to_string());
+  ADD_FAILURE() << result.error().to_string();
+  throw std::runtime_error(result.error().to_string());
 }
 
 // Plain device memory with host access.

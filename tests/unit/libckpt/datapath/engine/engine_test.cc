@@ -345,8 +345,8 @@ TEST(Engine, a_refused_plan_names_the_reason_and_ends_both_sides) {
   const std::array<std::byte, 24> plan{};
   auto sent = pair.sender().send_plan(plan);
   ASSERT_FALSE(sent.has_value());
-  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kRefused);
-  EXPECT_NE(sent.assume_error().to_string().find("Tensor \"w\""), std::string::npos);
+  EXPECT_EQ(sent.error().code(), ErrorCode::kRefused);
+  EXPECT_NE(sent.error().to_string().find("Tensor \"w\""), std::string::npos);
   EXPECT_EQ(pair.wait_failed().code(), ErrorCode::kRefused);
 }
 
@@ -356,7 +356,7 @@ TEST(Engine, cancel_ends_both_sides_with_the_reason) {
   pair.sender().cancel(Error(ErrorCode::kAborted, "the user said so"));
   auto round = pair.sender().run_round();
   ASSERT_FALSE(round.has_value());
-  EXPECT_EQ(round.assume_error().code(), ErrorCode::kAborted);
+  EXPECT_EQ(round.error().code(), ErrorCode::kAborted);
   EXPECT_NE(pair.wait_failed().to_string().find("the user said so"), std::string::npos);
 }
 
@@ -443,7 +443,7 @@ TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
     std::vector<ReceiverCore::ScanItem> more_items;
     const auto second = core.begin_verify(round, more, more_items);
     ASSERT_FALSE(second.has_value()) << "round " << round;
-    EXPECT_EQ(second.assume_error().code(), ErrorCode::kProtocol);
+    EXPECT_EQ(second.error().code(), ErrorCode::kProtocol);
     EXPECT_TRUE(more.empty() && more_items.empty());
   }
   core.end_scan(1, 2, 3);

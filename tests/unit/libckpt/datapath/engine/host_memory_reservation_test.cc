@@ -35,7 +35,7 @@ std::uint64_t anonymous_kib() {
 TEST(HostMemoryReservation, ExpectedPartIsBackedBeforeAnythingArrives) {
   const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
-  const auto& reservation = made.assume_value();
+  const auto& reservation = *made;
   reservation->wait_until_filled();
   EXPECT_EQ(resident_pages(reservation->memory(), 48 * kHostMib), 48 * kHostMib / 4096);
   EXPECT_EQ(resident_pages(reservation->memory() + 48 * kHostMib, 16 * kHostMib), 0u);
@@ -45,13 +45,13 @@ TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) 
   const std::uint64_t before = anonymous_kib();
   const auto made = HostMemoryReservation::create(64 * kHostMib, 48 * kHostMib);
   ASSERT_TRUE(made.has_value());
-  const auto& reservation = made.assume_value();
+  const auto& reservation = *made;
   reservation->wait_until_filled();
   EXPECT_GE(anonymous_kib(), before + (40 << 10));
   reservation->memory()[0] = std::byte{7};
   const auto taken = reservation->take(10 * kHostMib + 1);
   ASSERT_TRUE(taken.has_value());
-  const ReceivedHostState& state = taken.assume_value();
+  const ReceivedHostState& state = *taken;
   EXPECT_EQ(state.bytes, 10 * kHostMib + 1);
   struct stat facts {};
   ASSERT_EQ(::fstat(state.file.get(), &facts), 0);
@@ -66,8 +66,8 @@ TEST(HostMemoryReservation, FutureProcessHoldsItsMemoryUntilTheStateIsComplete) 
 TEST(HostMemoryReservation, WaitWithoutExpectedBytesReturnsAtOnce) {
   const auto made = HostMemoryReservation::create(kHostMib, 0);
   ASSERT_TRUE(made.has_value());
-  made.assume_value()->wait_until_filled();
-  EXPECT_EQ(resident_pages(made.assume_value()->memory(), kHostMib), 0u);
+  (*made)->wait_until_filled();
+  EXPECT_EQ(resident_pages((*made)->memory(), kHostMib), 0u);
 }
 
 }  // namespace

@@ -47,14 +47,14 @@ struct Wanted {
 template <class T>
 T must(Result<T> result) {
   if (!result) {
-    std::fprintf(stderr, "%s\n", result.assume_error().to_string().c_str());
+    std::fprintf(stderr, "%s\n", result.error().to_string().c_str());
     std::exit(1);
   }
-  return std::move(result).assume_value();
+  return *std::move(result);
 }
 void must(const Result<void>& result) {
   if (result) return;
-  std::fprintf(stderr, "%s\n", result.assume_error().to_string().c_str());
+  std::fprintf(stderr, "%s\n", result.error().to_string().c_str());
   std::exit(1);
 }
 void check(CUresult result, const char* what) {

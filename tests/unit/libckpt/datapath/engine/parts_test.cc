@@ -246,7 +246,7 @@ TEST(LaneMessages, another_migration_or_incarnation_is_refused) {
        {SessionIdentity{8, 3, 0}, SessionIdentity{7, 4, 0}, SessionIdentity{7, 3, 1}}) {
     auto header = parse_lane_header(buffer.bytes(), other);
     ASSERT_FALSE(header.has_value());
-    EXPECT_EQ(header.assume_error().code(), ErrorCode::kProtocol);
+    EXPECT_EQ(header.error().code(), ErrorCode::kProtocol);
   }
 }
 

@@ -158,7 +158,7 @@ TEST(PinnedMemory, is_the_drivers_own_where_it_pins_no_file) {
   EXPECT_EQ(mappings_of_staging_memory(), before);
   const auto opened = PinnedMemory::open(device(1), must(make_memory_file("sealed", kMiB)), kMiB);
   ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(opened.error().code(), ErrorCode::kNotSupported);
   EnginePair pair({.near = true});
   pair.announce();
   pair.source().write(0, test::random_bytes(4 * kMiB, 1));
@@ -169,7 +169,7 @@ TEST(PinnedMemory, is_the_drivers_own_where_it_pins_no_file) {
 TEST(PinnedMemory, of_a_file_that_could_shrink_or_is_none_is_refused) {
   const auto refuses = [](UniqueFd file, std::size_t bytes) {
     const auto opened = PinnedMemory::open(device(1), std::move(file), bytes);
-    return !opened && opened.assume_error().code() == ErrorCode::kProtocol;
+    return !opened && opened.error().code() == ErrorCode::kProtocol;
   };
   const UniqueFd sealed = must(make_memory_file("sealed", kMiB));
   EXPECT_TRUE(PinnedMemory::open(device(1), UniqueFd(::dup(sealed.get())), kMiB));

@@ -15,12 +15,12 @@ class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto device = Device::open(0);
-    ASSERT_TRUE(device.has_value()) << device.assume_error().to_string();
-    device_ = std::make_unique<Device>(std::move(device).assume_value());
+    ASSERT_TRUE(device.has_value()) << device.error().to_string();
+    device_ = std::make_unique<Device>(*std::move(device));
     params_ = FingerprintParams::expand(test_key(), FingerprintPurpose::kChunks);
     auto kernels = TrackKernels::create(*device_, params_);
-    ASSERT_TRUE(kernels.has_value()) << kernels.assume_error().to_string();
-    kernels_ = std::move(kernels).assume_value();
+    ASSERT_TRUE(kernels.has_value()) << kernels.error().to_string();
+    kernels_ = *std::move(kernels);
     scope_ = std::make_unique<ContextScope>(*device_);
   }
   void TearDown() override {

@@ -14,12 +14,12 @@ class ScannerTest : public DeviceTest {
   std::unique_ptr<Scanner> make_scanner(const ScannerOptions& options) {
     auto scanner = Scanner::create(kernels_, options);
     EXPECT_TRUE(scanner.has_value());
-    return std::move(scanner).assume_value();
+    return *std::move(scanner);
   }
 };
 
 TEST_F(ScannerTest, EqualsTheVectors) {
-  auto batch = FingerprintBatch::create(kernels_, 16).assume_value();
+  auto batch = *FingerprintBatch::create(kernels_, 16);
   std::vector<ChunkRange> chunks;
   std::vector<Fingerprint> expected;
   for (const Vector& vector : kVectors) {
@@ -28,7 +28,7 @@ TEST_F(ScannerTest, EqualsTheVectors) {
     expected.push_back({vector.lo, vector.hi});
   }
   const auto launched = batch->launch(nullptr, chunks);
-  ASSERT_TRUE(launched.has_value()) << launched.assume_error().to_string();
+  ASSERT_TRUE(launched.has_value()) << launched.error().to_string();
   ASSERT_TRUE(batch->wait().has_value());
   EXPECT_EQ(std::vector<Fingerprint>(batch->results().begin(), batch->results().end()), expected);
 }
@@ -39,14 +39,14 @@ TEST_F(ScannerTest, KernelsLoadedSeveralTimesAreIndependent) {
   const std::vector<std::byte> data = random_bytes(65536);
   const std::vector<ChunkRange> chunk = {{upload(data), data.size()}};
   const auto check = [&](std::shared_ptr<const TrackKernels> kernels) {
-    auto batch = FingerprintBatch::create(std::move(kernels), 1).assume_value();
+    auto batch = *FingerprintBatch::create(std::move(kernels), 1);
     ASSERT_TRUE(batch->launch(nullptr, chunk).has_value());
     const auto done = batch->wait();
-    ASSERT_TRUE(done.has_value()) << done.assume_error().to_string();
+    ASSERT_TRUE(done.has_value()) << done.error().to_string();
     EXPECT_EQ(batch->results()[0], fingerprint(*params_, data));
   };
-  auto first = TrackKernels::create(*device_, params_).assume_value();
-  const auto second = TrackKernels::create(*device_, params_).assume_value();
+  auto first = *TrackKernels::create(*device_, params_);
+  const auto second = *TrackKernels::create(*device_, params_);
   check(first);
   first.reset();
   check(second);
@@ -109,8 +109,8 @@ TEST_F(ScannerTest, LaunchWaitsForItsPredecessor) {
   CUstream streams[2] = {};
   for (CUstream& stream : streams)
     ASSERT_EQ(device_->api().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  auto first = FingerprintBatch::create(kernels_, 1).assume_value();
-  auto second = FingerprintBatch::create(kernels_, 1).assume_value();
+  auto first = *FingerprintBatch::create(kernels_, 1);
+  auto second = *FingerprintBatch::create(kernels_, 1);
   for (int turn = 0; turn < 20; ++turn) {
     ASSERT_TRUE(first->launch(streams[0], std::span(&chunk, 1)).has_value());
     ASSERT_TRUE(second->launch(streams[1], std::span(&chunk, 1), first.get()).has_value());
@@ -185,7 +185,7 @@ TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {
         return ok();
       });
   ASSERT_FALSE(result.has_value());
-  EXPECT_EQ(result.assume_error().code(), ErrorCode::kAborted);
+  EXPECT_EQ(result.error().code(), ErrorCode::kAborted);
   EXPECT_EQ(delivered, 1u);
   scanner->resume();
   std::vector<Fingerprint> out(chunks.size());
@@ -193,7 +193,7 @@ TEST_F(ScannerTest, CancelEndsAScanUntilResumed) {
 }
 
 TEST_F(ScannerTest, RefusesChunksItCannotTake) {
-  auto batch = FingerprintBatch::create(kernels_, 2).assume_value();
+  auto batch = *FingerprintBatch::create(kernels_, 2);
   const CUdeviceptr address = allocate(4 << 20);
   for (const ChunkRange bad :
        {ChunkRange{address, 0}, ChunkRange{address, kMaxChunkBytes + 1}, ChunkRange{address + 4, 64}})
@@ -208,7 +208,7 @@ TEST_F(ScannerTest, GathersAndScattersAndOrdersZeroes) {
   const CUdeviceptr source = upload(data);
   const CUdeviceptr staging = allocate(4 * 65536);
   const CUdeviceptr target = upload(random_bytes(4 * 65536));
-  auto list = CopyList::create(kernels_, 8).assume_value();
+  auto list = *CopyList::create(kernels_, 8);
   const std::vector<CopyRange> gather = {{staging, source + 2 * 65536, 65536 + 37},
                                          {staging + 2 * 65536, source, 65536}};
   ASSERT_TRUE(list->launch(nullptr, gather).has_value());

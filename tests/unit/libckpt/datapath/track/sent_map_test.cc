@@ -88,7 +88,7 @@ TEST(SentMap, MessagesOfAnOlderGenerationAreNotTaken) {
   EXPECT_EQ(map.chunk_count(), 2u);
   const auto late = map.acknowledge(1, 1, 0, content(1));
   ASSERT_FALSE(late.has_value());
-  EXPECT_EQ(late.assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(late.error().code(), ErrorCode::kNotFound);
   EXPECT_FALSE(map.add_region(1, 2, kChunk).has_value());
   EXPECT_FALSE(map.add_region(1, 1, kChunk).has_value());
   EXPECT_FALSE(map.drop_region(1, 1));
@@ -100,9 +100,9 @@ TEST(SentMap, MessagesOfAnOlderGenerationAreNotTaken) {
 TEST(SentMap, HostileIndicesAreRefused) {
   SentMap map = make_map();
   ASSERT_TRUE(map.add_region(1, 1, kChunk).has_value());
-  EXPECT_EQ(map.acknowledge(1, 1, 1, content(1)).assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(map.acknowledge(1, 1, UINT32_MAX, content(1)).assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(map.forget(2, 1, 0).assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(map.acknowledge(1, 1, 1, content(1)).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(map.acknowledge(1, 1, UINT32_MAX, content(1)).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(map.forget(2, 1, 0).error().code(), ErrorCode::kNotFound);
   EXPECT_FALSE(map.add_region(2, 1, 0).has_value());
   EXPECT_FALSE(map.add_region(2, 1, UINT64_MAX).has_value());
   EXPECT_FALSE(map.find(1, 1, 7).has_value());
@@ -121,7 +121,7 @@ SentMap complete_map(std::initializer_list<std::uint64_t> order) {
 Fingerprint root_of(const SentMap& map) {
   const auto root = map.root();
   EXPECT_TRUE(root.has_value());
-  return root.has_value() ? root.assume_value() : Fingerprint{};
+  return root.has_value() ? *root : Fingerprint{};
 }
 
 TEST(SentMap, RootsAreEqualForEqualTablesOnly) {
@@ -215,7 +215,7 @@ TEST(SentMap, AnIncompleteTableHasNoRoot) {
   SentMap map = complete_map({1});
   ASSERT_TRUE(map.add_region(2, 1, kChunk).has_value());
   ASSERT_FALSE(map.root().has_value());
-  EXPECT_EQ(map.root().assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(map.root().error().code(), ErrorCode::kRefused);
 }
 
 }  // namespace

@@ -115,9 +115,9 @@ std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t 
     const auto later = static_cast<Nanos>(random() % 200'000);
     End end(role);
     auto lane = make_lane(transport, end, line);
-    if (!lane.has_value()) return lane.assume_error().to_string();
+    if (!lane.has_value()) return lane.error().to_string();
     std::optional<Nanos> when;
-    const std::string wrong = live_through(*lane.assume_value(), end, line, [&] {
+    const std::string wrong = live_through(**lane, end, line, [&] {
       if (end.passed >= after && !when) when = now_ns() + later;
       return mine && when && now_ns() >= *when;
     });
@@ -130,10 +130,9 @@ std::string be_aborted(Transport& transport, Role role, int line, std::uint64_t 
 std::string go_on(Transport& transport, Role role, int line, const std::atomic<std::size_t>& others) {
   End end(role);
   auto lane = make_lane(transport, end, line);
-  if (!lane.has_value()) return lane.assume_error().to_string();
+  if (!lane.has_value()) return lane.error().to_string();
   const bool source = role == Role::kSource;
-  const std::string wrong =
-      live_through(*lane.assume_value(), end, line, [&] { return source && others.load() == 0; });
+  const std::string wrong = live_through(**lane, end, line, [&] { return source && others.load() == 0; });
   if (!wrong.empty()) return wrong;
   if (source) return others.load() == 0 && write_line(line, "over") ? "" : end.closed->to_string();
   return read_line(line) == "over" ? "" : "ended before its time: " + end.closed->to_string();
@@ -144,9 +143,9 @@ std::string lose_targets(Transport& transport, int line) {
   for (int i = 0; i < kKills; ++i) {
     End end(Role::kSource);
     auto lane = make_lane(transport, end, line);
-    if (!lane.has_value()) return lane.assume_error().to_string();
+    if (!lane.has_value()) return lane.error().to_string();
     bool told = false;
-    const std::string wrong = live_through(*lane.assume_value(), end, line, [&] {
+    const std::string wrong = live_through(**lane, end, line, [&] {
       if (end.passed > 0 && !told) told = write_line(line, "streams");
       return false;
     });
@@ -171,11 +170,11 @@ bool be_a_mover(const std::string& transport_name, Role role, const std::vector<
   std::vector<std::jthread> moves;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     moves.emplace_back([&, i] {
-      judge(i, other(*transport.assume_value(), lines[i], i));
+      judge(i, other(**transport, lines[i], i));
       --others;
     });
   }
-  judge(0, go_on(*transport.assume_value(), role, lines[0], others));
+  judge(0, go_on(**transport, role, lines[0], others));
   moves.clear();
   return well;
 }

@@ -44,8 +44,8 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
     auto made = name.starts_with("tls")    ? make_tls_transport({.ip = name == "tls6" ? "::1" : "127.0.0.1"})
                 : name.starts_with("rdma") ? make_ucx_transport({.ip = rdma_address(), .rdma = true})
                                            : make_ucx_transport({});
-    EXPECT_TRUE(made.has_value()) << made.assume_error().to_string();
-    return std::move(made).assume_value();
+    EXPECT_TRUE(made.has_value()) << made.error().to_string();
+    return *std::move(made);
   }
   // UCX's lanes and TLS lanes within a machine.
   static bool is_near() { return std::string(GetParam()).ends_with("near"); }
@@ -57,14 +57,14 @@ class TransportTest : public ::testing::TestWithParam<const char*> {
     const std::string address = listen(target);
     offer_memory(source);
     auto lane = transport_->connect(address, kToken, source);
-    ASSERT_TRUE(lane.has_value()) << lane.assume_error().to_string();
-    source.start(std::move(lane).assume_value());
+    ASSERT_TRUE(lane.has_value()) << lane.error().to_string();
+    source.start(*std::move(lane));
   }
   std::string listen(Peer& target) {
     auto lane = transport_->listen(kToken, target);
     EXPECT_TRUE(lane.has_value());
-    std::string address = lane.assume_value()->address();
-    target.start(std::move(lane).assume_value());
+    std::string address = (*lane)->address();
+    target.start(*std::move(lane));
     return address;
   }
   void connect_and_open(Peer& target, Peer& source) {
@@ -103,7 +103,7 @@ TEST_P(TransportTest, PayloadsAreReadByThePeerWhereTheSourceOffersItsMemory) {
 
 // A memory file, and where this process has it.
 struct MappedFile {
-  explicit MappedFile(std::size_t bytes) : file(make_memory_file("transport-test", bytes).assume_value()) {
+  explicit MappedFile(std::size_t bytes) : file(*make_memory_file("transport-test", bytes)) {
     this->bytes = map(file.get(), bytes);
   }
   static std::span<std::byte> map(int file, std::size_t bytes) {
@@ -169,12 +169,12 @@ TEST_P(TransportTest, PayloadInAnOfferedFileIsDeliveredThere) {
 TEST_P(TransportTest, TheTargetMaySpeakFirst) {
   for (unsigned round = 0; round < 20; ++round) {
     Peer target, source;
-    auto lane = transport_->listen(kToken, target).assume_value();
+    auto lane = *transport_->listen(kToken, target);
     const std::string address = lane->address();
     target.start(std::move(lane));
     for (unsigned i = 0; i < 5; ++i) target.send(make_message(8, i * 20'000, i));
     offer_memory(source);
-    source.start(transport_->connect(address, kToken, source).assume_value());
+    source.start(*transport_->connect(address, kToken, source));
     ASSERT_TRUE(source.wait_received(5));
     EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed_times; }), 0);
   }
@@ -256,10 +256,10 @@ TEST_P(TransportTest, LimitsAreKept) {
   auto lane = transport_->connect(address, kToken, source);
   ASSERT_TRUE(lane.has_value());
   const Bytes header(kMaxHeaderBytes + 1), payload(kMaxPayloadBytes + 1);
-  const auto early = lane.assume_value()->send({}, {}, 0);
+  const auto early = (*lane)->send({}, {}, 0);
   ASSERT_FALSE(early.has_value()) << "sent before it was open";
-  EXPECT_EQ(early.assume_error().code(), ErrorCode::kRefused);
-  source.start(std::move(lane).assume_value());
+  EXPECT_EQ(early.error().code(), ErrorCode::kRefused);
+  source.start(*std::move(lane));
   ASSERT_TRUE(source.wait_open());
 
   std::vector<Result<void>> results;
@@ -274,9 +274,9 @@ TEST_P(TransportTest, LimitsAreKept) {
   ASSERT_TRUE(source.wait_closed());
   source.stop();
   ASSERT_EQ(results.size(), 3u);
-  EXPECT_EQ(results[0].assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(results[1].assume_error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(results[2].assume_error().code(), ErrorCode::kAborted) << "sent on a closed lane";
+  EXPECT_EQ(results[0].error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(results[1].error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(results[2].error().code(), ErrorCode::kAborted) << "sent on a closed lane";
 }
 
 TEST_P(TransportTest, TheWindowIsBounded) {
@@ -293,14 +293,14 @@ TEST_P(TransportTest, TheWindowIsBounded) {
   } source;
   Peer target;
   const std::string address = listen(target);
-  auto lane = transport_->connect(address, kToken, source).assume_value();
+  auto lane = *transport_->connect(address, kToken, source);
   while (!source.open) {
     if (!lane->progress()) lane->wait(1'000'000'000);
   }
   for (std::size_t i = 0; i < kMaxInFlight; ++i) ASSERT_TRUE(lane->send({}, {}, i).has_value()) << i;
   const auto beyond = lane->send({}, {}, 99);
   ASSERT_FALSE(beyond.has_value());
-  EXPECT_EQ(beyond.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(beyond.error().code(), ErrorCode::kRefused);
   while (source.sent < kMaxInFlight) {
     if (!lane->progress()) lane->wait(1'000'000'000);
   }
@@ -329,7 +329,7 @@ TEST_P(TransportTest, WrongTokenIsDroppedAndALaterRightTokenIsAccepted) {
   const std::string address = listen(target);
   for (int i = 0; i < 6; ++i) {
     Peer stranger;
-    stranger.start(transport_->connect(address, kWrongToken, stranger).assume_value());
+    stranger.start(*transport_->connect(address, kWrongToken, stranger));
     ASSERT_TRUE(stranger.wait_closed());
     EXPECT_EQ(stranger.read([](const Peer::State& s) { return s.opened; }), 0);
     EXPECT_EQ(stranger.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
@@ -337,14 +337,14 @@ TEST_P(TransportTest, WrongTokenIsDroppedAndALaterRightTokenIsAccepted) {
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened + s.closed_times; }), 0);
   Peer source;
   offer_memory(source);
-  source.start(transport_->connect(address, kToken, source).assume_value());
+  source.start(*transport_->connect(address, kToken, source));
   ASSERT_TRUE(source.wait_open());
   ASSERT_TRUE(target.wait_open());
   source.send(make_message(10, 100'000, 5));
   ASSERT_TRUE(target.wait_received(1));
 
   Peer late;  // a lane connects once, even for a peer that has the token
-  late.start(transport_->connect(address, kToken, late).assume_value());
+  late.start(*transport_->connect(address, kToken, late));
   ASSERT_TRUE(late.wait_closed());
   EXPECT_EQ(late.read([](const Peer::State& s) { return s.opened; }), 0);
   source.send(make_message(10, 100'000, 6));
@@ -359,7 +359,7 @@ TEST_P(TransportTest, ConnectWithoutAListenerFails) {
   }
   Peer source;
   offer_memory(source);
-  source.start(transport_->connect(address, kToken, source).assume_value());
+  source.start(*transport_->connect(address, kToken, source));
   ASSERT_TRUE(source.wait_closed());
   EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
 }
@@ -404,7 +404,7 @@ TEST_P(TransportTest, ForeignAddressesAreRefused) {
                           "TLS:1.2.3.4:5"}) {
     const auto lane = transport_->connect(bad, kToken, source);
     ASSERT_FALSE(lane.has_value()) << bad;
-    EXPECT_EQ(lane.assume_error().code(), ErrorCode::kInvalidArgument) << bad;
+    EXPECT_EQ(lane.error().code(), ErrorCode::kInvalidArgument) << bad;
   }
 }
 

@@ -23,9 +23,9 @@ int be_the_peer(const std::string& transport_name, const std::string& address, i
   Peer source;
   auto transport = make_transport(transport_name);
   if (!transport.has_value()) return 2;
-  auto lane = transport.assume_value()->connect(address, kToken, source);
+  auto lane = (*transport)->connect(address, kToken, source);
   if (!lane.has_value()) return 3;
-  source.start(std::move(lane).assume_value());
+  source.start(*std::move(lane));
   for (int i = 0; i < messages; ++i) source.send({Bytes(16), Bytes(1 << 20)});
   (void)source.wait_closed();
   return 0;
@@ -38,11 +38,11 @@ class KilledPeerTest : public ::testing::TestWithParam<const char*> {
       GTEST_SKIP() << "GPUMIGRATE_TEST_RDMA names no address of an RDMA device (tests/vm)";
   }
   void start(int messages) {
-    transport_ = make_transport(GetParam()).assume_value();
+    transport_ = *make_transport(GetParam());
     auto lane = transport_->listen(kToken, target_);
     ASSERT_TRUE(lane.has_value());
-    const std::string address = lane.assume_value()->address();
-    target_.start(std::move(lane).assume_value());
+    const std::string address = (*lane)->address();
+    target_.start(*std::move(lane));
     const std::string count = std::to_string(messages);
     const char* arguments[] = {"/proc/self/exe", "--peer",      GetParam(),
                                address.c_str(),  count.c_str(), nullptr};

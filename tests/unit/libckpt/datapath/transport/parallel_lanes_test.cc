@@ -26,8 +26,8 @@ void be_the_target(Transport& transport, int fd) {
     for (Peer& peer : lanes) {
       auto lane = transport.listen(kToken, peer);
       if (!lane.has_value()) std::abort();
-      if (!write_line(fd, lane.assume_value()->address())) return;
-      peer.start(std::move(lane).assume_value());
+      if (!write_line(fd, (*lane)->address())) return;
+      peer.start(*std::move(lane));
     }
     for (Peer& peer : lanes) {
       const bool well = peer.wait_received(kMessages);
@@ -43,8 +43,7 @@ int be_the_peer(const std::string& transport_name, const std::vector<int>& socke
   auto transport = make_transport(transport_name);
   if (!transport.has_value()) return 2;
   std::vector<std::jthread> moves;
-  for (const int fd : sockets)
-    moves.emplace_back([&transport, fd] { be_the_target(*transport.assume_value(), fd); });
+  for (const int fd : sockets) moves.emplace_back([&transport, fd] { be_the_target(**transport, fd); });
   return 0;
 }
 
@@ -59,7 +58,7 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
     }
     child_ = spawn_again({"--peer", GetParam()}, theirs);
     ASSERT_GT(child_, 0);
-    transport_ = make_transport(GetParam()).assume_value();
+    transport_ = *make_transport(GetParam());
   }
   void TearDown() override {
     ours_.clear();
@@ -74,8 +73,8 @@ class ParallelLanesTest : public ::testing::TestWithParam<const char*> {
         const auto address = read_line(fd);
         if (!address) return "the target is gone";
         auto lane = transport_->connect(*address, kToken, peer);
-        if (!lane.has_value()) return lane.assume_error().to_string();
-        peer.start(std::move(lane).assume_value());
+        if (!lane.has_value()) return lane.error().to_string();
+        peer.start(*std::move(lane));
         for (int i = 0; i < kMessages; ++i) peer.send({Bytes(16), Bytes(100'000)});
       }
       for (Peer& peer : lanes) {

@@ -28,8 +28,8 @@ class Relay {
 
   // `target`: a TCP port. Without `meddle` bytes pass as they come.
   explicit Relay(std::uint16_t target, Meddle meddle = {}) : meddle_(std::move(meddle)) {
-    listener_ = listen_tls(parse_ip("127.0.0.1").assume_value()).assume_value();
-    address_ = local_address_of(listener_.get()).assume_value();
+    listener_ = *listen_tls(*parse_ip("127.0.0.1"));
+    address_ = *local_address_of(listener_.get());
     make_blocking(listener_.get());
     thread_ = std::jthread([this, target] { run(target); });
   }

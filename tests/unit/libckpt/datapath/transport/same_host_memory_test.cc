@@ -166,7 +166,7 @@ class Taker final : public LaneHandler {
 };
 
 TEST_F(SameHostMemoryTest, TheFileOfTheProcessIsTaken) {
-  const UniqueFd file = make_memory_file("offered", 64).assume_value();
+  const UniqueFd file = *make_memory_file("offered", 64);
   ASSERT_EQ(::pwrite(file.get(), "theirs", 7, 0), 7);
   offer_ = offer_same_host({.room = memory_, .file = file.get(), .mapped = memory_}, kToken);
   EXPECT_EQ(offer_.bytes, memory_.size());
@@ -238,9 +238,9 @@ TEST_F(SameHostMemoryTest, AFrameThatWantsItUnaskedIsRefused) {
   ReceiveWindow window;
   Room handler;
   std::size_t outstanding = 0;
-  const auto taken = window.accept(nullptr, view.assume_value(), &address, false, {}, handler, outstanding);
+  const auto taken = window.accept(nullptr, *view, &address, false, {}, handler, outstanding);
   ASSERT_FALSE(taken);
-  EXPECT_EQ(taken.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(taken.error().code(), ErrorCode::kProtocol);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ class TlsLaneTest : public ::testing::Test {
  protected:
   // A listening lane with its thread. Its name is its address.
   std::string listen(Peer& target, const TlsOptions& options = {}, const SessionToken& token = kToken) {
-    auto transport = make_tls_transport(options).assume_value();
-    auto lane = transport->listen(token, target).assume_value();
+    auto transport = *make_tls_transport(options);
+    auto lane = *transport->listen(token, target);
     std::string name = lane->address();
     target.start(std::move(lane));
     return name;
@@ -48,11 +48,11 @@ class TlsLaneTest : public ::testing::Test {
   // Dials `at`, and takes the lane there for `name`.
   void connect(Peer& source, const LaneAddress& at, const std::string& name, const TlsOptions& options = {},
                const SessionToken& token = kToken) {
-    const LaneAddress local = parse_ip(options.ip).assume_value();
-    source.start(TlsLane::connect(context_, local, options, at, name, token, source).assume_value());
+    const LaneAddress local = *parse_ip(options.ip);
+    source.start(*TlsLane::connect(context_, local, options, at, name, token, source));
   }
   void connect(Peer& source, const std::string& name, const SessionToken& token = kToken) {
-    connect(source, parse_tls_address(name).assume_value(), name, {}, token);
+    connect(source, *parse_tls_address(name), name, {}, token);
   }
   // The right peer comes to the lane, and a message arrives.
   void expect_served(Peer& target, const std::string& name) {
@@ -66,19 +66,18 @@ class TlsLaneTest : public ::testing::Test {
   std::unique_ptr<tls::PskStream> shake_hands(const std::string& name) {
     UniqueFd socket = Relay::dial(Relay::port_of(name));
     const int fd = socket.get();
-    auto stream = tls::PskStream::client(context_, std::move(socket), name, lane_psk(kToken).assume_value())
-                      .assume_value();
+    auto stream = *tls::PskStream::client(context_, std::move(socket), name, *lane_psk(kToken));
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
     while (true) {
       const auto ready = stream->handshake();
       if (!ready.has_value()) return nullptr;
-      if (ready.assume_value()) return stream;
+      if (*ready) return stream;
       pollfd watched{fd, stream->events(), 0};
       if (::poll(&watched, 1, kMinuteMs) != 1) return nullptr;
     }
   }
 
-  std::shared_ptr<const tls::PskContext> context_ = tls::PskContext::create().assume_value();
+  std::shared_ptr<const tls::PskContext> context_ = *tls::PskContext::create();
 };
 
 void say(int fd, std::string_view bytes) {
@@ -148,8 +147,8 @@ TEST_F(TlsLaneTest, StrangerWithTheKeyIsNotPushedOut) {
   EXPECT_TRUE(wait_end(silent[0].get())) << "the oldest of the others";
   std::array<std::byte, kMaxHelloBytes> hello{};
   const std::size_t bytes = write_hello({kToken, {}}, hello);
-  EXPECT_EQ(peer->write(std::span(hello).first(bytes)).assume_value(), bytes);
-  EXPECT_TRUE(peer->flush().assume_value());
+  EXPECT_EQ(*peer->write(std::span(hello).first(bytes)), bytes);
+  EXPECT_TRUE(*peer->flush());
   EXPECT_TRUE(target.wait_open());
 }
 
@@ -187,7 +186,7 @@ TEST_F(TlsLaneTest, FirstFrameIsHello) {
     const auto stranger = shake_hands(name);
     ASSERT_NE(stranger, nullptr);
     EXPECT_TRUE(stranger->write(std::as_bytes(std::span(&frame, 1))).has_value());
-    EXPECT_TRUE(stranger->flush().assume_value());
+    EXPECT_TRUE(*stranger->flush());
     EXPECT_TRUE(wait_end(stranger->fd()));
   }
   EXPECT_EQ(target.read([](const Peer::State& s) { return s.opened + s.closed_times; }), 0);
@@ -229,7 +228,7 @@ TEST_F(TlsLaneTest, FrameOutOfPlaceEndsTheLane) {
     EXPECT_TRUE(peer->write(std::span(hello).first(bytes)).has_value());
     EXPECT_TRUE(peer->write(std::as_bytes(std::span(&good, 1))).has_value());
     EXPECT_TRUE(peer->write(std::as_bytes(std::span(&bad[i], 1))).has_value());
-    EXPECT_TRUE(peer->flush().assume_value());
+    EXPECT_TRUE(*peer->flush());
     ASSERT_TRUE(target.wait_closed());
     EXPECT_EQ(target.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kProtocol);
     EXPECT_EQ(target.read([](const Peer::State& s) { return s.received.size(); }), 1U);
@@ -240,7 +239,7 @@ TEST_F(TlsLaneTest, LaneOfTheSameSessionIsNotAnother) {
   Peer target, other, source;
   const std::string name = listen(target);
   const std::string other_name = listen(other);
-  connect(source, parse_tls_address(name).assume_value(), other_name);
+  connect(source, *parse_tls_address(name), other_name);
   ASSERT_TRUE(source.wait_closed());
   EXPECT_EQ(source.read([](const Peer::State& s) { return s.opened; }), 0);
   EXPECT_EQ(source.read([](const Peer::State& s) { return s.closed->code(); }), ErrorCode::kUnavailable);
@@ -295,9 +294,9 @@ TEST_F(TlsLaneTest, CaptureShowsNoPayload) {
   EXPECT_EQ(relay.captured().find(kCanary.substr(0, 8)), std::string::npos);
 
   // The same over a plain socket.
-  const UniqueFd listener = listen_tls(parse_ip("127.0.0.1").assume_value()).assume_value();
+  const UniqueFd listener = *listen_tls(*parse_ip("127.0.0.1"));
   Relay::make_blocking(listener.get());
-  Relay plain(Relay::port_of(format_tls_address(local_address_of(listener.get()).assume_value())));
+  Relay plain(Relay::port_of(format_tls_address(*local_address_of(listener.get()))));
   UniqueFd dialer = Relay::dial(Relay::port_of(format_tls_address(plain.address())));
   const UniqueFd accepted(::accept(listener.get(), nullptr, nullptr));
   say(dialer.get(), {reinterpret_cast<const char*>(payload.data()), 4096});
@@ -447,19 +446,19 @@ PortRange own_ports(std::uint16_t count) {
 TEST_F(TlsLaneTest, ListensWithinItsRangeOfPorts) {
   const PortRange ports = own_ports(4);
   Peer unused;
-  auto transport = make_tls_transport({.ports = ports}).assume_value();
+  auto transport = *make_tls_transport({.ports = ports});
   std::set<std::uint16_t> taken;
   {
     std::vector<std::unique_ptr<Lane>> lanes;
     for (int i = 0; i < 4; ++i) {
       auto lane = transport->listen(kToken, unused);
-      ASSERT_TRUE(lane.has_value()) << lane.assume_error().to_string();
-      taken.insert(Relay::port_of(lane.assume_value()->address()));
-      lanes.push_back(std::move(lane).assume_value());
+      ASSERT_TRUE(lane.has_value()) << lane.error().to_string();
+      taken.insert(Relay::port_of((*lane)->address()));
+      lanes.push_back(*std::move(lane));
     }
     const auto fifth = transport->listen(kToken, unused);
     ASSERT_FALSE(fifth.has_value());
-    EXPECT_NE(fifth.assume_error().message().find("are taken on 127.0.0.1"), std::string::npos);
+    EXPECT_NE(fifth.error().message().find("are taken on 127.0.0.1"), std::string::npos);
   }
   EXPECT_EQ(taken.size(), 4U);
   EXPECT_EQ(*taken.begin(), ports.first);

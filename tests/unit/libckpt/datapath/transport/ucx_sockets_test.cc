@@ -36,16 +36,16 @@ std::vector<int> send_buffers() {
 }
 
 TEST(UcxSockets, WithinAMachineTheirBuffersFitACache) {
-  auto transport = make_ucx_transport({}).assume_value();
+  auto transport = *make_ucx_transport({});
   Peer target;
   Peer source;
   auto listening = transport->listen(kToken, target);
   ASSERT_TRUE(listening.has_value());
-  const std::string address = listening.assume_value()->address();
-  target.start(std::move(listening).assume_value());
+  const std::string address = (*listening)->address();
+  target.start(*std::move(listening));
   auto connecting = transport->connect(address, kToken, source);
   ASSERT_TRUE(connecting.has_value());
-  source.start(std::move(connecting).assume_value());
+  source.start(*std::move(connecting));
   source.send({Bytes(16), Bytes(1 << 20)});
   ASSERT_TRUE(target.wait_received(1));
   // Linux doubles what was asked for.
@@ -78,18 +78,18 @@ TEST(UcxSockets, ListenWithinTheirRangeOfPorts) {
   // Below the ports that the kernel gives, and another process's own.
   const auto first = static_cast<std::uint16_t>(10'000 + ::getpid() % 1'000 * 16);
   const PortRange range{first, static_cast<std::uint16_t>(first + 15)};
-  auto transport = make_ucx_transport({.ports = range}).assume_value();
+  auto transport = *make_ucx_transport({.ports = range});
   Peer target;
   Peer source;
   Peer second;
   auto listening = transport->listen(kToken, target);
-  ASSERT_TRUE(listening.has_value()) << listening.assume_error().to_string();
+  ASSERT_TRUE(listening.has_value()) << listening.error().to_string();
   auto also = transport->listen(kToken, second);
-  ASSERT_TRUE(also.has_value()) << also.assume_error().to_string();
-  const std::string address = listening.assume_value()->address();
-  EXPECT_NE(address, also.assume_value()->address());
-  target.start(std::move(listening).assume_value());
-  source.start(transport->connect(address, kToken, source).assume_value());
+  ASSERT_TRUE(also.has_value()) << also.error().to_string();
+  const std::string address = (*listening)->address();
+  EXPECT_NE(address, (*also)->address());
+  target.start(*std::move(listening));
+  source.start(*transport->connect(address, kToken, source));
   source.send({Bytes(16), Bytes(1 << 20)});
   ASSERT_TRUE(target.wait_received(1));
   const std::set<int> ports = listening_ports();
@@ -102,8 +102,8 @@ TEST(UcxSockets, ListenWithinTheirRangeOfPorts) {
 TEST(UcxRdma, IsRefusedOnADeviceThatHasNone) {
   const auto transport = make_ucx_transport({.ip = "127.0.0.1", .rdma = true});
   ASSERT_FALSE(transport.has_value());
-  EXPECT_EQ(transport.assume_error().code(), ErrorCode::kNotSupported);
-  EXPECT_NE(transport.assume_error().to_string().find("network device lo"), std::string::npos);
+  EXPECT_EQ(transport.error().code(), ErrorCode::kNotSupported);
+  EXPECT_NE(transport.error().to_string().find("network device lo"), std::string::npos);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ ckpt_status load(void* user, const void* data, size_t bytes) {
 StateImage image_of(const HostStates& states) {
   std::vector<PlannedEntry> entries;
   EXPECT_TRUE(states.plan(entries).has_value());
-  const StateFile file = std::move(write_state(entries).assume_value());
-  return std::move(StateImage::read(file.fd.get(), file.bytes).assume_value());
+  const StateFile file = std::move(*write_state(entries));
+  return std::move(*StateImage::read(file.fd.get(), file.bytes));
 }
 
 TEST(HostStates, MemoryAndCallbacksMove) {
@@ -58,8 +58,7 @@ TEST(HostStates, MemoryAndCallbacksMove) {
 void expect_mismatch(const HostStates& target, const StateImage& image, const std::string& name) {
   const Result<void> checked = target.check(image);
   ASSERT_FALSE(checked.has_value());
-  EXPECT_NE(checked.assume_error().message().find("'" + name + "'"), std::string::npos)
-      << checked.assume_error().message();
+  EXPECT_NE(checked.error().message().find("'" + name + "'"), std::string::npos) << checked.error().message();
 }
 
 TEST(HostStates, DifferencesAreNamed) {
@@ -91,13 +90,13 @@ TEST(HostStates, FailingCallbacksAreNamed) {
   std::vector<PlannedEntry> entries;
   const Result<void> planned = states.plan(entries);
   ASSERT_FALSE(planned.has_value());
-  EXPECT_NE(planned.assume_error().message().find("'blob'"), std::string::npos);
+  EXPECT_NE(planned.error().message().find("'blob'"), std::string::npos);
   blob.answer = CKPT_OK;
   const StateImage image = image_of(states);
   blob.answer = CKPT_ERROR_INVALID;
   const Result<void> applied = states.apply(image);
   ASSERT_FALSE(applied.has_value());
-  EXPECT_NE(applied.assume_error().message().find("'blob'"), std::string::npos);
+  EXPECT_NE(applied.error().message().find("'blob'"), std::string::npos);
 }
 
 }  // namespace

@@ -29,10 +29,10 @@ const Device& gpu() {
   static const Device device = [] {
     Result<Device> opened = Device::open(0);
     if (!opened.has_value()) {
-      std::fprintf(stderr, "%s\n", opened.assume_error().to_string().c_str());
+      std::fprintf(stderr, "%s\n", opened.error().to_string().c_str());
       std::abort();
     }
-    return std::move(opened).assume_value();
+    return *std::move(opened);
   }();
   return device;
 }
@@ -64,14 +64,14 @@ class RuntimeTest : public ::testing::Test {
 
   // ckpt_init on this thread, its keeper meanwhile on another.
   void begin(local::Role role, std::uint32_t flags = 0) {
-    local::Listener listener = std::move(local::Listener::create(folder_ + "/keeper.sock").assume_value());
-    page_ = std::move(local::ControlPageMapping::create().assume_value());
+    local::Listener listener = std::move(*local::Listener::create(folder_ + "/keeper.sock"));
+    page_ = std::move(*local::ControlPageMapping::create());
     std::thread keeper([&] {
       pollfd watched{listener.fd(), POLLIN, 0};
       ::poll(&watched, 1, -1);
-      keeper_ = std::move(*listener.accept().assume_value());
+      keeper_ = std::move(**listener.accept());
       ASSERT_TRUE(keeper_.set_blocking(true).has_value());
-      ASSERT_TRUE(std::holds_alternative<local::Hello>(keeper_.receive().assume_value().message.body));
+      ASSERT_TRUE(std::holds_alternative<local::Hello>(keeper_.receive()->message.body));
       local::Welcome welcome;
       welcome.role = role;
       welcome.incarnation = 1;
@@ -100,12 +100,12 @@ class RuntimeTest : public ::testing::Test {
     }
     Result<local::Received> received = keeper_.receive();
     if (!received.has_value()) {
-      ADD_FAILURE() << received.assume_error().to_string();
+      ADD_FAILURE() << received.error().to_string();
       return {};
     }
-    fds_ = std::move(received.assume_value().descriptors);
-    request_ = received.assume_value().message.request;
-    local::Body& body = received.assume_value().message.body;
+    fds_ = std::move(received->descriptors);
+    request_ = received->message.request;
+    local::Body& body = received->message.body;
     if (const auto* failed = std::get_if<local::Failed>(&body);
         failed != nullptr && !std::is_same_v<T, local::Failed>) {
       ADD_FAILURE() << failed->text.view();
@@ -200,13 +200,13 @@ TEST_F(RuntimeTest, ExportedMemoryIsTheProgramsMemory) {
   ASSERT_EQ(fds_.size(), 1u);
   Result<ImportedMemory> imported =
       ImportedMemory::import(gpu().api(), gpu().device(), fds_[0].get(), batch.records[0].bytes);
-  ASSERT_TRUE(imported.has_value()) << imported.assume_error().to_string();
+  ASSERT_TRUE(imported.has_value()) << imported.error().to_string();
   fds_.clear();
   send(9, local::ExportAck{batch.sequence});
   EXPECT_EQ(next<local::ExportEnd>().summary.ready, 1u);
-  EXPECT_EQ(device_bytes(imported.assume_value().pointer(), 4096), std::vector<std::uint8_t>(4096, 0x11));
+  EXPECT_EQ(device_bytes(imported->pointer(), 4096), std::vector<std::uint8_t>(4096, 0x11));
   fill(a, 0x22, 2 * kMiB);
-  EXPECT_EQ(device_bytes(imported.assume_value().pointer(), 4096), std::vector<std::uint8_t>(4096, 0x22));
+  EXPECT_EQ(device_bytes(imported->pointer(), 4096), std::vector<std::uint8_t>(4096, 0x22));
 
   // Regions that come and go from now on are reported.
   const CUdeviceptr b = allocate(2 * kMiB);
@@ -246,8 +246,8 @@ TEST_F(RuntimeTest, AllocationWaitsForFreedMemoryThatTheMoverHolds) {
   {
     Result<ImportedMemory> imported =
         ImportedMemory::import(gpu().api(), gpu().device(), fds_[0].get(), batch.records[0].bytes);
-    ASSERT_TRUE(imported.has_value()) << imported.assume_error().to_string();
-    mover.emplace(std::move(imported).assume_value());
+    ASSERT_TRUE(imported.has_value()) << imported.error().to_string();
+    mover.emplace(*std::move(imported));
   }
   fds_.clear();
   send(9, local::ExportAck{batch.sequence});
@@ -416,8 +416,8 @@ TEST_F(RuntimeTest, TooMuchPlainMemoryMakesTheJobNotMovableWithAReason) {
 TEST_F(RuntimeTest, MemoryTheProgramMappedItselfCanBeExported) {
   begin(local::Role::kFresh);
   Result<DeviceMemory> own = DeviceMemory::create(gpu().api(), gpu().device(), 2 * kMiB);
-  ASSERT_TRUE(own.has_value()) << own.assume_error().to_string();
-  const CUdeviceptr pointer = own.assume_value().pointer();
+  ASSERT_TRUE(own.has_value()) << own.error().to_string();
+  const CUdeviceptr pointer = own->pointer();
   ASSERT_EQ(name("first", pointer, 4096), CKPT_OK);
   ASSERT_EQ(name("second", pointer + 4096, 4096), CKPT_OK);
   send(3, local::Export{});

@@ -22,7 +22,7 @@ StateFile sample() {
                                              entry(EntryKind::kCallback, "rng", std::string(1000, 'r')),
                                              entry(EntryKind::kTensor, "globals", "tensor"),
                                              entry(EntryKind::kCallback, "empty", "")};
-  return std::move(write_state(entries).assume_value());
+  return std::move(*write_state(entries));
 }
 
 std::string text_of(const StateEntry* entry) {
@@ -34,17 +34,17 @@ std::string text_of(const StateEntry* entry) {
 TEST(StateImage, ComesBackAsItWas) {
   const StateFile file = sample();
   const Result<StateImage> image = StateImage::read(file.fd.get(), file.bytes);
-  ASSERT_TRUE(image.has_value()) << image.assume_error().to_string();
-  EXPECT_EQ(image.assume_value().entries().size(), 4u);
-  EXPECT_EQ(text_of(image.assume_value().find(EntryKind::kBytes, "step")), "12345678");
-  EXPECT_EQ(text_of(image.assume_value().find(EntryKind::kCallback, "rng")), std::string(1000, 'r'));
-  EXPECT_EQ(text_of(image.assume_value().find(EntryKind::kTensor, "globals")), "tensor");
-  EXPECT_EQ(text_of(image.assume_value().find(EntryKind::kCallback, "empty")), "");
-  EXPECT_EQ(image.assume_value().find(EntryKind::kTensor, "step"), nullptr);
+  ASSERT_TRUE(image.has_value()) << image.error().to_string();
+  EXPECT_EQ(image->entries().size(), 4u);
+  EXPECT_EQ(text_of(image->find(EntryKind::kBytes, "step")), "12345678");
+  EXPECT_EQ(text_of(image->find(EntryKind::kCallback, "rng")), std::string(1000, 'r'));
+  EXPECT_EQ(text_of(image->find(EntryKind::kTensor, "globals")), "tensor");
+  EXPECT_EQ(text_of(image->find(EntryKind::kCallback, "empty")), "");
+  EXPECT_EQ(image->find(EntryKind::kTensor, "step"), nullptr);
 }
 
 TEST(StateImage, NothingNamedIsAValidState) {
-  const StateFile file = std::move(write_state({}).assume_value());
+  const StateFile file = std::move(*write_state({}));
   EXPECT_GT(file.bytes, 0u);
   EXPECT_TRUE(StateImage::read(file.fd.get(), file.bytes).has_value());
 }
@@ -59,7 +59,7 @@ TEST(StateImage, EveryFlippedByteIsFound) {
     ASSERT_EQ(::pwrite(file.fd.get(), &flipped, 1, static_cast<off_t>(at)), 1);
     const Result<StateImage> image = StateImage::read(file.fd.get(), file.bytes);
     ASSERT_FALSE(image.has_value()) << "byte " << at;
-    EXPECT_EQ(image.assume_error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(image.error().code(), ErrorCode::kCorrupt);
     ASSERT_EQ(::pwrite(file.fd.get(), &byte, 1, static_cast<off_t>(at)), 1);
   }
   EXPECT_TRUE(StateImage::read(file.fd.get(), file.bytes).has_value());
@@ -78,7 +78,7 @@ TEST(StateImage, FailureToFillIsTheResult) {
   broken.fill = [](std::span<std::byte>) -> Result<void> { return Error(ErrorCode::kDevice, "lost"); };
   const Result<StateFile> file = write_state(std::span(&broken, 1));
   ASSERT_FALSE(file.has_value());
-  EXPECT_EQ(file.assume_error().code(), ErrorCode::kDevice);
+  EXPECT_EQ(file.error().code(), ErrorCode::kDevice);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ UniqueFd duplicate(int fd) {
 }
 
 TEST(ControlPage, RankSeesTheKeepersRequests) {
-  ControlPageMapping keeper = std::move(ControlPageMapping::create().assume_value());
-  const ControlPageMapping rank = std::move(ControlPageMapping::open(duplicate(keeper.fd())).assume_value());
+  ControlPageMapping keeper = std::move(*ControlPageMapping::create());
+  const ControlPageMapping rank = std::move(*ControlPageMapping::open(duplicate(keeper.fd())));
   EXPECT_EQ(rank.fd(), -1) << "the program has one descriptor more";
   EXPECT_EQ(rank.page().request.load(), 0u);
   keeper.ask_pause(17);
@@ -32,8 +32,8 @@ TEST(ControlPage, RankSeesTheKeepersRequests) {
 }
 
 TEST(ControlPage, ClosedGateHoldsTheRankUntilItOpens) {
-  ControlPageMapping keeper = std::move(ControlPageMapping::create().assume_value());
-  const ControlPageMapping rank = std::move(ControlPageMapping::open(duplicate(keeper.fd())).assume_value());
+  ControlPageMapping keeper = std::move(*ControlPageMapping::create());
+  const ControlPageMapping rank = std::move(*ControlPageMapping::open(duplicate(keeper.fd())));
   keeper.set_gate(true);
   std::atomic<bool> opened{false};
   std::atomic<bool> passed_too_early{false};
@@ -49,15 +49,15 @@ TEST(ControlPage, ClosedGateHoldsTheRankUntilItOpens) {
 }
 
 TEST(ControlPage, RankCannotWrite) {
-  ControlPageMapping keeper = std::move(ControlPageMapping::create().assume_value());
+  ControlPageMapping keeper = std::move(*ControlPageMapping::create());
   const UniqueFd fd = duplicate(keeper.fd());
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0), MAP_FAILED);
   EXPECT_EQ(::pwrite(fd.get(), "x", 1, 0), -1);
 }
 
 TEST(ControlPage, ForeignFilesAreRefused) {
-  EXPECT_FALSE(ControlPageMapping::open(std::move(make_memory_file("a", 100).assume_value())).has_value());
-  EXPECT_FALSE(ControlPageMapping::open(std::move(make_memory_file("a", 4096).assume_value())).has_value());
+  EXPECT_FALSE(ControlPageMapping::open(std::move(*make_memory_file("a", 100))).has_value());
+  EXPECT_FALSE(ControlPageMapping::open(std::move(*make_memory_file("a", 4096))).has_value());
   UniqueFd unsealed(::memfd_create("a", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
   EXPECT_FALSE(ControlPageMapping::open(std::move(unsealed)).has_value());

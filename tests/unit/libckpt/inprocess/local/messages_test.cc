@@ -124,7 +124,7 @@ std::size_t descriptors_of(const Body& body) {
 std::vector<std::byte> bytes_of(const Body& body) {
   Result<std::vector<std::byte>> bytes = encode({0, 42, body});
   EXPECT_TRUE(bytes.has_value());
-  return bytes.assume_value();
+  return *bytes;
 }
 
 TEST(LocalMessages, EveryTypeComesBackAsItWas) {
@@ -134,10 +134,9 @@ TEST(LocalMessages, EveryTypeComesBackAsItWas) {
     EXPECT_EQ(all[i].index(), i) << "the samples follow the order of Body";
     const std::vector<std::byte> bytes = bytes_of(all[i]);
     const Result<Message> parsed = parse(bytes, descriptors_of(all[i]));
-    ASSERT_TRUE(parsed.has_value()) << to_string(type_of(all[i])) << ": "
-                                    << parsed.assume_error().to_string();
-    EXPECT_EQ(parsed.assume_value().request, 42u);
-    EXPECT_EQ(bytes_of(parsed.assume_value().body), bytes);
+    ASSERT_TRUE(parsed.has_value()) << to_string(type_of(all[i])) << ": " << parsed.error().to_string();
+    EXPECT_EQ(parsed->request, 42u);
+    EXPECT_EQ(bytes_of(parsed->body), bytes);
     EXPECT_NE(to_string(type_of(all[i])), "?");
   }
 }
@@ -175,13 +174,13 @@ TEST(LocalMessages, MutatedMessagesAreRefusedOrWithinTheirLength) {
       }
       const Result<Message> parsed = parse(bytes, descriptors_of(body));
       if (!parsed.has_value()) {
-        EXPECT_EQ(parsed.assume_error().code(), ErrorCode::kProtocol);
+        EXPECT_EQ(parsed.error().code(), ErrorCode::kProtocol);
         continue;
       }
       // What passed means exactly these bytes (rank and request included).
-      const Result<std::vector<std::byte>> again = encode(parsed.assume_value());
+      const Result<std::vector<std::byte>> again = encode(*parsed);
       ASSERT_TRUE(again.has_value());
-      EXPECT_EQ(again.assume_value(), bytes) << to_string(type_of(body));
+      EXPECT_EQ(*again, bytes) << to_string(type_of(body));
     }
   }
 }
@@ -265,7 +264,7 @@ TEST(LocalMessages, ErrorsAreSentAsASingleCleanLine) {
       to_failed(MessageType::kPause, Error(ErrorCode::kRefused, "first\nsecond\t" + std::string(2000, 'x')));
   const Result<Message> parsed = parse(bytes_of(failed), 0);
   ASSERT_TRUE(parsed.has_value());
-  const Error error = to_error(std::get<Failed>(parsed.assume_value().body));
+  const Error error = to_error(std::get<Failed>(parsed->body));
   EXPECT_EQ(error.code(), ErrorCode::kRefused);
   EXPECT_EQ(error.message().substr(0, 13), "first second ");
 }

@@ -43,7 +43,7 @@ ExportBatch batch_of(std::size_t count) {
 }
 
 UniqueFd file_with(const std::string& text) {
-  UniqueFd fd = make_memory_file("test", text.size()).assume_value();
+  UniqueFd fd = *make_memory_file("test", text.size());
   EXPECT_EQ(::pwrite(fd.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   return fd;
 }
@@ -55,7 +55,7 @@ std::string content_of(int fd) {
 }
 
 TEST(LocalSocket, CarriesMessagesWithSixtyFourDescriptors) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   std::vector<UniqueFd> files;
   std::vector<int> numbers;
   for (int i = 0; i < 64; ++i) {
@@ -63,20 +63,20 @@ TEST(LocalSocket, CarriesMessagesWithSixtyFourDescriptors) {
     numbers.push_back(files.back().get());
   }
   const Result<Transfer> sent = left.send({0, 5, batch_of(64)}, numbers);
-  ASSERT_TRUE(sent.has_value()) << sent.assume_error().to_string();
+  ASSERT_TRUE(sent.has_value()) << sent.error().to_string();
   Result<Received> received = right.receive();
-  ASSERT_TRUE(received.has_value()) << received.assume_error().to_string();
-  ASSERT_EQ(received.assume_value().transfer, Transfer::kDone);
-  ASSERT_EQ(received.assume_value().descriptors.size(), 64u);
+  ASSERT_TRUE(received.has_value()) << received.error().to_string();
+  ASSERT_EQ(received->transfer, Transfer::kDone);
+  ASSERT_EQ(received->descriptors.size(), 64u);
   for (int i = 0; i < 64; ++i) {
-    const int fd = received.assume_value().descriptors[static_cast<std::size_t>(i)].get();
+    const int fd = received->descriptors[static_cast<std::size_t>(i)].get();
     EXPECT_EQ(content_of(fd), "file " + std::to_string(i));
     EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
   }
 }
 
 TEST(LocalSocket, MoreThanSixtyFourDescriptorsAreNotSent) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   const std::vector<int> numbers(65, 0);
   EXPECT_FALSE(left.send_bytes(std::vector<std::byte>(24), numbers).has_value());
 }
@@ -101,81 +101,81 @@ void send_raw(int fd, std::span<const std::byte> bytes, const std::vector<int>& 
 }
 
 TEST(LocalSocket, StrayDescriptorsAreClosedAndRefused) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
-  const std::vector<std::byte> attach = encode({0, 1, Attach{}}).assume_value();
+  auto [left, right] = std::move(*Socket::pair());
+  const std::vector<std::byte> attach = *encode({0, 1, Attach{}});
   const std::size_t before = open_descriptors();
   for (std::size_t count : {1u, 64u, 65u, 200u}) {
     send_raw(left.fd(), attach, std::vector<int>(count, 0));
     const Result<Received> received = right.receive();
     ASSERT_FALSE(received.has_value()) << count << " descriptors";
-    EXPECT_EQ(received.assume_error().code(), ErrorCode::kProtocol);
+    EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
     EXPECT_EQ(open_descriptors(), before) << count << " descriptors";
   }
 }
 
 TEST(LocalSocket, TooLongMessageIsRefused) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   send_raw(left.fd(), std::vector<std::byte>(kMaxMessageBytes + 1), {});
   const Result<Received> received = right.receive();
   ASSERT_FALSE(received.has_value());
-  EXPECT_EQ(received.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
 }
 
 TEST(LocalSocket, GarbageIsRefused) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   send_raw(left.fd(), std::vector<std::byte>(100, std::byte{0x41}), {});
   EXPECT_FALSE(right.receive().has_value());
 }
 
 TEST(LocalSocket, NonBlockingTransferIsNothingWhenEmptyOrFull) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   ASSERT_TRUE(left.set_blocking(false).has_value());
   ASSERT_TRUE(right.set_blocking(false).has_value());
-  EXPECT_EQ(right.receive().assume_value().transfer, Transfer::kNothing);
+  EXPECT_EQ(right.receive()->transfer, Transfer::kNothing);
   int sent = 0;
-  while (left.send({0, 1, Attach{}}).assume_value() == Transfer::kDone) ++sent;
+  while (*left.send({0, 1, Attach{}}) == Transfer::kDone) ++sent;
   EXPECT_GT(sent, 0);
   int got = 0;
-  while (right.receive().assume_value().transfer == Transfer::kDone) ++got;
+  while (right.receive()->transfer == Transfer::kDone) ++got;
   EXPECT_EQ(got, sent);
-  EXPECT_EQ(left.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
+  EXPECT_EQ(*left.send({0, 1, Attach{}}), Transfer::kDone);
 }
 
 TEST(LocalSocket, LastMessageOfAPeerWithUnreadMessagesIsReceived) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
-  ASSERT_EQ(right.send({0, 1, Attach{}}).assume_value(), Transfer::kDone);
-  ASSERT_EQ(left.send({0, 7, DumpReady{}}).assume_value(), Transfer::kDone);
+  auto [left, right] = std::move(*Socket::pair());
+  ASSERT_EQ(*right.send({0, 1, Attach{}}), Transfer::kDone);
+  ASSERT_EQ(*left.send({0, 7, DumpReady{}}), Transfer::kDone);
   left.close();  // with a message unread: Linux gives the other side ECONNRESET, then what was sent
   const Result<Received> words = right.receive();
-  ASSERT_TRUE(words.has_value()) << words.assume_error().to_string();
-  ASSERT_EQ(words.assume_value().transfer, Transfer::kDone);
-  EXPECT_EQ(words.assume_value().message.request, 7U);
-  EXPECT_EQ(right.receive().assume_value().transfer, Transfer::kClosed);
+  ASSERT_TRUE(words.has_value()) << words.error().to_string();
+  ASSERT_EQ(words->transfer, Transfer::kDone);
+  EXPECT_EQ(words->message.request, 7U);
+  EXPECT_EQ(right.receive()->transfer, Transfer::kClosed);
 }
 
 TEST(LocalSocket, EndIsSeenAndSendingToItIsUnavailable) {
-  auto [left, right] = std::move(Socket::pair().assume_value());
+  auto [left, right] = std::move(*Socket::pair());
   left.close();
-  EXPECT_EQ(right.receive().assume_value().transfer, Transfer::kClosed);
+  EXPECT_EQ(right.receive()->transfer, Transfer::kClosed);
   const Result<Transfer> sent = right.send({0, 1, Attach{}});
   ASSERT_FALSE(sent.has_value());
-  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);
 }
 
 void check_listening_at(const std::string& path) {
-  Listener listener = std::move(Listener::create(path).assume_value());
+  Listener listener = std::move(*Listener::create(path));
   struct stat info {};
   ASSERT_EQ(::stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  EXPECT_FALSE(listener.accept().assume_value().has_value());
+  EXPECT_FALSE(listener.accept()->has_value());
   Result<Socket> client = Socket::connect(path);
-  ASSERT_TRUE(client.has_value()) << client.assume_error().to_string();
-  EXPECT_GE(client.assume_value().fd(), 512) << "among the numbers of the program";
-  std::optional<Socket> server = std::move(listener.accept().assume_value());
+  ASSERT_TRUE(client.has_value()) << client.error().to_string();
+  EXPECT_GE(client->fd(), 512) << "among the numbers of the program";
+  std::optional<Socket> server = std::move(*listener.accept());
   ASSERT_TRUE(server.has_value());
-  EXPECT_EQ(server->peer().assume_value().pid, ::getpid());
-  ASSERT_TRUE(client.assume_value().send({0, 3, Attach{}}).has_value());
-  EXPECT_EQ(server->receive().assume_value().message.request, 3u);
+  EXPECT_EQ(server->peer()->pid, ::getpid());
+  ASSERT_TRUE(client->send({0, 3, Attach{}}).has_value());
+  EXPECT_EQ(server->receive()->message.request, 3u);
 }
 
 TEST(LocalSocket, ListensAndConnects) {
@@ -196,22 +196,22 @@ TEST(LocalSocket, StaleSocketIsReplacedButNoOtherFile) {
   const Folder folder;
   const std::string path = folder.path() + "/a.sock";
   {
-    Listener first = std::move(Listener::create(path).assume_value());
+    Listener first = std::move(*Listener::create(path));
     check_listening_at(folder.path() + "/b.sock");
     // As after a kill -9: the file is there, without a listener. A second listener takes the name.
-    Listener second = std::move(Listener::create(path).assume_value());
+    Listener second = std::move(*Listener::create(path));
     EXPECT_TRUE(Socket::connect(path).has_value());
   }
   ASSERT_TRUE(write_file_durably(path, "precious").has_value());
   EXPECT_FALSE(Listener::create(path).has_value());
-  EXPECT_EQ(read_file(path, 100).assume_value(), "precious");
+  EXPECT_EQ(*read_file(path, 100), "precious");
 }
 
 TEST(LocalSocket, ConnectWithoutAListenerIsNotFound) {
   const Folder folder;
   const Result<Socket> socket = Socket::connect(folder.path() + "/none.sock");
   ASSERT_FALSE(socket.has_value());
-  EXPECT_EQ(socket.assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(socket.error().code(), ErrorCode::kNotFound);
 }
 
 }  // namespace

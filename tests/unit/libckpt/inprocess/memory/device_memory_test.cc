@@ -17,10 +17,10 @@ const Device& gpu() {
   static const Device device = [] {
     Result<Device> opened = Device::open(0);
     if (!opened.has_value()) {
-      std::fprintf(stderr, "%s\n", opened.assume_error().to_string().c_str());
+      std::fprintf(stderr, "%s\n", opened.error().to_string().c_str());
       std::abort();
     }
-    return std::move(opened).assume_value();
+    return *std::move(opened);
   }();
   return device;
 }
@@ -37,8 +37,8 @@ class DeviceMemoryTest : public ::testing::Test {
   }
   DeviceMemory create(std::size_t bytes) const {
     Result<DeviceMemory> memory = DeviceMemory::create(api_, device_, bytes);
-    EXPECT_TRUE(memory.has_value()) << memory.assume_error().to_string();
-    return std::move(memory).assume_value();
+    EXPECT_TRUE(memory.has_value()) << memory.error().to_string();
+    return *std::move(memory);
   }
 
   ContextScope scope_;
@@ -47,7 +47,7 @@ class DeviceMemoryTest : public ::testing::Test {
 };
 
 TEST_F(DeviceMemoryTest, SizeIsRoundedUp) {
-  const std::size_t unit = round_to_granularity(api_, device_, 1).assume_value();
+  const std::size_t unit = *round_to_granularity(api_, device_, 1);
   EXPECT_EQ(create(unit + 1).bytes(), 2 * unit);
   EXPECT_FALSE(DeviceMemory::create(api_, device_, 0).has_value());
   EXPECT_FALSE(DeviceMemory::create(api_, device_, ~std::size_t{0}).has_value());
@@ -56,17 +56,16 @@ TEST_F(DeviceMemoryTest, SizeIsRoundedUp) {
 TEST_F(DeviceMemoryTest, ImportSeesTheSameBytes) {
   const DeviceMemory memory = create(4 * kMiB);
   Result<UniqueFd> fd = memory.export_fd();
-  ASSERT_TRUE(fd.has_value()) << fd.assume_error().to_string();
-  Result<ImportedMemory> imported =
-      ImportedMemory::import(api_, device_, fd.assume_value().get(), memory.bytes());
-  ASSERT_TRUE(imported.has_value()) << imported.assume_error().to_string();
-  fd.assume_value().reset();
-  EXPECT_NE(imported.assume_value().pointer(), memory.pointer());
+  ASSERT_TRUE(fd.has_value()) << fd.error().to_string();
+  Result<ImportedMemory> imported = ImportedMemory::import(api_, device_, fd->get(), memory.bytes());
+  ASSERT_TRUE(imported.has_value()) << imported.error().to_string();
+  fd->reset();
+  EXPECT_NE(imported->pointer(), memory.pointer());
   ASSERT_EQ(api_.cuMemsetD8_v2(memory.pointer(), 0x3c, memory.bytes()), CUDA_SUCCESS);
   std::vector<unsigned char> read(memory.bytes());
-  ASSERT_EQ(api_.cuMemcpyDtoH_v2(read.data(), imported.assume_value().pointer(), read.size()), CUDA_SUCCESS);
+  ASSERT_EQ(api_.cuMemcpyDtoH_v2(read.data(), imported->pointer(), read.size()), CUDA_SUCCESS);
   EXPECT_EQ(read, std::vector<unsigned char>(read.size(), 0x3c));
-  ASSERT_EQ(api_.cuMemsetD8_v2(imported.assume_value().pointer(), 0x7e, 1), CUDA_SUCCESS);
+  ASSERT_EQ(api_.cuMemsetD8_v2(imported->pointer(), 0x7e, 1), CUDA_SUCCESS);
   ASSERT_EQ(api_.cuMemcpyDtoH_v2(read.data(), memory.pointer(), 1), CUDA_SUCCESS);
   EXPECT_EQ(read[0], 0x7e);
 }
@@ -77,9 +76,9 @@ TEST_F(DeviceMemoryTest, MemoryComesBackWithTheLastHolder) {
   EXPECT_LE(free_bytes() + 16 * kMiB, before);
   Result<UniqueFd> fd = memory->export_fd();
   ASSERT_TRUE(fd.has_value());
-  std::optional<ImportedMemory> imported = std::move(
-      ImportedMemory::import(api_, device_, fd.assume_value().get(), memory->bytes()).assume_value());
-  fd.assume_value().reset();
+  std::optional<ImportedMemory> imported =
+      std::move(*ImportedMemory::import(api_, device_, fd->get(), memory->bytes()));
+  fd->reset();
   memory.reset();
   EXPECT_LE(free_bytes() + 16 * kMiB, before) << "the import holds it";
   imported.reset();
@@ -89,11 +88,11 @@ TEST_F(DeviceMemoryTest, MemoryComesBackWithTheLastHolder) {
 TEST_F(DeviceMemoryTest, FailedImportsLeaveNothingBehind) {
   const std::size_t before = free_bytes();
   EXPECT_FALSE(ImportedMemory::import(api_, device_, -1, 2 * kMiB).has_value());
-  const UniqueFd file = std::move(make_memory_file("no memory of a GPU", 4096).assume_value());
+  const UniqueFd file = std::move(*make_memory_file("no memory of a GPU", 4096));
   EXPECT_FALSE(ImportedMemory::import(api_, device_, file.get(), 2 * kMiB).has_value());
   {
     const DeviceMemory memory = create(2 * kMiB);
-    const UniqueFd fd = std::move(memory.export_fd().assume_value());
+    const UniqueFd fd = std::move(*memory.export_fd());
     EXPECT_FALSE(ImportedMemory::import(api_, device_, fd.get(), 4 * kMiB).has_value())
         << "more than there is";
   }
@@ -104,7 +103,7 @@ TEST_F(DeviceMemoryTest, TooMuchIsOutOfMemoryAndLeavesNothingBehind) {
   const std::size_t before = free_bytes();
   const Result<DeviceMemory> memory = DeviceMemory::create(api_, device_, 4096 * kMiB);
   ASSERT_FALSE(memory.has_value());
-  EXPECT_EQ(memory.assume_error().code(), ErrorCode::kOutOfMemory);
+  EXPECT_EQ(memory.error().code(), ErrorCode::kOutOfMemory);
   EXPECT_EQ(free_bytes(), before);
 }
 
@@ -122,9 +121,9 @@ TEST_F(DeviceMemoryTest, MovedFromObjectsReleaseNothing) {
 TEST_F(DeviceMemoryTest, ForeignAllocationIsFoundByAnyPointerIntoIt) {
   const DeviceMemory memory = create(4 * kMiB);
   const Result<ForeignAllocation> found = ForeignAllocation::find(api_, memory.pointer() + 3 * kMiB);
-  ASSERT_TRUE(found.has_value()) << found.assume_error().to_string();
-  EXPECT_EQ(found.assume_value().base(), memory.pointer());
-  EXPECT_EQ(found.assume_value().bytes(), memory.bytes());
+  ASSERT_TRUE(found.has_value()) << found.error().to_string();
+  EXPECT_EQ(found->base(), memory.pointer());
+  EXPECT_EQ(found->bytes(), memory.bytes());
 }
 
 TEST_F(DeviceMemoryTest, PlainMemoryCannotBeExported) {
@@ -132,7 +131,7 @@ TEST_F(DeviceMemoryTest, PlainMemoryCannotBeExported) {
   ASSERT_EQ(api_.cuMemAlloc_v2(&plain, kMiB), CUDA_SUCCESS);
   const Result<ForeignAllocation> found = ForeignAllocation::find(api_, plain);
   ASSERT_FALSE(found.has_value());
-  EXPECT_EQ(found.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(found.error().code(), ErrorCode::kNotSupported);
   api_.cuMemFree_v2(plain);
 }
 
@@ -143,10 +142,10 @@ TEST_F(DeviceMemoryTest, MemoryMadeWithoutADescriptorTypeCannotBeExported) {
   property.location.id = device_;
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_EQ(api_.cuMemCreate(&handle, 2 * kMiB, &property, 0), CUDA_SUCCESS);
-  const MappedMemory mapped = std::move(MappedMemory::map(api_, device_, handle, 2 * kMiB).assume_value());
+  const MappedMemory mapped = std::move(*MappedMemory::map(api_, device_, handle, 2 * kMiB));
   const Result<ForeignAllocation> found = ForeignAllocation::find(api_, mapped.pointer());
   ASSERT_FALSE(found.has_value());
-  EXPECT_EQ(found.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(found.error().code(), ErrorCode::kNotSupported);
 }
 
 }  // namespace

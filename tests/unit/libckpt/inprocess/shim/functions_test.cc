@@ -117,15 +117,14 @@ TEST_F(FunctionsTest, QuiesceWaitsForTheWorkOfEveryContext) {
   waiting.wait();
   const Result<void> late = quiesce(kShort);
   ASSERT_FALSE(late);
-  EXPECT_EQ(ErrorCode::kTimedOut, late.assume_error().code());
-  EXPECT_NE(std::string::npos, late.assume_error().message().find("cuCtxSynchronize"))
-      << late.assume_error().message();
+  EXPECT_EQ(ErrorCode::kTimedOut, late.error().code());
+  EXPECT_NE(std::string::npos, late.error().message().find("cuCtxSynchronize")) << late.error().message();
   EXPECT_FALSE(gate().closed());
   EXPECT_FALSE(returned);
 
   held.let_go();
   const Result<void> quiet = quiesce(kLong);
-  ASSERT_TRUE(quiet) << quiet.assume_error().to_string();
+  ASSERT_TRUE(quiet) << quiet.error().to_string();
   EXPECT_TRUE(gate().closed());
   EXPECT_OK(real().cuStreamQuery(stream));
   gate().open();
@@ -172,7 +171,7 @@ TEST_F(FunctionsTest, NothingIsInFlightWhileManyThreadsWork) {
     const std::uint64_t before = rounds;
     while (rounds < before + kThreads) std::this_thread::yield();
     const Result<void> quiet = quiesce(kLong);
-    ASSERT_TRUE(quiet) << quiet.assume_error().to_string();
+    ASSERT_TRUE(quiet) << quiet.error().to_string();
     const int callbacks_then = callbacks;
     for (CUstream stream : streams) EXPECT_OK(real().cuStreamQuery(stream));
     EXPECT_EQ(callbacks_then, callbacks);

@@ -44,9 +44,8 @@ TEST_F(GateTest, NamesTheCallThatDoesNotEndAndOpensAgain) {
   inside.wait();
   const Result<void> closed = gate().close(kShort);
   ASSERT_FALSE(closed);
-  EXPECT_EQ(ErrorCode::kTimedOut, closed.assume_error().code());
-  EXPECT_NE(std::string::npos, closed.assume_error().message().find("cuMemcpyDtoH"))
-      << closed.assume_error().message();
+  EXPECT_EQ(ErrorCode::kTimedOut, closed.error().code());
+  EXPECT_NE(std::string::npos, closed.error().message().find("cuMemcpyDtoH")) << closed.error().message();
   EXPECT_FALSE(gate().closed());
   { const GateScope scope("cuLaunchKernel"); }  // the job runs on
   finish.count_down();
@@ -87,7 +86,7 @@ TEST_F(GateTest, AWaitDoesNotHoldUpCloseButDrain) {
   ASSERT_TRUE(gate().close(kLong));
   const Result<void> drained = gate().drain(kShort);
   ASSERT_FALSE(drained);
-  EXPECT_NE(std::string::npos, drained.assume_error().message().find("cuStreamSynchronize"));
+  EXPECT_NE(std::string::npos, drained.error().message().find("cuStreamSynchronize"));
   device_done.count_down();
   EXPECT_TRUE(gate().drain(kLong));
   EXPECT_FALSE(returned);  // held up on its way back

@@ -47,9 +47,8 @@ class PauseTest : public testing::Test {
   static void expect_no_pause(const std::string& why) {
     const Result<void> paused = quiesce(kShort);
     ASSERT_FALSE(paused) << why;
-    EXPECT_EQ(ErrorCode::kTimedOut, paused.assume_error().code());
-    EXPECT_NE(std::string::npos, paused.assume_error().message().find(why))
-        << paused.assume_error().message();
+    EXPECT_EQ(ErrorCode::kTimedOut, paused.error().code());
+    EXPECT_NE(std::string::npos, paused.error().message().find(why)) << paused.error().message();
     EXPECT_FALSE(gate().closed());
     CUevent event = nullptr;  // the program's calls pass
     EXPECT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -57,7 +56,7 @@ class PauseTest : public testing::Test {
   }
   static void expect_pause() {
     const Result<void> paused = quiesce(kLong);
-    ASSERT_TRUE(paused) << paused.assume_error().message();
+    ASSERT_TRUE(paused) << paused.error().message();
     EXPECT_TRUE(gate().closed());
     gate().open();
   }

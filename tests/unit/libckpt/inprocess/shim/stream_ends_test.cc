@@ -46,13 +46,13 @@ class StreamEndsTest : public testing::Test {
   static void expect_held_up() {
     const Result<void> paused = quiesce(kShort);
     ASSERT_FALSE(paused);
-    EXPECT_NE(std::string::npos, paused.assume_error().message().find("cuStreamBeginCapture"))
-        << paused.assume_error().message();
+    EXPECT_NE(std::string::npos, paused.error().message().find("cuStreamBeginCapture"))
+        << paused.error().message();
     EXPECT_FALSE(gate().closed());
   }
   static void expect_pauses() {
     const Result<void> paused = quiesce(kLong);
-    ASSERT_TRUE(paused) << paused.assume_error().message();
+    ASSERT_TRUE(paused) << paused.error().message();
     gate().open();
   }
   CUcontext context_ = nullptr;

@@ -84,7 +84,7 @@ TEST(LoopWatch, ReportsWhereTheLoopStandsStill) {
   Reports reports;
   auto watch =
       LoopWatch::create(io, reports.settings({milliseconds(10), milliseconds(100), milliseconds(300)}));
-  ASSERT_TRUE(watch.has_value()) << watch.assume_error().to_string();
+  ASSERT_TRUE(watch.has_value()) << watch.error().to_string();
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   std::string where;

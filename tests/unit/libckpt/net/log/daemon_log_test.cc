@@ -26,7 +26,7 @@ class DaemonLogTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string text(const std::string& ending = "") const {
     const auto read = read_file(path_ + ending, std::size_t{1} << 20);
-    return read ? read.assume_value() : std::string();
+    return read ? *read : std::string();
   }
   [[nodiscard]] std::size_t files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));

@@ -26,9 +26,9 @@ struct Values {
   }
   std::string read(const std::string& text, const std::vector<std::string>& elsewhere = {}) {
     const auto table = parse(text, "f");
-    if (!table) return table.assume_error().message();
-    const auto done = settings::read(table.assume_value(), "f", list(), elsewhere);
-    return done ? "" : done.assume_error().message();
+    if (!table) return table.error().message();
+    const auto done = settings::read(*table, "f", list(), elsewhere);
+    return done ? "" : done.error().message();
   }
 };
 

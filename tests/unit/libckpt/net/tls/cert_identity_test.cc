@@ -164,7 +164,7 @@ TEST_F(IdentityTest, FindsAPairAtEachPointOfAReplacement) {
   const auto text = [](const std::string& path) { return read_file(path, 1 << 16).value(); };
   const auto serves = [&] {
     const auto node = Identity::load(files);
-    return node && shake(*coordinator_, *node.assume_value()).done();
+    return node && shake(*coordinator_, **node).done();
   };
   ASSERT_TRUE(write_file_durably(files.key + ".new", text(next.key)));
   EXPECT_TRUE(serves()) << "the new key is there alone";

@@ -30,7 +30,7 @@ std::pair<UniqueFd, UniqueFd> make_pair() {
 }
 
 PskKey key_of(std::string_view secret) {
-  return derive_psk(std::as_bytes(std::span(secret.data(), secret.size())), "test").assume_value();
+  return *derive_psk(std::as_bytes(std::span(secret.data(), secret.size())), "test");
 }
 
 // Drives both until neither has anything to do; what they ended with.
@@ -51,17 +51,17 @@ class PskStreamTest : public ::testing::Test {
  protected:
   void make(const std::string& asked = "lane", const std::string& secret = "secret") {
     auto [a, b] = make_pair();
-    client_ = PskStream::client(context_, std::move(a), asked, key_of(secret)).assume_value();
-    server_ = PskStream::server(context_, std::move(b), only_psk("lane", key_of("secret"))).assume_value();
+    client_ = *PskStream::client(context_, std::move(a), asked, key_of(secret));
+    server_ = *PskStream::server(context_, std::move(b), only_psk("lane", key_of("secret")));
   }
   void make_ready() {
     make();
     const Outcome outcome = shake_hands(*client_, *server_);
-    ASSERT_TRUE(outcome.client.has_value() && outcome.client.assume_value());
-    ASSERT_TRUE(outcome.server.has_value() && outcome.server.assume_value());
+    ASSERT_TRUE(outcome.client.has_value() && *outcome.client);
+    ASSERT_TRUE(outcome.server.has_value() && *outcome.server);
   }
 
-  std::shared_ptr<const PskContext> context_ = PskContext::create().assume_value();
+  std::shared_ptr<const PskContext> context_ = *PskContext::create();
   std::unique_ptr<PskStream> client_, server_;
 };
 
@@ -89,13 +89,11 @@ TEST_F(PskStreamTest, CarriesBytesBothWays) {
                        [&](const Direction& d) { return d.in < sent.size(); })) {
       bool moved = false;
       for (Direction& direction : directions) {
-        const std::size_t written =
-            direction.from.write(std::span(sent).subspan(direction.out)).assume_value();
+        const std::size_t written = *direction.from.write(std::span(sent).subspan(direction.out));
         direction.out += written;
-        const bool flushed = direction.from.flush().assume_value();
+        const bool flushed = *direction.from.flush();
         EXPECT_EQ((direction.from.events() & POLLOUT) != 0, !flushed);
-        const std::size_t got =
-            direction.to.read(std::span(direction.received).subspan(direction.in)).assume_value();
+        const std::size_t got = *direction.to.read(std::span(direction.received).subspan(direction.in));
         direction.in += got;
         moved |= written + got > 0;
       }
@@ -107,9 +105,9 @@ TEST_F(PskStreamTest, CarriesBytesBothWays) {
 
 TEST_F(PskStreamTest, NothingIsWrittenBeforeTheHandshake) {
   make();
-  EXPECT_EQ(client_->write(pattern(10)).assume_value(), 0U);
+  EXPECT_EQ(*client_->write(pattern(10)), 0U);
   Bytes space(10);
-  EXPECT_EQ(client_->read(space).assume_value(), 0U);
+  EXPECT_EQ(*client_->read(space), 0U);
 }
 
 // The server's answer to a client's greeting, as bytes.
@@ -117,8 +115,8 @@ std::string answer_to(const std::shared_ptr<const PskContext>& context, const st
                       const std::string& secret) {
   auto [a, b] = make_pair();
   const int fd = a.get();
-  auto client = PskStream::client(context, std::move(a), identity, key_of(secret)).assume_value();
-  auto server = PskStream::server(context, std::move(b), only_psk("lane", key_of("secret"))).assume_value();
+  auto client = *PskStream::client(context, std::move(a), identity, key_of(secret));
+  auto server = *PskStream::server(context, std::move(b), only_psk("lane", key_of("secret")));
   EXPECT_TRUE(client->handshake().has_value());
   const auto refused = server->handshake();
   EXPECT_FALSE(refused.has_value());
@@ -141,8 +139,8 @@ TEST_F(PskStreamTest, WrongKeyIsRefusedOnBothSides) {
   make("lane", "other secret");
   const Outcome outcome = shake_hands(*client_, *server_);
   ASSERT_FALSE(outcome.client.has_value() || outcome.server.has_value());
-  EXPECT_EQ(outcome.server.assume_error().code(), ErrorCode::kProtocol);
-  EXPECT_EQ(outcome.client.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(outcome.server.error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(outcome.client.error().code(), ErrorCode::kUnavailable);
   EXPECT_FALSE(client_->write(pattern(1)).has_value());
 }
 
@@ -151,22 +149,22 @@ TEST_F(PskStreamTest, IdentityHasALength) {
     auto [a, b] = make_pair();
     const auto made = PskStream::client(context_, std::move(a), identity, key_of("secret"));
     ASSERT_FALSE(made.has_value());
-    EXPECT_EQ(made.assume_error().code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(made.error().code(), ErrorCode::kInvalidArgument);
   }
 }
 
 TEST_F(PskStreamTest, EndInOrderAndCutOff) {
   for (const bool in_order : {true, false}) {
     make_ready();
-    EXPECT_EQ(client_->write(pattern(100)).assume_value(), 100U);
-    EXPECT_TRUE(client_->flush().assume_value());
+    EXPECT_EQ(*client_->write(pattern(100)), 100U);
+    EXPECT_TRUE(*client_->flush());
     if (in_order) client_->finish();
     client_.reset();
     Bytes space(1000);
-    EXPECT_EQ(server_->read(space).assume_value(), 100U) << "what came before the end";
+    EXPECT_EQ(*server_->read(space), 100U) << "what came before the end";
     const auto end = server_->read(space);
     ASSERT_FALSE(end.has_value());
-    EXPECT_EQ(end.assume_error().code(), ErrorCode::kUnavailable);
+    EXPECT_EQ(end.error().code(), ErrorCode::kUnavailable);
     EXPECT_FALSE(server_->write(space).has_value()) << "an error stays";
   }
 }
@@ -180,8 +178,8 @@ TEST_F(PskStreamTest, NoSignalComesOfAConnectionThatHasEnded) {
   EXPECT_TRUE(client_->write(pattern(100)).has_value());
   const auto flushed = client_->flush();
   ASSERT_FALSE(flushed.has_value());
-  EXPECT_EQ(flushed.assume_error().code(), ErrorCode::kUnavailable);
-  EXPECT_EQ(flushed.assume_error().native(), EPIPE);
+  EXPECT_EQ(flushed.error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(flushed.error().native(), EPIPE);
   make_ready();
   server_.reset();
   client_->finish();
@@ -232,13 +230,13 @@ class ForeignClientTest : public PskStreamTest {
   bool meet() {
     auto [a, b] = make_pair();
     foreign_.start(std::move(a), true);
-    server_ = PskStream::server(context_, std::move(b), only_psk("lane", key_of("secret"))).assume_value();
+    server_ = *PskStream::server(context_, std::move(b), only_psk("lane", key_of("secret")));
     bool foreign = false;
     bool own = false;
     for (int i = 0; i < 20; ++i) {
       foreign = foreign_.shake_hands();
       const auto ready = server_->handshake();
-      own = ready.has_value() && ready.assume_value();
+      own = ready.has_value() && *ready;
     }
     return foreign && own;
   }
@@ -282,7 +280,7 @@ TEST_F(PskStreamTest, CertificateIsNoKey) {
   X509_free(certificate);
   EVP_PKEY_free(key);
   auto [a, b] = make_pair();
-  client_ = PskStream::client(context_, std::move(a), "lane", key_of("secret")).assume_value();
+  client_ = *PskStream::client(context_, std::move(a), "lane", key_of("secret"));
   foreign.start(std::move(b), false);
   Result<bool> ready = false;
   for (int i = 0; i < 20; ++i) {
@@ -290,7 +288,7 @@ TEST_F(PskStreamTest, CertificateIsNoKey) {
     foreign.shake_hands();
   }
   ASSERT_FALSE(ready.has_value());
-  EXPECT_EQ(ready.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kProtocol);
 }
 
 TEST(Psk, KeysAreThoseOfHkdf) {
@@ -303,9 +301,9 @@ TEST(Psk, KeysAreThoseOfHkdf) {
   const unsigned char expected[] = {0x8d, 0xa4, 0xe7, 0x75, 0xa5, 0x63, 0xc1, 0x8f, 0x71, 0x5f, 0x80,
                                     0x2a, 0x06, 0x3c, 0x5a, 0x31, 0xb8, 0xa1, 0x1f, 0x5c, 0x5e, 0xe1,
                                     0x87, 0x9e, 0xc3, 0x45, 0x4e, 0x5f, 0x3c, 0x73, 0x8d, 0x2d};
-  const PskKey key = derive_psk(secret, "").assume_value();
+  const PskKey key = *derive_psk(secret, "");
   EXPECT_TRUE(std::equal(key.bytes().begin(), key.bytes().end(), std::begin(expected)));
-  const PskKey other = derive_psk(secret, "a use").assume_value();
+  const PskKey other = *derive_psk(secret, "a use");
   EXPECT_FALSE(std::equal(key.bytes().begin(), key.bytes().end(), other.bytes().begin()));
 }
 

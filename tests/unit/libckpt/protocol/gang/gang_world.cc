@@ -257,10 +257,10 @@ void World::feed(const Party& party, const Event& event) {
   if (!host.up || host.lost) return;
   const auto take = [&](auto& state) {
     auto done = gang::step(state, event, now_, options_.timing);
-    if (!done.has_value()) return violate(done.assume_error().message());
+    if (!done.has_value()) return violate(done.error().message());
     const auto before = std::move(state);
-    state = std::move(done.assume_value().state);
-    const std::vector<Action> actions = std::move(done.assume_value().actions);
+    state = std::move(done->state);
+    const std::vector<Action> actions = std::move(done->actions);
     const std::uint64_t life = host.life;
     for (const Action& action : actions) {
       if (execute_one(party, action)) {

@@ -47,8 +47,8 @@ class JournalTest : public testing::Test {
     ASSERT_TRUE(journal.has_value());
     for (const auto& r :
          {make(1, RecordKind::kBarrier), make(1, RecordKind::kReleased), make(2, RecordKind::kBarrier)})
-      ASSERT_TRUE(journal.assume_value().append(r).has_value());
-    end_ = journal.assume_value().size_bytes();
+      ASSERT_TRUE(journal->append(r).has_value());
+    end_ = journal->size_bytes();
   }
   void flip(std::uint64_t at) {
     UniqueFd fd(::open(path_.c_str(), O_RDWR));
@@ -67,20 +67,20 @@ TEST_F(JournalTest, AppendedRecordsAreKept) {
   write_three();
   auto again = Journal::open(path_);
   ASSERT_TRUE(again.has_value());
-  ASSERT_EQ(again.assume_value().records().size(), 3U);
-  EXPECT_EQ(again.assume_value().records()[1], make(1, RecordKind::kReleased));
-  EXPECT_EQ(again.assume_value().torn_bytes(), 0U);
-  EXPECT_EQ(again.assume_value().size_bytes(), end_);
+  ASSERT_EQ(again->records().size(), 3U);
+  EXPECT_EQ(again->records()[1], make(1, RecordKind::kReleased));
+  EXPECT_EQ(again->torn_bytes(), 0U);
+  EXPECT_EQ(again->size_bytes(), end_);
   struct stat status {};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0600U);
 }
 
 TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
-  auto journal = Journal::open(path_).assume_value();
+  auto journal = *Journal::open(path_);
   const Record first = make(1, RecordKind::kBarrier);
   ASSERT_TRUE(journal.append(first).has_value());
-  auto copy = journal.copy().assume_value();
+  auto copy = *journal.copy();
   ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
   ASSERT_TRUE(journal.compact([](const Record&) { return true; }).has_value());
   std::string bytes(copy.bytes, '\0');
@@ -89,16 +89,16 @@ TEST_F(JournalTest, CopyIsUnchangedByLaterAppendsAndCompactions) {
   ASSERT_TRUE(write_file_durably(other, bytes).has_value());
   const auto read = Journal::open(other);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read.assume_value().records(), std::vector<Record>{first});
-  EXPECT_EQ(read.assume_value().torn_bytes(), 0U);
+  EXPECT_EQ(read->records(), std::vector<Record>{first});
+  EXPECT_EQ(read->torn_bytes(), 0U);
 }
 
 // Written by a coordinator and agents of 2026-11: a record of each kind, each with its own migration and one plan.
 TEST_F(JournalTest, ReadsARecordedOne) {
   ASSERT_TRUE(std::filesystem::copy_file(RECORDED "/switch.journal", path_));
   auto journal = Journal::open(path_);
-  ASSERT_TRUE(journal.has_value()) << journal.assume_error().to_string();
-  const auto& records = journal.assume_value().records();
+  ASSERT_TRUE(journal.has_value()) << journal.error().to_string();
+  const auto& records = journal->records();
   ASSERT_EQ(records.size(), 9U);
   std::size_t at = 0;
   for (const unsigned kind : {1, 2, 3, 4, 10, 11, 12, 20, 21}) {
@@ -113,12 +113,12 @@ TEST_F(JournalTest, ReadsARecordedOne) {
     EXPECT_EQ(record.side, kind == 4 ? 2 : 0);
     EXPECT_EQ(record.reason, wire::Reason(ErrorCode::kTimedOut, "too late"));
     const auto plan = wire::decode_plan(record.info.plan);
-    ASSERT_TRUE(plan.has_value()) << plan.assume_error().to_string();
-    EXPECT_EQ(plan.assume_value().source_node, "text");
-    EXPECT_EQ(plan.assume_value().options.new_argv.size(), 2U);
-    EXPECT_TRUE(plan.assume_value().last_pause.has_value());
-    EXPECT_NE(plan.assume_value().last_pause->bytes.all.back(), 0);
-    EXPECT_NE(plan.assume_value().communicators_ns, 0);
+    ASSERT_TRUE(plan.has_value()) << plan.error().to_string();
+    EXPECT_EQ(plan->source_node, "text");
+    EXPECT_EQ(plan->options.new_argv.size(), 2U);
+    EXPECT_TRUE(plan->last_pause.has_value());
+    EXPECT_NE(plan->last_pause->bytes.all.back(), 0);
+    EXPECT_NE(plan->communicators_ns, 0);
   }
 }
 
@@ -127,7 +127,7 @@ TEST_F(JournalTest, IsOpenOnce) {
   ASSERT_TRUE(first.has_value());
   auto second = Journal::open(path_);
   ASSERT_FALSE(second.has_value());
-  EXPECT_EQ(second.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(second.error().code(), ErrorCode::kRefused);
 }
 
 TEST_F(JournalTest, CutsATornTailOff) {
@@ -139,8 +139,8 @@ TEST_F(JournalTest, CutsATornTailOff) {
   ASSERT_EQ(::pwrite(fd.get(), zeroes.data(), zeroes.size(), static_cast<off_t>(whole - 64)), 64);
   fd.reset();
   auto again = Journal::open(path_);
-  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
-  Journal journal = std::move(again).assume_value();
+  ASSERT_TRUE(again.has_value()) << again.error().to_string();
+  Journal journal = *std::move(again);
   EXPECT_EQ(journal.records().size(), 2U);
   EXPECT_GT(journal.torn_bytes(), 0U);
   ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
@@ -155,10 +155,10 @@ TEST_F(JournalTest, CutsAtEveryLengthOfTheLastRecord) {
     std::filesystem::copy_file(path_, copy, std::filesystem::copy_options::overwrite_existing);
     ASSERT_EQ(::truncate(copy.c_str(), static_cast<off_t>(cut)), 0);
     auto again = Journal::open(copy);
-    ASSERT_TRUE(again.has_value()) << cut << ": " << again.assume_error().to_string();
-    EXPECT_GE(again.assume_value().records().size(), cut + 8 > end_ ? 2U : 1U) << cut;
-    EXPECT_LE(again.assume_value().records().size(), 3U);
-    ASSERT_TRUE(again.assume_value().append(make(9, RecordKind::kBarrier)).has_value());
+    ASSERT_TRUE(again.has_value()) << cut << ": " << again.error().to_string();
+    EXPECT_GE(again->records().size(), cut + 8 > end_ ? 2U : 1U) << cut;
+    EXPECT_LE(again->records().size(), 3U);
+    ASSERT_TRUE(again->append(make(9, RecordKind::kBarrier)).has_value());
   }
 }
 
@@ -167,7 +167,7 @@ TEST_F(JournalTest, NeverGuessesAboutDamageInTheMiddle) {
   flip(40);  // in the first record's body
   auto again = Journal::open(path_);
   ASSERT_FALSE(again.has_value());
-  EXPECT_EQ(again.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(again.error().code(), ErrorCode::kCorrupt);
 }
 
 TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
@@ -175,7 +175,7 @@ TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
     std::filesystem::remove(path_);
     auto opened = Journal::open(path_);
     EXPECT_TRUE(opened.has_value());
-    Journal journal = std::move(opened).assume_value();
+    Journal journal = *std::move(opened);
     for (std::size_t id = 1; id <= count; ++id) {
       Record record = make(id, RecordKind::kBarrier);
       record.info.plan.resize(std::size_t{20} << 10);
@@ -191,8 +191,8 @@ TEST_F(JournalTest, CompactionNeedsNoMoreSyncsForMoreRecords) {
   const int few = syncs_for(10);  // more than the first step of the file
   EXPECT_EQ(syncs_for(100), few);
   auto again = Journal::open(path_);
-  ASSERT_TRUE(again.has_value()) << again.assume_error().to_string();
-  EXPECT_EQ(again.assume_value().records().size(), 101U);
+  ASSERT_TRUE(again.has_value()) << again.error().to_string();
+  EXPECT_EQ(again->records().size(), 101U);
 }
 
 TEST_F(JournalTest, RefusesAForeignFile) {
@@ -201,7 +201,7 @@ TEST_F(JournalTest, RefusesAForeignFile) {
   ASSERT_EQ(::write(fd.get(), text.data(), text.size()), 4096);
   auto journal = Journal::open(path_);
   ASSERT_FALSE(journal.has_value());
-  EXPECT_EQ(journal.assume_error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(journal.error().code(), ErrorCode::kCorrupt);
 }
 
 // A file size limit stands for a full disk: it needs no privileges.
@@ -224,21 +224,21 @@ class FileLimit {
 TEST_F(JournalTest, FullDiskIsACleanRefusal) {
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
-  Journal journal = std::move(opened).assume_value();
+  Journal journal = *std::move(opened);
   std::size_t written = 0;
   {
     const FileLimit limit(200'000);
     for (;;) {
       auto appended = journal.append(make(written + 1, RecordKind::kBarrier));
       if (!appended.has_value()) {
-        EXPECT_EQ(appended.assume_error().code(), ErrorCode::kRefused) << appended.assume_error().to_string();
+        EXPECT_EQ(appended.error().code(), ErrorCode::kRefused) << appended.error().to_string();
         break;
       }
       ASSERT_LT(++written, 10'000U);
     }
     auto reserved = journal.reserve();
     ASSERT_FALSE(reserved.has_value());
-    EXPECT_EQ(reserved.assume_error().code(), ErrorCode::kRefused);
+    EXPECT_EQ(reserved.error().code(), ErrorCode::kRefused);
   }
   EXPECT_EQ(journal.records().size(), written);
   ASSERT_TRUE(journal.append(make(99'999, RecordKind::kBarrier)).has_value());
@@ -246,7 +246,7 @@ TEST_F(JournalTest, FullDiskIsACleanRefusal) {
   std::filesystem::copy_file(path_, copy);
   auto again = Journal::open(copy);
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again.assume_value().records().size(), written + 1);
+  EXPECT_EQ(again->records().size(), written + 1);
 }
 
 // The plan is in the file once for each party of a migration, and each record is whole when it is read.
@@ -265,13 +265,13 @@ TEST_F(JournalTest, LaterRecordsOfAMigrationReferToItsPlan) {
       with_plan(1, RecordKind::kResumed, b),  // another one: not the first's
       with_plan(1, RecordKind::kReleased, b)};
   {
-    Journal journal = Journal::open(path_).assume_value();
+    Journal journal = *Journal::open(path_);
     for (const Record& record : all) ASSERT_TRUE(journal.append(record).has_value());
     EXPECT_EQ(journal.records(), all);
     EXPECT_GT(journal.size_bytes(), 3 * kPlan);
     EXPECT_LT(journal.size_bytes(), 3 * kPlan + (std::size_t{4} << 10));
   }
-  Journal again = Journal::open(path_).assume_value();
+  Journal again = *Journal::open(path_);
   EXPECT_EQ(again.records(), all);
   ASSERT_TRUE(again.compact([](const Record&) { return false; }).has_value());
   EXPECT_EQ(again.records(), (std::vector<Record>{all[5], all[3]}));
@@ -296,11 +296,11 @@ TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
   EXPECT_EQ(version(0), '2');
   std::filesystem::remove(path_);
   {
-    Journal journal = Journal::open(path_).assume_value();
+    Journal journal = *Journal::open(path_);
     ASSERT_TRUE(journal.append(make(1, RecordKind::kBarrier)).has_value());
   }
   version('1');
-  Journal journal = Journal::open(path_).assume_value();
+  Journal journal = *Journal::open(path_);
   const std::uint64_t first = journal.size_bytes();
   ASSERT_TRUE(journal.append(make(1, RecordKind::kReleased)).has_value());
   EXPECT_EQ(journal.size_bytes(), first + first - 8) << "without its plan";
@@ -313,7 +313,7 @@ TEST_F(JournalTest, FileOfBeforeIsReadAndWrittenAsItIsUntilItIsCompacted) {
 TEST_F(JournalTest, ReserveMakesTheFileThatLong) {
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
-  Journal journal = std::move(opened).assume_value();
+  Journal journal = *std::move(opened);
   ASSERT_TRUE(journal.reserve().has_value());
   EXPECT_GE(std::filesystem::file_size(path_), journal.size_bytes() + Journal::kReserveBytes);
 }
@@ -322,7 +322,7 @@ TEST_F(JournalTest, CompactionKeepsTheNewestOfEachMigration) {
   write_three();
   auto opened = Journal::open(path_);
   ASSERT_TRUE(opened.has_value());
-  Journal journal = std::move(opened).assume_value();
+  Journal journal = *std::move(opened);
   ASSERT_TRUE(journal.append(make(3, RecordKind::kBarrier)).has_value());
   ASSERT_TRUE(journal.compact([](const Record& r) { return r.info.migration == 3; }).has_value());
   ASSERT_EQ(journal.records().size(), 2U);
@@ -332,7 +332,7 @@ TEST_F(JournalTest, CompactionKeepsTheNewestOfEachMigration) {
   std::filesystem::copy_file(path_, copy);
   auto again = Journal::open(copy);
   ASSERT_TRUE(again.has_value());
-  EXPECT_EQ(again.assume_value().records().size(), 3U);
+  EXPECT_EQ(again->records().size(), 3U);
   auto locked = Journal::open(path_);
   EXPECT_FALSE(locked.has_value());
 }

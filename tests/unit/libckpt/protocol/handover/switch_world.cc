@@ -326,11 +326,11 @@ void World::inject(const wire::SwitchMessage& message) {
 // ---- a driver, as in driver.md ----
 void World::execute(int node, Result<Batches> batches) {
   if (!batches.has_value()) {
-    note(node, "error: " + batches.assume_error().message());
+    note(node, "error: " + batches.error().message());
     return;
   }
   const std::uint64_t life = life_[node];
-  for (const Batch& batch : batches.assume_value()) {
+  for (const Batch& batch : *batches) {
     for (const Action& action : batch.actions) {
       if (life_[node] != life || !up(node)) return;
       note(node, describe(action));
@@ -383,8 +383,7 @@ bool World::write(int node, const Record& record) {
   }
   if (chance(0.002)) return false;
   const auto again = decode_record(encode_record(record));
-  if (!again.has_value() || !(again.assume_value() == record))
-    violate("a record does not survive its encoding");
+  if (!again.has_value() || !(*again == record)) violate("a record does not survive its encoding");
   journals_[node].push_back(record);
   return true;
 }
@@ -443,10 +442,10 @@ void World::deliver(int from_node, int to_node, const wire::SwitchMessage& origi
   if (!up(to_node) || (from_node >= 0 && from_node != to_node && cut_[from_node][to_node])) return;
   auto decoded = wire::decode_switch(wire::encode_switch(original));
   if (!decoded.has_value()) {
-    violate("an honest message is refused: " + decoded.assume_error().message());
+    violate("an honest message is refused: " + decoded.error().message());
     return;
   }
-  wire::SwitchMessage message = std::move(decoded).assume_value();
+  wire::SwitchMessage message = *std::move(decoded);
   if (to_node == kCoordinatorNode) {
     if (store_lost_) recover(message.migration, message.from);
     if (!up(kCoordinatorNode)) return;

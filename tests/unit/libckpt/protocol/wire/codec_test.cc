@@ -49,8 +49,8 @@ TEST(Codec, EveryMessageSurvives) {
   EXPECT_EQ(all.size(), std::variant_size_v<SwitchBody>);
   for (const auto& message : all) {
     auto again = decode_switch(encode_switch(message));
-    ASSERT_TRUE(again.has_value()) << name_of(message.body) << ": " << again.assume_error().to_string();
-    EXPECT_EQ(again.assume_value(), message);
+    ASSERT_TRUE(again.has_value()) << name_of(message.body) << ": " << again.error().to_string();
+    EXPECT_EQ(*again, message);
   }
 }
 
@@ -72,10 +72,10 @@ TEST(Codec, MutatedMessagesAreRefusedOrWellFormed) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     auto decoded = decode_switch(bytes);
     if (!decoded.has_value()) continue;
-    EXPECT_TRUE(is_known(decoded.assume_value().from));
-    EXPECT_TRUE(is_known(decoded.assume_value().to));
+    EXPECT_TRUE(is_known(decoded->from));
+    EXPECT_TRUE(is_known(decoded->to));
     // Shorter where a mutation claims a newer version: what that may have appended is skipped.
-    EXPECT_LE(encode_switch(decoded.assume_value()).size(), bytes.size());
+    EXPECT_LE(encode_switch(*decoded).size(), bytes.size());
   }
 }
 
@@ -103,7 +103,7 @@ TEST(Codec, HugeCountsAllocateNothing) {
   for (const std::uint64_t count : {std::uint64_t{1} << 33, ~std::uint64_t{0}, std::uint64_t{1'000}}) {
     auto decoded = decode<Strings>(with_count(count));
     ASSERT_FALSE(decoded.has_value());
-    EXPECT_EQ(decoded.assume_error().code(), ErrorCode::kProtocol);
+    EXPECT_EQ(decoded.error().code(), ErrorCode::kProtocol);
   }
   EXPECT_TRUE(decode<Strings>(with_count(0)).has_value());
 }
@@ -142,12 +142,12 @@ struct Incompatible : Newer {
 
 TEST(Codec, NewerVersionsAreReadIfMarkedCompatible) {
   auto old_reader = decode<Strings>(encode(Newer{}));
-  ASSERT_TRUE(old_reader.has_value()) << old_reader.assume_error().to_string();
-  EXPECT_EQ(old_reader.assume_value().text, "t");
-  EXPECT_EQ(*old_reader.assume_value().maybe, 4U);
+  ASSERT_TRUE(old_reader.has_value()) << old_reader.error().to_string();
+  EXPECT_EQ(old_reader->text, "t");
+  EXPECT_EQ(*old_reader->maybe, 4U);
   auto refused = decode<Strings>(encode(Incompatible{}));
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.assume_error().code(), ErrorCode::kNotSupported);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kNotSupported);
 }
 
 struct Outer {
@@ -173,18 +173,18 @@ TEST(Codec, FieldsMissingInOlderVersionsHaveTheirDefault) {
   Strings old;
   old.text = "kept";
   auto read = decode<Newer>(encode(old));
-  ASSERT_TRUE(read.has_value()) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().text, "kept");
-  EXPECT_FALSE(read.assume_value().maybe.has_value());
-  EXPECT_EQ(read.assume_value().extra, "appended by version 2");
+  ASSERT_TRUE(read.has_value()) << read.error().to_string();
+  EXPECT_EQ(read->text, "kept");
+  EXPECT_FALSE(read->maybe.has_value());
+  EXPECT_EQ(read->extra, "appended by version 2");
   OuterOfStrings nested;
   nested.inner.resize(2);
   nested.inner[1].text = "second";
   nested.behind = "behind";
   auto whole = decode<Outer>(encode(nested));
-  ASSERT_TRUE(whole.has_value()) << whole.assume_error().to_string();
-  EXPECT_EQ(whole.assume_value().inner.at(1).text, "second");
-  EXPECT_EQ(whole.assume_value().behind, "behind");
+  ASSERT_TRUE(whole.has_value()) << whole.error().to_string();
+  EXPECT_EQ(whole->inner.at(1).text, "second");
+  EXPECT_EQ(whole->behind, "behind");
 }
 
 struct SecondWithSide {
@@ -205,7 +205,7 @@ struct FirstWithoutSide {
 TEST(Codec, AnOlderVersionThatLacksAnEnumWithoutDefaultIsRefused) {
   const auto read = decode<SecondWithSide>(encode(FirstWithoutSide{}));
   ASSERT_FALSE(read.has_value());
-  EXPECT_EQ(read.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(read.error().code(), ErrorCode::kProtocol);
 }
 
 TEST(Codec, AnOlderVersionDoesNotEndInsideAField) {
@@ -241,13 +241,13 @@ TEST(Frames, HeadersAreJudgedWithoutTheBody) {
   const auto body = encode_switch(examples().front());
   auto frame = make_frame(FrameType::kSwitch, 77, body);
   ASSERT_TRUE(frame.has_value());
-  auto bytes = std::move(frame).assume_value();
+  auto bytes = *std::move(frame);
   const auto head = std::span(bytes).first(kFrameHeaderBytes);
   auto header = parse_header(head);
   ASSERT_TRUE(header.has_value());
-  EXPECT_EQ(header.assume_value().sequence, 77U);
-  EXPECT_EQ(header.assume_value().body_bytes, body.size());
-  EXPECT_TRUE(check_body(header.assume_value(), body).has_value());
+  EXPECT_EQ(header->sequence, 77U);
+  EXPECT_EQ(header->body_bytes, body.size());
+  EXPECT_TRUE(check_body(*header, body).has_value());
 
   for (std::size_t i = 0; i < 8; ++i) {  // magic, version, type
     auto broken = bytes;
@@ -261,7 +261,7 @@ TEST(Frames, HeadersAreJudgedWithoutTheBody) {
   for (std::size_t i = 0; i < body.size(); i += 7) {
     auto damaged = body;
     damaged[i] ^= std::byte{1};
-    EXPECT_FALSE(check_body(header.assume_value(), damaged).has_value());
+    EXPECT_FALSE(check_body(*header, damaged).has_value());
   }
   EXPECT_FALSE(parse_header(std::span(bytes).first(23)).has_value());
   const std::vector<std::byte> too_long(max_body_bytes(FrameType::kSwitch) + 1);

@@ -39,12 +39,12 @@ TEST(MoverMessages, travel_with_their_descriptors) {
   Ends ends;
   auto file = make_memory_file("test", 100);
   ASSERT_TRUE(file.has_value());
-  const std::vector<int> fds(kMaxRegions, file.assume_value().get());
+  const std::vector<int> fds(kMaxRegions, file->get());
   ASSERT_TRUE(send_message(ends.a.get(), regions(kMaxRegions), fds).has_value());
   auto packet = receive_message(ends.b.get());
-  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
-  EXPECT_EQ(packet.assume_value().fds.size(), kMaxRegions);
-  const auto* got = std::get_if<AttachRegions>(&packet.assume_value().message);
+  ASSERT_TRUE(packet.has_value()) << packet.error().to_string();
+  EXPECT_EQ(packet->fds.size(), kMaxRegions);
+  const auto* got = std::get_if<AttachRegions>(&packet->message);
   ASSERT_NE(got, nullptr);
   EXPECT_EQ(got->session, SessionKey(7, 0));
   EXPECT_EQ(got->regions.back().id, kMaxRegions);
@@ -67,12 +67,12 @@ TEST(MoverMessages, wrong_numbers_of_descriptors_are_refused_and_closed) {
   // A peer that does it anyway: a message without descriptors that needs one.
   auto packet = encode_message(regions(1));
   ASSERT_TRUE(packet.has_value());
-  const auto& bytes = packet.assume_value();
+  const auto& bytes = *packet;
   ASSERT_EQ(::send(ends.a.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   const std::size_t before = open_descriptors();
   auto received = receive_message(ends.b.get());
   ASSERT_FALSE(received.has_value());
-  EXPECT_EQ(received.assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -84,8 +84,8 @@ TEST(MoverMessages, memory_to_be_filled_has_two_descriptors_each) {
   const std::vector<int> fds(2 * kMaxFillRegions, ends.a.get());
   ASSERT_TRUE(send_message(ends.a.get(), m, fds).has_value());
   auto packet = receive_message(ends.b.get());
-  ASSERT_TRUE(packet.has_value()) << packet.assume_error().to_string();
-  EXPECT_EQ(packet.assume_value().fds.size(), 2 * kMaxFillRegions);
+  ASSERT_TRUE(packet.has_value()) << packet.error().to_string();
+  EXPECT_EQ(packet->fds.size(), 2 * kMaxFillRegions);
   EXPECT_FALSE(send_message(ends.a.get(), m, std::span(fds).first(kMaxFillRegions)).has_value());
 }
 
@@ -116,19 +116,19 @@ TEST(MoverMessages, more_than_a_packet_may_hold_is_neither_sent_nor_taken) {
   ASSERT_TRUE(packet.has_value());
   m.regions = regions(kMaxFillRegions + 1).regions;
   const std::vector<int> fds(2 * m.regions.size(), ends.a.get());
-  EXPECT_EQ(send_message(ends.a.get(), m, fds).assume_error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(send_message(ends.a.get(), m, fds).error().code(), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(
       send_message(ends.a.get(), regions(kMaxRegions + 1), std::vector<int>(kMaxRegions + 1)).has_value());
   // A peer that does it anyway.
   const std::size_t before = open_descriptors();
-  send_anyway(ends.a.get(), packet.assume_value(), kMaxRegions + 2);
-  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
-  std::vector<std::byte> longer(packet.assume_value().begin(),
-                                packet.assume_value().begin() + 8);  // its header
+  send_anyway(ends.a.get(), *packet, kMaxRegions + 2);
+  EXPECT_EQ(receive_message(ends.b.get()).error().code(), ErrorCode::kProtocol);
+  std::vector<std::byte> longer(packet->begin(),
+                                packet->begin() + 8);  // its header
   const auto body = encode(m);
   longer.insert(longer.end(), body.begin(), body.end());
   send_anyway(ends.a.get(), longer, kMaxRegions);
-  EXPECT_EQ(receive_message(ends.b.get()).assume_error().code(), ErrorCode::kProtocol);
+  EXPECT_EQ(receive_message(ends.b.get()).error().code(), ErrorCode::kProtocol);
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -137,10 +137,10 @@ TEST(MoverMessages, a_closed_socket_is_unavailable) {
   ends.a.reset();
   auto received = receive_message(ends.b.get());
   ASSERT_FALSE(received.has_value());
-  EXPECT_EQ(received.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(received.error().code(), ErrorCode::kUnavailable);
   auto sent = send_message(ends.b.get(), EndSession());
   ASSERT_FALSE(sent.has_value());
-  EXPECT_EQ(sent.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);
 }
 
 TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
@@ -151,7 +151,7 @@ TEST(MoverMessages, last_message_of_a_peer_with_unread_messages_is_received) {
   EXPECT_TRUE(receive_message(ends.b.get()).has_value());
   const auto end = receive_message(ends.b.get());
   ASSERT_FALSE(end.has_value());
-  EXPECT_EQ(end.assume_error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(end.error().code(), ErrorCode::kUnavailable);
 }
 
 TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
@@ -167,13 +167,13 @@ TEST(MoverMessages, random_damage_is_a_message_or_an_error) {
     const auto good = encode_message(message);
     ASSERT_TRUE(good.has_value());
     for (int i = 0; i < 5000; ++i) {
-      auto bytes = good.assume_value();
+      auto bytes = *good;
       for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1u << (random() % 8));
       if (random() % 3 == 0) bytes.resize(random() % bytes.size());
       auto decoded = decode_message(bytes);
       if (decoded) {
-        EXPECT_LE(descriptors_of(decoded.assume_value()), kMaxRegions);
+        EXPECT_LE(descriptors_of(*decoded), kMaxRegions);
       }
     }
   }

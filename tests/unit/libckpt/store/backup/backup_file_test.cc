@@ -40,7 +40,7 @@ std::string beginning_with(const Contents& contents) {
 TEST_F(BackupFileTest, BackupHoldsAllParts) {
   fill_home("a");
   make_backup();
-  auto file = BackupFile::open(this->file()).assume_value();
+  auto file = *BackupFile::open(this->file());
   EXPECT_EQ(file.contents().cluster, "c0ffee");
   EXPECT_EQ(file.contents().software, "1.2");
   EXPECT_EQ(file.contents().made_ms, 77);
@@ -56,7 +56,7 @@ TEST_F(BackupFileTest, IsForItsOwnerOnlyAndItsCopyTheSame) {
   put(file(), "what was there");
   make_backup();
   const std::string copy = file() + "-copy";
-  ASSERT_TRUE(BackupFile::open(file()).assume_value().copy_to(copy).has_value());
+  ASSERT_TRUE(BackupFile::open(file())->copy_to(copy).has_value());
   EXPECT_TRUE(text_of(copy) == text_of(file()));
   for (const std::string& path : {file(), copy}) {
     EXPECT_EQ(std::filesystem::status(path).permissions(),
@@ -74,7 +74,7 @@ TEST_F(BackupFileTest, CutOffAnywhereItIsNone) {
     put(file(), whole.substr(0, bytes));
     const auto judged = judge(file());
     ASSERT_FALSE(judged.has_value()) << bytes;
-    EXPECT_EQ(judged.assume_error().code(), ErrorCode::kCorrupt) << bytes;
+    EXPECT_EQ(judged.error().code(), ErrorCode::kCorrupt) << bytes;
   }
   put(file(), whole + "x");
   EXPECT_FALSE(judge(file()).has_value());
@@ -111,14 +111,14 @@ TEST_F(BackupFileTest, SizesThatTheFileDoesNotHaveAreRefusedBeforeAnythingIsRead
     const auto bytes = std::as_bytes(std::span(text));
     const auto parsed = parse_beginning(bytes, bytes.size());
     ASSERT_FALSE(parsed.has_value());
-    EXPECT_EQ(parsed.assume_error().code(), ErrorCode::kCorrupt);
+    EXPECT_EQ(parsed.error().code(), ErrorCode::kCorrupt);
   }
   // Those of an earlier version, which had fewer.
   contents.sizes = std::vector<std::uint64_t>(kRequiredParts, 0);
   const std::string earlier = beginning_with(contents);
   const auto parsed = parse_beginning(std::as_bytes(std::span(earlier)), earlier.size());
   ASSERT_TRUE(parsed.has_value());
-  EXPECT_EQ(parsed.assume_value().contents.sizes.size(), kParts.size());
+  EXPECT_EQ(parsed->contents.sizes.size(), kParts.size());
   contents.sizes = std::vector<std::uint64_t>(kParts.size(), 0);
   const std::string text = beginning_with(contents);
   EXPECT_TRUE(parse_beginning(std::as_bytes(std::span(text)), text.size()).has_value());

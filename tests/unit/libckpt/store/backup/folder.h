@@ -60,7 +60,7 @@ class BackupTest : public ::testing::Test {
       contents.sizes.push_back(std::filesystem::file_size(path(name)));
     }
     const auto written = write_backup(file(), contents, parts);
-    ASSERT_TRUE(written.has_value()) << written.assume_error().to_string();
+    ASSERT_TRUE(written.has_value()) << written.error().to_string();
   }
 
  private:

@@ -35,8 +35,8 @@ class RestoreTest : public BackupTest {
 TEST_F(RestoreTest, IntoAnEmptyFolderPutsAllPartsBack) {
   clear_home();
   auto restored = run(false);
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  EXPECT_EQ(restored.assume_value().aside, "");
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  EXPECT_EQ(restored->aside, "");
   expect_home_has("old");
   EXPECT_EQ(files_in_home(), kParts.size());
   for (const std::string_view part : kParts)
@@ -65,7 +65,7 @@ TEST_F(RestoreTest, RestoreOverAStoreIsRefusedAndTouchesNothing) {
   fill_home("new");
   const auto restored = run(false);
   ASSERT_FALSE(restored.has_value());
-  EXPECT_EQ(restored.assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(restored.error().code(), ErrorCode::kRefused);
   expect_home_has("new");
   EXPECT_EQ(files_in_home(), kParts.size());
 }
@@ -74,8 +74,8 @@ TEST_F(RestoreTest, RestoreInPlaceKeepsTheOldStoreAside) {
   fill_home("new");
   put(path("state.db-wal"), "log");
   auto restored = run(true);
-  ASSERT_TRUE(restored.has_value()) << restored.assume_error().to_string();
-  const std::string aside = restored.assume_value().aside;
+  ASSERT_TRUE(restored.has_value()) << restored.error().to_string();
+  const std::string aside = restored->aside;
   EXPECT_EQ(aside, path("before-1"));
   expect_home_has("old");
   EXPECT_FALSE(std::filesystem::exists(path("state.db-wal")));
@@ -90,8 +90,8 @@ TEST_F(RestoreTest, WhileACoordinatorHoldsTheFolderItRefuses) {
   ASSERT_EQ(::flock(coordinator.get(), LOCK_EX | LOCK_NB), 0);
   const auto restored = run(true);
   ASSERT_FALSE(restored.has_value());
-  EXPECT_EQ(restored.assume_error().code(), ErrorCode::kRefused);
-  EXPECT_NE(restored.assume_error().message().find("A coordinator runs"), std::string::npos);
+  EXPECT_EQ(restored.error().code(), ErrorCode::kRefused);
+  EXPECT_NE(restored.error().message().find("A coordinator runs"), std::string::npos);
   expect_home_has("new");
 }
 

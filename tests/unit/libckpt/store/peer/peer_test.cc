@@ -13,11 +13,11 @@ namespace ckpt::vault::test {
 namespace {
 
 ErrorCode code_of(const Result<void>& result) {
-  return result ? ErrorCode{} : result.assume_error().code();
+  return result ? ErrorCode{} : result.error().code();
 }
 template <class T>
 ErrorCode code_of(const Result<T>& result) {
-  return result ? ErrorCode{} : result.assume_error().code();
+  return result ? ErrorCode{} : result.error().code();
 }
 
 // Connects and sends these bytes; true if the other side then closes, with a TLS alert at most.
@@ -274,9 +274,8 @@ TEST_F(PeerVault, UnreachableServerIsNamed) {
   route.peer_token = token;
   const auto open = open_vault(route, true);
   ASSERT_FALSE(open);
-  EXPECT_EQ(open.assume_error().code(), ErrorCode::kUnavailable);
-  EXPECT_NE(open.assume_error().to_string().find("node-b cannot be reached at " + address),
-            std::string::npos);
+  EXPECT_EQ(open.error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(open.error().to_string().find("node-b cannot be reached at " + address), std::string::npos);
 }
 
 }  // namespace

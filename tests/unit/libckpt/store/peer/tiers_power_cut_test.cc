@@ -121,20 +121,20 @@ std::string check(PowerCutFiles& base, Told& told, const std::set<std::uint64_t>
   VaultOptions options = options_for(files);
   options.writable = false;
   auto opened = Vault::open(kDisk, options);
-  if (!opened) return must_restore.empty() ? "" : "does not open: " + opened.assume_error().to_string();
-  Vault& vault = *opened.assume_value();
+  if (!opened) return must_restore.empty() ? "" : "does not open: " + opened.error().to_string();
+  Vault& vault = **opened;
   for (const auto& [number, content] : told.begun) {
     const auto restored = restore_exactly(vault, kJob, number);
     const std::string name = "version " + std::to_string(number);
-    if (!restored && must_restore.contains(number)) return name + ": " + restored.assume_error().to_string();
-    if (restored && restored.assume_value() != content) return name + " has other content";
+    if (!restored && must_restore.contains(number)) return name + ": " + restored.error().to_string();
+    if (restored && *restored != content) return name + " has other content";
     if (restored) told.committed[number] = content;  // the next writer builds on it
   }
   if (must_restore.empty()) return {};
   MemoryTarget target;
   const auto newest = vault.restore(kJob, std::nullopt, target, {});
-  if (!newest) return "the newest does not restore: " + newest.assume_error().to_string();
-  const std::uint64_t number = newest.assume_value().version->number;
+  if (!newest) return "the newest does not restore: " + newest.error().to_string();
+  const std::uint64_t number = newest->version->number;
   if (number < *must_restore.rbegin()) return "an older version than the newest was restored";
   return target.content == told.begun.at(number) ? "" : "the newest has other content";
 }
@@ -245,7 +245,7 @@ TEST(TierPowerCut, AKilledWriterLosesNothing) {
     files.restart_program();
     ASSERT_EQ(check(files, told, numbers_of(told.committed)), "");
     const auto next = Writer(files, told, in_memory(kFewPacks)).run(2, true);
-    ASSERT_TRUE(next.has_value()) << next.assume_error().to_string();
+    ASSERT_TRUE(next.has_value()) << next.error().to_string();
     ASSERT_EQ(check(files, told, numbers_of(told.committed)), "");
     for (const std::string& path : files.all_files()) ASSERT_FALSE(is_unfinished(path)) << path;
   }

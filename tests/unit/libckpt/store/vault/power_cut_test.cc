@@ -106,28 +106,28 @@ class Workload {
 // there.
 std::string check(PowerCutFiles& files, Told& told) {
   auto opened = Vault::open(kFolder, options_for(files));
-  if (!opened) return "does not open: " + opened.assume_error().to_string();
-  Vault& vault = *opened.assume_value();
+  if (!opened) return "does not open: " + opened.error().to_string();
+  Vault& vault = **opened;
   std::set<std::uint64_t> listed;
   const auto versions = vault.versions(kJob);
   if (versions)
-    for (const auto& version : versions.assume_value()) listed.insert(version->number);
-  if (versions && !vault.damaged_versions(kJob).assume_value().empty()) return "a damaged version is listed";
+    for (const auto& version : *versions) listed.insert(version->number);
+  if (versions && !vault.damaged_versions(kJob)->empty()) return "a damaged version is listed";
   for (const auto& [number, content] : told.committed) {
     const auto restored = restore_exactly(vault, kJob, number);
-    if (!restored) return "version " + std::to_string(number) + ": " + restored.assume_error().to_string();
-    if (restored.assume_value() != content) return "version " + std::to_string(number) + " has other content";
+    if (!restored) return "version " + std::to_string(number) + ": " + restored.error().to_string();
+    if (*restored != content) return "version " + std::to_string(number) + " has other content";
   }
   if (told.under_way && listed.contains(told.under_way->first)) {
     const auto restored = restore_exactly(vault, kJob, told.under_way->first);
-    if (!restored) return "half a version is listed: " + restored.assume_error().to_string();
-    if (restored.assume_value() != told.under_way->second) return "half a version restores";
+    if (!restored) return "half a version is listed: " + restored.error().to_string();
+    if (*restored != told.under_way->second) return "half a version restores";
     told.committed.insert(*told.under_way);
   }
   if (!told.committed.empty()) {
     MemoryTarget target;
     const auto newest = vault.restore(kJob, std::nullopt, target, {});
-    if (!newest) return "the newest does not restore: " + newest.assume_error().to_string();
+    if (!newest) return "the newest does not restore: " + newest.error().to_string();
     if (target.content != told.committed.rbegin()->second)
       return "another version than the newest was restored";
   }
@@ -225,7 +225,7 @@ TEST(Damage, a_flipped_bit_anywhere_is_found_and_never_restored) {
           const auto restored = restore_exactly(*vault, kJob, health.number);
           EXPECT_EQ(restored.has_value(), health.restorable) << path << " at " << at;
           if (restored) {
-            EXPECT_EQ(restored.assume_value(), small.versions.at(health.number)) << path << " at " << at;
+            EXPECT_EQ(*restored, small.versions.at(health.number)) << path << " at " << at;
           }
         }
       }
@@ -303,10 +303,10 @@ TEST(Space, a_full_disk_or_a_limit_refuses_the_version_and_loses_nothing) {
         EXPECT_EQ(must(restore_exactly(*vault, kJob, number)), content);
       if (version) {
         EXPECT_GT(room, 5000u) << "written where there was no room";
-        must(vault->remove_version(kJob, version.assume_value()->number));
+        must(vault->remove_version(kJob, (*version)->number));
         must(vault->collect(kJob));
       } else {
-        EXPECT_EQ(version.assume_error().code(), ErrorCode::kRefused) << version.assume_error().to_string();
+        EXPECT_EQ(version.error().code(), ErrorCode::kRefused) << version.error().to_string();
         EXPECT_LT(room, 11'000u);
       }
       small.files.set_space(~std::uint64_t{0});
@@ -329,7 +329,7 @@ TEST(Space, a_version_with_a_write_that_failed_is_never_committed_though_there_i
   small.files.set_space(~std::uint64_t{0});
   for (std::uint64_t chunk = 0; chunk < kChunks; ++chunk)
     (void)writer->put_chunk(region, chunk, random_bytes(kTestChunk, 100 + chunk));
-  EXPECT_EQ(writer->commit({}).assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(writer->commit({}).error().code(), ErrorCode::kRefused);
   writer.reset();
   EXPECT_EQ(must(vault->versions(kJob)).size(), small.versions.size());
   EXPECT_TRUE(must(vault->verify(kJob)).is_clean());

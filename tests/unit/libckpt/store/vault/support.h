@@ -22,13 +22,13 @@ inline constexpr std::uint64_t kTestChunk = 256;
 template <class T>
 T must(Result<T> result) {
   if (!result) {
-    ADD_FAILURE() << result.assume_error().to_string();
+    ADD_FAILURE() << result.error().to_string();
     std::abort();
   }
-  return std::move(result).assume_value();
+  return *std::move(result);
 }
 inline void must(Result<void> result) {
-  ASSERT_TRUE(result.has_value()) << result.assume_error().to_string();
+  ASSERT_TRUE(result.has_value()) << result.error().to_string();
 }
 
 inline Bytes random_bytes(std::size_t count, std::uint64_t seed) {

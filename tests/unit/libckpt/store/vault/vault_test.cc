@@ -126,7 +126,7 @@ TEST_F(VaultTest, removed_versions_give_their_space_back) {
   must(vault_->remove_job("job"));
   EXPECT_LT(disk_bytes(), 1000u);
   EXPECT_EQ(vault_->used_bytes(), 0u);
-  EXPECT_EQ(vault_->open_version("job").assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(vault_->open_version("job").error().code(), ErrorCode::kNotFound);
 }
 
 TEST_F(VaultTest, many_small_packs_are_merged) {
@@ -170,12 +170,12 @@ TEST_F(VaultTest, version_open_for_reading_survives_removal_and_collection) {
 TEST_F(VaultTest, a_chunk_that_is_neither_put_nor_kept_refuses_the_commit) {
   auto writer = must(vault_->begin_version("job", {}));
   const auto region = must(writer->add_region(Region(0, 1, 1, 3 * kChunk)));
-  EXPECT_EQ(writer->keep_chunk(region, 0).assume_error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(writer->keep_chunk(region, 0).error().code(), ErrorCode::kNotFound);
   must(writer->put_chunk(region, 0, random_bytes(kChunk, 1)));
   must(writer->put_chunk(region, 2, random_bytes(kChunk, 2)));
   must(writer->keep_rest(region));
   EXPECT_EQ(writer->missing(region), std::vector<std::uint64_t>{1});
-  EXPECT_EQ(writer->commit({}).assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(writer->commit({}).error().code(), ErrorCode::kRefused);
   must(writer->put_chunk(region, 1, random_bytes(kChunk, 3)));
   must(writer->put_chunk(region, 1, random_bytes(kChunk, 4)));  // the last content counts
   const auto version = must(writer->commit({.step = 9, .labels = {{"kind", "snapshot"}}}));
@@ -199,17 +199,17 @@ TEST_F(VaultTest, regions_with_new_ids_are_kept_by_their_old_ids) {
 }
 
 TEST_F(VaultTest, two_writers_never_share_a_vault) {
-  EXPECT_EQ(Vault::open(path(), {}).assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(Vault::open(path(), {}).error().code(), ErrorCode::kRefused);
   auto writer = must(vault_->begin_version("job", {}));
-  EXPECT_EQ(vault_->begin_version("job", {}).assume_error().code(), ErrorCode::kRefused);
-  EXPECT_EQ(vault_->collect("job").assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(vault_->begin_version("job", {}).error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(vault_->collect("job").error().code(), ErrorCode::kRefused);
   must(vault_->begin_version("other", {}));
   writer.reset();
   must(vault_->begin_version("job", {}));
   VaultOptions reading;
   reading.writable = false;
   auto reader = must(Vault::open(path(), reading));
-  EXPECT_EQ(reader->begin_version("job", {}).assume_error().code(), ErrorCode::kRefused);
+  EXPECT_EQ(reader->begin_version("job", {}).error().code(), ErrorCode::kRefused);
 }
 
 TEST_F(VaultTest, many_threads_put_chunks) {
@@ -289,7 +289,7 @@ TEST_F(VaultTest, a_version_moves_between_tiers) {
 
 TEST_F(VaultTest, names_that_leave_the_folder_are_refused) {
   for (const char* job : {"", ".", "..", "../x", "a/b", ".hidden", "a b"})
-    EXPECT_EQ(vault_->begin_version(job, {}).assume_error().code(), ErrorCode::kInvalidArgument) << job;
+    EXPECT_EQ(vault_->begin_version(job, {}).error().code(), ErrorCode::kInvalidArgument) << job;
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ Result<agent::Config> agent_reads(const NodeSite& site) {
 TEST(SiteFiles, AnAgentStartsWithWhatJoinWrites) {
   const auto read =
       agent_reads({"node-a", "/var/lib/gpumigrate/agent", "10.0.0.1:7070", "10.0.0.2", "/etc/gpumigrate"});
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  const agent::Config& config = read.assume_value();
+  ASSERT_TRUE(read) << read.error().to_string();
+  const agent::Config& config = *read;
   EXPECT_EQ(config.node, "node-a");
   EXPECT_EQ(config.home, "/var/lib/gpumigrate/agent");
   EXPECT_EQ(config.coordinator, "10.0.0.1:7070");
@@ -40,28 +40,28 @@ TEST(SiteFiles, AnAgentStartsWithWhatJoinWrites) {
 
 TEST(SiteFiles, AnAddressOfIpv6HasItsBrackets) {
   const auto read = agent_reads({"node-a", "/h", "[fd77::1]:7070", "fd77::2", "/etc/\"quoted\""});
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().peer_listen, "[fd77::2]:7071");
-  EXPECT_EQ(read.assume_value().networks.front().network.address, "fd77::2");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->peer_listen, "[fd77::2]:7071");
+  EXPECT_EQ(read->networks.front().network.address, "fd77::2");
 }
 
 TEST(SiteFiles, ACoordinatorStartsWithWhatInitWrites) {
   const CoordinatorSite site{"/h", "/h/tls", {"head.example", "10.0.0.1", "10.1.0.1"}};
   EXPECT_TRUE(is_reachable(site));
   const auto read = coordinator::parse_config(coordinator_settings(site), "coordinator.toml");
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().home, "/h");
-  EXPECT_EQ(read.assume_value().api_address, "10.0.0.1:7060");
-  EXPECT_EQ(read.assume_value().agent_address, "10.0.0.1:7070");
-  EXPECT_EQ(read.assume_value().certificate_authority, "/h/tls");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->home, "/h");
+  EXPECT_EQ(read->api_address, "10.0.0.1:7060");
+  EXPECT_EQ(read->agent_address, "10.0.0.1:7070");
+  EXPECT_EQ(read->certificate_authority, "/h/tls");
 }
 
 TEST(SiteFiles, ACoordinatorWithoutAnAddressServesItsMachine) {
   const CoordinatorSite site{"/h", "/h/tls", {"head.example"}};
   EXPECT_FALSE(is_reachable(site));
   const auto read = coordinator::parse_config(coordinator_settings(site), "coordinator.toml");
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().api_address, "");
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->api_address, "");
 }
 
 TEST(SiteFiles, AnAddressMustBeThisMachines) {
@@ -69,7 +69,7 @@ TEST(SiteFiles, AnAddressMustBeThisMachines) {
   for (const char* wrong : {"", "head.example", "0.0.0.0", "::", "224.0.0.1", "192.0.2.1", "10.0.0.2/24"}) {
     const auto checked = has_address(wrong);
     ASSERT_FALSE(checked) << wrong;
-    EXPECT_EQ(checked.assume_error().code(), ErrorCode::kInvalidArgument) << wrong;
+    EXPECT_EQ(checked.error().code(), ErrorCode::kInvalidArgument) << wrong;
   }
 }
 
@@ -100,8 +100,8 @@ TEST_F(InitTest, WritesTheCoordinatorsSettingsOnceAndNamesWhatComesNext) {
       << made.out;
   EXPECT_TRUE(has(made.out, "gpumigrate node token NODE")) << made.out;
   const auto read = coordinator::parse_config(text("etc/coordinator.toml"), "coordinator.toml");
-  ASSERT_TRUE(read) << read.assume_error().to_string();
-  EXPECT_EQ(read.assume_value().home, home_.string());
+  ASSERT_TRUE(read) << read.error().to_string();
+  EXPECT_EQ(read->home, home_.string());
   ASSERT_TRUE(write_file_durably(out + "/coordinator.toml", "home = '/mine'\n"));
   EXPECT_TRUE(has(run(home_, init).out, "\nKept " + out + "/coordinator.toml\n"));
   EXPECT_EQ(text("etc/coordinator.toml"), "home = '/mine'\n");

@@ -78,7 +78,7 @@ class ShimMemoryTest : public testing::Test {
     for (const RegionInfo& info : shim_memory().regions()) {
       Result<UniqueFd> fd = shim_memory().export_region(info.id);
       EXPECT_TRUE(fd.has_value());
-      if (fd.has_value()) bank.emplace(info.id, std::move(fd).assume_value());
+      if (fd.has_value()) bank.emplace(info.id, *std::move(fd));
     }
     return bank;
   }

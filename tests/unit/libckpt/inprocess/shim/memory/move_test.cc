@@ -67,11 +67,11 @@ TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
   Result<UniqueFd> fd = shim_memory().make_region(id);
   ASSERT_TRUE(fd.has_value());
   EXPECT_TRUE(shim_memory().whole());
-  EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().make_region(id).assume_error().code());
+  EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().make_region(id).error().code());
   fill(pointer, 32 * kMiB, 3);
   // What the mover would fill is what the program sees.
   CUmemGenericAllocationHandle seen = 0;
-  void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.assume_value().get()));
+  void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd->get()));
   ASSERT_OK(
       real().cuMemImportFromShareableHandle(&seen, os_handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   CUdeviceptr mirror = 0;
@@ -89,13 +89,13 @@ TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
 TEST_F(MoveTest, WrongRegionsAndDescriptorsAreRefused) {
   const CUdeviceptr pointer = allocate(2 * kMiB);
   const std::uint64_t id = shim_memory().regions().at(0).id;
-  EXPECT_EQ(ErrorCode::kNotFound, shim_memory().export_region(id + 1).assume_error().code());
-  EXPECT_EQ(ErrorCode::kNotFound, shim_memory().map_region(id + 1, 0).assume_error().code());
+  EXPECT_EQ(ErrorCode::kNotFound, shim_memory().export_region(id + 1).error().code());
+  EXPECT_EQ(ErrorCode::kNotFound, shim_memory().map_region(id + 1, 0).error().code());
   auto bank = export_all();
   ASSERT_TRUE(shim_memory().release_all().has_value());
   EXPECT_FALSE(shim_memory().map_region(id, 0).has_value());
   EXPECT_FALSE(shim_memory().whole());
-  EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().export_region(id).assume_error().code());
+  EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().export_region(id).error().code());
   EXPECT_TRUE(shim_memory().map_region(id, bank.at(id).get()).has_value());
   EXPECT_TRUE(shim_memory().map_region(id, -1).has_value());  // it is there
   EXPECT_OK(hook::cuMemFree_v2(pointer));

@@ -56,22 +56,21 @@ class ShimRankTest : public KeeperTest {
         return {};
       }
       Result<local::Received> received = agent.socket().receive();
-      if (!received.has_value() || received.assume_value().transfer != local::Transfer::kDone) {
+      if (!received.has_value() || received->transfer != local::Transfer::kDone) {
         ADD_FAILURE() << "the connection ended";
         return {};
       }
-      local::Body& body = received.assume_value().message.body;
+      local::Body& body = received->message.body;
       if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {
         for (std::size_t i = 0; i < batch->records.size(); ++i) {
-          held_[batch->records[i].id] = {batch->records[i],
-                                         std::move(received.assume_value().descriptors[i])};
+          held_[batch->records[i].id] = {batch->records[i], std::move(received->descriptors[i])};
         }
         agent.send(local::ExportAck{batch->sequence});
       } else if (const auto* freed = std::get_if<local::RegionFreed>(&body)) {
         EXPECT_EQ(held_.erase(freed->id), 1u) << "a region that nobody was given";
         agent.send(local::RegionFreedAck{freed->id, freed->generation});
       }
-      descriptors_ = std::move(received.assume_value().descriptors);
+      descriptors_ = std::move(received->descriptors);
       if (T* wanted = std::get_if<T>(&body)) return *wanted;
       if (const auto* failed = std::get_if<local::Failed>(&body)) {
         ADD_FAILURE() << failed->text.view();
@@ -99,7 +98,7 @@ class ShimRankTest : public KeeperTest {
       if (!wait_readable(agent.socket().fd())) return -1;
       const Result<local::Received> received = agent.socket().receive();
       if (!received.has_value()) return -1;
-      const local::Body& body = received.assume_value().message.body;
+      const local::Body& body = received->message.body;
       if (const auto* failed = std::get_if<local::Failed>(&body)) refused.insert(failed->refused_type);
       if (const auto* exited = std::get_if<local::RankExited>(&body)) return exited->wait_status;
     }

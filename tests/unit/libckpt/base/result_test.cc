@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built without assertions, too: what ends the process here ends it in a release.
+#include "libckpt/base/result.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ckpt {
+namespace {
+
+Result<std::string> refused() {
+  return Error(ErrorCode::kRefused, "The disk is full");
+}
+Result<std::string> name() {
+  return std::string("train");
+}
+
+// A death test's exit code is that of gtest's own check otherwise: the signal tells that the process ended itself.
+const auto kAborted = testing::KilledBySignal(SIGABRT);
+
+TEST(ResultDeathTest, AnErrorReadAsAValueEndsTheProcessAndIsPrinted) {
+  const Result<std::string> kept = refused();
+  EXPECT_EXIT((void)*kept, kAborted, "an error was read as a value: The disk is full");
+  EXPECT_EXIT((void)*refused(), kAborted, "The disk is full");
+  EXPECT_EXIT((void)kept->size(), kAborted, "The disk is full");
+  EXPECT_EXIT((void)kept.value(), kAborted, "The disk is full");
+}
+
+TEST(ResultDeathTest, AValueReadAsAnErrorEndsTheProcess) {
+  const Result<std::string> kept = name();
+  EXPECT_EXIT((void)kept.error(), kAborted, "a result without an error was read as an error");
+  const Result<void> done = ok();
+  EXPECT_EXIT((void)done.error(), kAborted, "a result without an error was read as an error");
+}
+
+TEST(ResultDeathTest, WorkThatFailedHasNoValue) {
+  const Result<void> failed = Error(ErrorCode::kIo, "Writing failed");
+  EXPECT_EXIT(failed.value(), kAborted, "Writing failed");
+}
+
+TEST(Result, ReadsAndWritesItsValueInPlace) {
+  Result<std::vector<int>> numbers = std::vector<int>{1, 2};
+  numbers->push_back(3);
+  (*numbers)[0] = 7;
+  EXPECT_EQ(*numbers, (std::vector<int>{7, 2, 3}));
+}
+
+TEST(Result, MovesItsValueOut) {
+  Result<std::unique_ptr<int>> made = std::make_unique<int>(5);
+  const std::unique_ptr<int> taken = *std::move(made);
+  EXPECT_EQ(*taken, 5);
+}
+
+}  // namespace
+}  // namespace ckpt
