@@ -10,14 +10,6 @@
 
 namespace ckpt::coordinator {
 
-namespace {
-
-HttpResponse forbidden(const std::string& why) {
-  return error_response(403, "forbidden", why, 5);
-}
-
-}  // namespace
-
 HttpResponse Api::refuse(unsigned status, const std::string& why) {
   if (status == 503) return error_response(status, "unavailable", why, 5);
   return status >= 500 ? error_response(status, "internal", why, 6)

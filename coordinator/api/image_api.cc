@@ -7,6 +7,7 @@
 #include "coordinator/api/image_views.h"
 #include "coordinator/api/job_requests.h"
 #include "coordinator/requests/api_answers.h"
+#include "coordinator/requests/authorize.h"
 #include "coordinator/requests/body_reader.h"
 #include "libckpt/record/document.h"
 
@@ -160,6 +161,11 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     CKPT_CO_TRY(resting, parts_.finder.of_unknown(request.path[2]));
     wish.image = resting;
   }
+  // The program and its user come from an image that a node lists: nothing here has seen them.
+  const Role role = role_of(request.peer).value_or(Role::kViewer);
+  if (!known && role < Role::kAdmin)
+    co_return forbidden(
+        text_of_refusal("To start a job that the coordinator does not know", Role::kAdmin, role));
   if (wish.only_plan) co_return co_await dry_restore(id, std::move(wish));
   if (!known) {
     CKPT_CO_TRY(revival, co_await parts_.requests.begin_revival(std::move(wish)));

@@ -15,6 +15,10 @@ HttpResponse error_response(unsigned status, const char* code, const std::string
   return to_response(status, {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}});
 }
 
+HttpResponse forbidden(const std::string& why) {
+  return error_response(403, "forbidden", why, 5);
+}
+
 HttpResponse error_response(const Error& error) {
   const std::string text = error.to_string();
   if (const int status = program_status_of(error); status != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all calls of the HTTP API answer alike (docs/api.md): a JSON body, or an error. An error has its code
+// The common form of the HTTP API's answers (docs/api.md): a JSON body, or an error. An error has its code
 // and the exit code that a command gives for it. Pure functions.
 #pragma once
 
@@ -17,13 +17,15 @@ namespace ckpt::coordinator {
 [[nodiscard]] HttpResponse error_response(unsigned status, const char* code, const std::string& message,
                                           int exit_code);
 [[nodiscard]] HttpResponse error_response(const Error& error);
+// The caller's role may not do this.
+[[nodiscard]] HttpResponse forbidden(const std::string& why);
 // How long a call may wait for a change, and how long it does if it does not name a time.
 inline constexpr std::int64_t kMaxWaitMs = 60'000;
 inline constexpr std::int64_t kDefaultWaitMs = 30'000;
 // A number from 0 to `most` of the query; kInvalidArgument for anything else there.
 Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
                                   std::int64_t most);
-// Which part of a list is asked for (`limit`, `after`); without a limit it is the whole list.
+// The part of a list that is asked for (`limit`, `after`); without a limit it is the whole list.
 struct Page {
   static constexpr std::int64_t kMaxLimit = 1'000;
   std::size_t limit = 0;  // 0: none was given

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores: what is refused, what is lost, and what goes on after a restart.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "libckpt/base/clock.h"
 #include "libckpt/protocol/wire/health_messages.h"
 #include "tests/unit/coordinator/images/images_fixture.h"
@@ -23,6 +27,29 @@ TEST_F(ImagesTest, ARunningJobIsRolledBack) {
   b_.agent->end_job(1, 0);
   cluster_.wait_for_event("job-ended");
   EXPECT_EQ(job()["exit_code"], 0);
+}
+
+// The store is lost, and the job with it; a node lists its image.
+TEST_F(ImagesTest, UnknownJobIsResumedFromItsImageByAnAdminAlone) {
+  order("suspend");
+  cluster_.stop();
+  for (const auto& entry : std::filesystem::directory_iterator(cluster_.config().folder())) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("state.db") || name.starts_with("journal"))
+      std::filesystem::remove_all(entry.path());
+  }
+  cluster_.start();
+  ASSERT_EQ(cluster_.post("/v1/recovery/open", R"({"for_ms":600000})").status, 200U);
+  const auto listed = [&] { return cluster_.get("/v1/images").json().size() == 1; };
+  wait_until(listed);
+  std::ifstream file(cluster_.config().folder() + "/operator-token");
+  const std::string token{std::istreambuf_iterator<char>(file), {}};
+  const auto refused = request(cluster_.api_address(), token.substr(0, token.find('\n')), "POST",
+                               "/v1/jobs/train/resume", "{}");
+  expect_refused(refused, 403, "needs the role admin, and yours is operator");
+  EXPECT_EQ(cluster_.get("/v1/jobs").json(), json::array());
+  const json task = finished(cluster_.post("/v1/jobs/train/resume").json());
+  EXPECT_EQ(task["exit_code"], 0) << task;
 }
 
 TEST_F(ImagesTest, RestoreOfARunningJobIsRefusedUnlessTheLossIsAccepted) {
