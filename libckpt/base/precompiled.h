@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly all sources of libckpt include, read once.
+// The precompiled header of libckpt: the headers that nearly all of its sources include.
 #pragma once
 
 #include <algorithm>

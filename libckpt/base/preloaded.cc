@@ -52,7 +52,7 @@ bool has_interpreter(const UniqueFd& file, const Elf64_Ehdr& header) {
   return false;
 }
 
-// Of the first line of a script.
+// Returns the interpreter that the first line of a script names.
 std::string interpreter_of(const std::array<char, 256>& begin) {
   std::istringstream line(std::string(begin.data() + 2, ::strnlen(begin.data() + 2, begin.size() - 2)));
   std::string words;

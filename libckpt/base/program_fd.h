@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library keeps open in a program has numbers above those that programs use themselves. A program may close
-// its standard input to open another, or copy a descriptor to a number of its choice.
+// File descriptors of a library inside a program, with numbers above those that programs use. A program may
+// close its standard input to open another, or copy a descriptor to a number of its choice.
 // All functions are thread-safe.
 #pragma once
 

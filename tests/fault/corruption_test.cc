@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name_of(std::get<Place>(info.param))) + (std::get<bool>(info.param) ? "_near" : "");
     });
 
-// What is encoded against the version that the target holds, where it holds something else: found, sent raw.
+// An encoding against a version that the target has overwritten: it is found, and the chunk sent raw.
 struct Stale {
   const char* name;
   codec::CodecMode codec;

@@ -189,7 +189,7 @@ class AgentNode {
     return !std::filesystem::exists(folder_ + "/faults/" + role + "." + std::to_string(point));
   }
   [[nodiscard]] const std::string& home() const { return home_; }
-  // Of the instances here, those that have not ended.
+  // The number of keepers below home() that have not ended.
   [[nodiscard]] int living_keepers() const {
     int living = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(home_)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a confused or hostile peer would send. It is the loopback transport, whose messages a test may change,
-// swallow or multiply before they are delivered.
+// A transport that delivers the messages of a confused or hostile peer. It is the loopback transport; a test
+// may change, swallow or multiply its messages before they are delivered.
 //
 //   FaultInjectingTransport transport([](const Arrival& arrival) { return Headers{arrival.bytes()}; }); //
 //   changes nothing
@@ -68,7 +68,7 @@ class FaultInjectingTransport final : public transport::Transport {
       return inner_.on_payload_begin(with_payload_.front(), bytes);
     }
     void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override {
-      // Of a payload that lies in the source's memory there was no begin.
+      // A payload that lies in the source's memory has no on_payload_begin().
       const Headers headers =
           with_payload_.empty() ? meddle_({at_, lane_, header}) : std::exchange(with_payload_, {});
       for (const Bytes& each : headers) {

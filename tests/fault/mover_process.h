@@ -190,7 +190,7 @@ class JobMemory {
     mover.send(request, {fd.get()});
     EXPECT_EQ(mover.expect<messages::Attached>().batch, id);
   }
-  // What an agent does with a rank's export.
+  // Attaches all regions and tensors, as an agent does after a rank's export.
   void attach(MoverProcess& mover, const messages::SessionKey& key) const {
     for (const auto& [id, memory] : regions_) attach_region(mover, key, id);
     messages::AttachTensors request;

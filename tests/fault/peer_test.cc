@@ -61,7 +61,7 @@ Bytes made(const Bytes& like, LaneMessage type, const Records&... records) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Of the same slot and sequence.
+// The message with the slot and sequence of `like`.
 Bytes placed_as(const Bytes& message, const Bytes& like) {
   return with_header(message, [&like](LaneHeader& h) {
     h.slot = header_of(like).slot;
@@ -290,8 +290,8 @@ INSTANTIATE_TEST_SUITE_P(
               "too long, or announced twice"}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// What becomes of a move whose first three chunks, the last of them short, stay in the source's staging
-// memory under other headers.
+// The error of a move whose first three chunks, the last of them short, stay in the source's staging memory
+// and whose headers `becomes` replaces; "none" if it succeeds.
 std::string error_of_near_move(const std::function<Headers(const Bytes&)>& becomes) {
   FaultInjectingTransport transport(first_of(kTarget, LaneMessage::kChunks, becomes));
   EnginePair pair({.sizes = {164 * kKiB},
@@ -409,6 +409,20 @@ TEST(WrongPeer, that_begins_a_blob_anew_while_a_piece_of_it_arrives_gets_no_plac
   piece.offset = 60;
   EXPECT_EQ(core.blob_destination(header, piece, 40).size(), 40U);
   EXPECT_TRUE(test::must(core.blob_received(header, piece, 40)));
+}
+
+// The memory that was announced would be cut to nothing while a reader has it mapped.
+TEST(WrongPeer, that_sends_host_state_of_no_bytes_is_refused) {
+  Nobody nobody;
+  ReceiverCore core(test::device(1), {42, 2, 0},
+                    track::FingerprintParams::expand({}, track::FingerprintPurpose::kRoot), nobody, nullptr,
+                    kMiB, kMiB);
+  ASSERT_TRUE(core.reserve_host_memory({.most = 64 * kKiB, .expected = 0}).has_value());
+  LaneHeader header;
+  header.type = LaneMessage::kHostState;
+  const auto received = core.blob_received(header, BlobRecord{}, 0);
+  ASSERT_FALSE(received.has_value());
+  EXPECT_EQ(received.error().code(), ErrorCode::kProtocol);
 }
 
 // Stale chunks of an extent that has gone, of its earlier generation, and one chunk named over and over.

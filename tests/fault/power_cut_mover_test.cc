@@ -79,7 +79,7 @@ class PowerCutMover : public VaultMover {
     entries_ = ckpt::test::read_journal(journal);
   }
 
-  // What the disk may hold after a cut before entry `cut`.
+  // Leaves in root_/after a content that the disk may have after a cut before entry `cut`.
   void cut_power(std::size_t cut, std::uint64_t seed, const std::string& left_out = {}) {
     PowerCutFiles disk;
     if (!left_out.empty()) disk.leave_out_syncs_of(left_out);

@@ -37,7 +37,7 @@ std::string below(const std::string& path, const std::string& root) {
   return path.substr(root.size() + 1);
 }
 
-// What is open to write, by path.
+// Files that are open for writing, by path.
 using Opened = std::map<std::string, std::unique_ptr<File>>;
 
 void apply(PowerCutFiles& disk, const JournalEntry& entry, const std::string& root, Opened& opened) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program wrote below one folder, in its order. record_writes.cc, which is loaded into the program
-// (LD_PRELOAD), keeps it, so the program itself is unchanged. And replayed onto a disk whose power is cut
-// (tests/unit/libckpt/store/vault/power_cut_files.h).
+// The journal of a program's writes below one folder, in their order. record_writes.cc keeps it, loaded into
+// the program (LD_PRELOAD), so the program itself is unchanged. The journal is replayed onto a disk whose
+// power is cut (tests/unit/libckpt/store/vault/power_cut_files.h).
 //
 //   auto entries = read_journal("journal");
 //   PowerCutFiles disk;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What machine and driver the figures are from.
+// Facts about the machine and the driver that the figures are from.
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "libckpt/base/clock.h"
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 #include "libckpt/cuda/driver.h"
 #include "tools/bench/report.h"
 

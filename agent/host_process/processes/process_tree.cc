@@ -19,7 +19,7 @@
 
 #include "agent/host_process/processes/time_limit.h"
 #include "libckpt/base/fd.h"
-#include "libckpt/base/memory_left.h"
+#include "libckpt/base/machine/memory_left.h"
 
 namespace ckpt::agent::host {
 namespace {
@@ -105,7 +105,7 @@ bool left_meanwhile(pid_t pid, pid_t root) {
   return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// What a dump of it writes at most.
+// The most bytes that a dump of the process writes.
 Result<std::uint64_t> memory_of(pid_t pid) {
   CKPT_TRY(status, status_of(pid));
   std::uint64_t kib = 0;

@@ -9,9 +9,9 @@
 
 #include "agent/mover/session/copy_options.h"
 #include "libckpt/base/clock.h"
-#include "libckpt/base/cores.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/machine/cores.h"
 #include "libckpt/net/control/log.h"
 
 namespace ckpt::mover {
@@ -143,7 +143,7 @@ Result<void> SnapshotTransfer::read_record() {
   return ok();
 }
 
-// What is known counts only if the vault's newest version is the one that it is of.
+// Takes the record of the last snapshot. It counts only if it is of the vault's newest version.
 Result<void> SnapshotTransfer::find_last() {
   last_ = shelf_.take({request_.folder, request_.vault_job});
   if (!last_) {

@@ -43,8 +43,8 @@ constexpr void set_block(std::span<std::uint32_t> mask, std::size_t block) noexc
   return (mask[block / 32] >> (block % 32) & 1) != 0;
 }
 
-// What encode_blocks() would write; 0 if `mask` is not of block_mask_words(chunk_bytes) words or names blocks
-// behind the end.
+// The number of bytes that encode_blocks() would write. 0 if `mask` is not of block_mask_words(chunk_bytes)
+// words or names blocks behind the end.
 [[nodiscard]] std::size_t blocks_size(std::size_t chunk_bytes, std::span<const std::uint32_t> mask) noexcept;
 
 // Bytes written to `out`. nullopt: it would be no shorter than the chunk, `out` is too short, or the mask

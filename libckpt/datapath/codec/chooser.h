@@ -33,7 +33,7 @@
 
 namespace ckpt::codec {
 
-// What the operator asked for (--codec). Values are on the wire.
+// The operator's choice (--codec). Values are on the wire.
 enum class CodecMode : std::uint8_t { kInvalid = 0, kAuto = 1, kRaw = 2, kPlanes = 3, kDifference = 4 };
 [[nodiscard]] constexpr bool is_known(CodecMode mode) {
   return mode >= CodecMode::kAuto && mode <= CodecMode::kDifference;
@@ -51,7 +51,7 @@ class Chooser {
   void observe(Encoding encoding, std::uint64_t plain_bytes, Nanos busy) noexcept;
   // False: sampling this chunk cannot change the answer, which is kRaw. Counts chunks: ask once per chunk.
   [[nodiscard]] bool may_encode() const noexcept;
-  // Which encoding to use for a chunk with this estimate.
+  // Returns the encoding to use for a chunk with this estimate.
   [[nodiscard]] Encoding choose(const Estimate& estimate) const noexcept;
   [[nodiscard]] CodecMode mode() const noexcept { return mode_; }
   // The rate of one thread with it, as learnt.

@@ -46,7 +46,7 @@ constexpr std::size_t width_of(Encoding encoding) {
   }
 }
 
-// What a plane of this entropy becomes, in bits per byte: Huffman wastes some, and cannot go below a bit.
+// The packed size of a plane of this entropy, in bits per byte: Huffman wastes some, and needs at least one.
 double packed_bits(double entropy) {
   if (entropy > kMaxPackedBits) return 8;
   if (entropy > kMaxRunBits) return std::max(1.02, entropy * 1.01 + 0.02);

@@ -24,15 +24,15 @@ using PlaneEntropy = std::array<double, kMaxPlanes>;
 class EntropySampler {
  public:
   EntropySampler() noexcept;
-  // Of the planes of elements of `width` bytes (2 or 4) as split() would make them. `chunk` has an element at
-  // least; `previous` is empty or as long.
+  // The entropy of each plane that split() would make of elements of `width` bytes (2 or 4). `chunk` has at
+  // least one element; `previous` is empty or as long.
   [[nodiscard]] PlaneEntropy sample(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous) noexcept;
   struct Both {
     PlaneEntropy halves, words;  // elements of 2 and of 4 bytes
   };
-  // Of plain planes, both widths at once; `chunk` has 4 bytes at least. The lowest bit of the halves' lower
-  // planes is not exactly what split() would put there: it is the other half's sign or a bit of its
+  // The entropy of plain planes, for both widths at once; `chunk` has at least 4 bytes. The lowest bit of the
+  // halves' lower planes is not exactly the one of split(). It is the other half's sign or a bit of its
   // neighbour, which serves as well.
   [[nodiscard]] Both sample_both(std::span<const std::byte> chunk) noexcept;
 

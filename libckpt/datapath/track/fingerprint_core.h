@@ -69,7 +69,7 @@ struct alignas(64) FingerprintTables {
   std::uint64_t zero_block[2];         // z of a block of zeroes
 };
 
-// What NH makes of one block: the sums of the three passes.
+// The result of NH for one block: the sums of the three passes.
 struct BlockSums {
   std::uint64_t y[kPasses] = {0, 0, 0};
 };

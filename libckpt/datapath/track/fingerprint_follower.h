@@ -29,7 +29,7 @@ class FingerprintFollower {
 
   // `filled` never shrinks, and is at most the memory's length.
   void grew(std::uint64_t filled);
-  // Of the first `bytes`, which are all. Waits for it; once.
+  // Waits for the fingerprint of the first `bytes`, which are all, and returns it. Called once.
   [[nodiscard]] Fingerprint finish(std::uint64_t bytes);
 
  private:

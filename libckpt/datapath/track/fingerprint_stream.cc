@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 
 namespace ckpt::track {
 namespace {
@@ -20,8 +20,8 @@ std::uint64_t subtract_mod(std::uint64_t a, std::uint64_t b) {
   return add_mod(a, kPrime - b);
 }
 
-// What is left of a message when its leading 1 and its length are taken out of its fingerprint, and what it
-// multiplies before it by.
+// A piece within a longer message. `sum` is its fingerprint without the leading 1 and the length; `factor` is
+// what it multiplies the sum of the pieces before it by.
 struct Link {
   std::uint64_t factor[2] = {1, 1};  // point^n
   std::uint64_t sum[2] = {0, 0};     // times point

@@ -35,7 +35,7 @@ struct Walk {
   [[nodiscard]] const unsigned char* block(std::uint32_t stretch, std::uint64_t index) const noexcept {
     return at + (stretch * blocks + index) * kBlockBytes;
   }
-  // What to prefetch while half 0 or 1 of a block is read: the half behind it.
+  // The memory to prefetch while half 0 or 1 of a block is read: the half behind it.
   [[nodiscard]] const char* ahead(std::uint32_t stretch, std::uint64_t index, int half) const noexcept {
     const unsigned char* next_half = block(stretch, index) + kHalfBytes;
     if (half == 1 && index + 1 == blocks) {
@@ -139,7 +139,7 @@ inline void walk_scalar(const FingerprintTables& tables, Walk& walk) noexcept {
                                                std::uint64_t blocks, std::uint32_t* marks,
                                                const unsigned char* next, Chain& chain) noexcept {
   const std::uint64_t bytes = blocks * kBlockBytes;
-  // What to prefetch while the half block at `here` is read: as much, kAheadBytes behind it.
+  // The memory to prefetch while the half block at `here` is read: as much, kAheadBytes behind it.
   const auto ahead = [&](std::uint64_t here) {
     const std::uint64_t wanted = here + kAheadBytes;
     return wanted < bytes ? at + wanted : next != nullptr ? next + (wanted - bytes) : at + here;

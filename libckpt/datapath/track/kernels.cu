@@ -205,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) ckpt_copy(const Devic
 
 namespace {
 
-// What the kernels read after chunk `index`, if it is as long.
+// The chunk that the kernels read after chunk `index`, if it is as long; else null.
 const void* next_chunk(const DeviceChunk* chunks, uint32_t index, uint32_t count) {
   const bool alike = index + 1 < count && chunks[index + 1].bytes == chunks[index].bytes;
   return alike ? reinterpret_cast<const void*>(chunks[index + 1].address) : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels.cu and its launcher agree on: list entries in device memory and launch shapes.
+// The interface of kernels.cu to its launcher: list entries in device memory and launch shapes.
 #pragma once
 
 #include <cstdint>

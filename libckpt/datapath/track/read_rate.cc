@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "libckpt/base/check.h"
 #include "libckpt/base/clock.h"
 
 namespace ckpt::track {
@@ -52,6 +53,7 @@ class Reader {
 
   // How long the device took for one launch over `pieces`; the list's way to the device does not count.
   Result<Nanos> time(std::span<const ChunkRange> pieces) {
+    CKPT_CHECK(pieces.size() <= capacity_, "a launch fits its list");
     const DriverApi& api = kernels_.device().api();
     ContextScope scope(kernels_.device());
     std::copy(pieces.begin(), pieces.end(), reinterpret_cast<ChunkRange*>(list_.host()));

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "libckpt/base/check.h"
+
 namespace ckpt::track {
 namespace {
 
@@ -80,6 +82,8 @@ Result<void> Scanner::scan(std::span<const ChunkRange> chunks, const SliceHandle
     const Nanos end = now_ns();
     const Nanos busy = end - start;
     const std::size_t count = oldest.results().size();
+    CKPT_CHECK(slices_done < slices && count <= launched - delivered,
+               "ENG-2: a scan delivers what it has launched");
     const std::uint64_t bytes = total_bytes(chunks.subspan(delivered, count));
     if (begun_known && !unseen) pace_.delivered(bytes, end - begun);
     CKPT_TRYV(on_slice(delivered, oldest.results()));

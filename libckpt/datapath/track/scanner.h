@@ -100,7 +100,7 @@ class FingerprintBatch {
   [[nodiscard]] bool busy() const noexcept { return list_.busy(); }
   Result<bool> ready() { return list_.ready(); }  // never blocks
   Result<void> wait() { return list_.wait(); }
-  // Of the last launch, in its order; valid until the next launch.
+  // The fingerprints of the last launch's chunks, in their order; valid until the next launch.
   [[nodiscard]] std::span<const Fingerprint> results() const noexcept;
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
 

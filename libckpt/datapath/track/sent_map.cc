@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "libckpt/base/check.h"
 #include "libckpt/datapath/track/fingerprint_walk.h"
 
 namespace ckpt::track {
@@ -54,8 +55,12 @@ Result<void> SentMap::add_region(std::uint64_t region, std::uint64_t generation,
 bool SentMap::drop_region(std::uint64_t region, std::uint64_t generation) {
   const auto found = regions_.find(region);
   if (found == regions_.end() || found->second.generation != generation) return false;
-  for (const bool known : found->second.known) missing_ -= known ? 0 : 1;
-  chunk_count_ -= found->second.known.size();
+  const std::vector<bool>& known = found->second.known;
+  const auto unknown = static_cast<std::uint64_t>(std::count(known.begin(), known.end(), false));
+  CKPT_CHECK(unknown <= missing_ && known.size() <= chunk_count_,
+             "ENG-1: a region's chunks are among those that are counted");
+  missing_ -= unknown;
+  chunk_count_ -= known.size();
   regions_.erase(found);
   return true;
 }
@@ -123,6 +128,9 @@ Result<Fingerprint> SentMap::root() const {
   if (missing_ > 0)
     return Error(ErrorCode::kRefused,
                  std::to_string(missing_) + " chunks have not been acknowledged: the table has no root yet");
+  std::uint64_t entries = 0;
+  for (const auto& [id, region] : regions_) entries += region.fingerprints.size();
+  CKPT_CHECK(entries == chunk_count_, "ENG-4: the root is over every chunk");
   std::vector<std::uint64_t> head = {chunk_bytes_, regions_.size()};
   for (const auto& [id, region] : regions_) head.insert(head.end(), {id, region.generation, region.bytes});
   const FingerprintTables& tables = root_params_->tables();
@@ -151,6 +159,8 @@ void SentMap::refresh_root() const {
 
 void SentMap::refresh(const Region& region) const {
   const std::span<const Fingerprint> all = region.fingerprints;
+  CKPT_CHECK(region.blocks.size() == blocks_of(all.size(), kBlockEntries),
+             "ENG-4: the root's blocks hold every chunk of a region");
   for (std::size_t i = 0; i < region.blocks.size(); ++i) {
     if (!region.blocks[i].stale) continue;
     const std::size_t first = i * kBlockEntries;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the target holds: a fingerprint for each region (id, generation) and chunk. The TARGET computed it
+// The target's content: a fingerprint for each region (id, generation) and chunk. The TARGET computed it
 // from its own device memory after writing; it is taken from its acknowledgement (ENG-1). Never enter a
 // fingerprint of a scan of the source. A chunk may change between scan and copy and change back, and the
 // target would keep the middle version.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lanes over a network have in common: the frame before each message, and the count of what was sent and
+// The common parts of lanes over a network: the frame before each message, and the count of messages sent and
 // delivered. Threads: the lane's. Errors: kProtocol for frames that break the rules.
 #pragma once
 
@@ -31,10 +31,10 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
   std::uint64_t sequence = 0;
-  // Of kSameHost the payload stays in the sender's memory, and its address follows in its place.
+  // The payload's length. With kSameHost the payload stays in the sender's memory, and its address follows.
   std::uint64_t payload_bytes = 0;
   std::uint64_t delivered = 0;  // messages of the other side that this side has delivered
-  // What follows the header on the wire.
+  // The number of bytes that follow the header on the wire.
   [[nodiscard]] std::uint64_t bytes_behind() const noexcept {
     return kind == FrameKind::kSameHost ? sizeof(std::uint64_t) : payload_bytes;
   }
@@ -62,7 +62,7 @@ std::size_t write_hello(const Hello& hello, std::span<std::byte, kMaxHelloBytes>
 // Empty: it is none.
 std::optional<Hello> parse_hello(const FrameView& view) noexcept;
 
-// What WELCOME reports of an offer: its sequence is the receiver's access.
+// The receiver's access to the offered memory: WELCOME reports it as its sequence.
 PayloadAccess access_of_welcome(const Frame& welcome, const SameHostOffer& offer) noexcept;
 
 // Payloads from this size on are read by a peer on this host. UCX sends them by rendezvous, straight to where
@@ -109,7 +109,7 @@ class OutgoingRing {
   std::uint64_t credited_ = 0;
 };
 
-// What this side has delivered to its handler, and when the peer must be told.
+// Counts the messages that this side has delivered to its handler, and knows when the peer must be told.
 class DeliveryCount {
  public:
   void add(bool near) noexcept {

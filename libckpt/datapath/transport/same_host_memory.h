@@ -50,7 +50,7 @@ class SameHostReader {
   static std::optional<SameHostReader> open(const SameHostOffer& offer, const SessionToken& token);
   // Fills `to`. The process was alive afterwards, so the bytes are of its memory.
   Result<void> read(std::uint64_t address, std::span<std::byte> to) const;
-  // Of the offered file, if it can be had.
+  // Maps the offered file, if it can be had; else the mapping is empty.
   [[nodiscard]] SameHostMapping map(const SameHostOffer& offer, LaneHandler& handler) const;
 
  private:
@@ -64,7 +64,7 @@ struct SameHostPeer {
   std::optional<SameHostReader> reader;  // nothing: the offer was not taken
   SameHostMapping mapping;
   static SameHostPeer open(const SameHostOffer& offer, const SessionToken& token, LaneHandler& handler);
-  // What the peer is told.
+  // This side's access to the peer's payloads, which the peer is told.
   [[nodiscard]] PayloadAccess access() const noexcept;
 };
 

@@ -52,7 +52,7 @@ class TlsGate {
   };
   // The peer, once it is there.
   std::optional<Arrival> progress();
-  // What to poll; how many of them.
+  // Fills `to` with the descriptors to poll, and returns their number.
   std::size_t watch(std::span<pollfd> to) const;
   // When progress() has something to do without an event; nothing: never.
   [[nodiscard]] std::optional<Nanos> next_deadline() const;

@@ -11,7 +11,7 @@
 namespace ckpt::transport {
 namespace {
 
-// What one progress() reads, and what it writes, at most: the caller gets its turn.
+// The most bytes that one progress() reads, and the most that it writes: the caller gets its turn.
 constexpr std::size_t kRoundBytes = std::size_t{2} << 20;
 
 Error out_of_place() {
@@ -218,7 +218,7 @@ bool TlsLane::report_sent() {
   return any;
 }
 
-// What waits for the stream, as far as there is space in it.
+// Writes the frames that wait for the stream, as far as there is space in it.
 bool TlsLane::transmit() {
   bool any = false;
   for (std::size_t written = 0; written < kRoundBytes && !failed_ && !close_requested_;) {

@@ -22,8 +22,8 @@ Result<void> check_local(const LaneAddress& local);
 Result<LaneAddress> local_address_of(int socket);
 // Nonblocking. The connection is under way, or has failed already: then its first use shows it.
 Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address);
-// Of an accepted connection: small messages leave at once, and a host that has gone ends the connection within
-// a minute or so.
+// Sets up an accepted connection: small messages leave at once, and a host that has gone ends the connection
+// within about 15 seconds.
 Result<void> set_up_tls_socket(int socket);
 
 }  // namespace ckpt::transport

@@ -109,7 +109,7 @@ class Lane {
   // peer yet.
   virtual Result<void> send(std::span<const std::byte> header, std::span<const std::byte> payload,
                             std::uint64_t token) = 0;
-  // Of an open lane.
+  // The peer's access to this side's payloads, once the lane is open.
   [[nodiscard]] virtual PayloadAccess payload_access() const noexcept { return PayloadAccess::kSent; }
   // Drives the lane and its callbacks; true if anything happened.
   virtual bool progress() = 0;

@@ -15,9 +15,9 @@ namespace ckpt::transport {
 namespace {
 
 constexpr std::string_view kScheme = "ucx:";
-// Of a connection within this machine, which has no delay to cover: what waits in a larger socket buffer has
-// left the caches when it is read (engine/README.md). Beyond this machine the kernel's own sizing knows the
-// path better.
+// The socket buffers of a connection within this machine, which has no delay to cover. Bytes that wait in
+// larger ones have left the caches when they are read (engine/README.md). Beyond this machine the kernel's
+// own sizing knows the path better.
 constexpr const char* kLocalSocketBuffer = "256k";
 
 struct ConfigTraits {
@@ -131,9 +131,9 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   }
   CKPT_TRYV(set(config.get(), "TLS", transports));
   CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
-  // Who connects: left to itself, UCX takes rdmacm for TCP, too, where there is an RDMA device.
+  // The way to connect: left to itself, UCX takes rdmacm for TCP, too, where there is an RDMA device.
   CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
-  // Of a device with addresses of both families, UCX takes the first family that its setting names.
+  // The family to use: where a device has addresses of both, UCX takes the first that its setting names.
   if (!options.rdma) {
     CKPT_TRYV(set(config.get(), "AF_PRIO", local.family() == AF_INET6 ? "inet6" : "inet"));
   }

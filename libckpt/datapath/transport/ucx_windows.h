@@ -32,7 +32,7 @@ class SendWindow {
   std::optional<std::uint64_t> pop_sent() noexcept { return ring_.pop_sent(); }
 
  private:
-  // Of the message with the same place in the ring.
+  // The UCX request of the message with the same place in the ring.
   struct Request {
     Outgoing* message = nullptr;
     std::size_t* outstanding = nullptr;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "libckpt/base/check.h"
 #include "libckpt/protocol/gang/gang_stepper.h"
 
 namespace ckpt::gang {
@@ -22,7 +23,7 @@ std::string text_of(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
-// What follows from the facts, whatever the phase.
+// The conclusions from the parties' facts, in any phase.
 class Judgement {
  public:
   explicit Judgement(const CoordinatorState& state) : s_(state) {}
@@ -114,7 +115,7 @@ class Judgement {
   [[nodiscard]] bool is_committed() const {
     return any(Role::kTarget, [](const Facts& f) { return f.committed; });
   }
-  // Who answers WITHDRAW.
+  // The role of the parties that answer WITHDRAW.
   [[nodiscard]] Role withdrawer() const { return s_.info.staying.empty() ? Role::kSource : Role::kBystander; }
 
  private:
@@ -195,9 +196,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     for (auto& [party, facts] : s_.facts) facts.last_message = now_;
     return enter(RecordKind::kGranted, coordinator::Granted{}, k());
   }
-  // What ranks have done by a decision whose record is lost is decided again.
+  // Goes on once the ranks have answered: a lost decision that they have acted on is then taken again.
   bool decide_asking() {
-    // What a target knows of a decision, sources and bystanders know, too. One whose node is away is waited for as ever.
+    // Targets need not answer: sources and bystanders know as much of a decision. Absent ones are awaited.
     const bool all = std::all_of(s_.facts.begin(), s_.facts.end(), [](const auto& entry) {
       return entry.first.role == Role::kTarget || entry.second.answered || entry.second.lost;
     });
@@ -336,7 +337,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   void nag_granted() {
     const bool back = withdraws();
-    // Who was never granted anything leaves, unless the others are beyond that.
+    // After an abort GRANTED is sent only if a target has committed: a rank that never got it leaves.
     const bool goes_on = !s_.abort || judge().is_committed();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
@@ -481,6 +482,77 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   void note(const Party& /*from*/, Facts& /*facts*/, const Other& /*body*/) {}
 };
 
+// The record that the phase stands on. Asking stands on none, and goes on as BEGUN does.
+RecordKind record_of(const CoordinatorState& state) {
+  using Kind = RecordKind;
+  static constexpr Kind kRecords[] = {Kind::kBegun,  Kind::kGranted, Kind::kKept,     Kind::kReturned,
+                                      Kind::kClosed, Kind::kAborted, Kind::kRestored, Kind::kBegun};
+  return kRecords[state.phase.index()];
+}
+
+// gang_transitions.txt, and the incarnation of each record.
+bool may_follow(RecordKind before, const Record& next) {
+  const Incarnation n = next.info.base;
+  const bool granted = before == RecordKind::kGranted;
+  const bool returned = before == RecordKind::kReturned;
+  switch (next.kind) {
+    case RecordKind::kBegun:
+    case RecordKind::kAborted:
+      return before == RecordKind::kBegun;
+    case RecordKind::kGranted:
+      return before == RecordKind::kBegun && next.k == n + 1;
+    case RecordKind::kKept:
+      return granted;
+    case RecordKind::kReturned:
+      return granted && next.k == n + 2;
+    case RecordKind::kClosed:
+      if (next.side == Side::kTarget) return (granted || before == RecordKind::kKept) && next.k == n + 1;
+      return (granted && next.k == n) || (returned && next.k == n + 2);
+    case RecordKind::kRestored:
+      return before != RecordKind::kBegun && before != RecordKind::kRestored;
+    default:
+      return false;
+  }
+}
+
+// The record that this statement of the coordinator repeats; none: it needs none.
+std::optional<RecordKind> record_before(const Body& said) {
+  if (std::holds_alternative<Granted>(said) || std::holds_alternative<Withdraw>(said))
+    return RecordKind::kGranted;
+  if (std::holds_alternative<Kept>(said)) return RecordKind::kKept;
+  if (std::holds_alternative<Returned>(said)) return RecordKind::kReturned;
+  if (std::holds_alternative<Closed>(said)) return RecordKind::kClosed;
+  if (std::holds_alternative<Aborted>(said)) return RecordKind::kAborted;
+  if (std::holds_alternative<Restore>(said)) return RecordKind::kRestored;
+  return std::nullopt;
+}
+
+// Ends the process where a step breaks a rule. No message makes one do so.
+void check_step(const CoordinatorState& before, const Step<CoordinatorState, Action>& made, Nanos now) {
+  const CoordinatorState& after = made.state;
+  RecordKind kind = record_of(before);
+  for (const Action& action : made.actions) {
+    if (const auto* write = std::get_if<WriteRecord>(&action)) {
+      CKPT_CHECK(may_follow(kind, write->record),
+                 "GANG-9: no record follows but by the table of transitions");
+      kind = write->record.kind;
+    } else if (const auto* send = std::get_if<Send>(&action)) {
+      CKPT_CHECK(record_before(send->body).value_or(kind) == kind,
+                 "GANG-8: a decision is written before the ranks are told");
+      if (const auto* lease = std::get_if<Lease>(&send->body))
+        CKPT_CHECK((kind == RecordKind::kGranted || kind == RecordKind::kKept) &&
+                       lease->k == before.info.base + 1 &&
+                       after.lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
+                   "GANG-8: only n+1 is lent, and the coordinator remembers until when");
+    } else if (std::holds_alternative<RestoreGang>(action)) {
+      CKPT_CHECK(kind == RecordKind::kRestored && Judgement(after).is_fenced(),
+                 "GANG-12: the image runs once every instance is fenced");
+    }
+  }
+  CKPT_CHECK(record_of(after) == kind, "GANG-8: the coordinator goes on to a phase with its record");
+  CKPT_CHECK(after.settled || !before.settled, "GANG-12: a move that is settled stays that");
+}
+
 CoordinatorState fresh(GangInfo info) {
   CoordinatorState state;
   for (const Party& party : info.ranks()) state.facts[party] = Facts{};
@@ -504,7 +576,9 @@ CoordinatorState recover_coordinator(GangInfo info, Nanos now) {
 
 Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const CoordinatorEvent& event,
                                             Nanos now, const Timing& timing) {
-  return CoordinatorStepper(state, now, timing).run(event);
+  auto made = CoordinatorStepper(state, now, timing).run(event);
+  if (made) check_step(state, *made, now);
+  return made;
 }
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {

@@ -52,7 +52,7 @@ struct Restored {
 };
 }  // namespace coordinator
 
-// What a rank has stated, as far as this life of the coordinator knows.
+// The statements of a rank, as far as this life of the coordinator knows them.
 struct Facts {
   std::optional<Bytes> payload;  // prepared
   bool started = false;          // the peer's payload was sent

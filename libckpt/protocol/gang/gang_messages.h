@@ -39,8 +39,8 @@ struct FlatBody {
   std::uint32_t term_ms = 0;
 };
 
-// Of a rank that stays, once it goes on: how long it stood still, how long its new communicators took beside it, and how
-// long it took to the barrier once it was told where to stop (0: from an older agent).
+// The times of a rank that stays, sent once it goes on: its standstill, the making of new communicators
+// beside the rank, and its way to the barrier once it was told where to stop (0: from an older agent).
 struct StayingTimes {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::int64_t pause_ns = 0;
@@ -75,7 +75,7 @@ struct GangMessage {
 // The body is known, sender and receiver are different, and `info` is of this move.
 Result<GangMessage> decode_message(std::span<const std::byte> bytes);
 
-// Of a message from agent to agent, encoded: it has no plan and no payload.
+// The most bytes of an encoded message from agent to agent: it has no plan and no payload.
 inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
 
 struct GangRecords {

@@ -4,7 +4,7 @@
 //
 // A party that is not known here is made by Prepare. Any other message is not understood without the description of the
 // move. With it the party is that of a restarted agent without a record: it leaves, and states that.
-// Of each rank only the newest move decides what runs now: after a restart the closed ones before it stay silent.
+// Only the newest move of a rank decides what runs: after a restart the closed ones before it stay silent.
 // Threads: one. Ownership: values only. Errors: kProtocol and kInvalidArgument for what cannot be, with nothing changed.
 #pragma once
 

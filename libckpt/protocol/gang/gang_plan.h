@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a move of ranks is, for the agents that take part; and the groups that the ranks communicate in. The protocol
-// itself is in protocol/gang.
+// The plan of a move of ranks, for the agents that take part, with the groups that the ranks communicate in.
+// The protocol itself is in protocol/gang.
 //
-// A group is what the program made a communicator for (ckpt_group_callbacks). A group with a moved rank gets another one
-// ahead of the switch. One of its members makes a *ticket*, which NCCL calls a unique id, and all join with it.
+// A group is the ranks of a communicator of the program (ckpt_group_callbacks). With a moved rank it gets
+// another communicator ahead of the switch. One member makes a *ticket* (NCCL's unique id); all join with it.
 // Threads: values.
 #pragma once
 
@@ -38,7 +38,7 @@ struct GroupTicket {
   }
 };
 
-// Of a rank that moves: its own migration, with plan and id as that of a job of one rank has them.
+// A rank that moves. It has its own migration, with plan and id like the migration of a job of one rank.
 struct MovedRank {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint32_t rank = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every machine of the gang does in a step: collects actions, and states things to others.
+// The common part of a step of every machine of the gang: collects actions, and states things to others.
 // Threads: none. Ownership: lives for one step.
 #pragma once
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/protocol/gang/gang_target.h"
 
+#include <algorithm>
+
+#include "libckpt/base/check.h"
 #include "libckpt/protocol/gang/gang_stepper.h"
 
 namespace ckpt::gang {
@@ -18,6 +21,12 @@ class TargetStepper : private Stepper<TargetState> {
 
  private:
   bool is_lead() const { return self_ == s_.info.lead(); }
+  bool moves_beside(std::uint32_t rank) const {
+    return rank != s_.rank && std::binary_search(s_.info.moved.begin(), s_.info.moved.end(), rank);
+  }
+  bool stays(std::uint32_t rank) const {
+    return std::binary_search(s_.info.staying.begin(), s_.info.staying.end(), rank);
+  }
   Incarnation k() const { return s_.info.base + 1; }
   bool unpromised() { return !in<target::Promised>() && !in<target::Relinquished>(); }
   bool is_owner() {
@@ -130,7 +139,7 @@ class TargetStepper : private Stepper<TargetState> {
     if (p->running) tell(to, Ran(k()));
     if (to == Party()) state_owner();
   }
-  // What is missing is asked of those who have it.
+  // Asks for what is missing: the lease, and the statements of other parties.
   void poll() {
     if (s_.leaving && unpromised()) return relinquish(Reason(*s_.leaving));
     if (in<target::Verified>()) {
@@ -307,14 +316,14 @@ class TargetStepper : private Stepper<TargetState> {
     return true;
   }
   bool receive(const Party& from, const Ready& body) {
-    if (from.role != Role::kTarget) return false;
+    if (from.role != Role::kTarget || !moves_beside(from.rank)) return false;
     if (!is_lead() || body.k != k()) return true;
     s_.ready.insert(from.rank);
     promise_if_due();
     return true;
   }
   bool receive(const Party& from, const Held&) {
-    if (from.role != Role::kBystander) return false;
+    if (from.role != Role::kBystander || !stays(from.rank)) return false;
     if (!is_lead()) return true;
     s_.held.insert(from.rank);
     promise_if_due();
@@ -327,7 +336,7 @@ class TargetStepper : private Stepper<TargetState> {
     return true;
   }
   bool receive(const Party& from, const InGate&) {
-    if (from.role != Role::kTarget) return false;
+    if (from.role != Role::kTarget || !moves_beside(from.rank)) return false;
     if (is_lead()) {
       s_.gates.insert(from.rank);
       go_if_due();
@@ -402,18 +411,86 @@ class TargetStepper : private Stepper<TargetState> {
       restate(from);
     return true;
   }
-  // What others state is relayed to all, and means nothing here.
+  // Ignores all other messages: each statement is relayed to all parties, and not all need it.
   template <class Other>
   bool receive(const Party& /*from*/, const Other& /*body*/) {
     return true;
   }
 };
 
+bool leads(const TargetState& state) {
+  return state.info.lead().rank == state.rank;
+}
+
+void check_phases(const TargetState& before, const TargetState& after, Nanos now) {
+  const auto* was = std::get_if<target::Promised>(&before.phase);
+  const auto* is = std::get_if<target::Promised>(&after.phase);
+  const auto* had_left = std::get_if<target::Relinquished>(&before.phase);
+  const auto* left = std::get_if<target::Relinquished>(&after.phase);
+  CKPT_CHECK(after.phase.index() >= before.phase.index(),
+             "GANG-5: a target that has given up does not promise, and none goes back to an earlier phase");
+  CKPT_CHECK(!left || left->veto == (had_left ? had_left->veto : !was),
+             "GANG-5: a target vetoes if it has not promised, and only then");
+  if (is == nullptr) return;
+  CKPT_CHECK(!was || ((!was->owner || is->owner) && (!was->in_gate || is->in_gate)),
+             "GANG-6: a target takes back neither its gate nor that it is the owner");
+  if (was) return;
+  CKPT_CHECK(!before.leaving, "GANG-5: a target that is giving up does not promise");
+  CKPT_CHECK(after.info.overlaps || after.has_communicators,
+             "GANG-4: a target promises once its communicators are made");
+  const bool all =
+      after.ready.size() + 1 == after.info.moved.size() && after.held.size() == after.info.staying.size();
+  const bool has_lease = after.lease.k == after.info.base + 1 && after.lease.deadline > now;
+  CKPT_CHECK(!leads(after) || (all && has_lease),
+             "GANG-4: the lead commits with every READY and HELD, and a lease that lasts");
+}
+
+// Ends the process where a step breaks a rule. No message makes one do so.
+void check_step(const TargetState& before, const Step<TargetState, Action>& made, Nanos now) {
+  const TargetState& after = made.state;
+  check_phases(before, after, now);
+  const auto* was = std::get_if<target::Promised>(&before.phase);
+  const auto* is = std::get_if<target::Promised>(&after.phase);
+  const bool had_left = std::holds_alternative<target::Relinquished>(before.phase);
+  const Incarnation k = before.info.base + 1;
+  bool promised = was != nullptr;
+  bool owns = was && was->owner;
+  bool left = had_left;
+  for (const Action& action : made.actions) {
+    if (const auto* write = std::get_if<WriteRecord>(&action)) {
+      CKPT_CHECK(!had_left, "GANG-5: a target that has given up decides nothing more");
+      left = write->record.kind == RecordKind::kRelinquished;
+      promised = !left;
+      owns = promised && write->record.owner;
+    } else if (const auto* enter = std::get_if<EnterGate>(&action)) {
+      CKPT_CHECK(promised && enter->k == k, "GANG-6: a target enters its gate once it has promised");
+    } else if (const auto* open = std::get_if<OpenGate>(&action)) {
+      CKPT_CHECK(promised && open->k == k && is && is->in_gate && after.go,
+                 "GANG-6: a target passes its gate on GO");
+      CKPT_CHECK(open->deadline ? *open->deadline > now : owns,
+                 "GANG-6: a target without a lease that lasts passes its gate as the owner alone");
+    } else if (std::holds_alternative<FreeTarget>(action)) {
+      CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before the target frees");
+    } else if (const auto* send = std::get_if<Send>(&action)) {
+      if (std::holds_alternative<Ready>(send->body) || std::holds_alternative<Committed>(send->body))
+        CKPT_CHECK(promised, "GANG-4: READY or COMMITTED is written before it is stated");
+      if (std::holds_alternative<Go>(send->body))
+        CKPT_CHECK(promised && leads(after), "GANG-6: GO is sent by the lead, once it has committed");
+      if (std::holds_alternative<Owns>(send->body))
+        CKPT_CHECK(owns, "GANG-6: a target is recorded as owner before it states that");
+      if (std::holds_alternative<Relinquished>(send->body))
+        CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before it is stated");
+    }
+  }
+}
+
 }  // namespace
 
 Result<Step<TargetState, Action>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                        const Timing& timing) {
-  return TargetStepper(state, now, timing).run(event);
+  auto made = TargetStepper(state, now, timing).run(event);
+  if (made) check_step(state, *made, now);
+  return made;
 }
 
 Result<TargetState> restore_target(const GangInfo& info, std::uint32_t rank, const Record* newest) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machines of the gang commit share (docs/adr/0038): parties, messages, records, actions, events.
+// The types of the machines of the gang commit (docs/adr/0038): parties, messages, records, actions, events.
 //
 // They have the form of the machines of the switch (handover/switch_types.h): a value and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
@@ -60,7 +60,7 @@ struct Party {
 };
 [[nodiscard]] std::string to_text(const Party& party);  // "C", "S1", "T1", "U0"
 
-// What stays the same for the whole migration.
+// The facts of a gang's migration that never change.
 struct GangInfo {
   [[nodiscard]] Party lead() const { return {Role::kTarget, moved.front()}; }
   // All but the coordinator.

@@ -51,7 +51,7 @@ class AgentSwitches {
   [[nodiscard]] const SourceState* source(MigrationId migration) const;
   [[nodiscard]] const TargetState* target(MigrationId migration) const;
   [[nodiscard]] bool idle() const;  // every machine is closed
-  // Of the machines that are not closed.
+  // The keys and jobs of the machines that are not closed.
   [[nodiscard]] std::vector<std::pair<SwitchKey, JobId>> open() const;
   [[nodiscard]] MigrationId newest() const;  // that any machine here is of; 0: none
   // Drops the machines of a job that ended; the driver forgets it in the journal, too.

@@ -101,8 +101,8 @@ using CoordinatorEvent =
 Result<Step<CoordinatorState>> step(const CoordinatorState& state, const CoordinatorEvent& event, Nanos now,
                                     const Timing& timing);
 Result<CoordinatorState> restore_coordinator(const Record& newest);
-// Of a migration that agents report and no record speaks of; no lease of before lasts longer than
-// `undecided_until`. Its first event is Restarted.
+// The coordinator of a migration that agents report and that has no record. No earlier lease lasts beyond
+// `undecided_until`. The first event is Restarted.
 CoordinatorState forgotten_coordinator(SwitchInfo info, Nanos undecided_until);
 
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;   // recorded: m+1 of the job may begin

@@ -40,7 +40,7 @@ Result<Batches> CoordinatorSwitches::begin(SwitchInfo info, bool source_connecte
     return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
                                           wire::migration_text(open->info.migration) +
                                           " already; wait for it or abort it");
-  // Of different jobs they may begin in another order than they got their ids in.
+  // Ids ascend within a job only: migrations of different jobs may begin in another order than their ids.
   const auto newest = newest_.find(info.job);
   const bool is_older = newest != newest_.end() && newest->second >= info.migration;
   if (is_older || switches_.contains(info.migration))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the three parties of a switch write into their journals (SW-1). A record is durable before its effect
+// The records in the journals of a switch's three parties (SW-1). A record is durable before its effect
 // begins and before any message states it (SW-2). PREPARING, PRECOPY, FINAL and VERIFIED are never written.
 // Threads: value types.
 #pragma once
@@ -41,7 +41,7 @@ enum class RecordKind : std::uint8_t {
 [[nodiscard]] bool is_known(RecordKind kind) noexcept;
 [[nodiscard]] std::string_view to_string(RecordKind kind) noexcept;
 
-// What stays the same for a migration's whole life.
+// The facts of a migration that never change.
 struct SwitchInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   SwitchInfo() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the three machines share: timing, actions, and the form of a step.
+// The types that the three machines share: timing, actions, and the form of a step.
 //
 // A machine is a value (its state) and one pure function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)

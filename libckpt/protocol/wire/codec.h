@@ -122,7 +122,7 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
     fields();
     close_envelope(envelope);
   }
-  // What belongs to one field: an older struct does not end inside of it.
+  // Calls `parts`, which together are one field: an older struct does not end inside of it.
   template <class Parts>
   void whole(Parts&& parts) {
     const bool older = std::exchange(older_, false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent found about the health of its GPUs, and what it concluded for each job (libckpt/health
-// decides; docs/design.md §8).
+// The messages on the health of an agent's GPUs: its findings, and its conclusion for each job
+// (libckpt/health decides; docs/design.md §8).
 //
 //   agent                          coordinator
 //     | HealthReport    ------------->  |   every finding the coordinator has not acknowledged; again at each
@@ -23,7 +23,7 @@
 
 namespace ckpt::wire {
 
-// What shall be done for one process of a GPU in trouble.
+// The measure to take for one process of a GPU in trouble.
 enum class HealthOutcome : std::uint8_t {
   kInvalid = 0,
   kNone = 1,     // nothing: it is not concerned, or it is the job's own matter

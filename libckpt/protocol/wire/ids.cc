@@ -11,7 +11,7 @@ constexpr std::size_t kTagLength = 4;
 constexpr unsigned kTagBits = 5;  // a character
 constexpr std::uint64_t kMaxPlainId = 0xffffffff;
 
-// What an agent numbers by itself (a snapshot, a restore) has this bit and no tag.
+// True if an agent gave the id by itself, to a snapshot or a restore: it has this bit and no tag.
 constexpr bool is_local(std::uint64_t id) {
   return id >> 63 != 0;
 }

@@ -48,8 +48,8 @@ inline constexpr std::uint64_t kMaxTaggedNumber = (std::uint64_t{1} << 31) - 1; 
   return said == id || (id_tag(said) == 0 && said == id_number(id));
 }
 
-// What a person means by `id`: the entry itself, or without a tag the only one of that number. end() if there
-// is none, or several.
+// Returns the entry that a person means by `id`: the one with this id or, without a tag, the only one of that
+// number. end() if there is none, or several.
 template <class Map>
 [[nodiscard]] auto find_meant(Map& entries, std::uint64_t id) {
   if (const auto exact = entries.find(id); exact != entries.end() || id_tag(id) != 0) return exact;

@@ -67,8 +67,8 @@ struct TakeSnapshot {
   bool cancel = false;
   // The image's number is at least this one: beyond those of the job's images elsewhere.
   std::uint64_t first_version = 0;
-  // Of a rank of a gang: the number of the set that the image belongs to. The rank is held by GatherRank only, and its
-  // image is of the barrier that all have agreed on.
+  // The number of the set that a gang's image belongs to. Its rank is held by GatherRank only, and the image
+  // is of the barrier that all have agreed on.
   std::uint64_t set = 0;
   bool holds_after =
       false;  // with `set`: the rank stays paused behind its durable image, until GatherRank or its end
@@ -206,8 +206,8 @@ struct ImageRow {
   std::uint64_t written_bytes = 0;
   bool damaged = false;
   std::string gpu_model;  // where it was taken; a transparent job's image needs the same
-  // Of what it consists of, where the vault has a tier in memory; both 0: on the disk. What versions share
-  // counts for each.
+  // The image's bytes in each tier, where the vault has one in memory; both 0: all on the disk. Chunks that
+  // versions share count for each.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::uint64_t sequence = 0;  // of the order that it was taken by; 0: of an older build

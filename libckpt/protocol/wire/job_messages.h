@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator asks of an agent for jobs: starting, adopting, stopping, forgetting, reading logs.
-// control_messages.h has the order and what holds for all of these messages.
+// The coordinator's requests to an agent for jobs: starting, adopting, stopping, forgetting, reading logs.
+// control_messages.h has the order and the rules of all these messages.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct GangSpec {
   }
 };
 
-// Of an encoded JobSpec. What is started within it fits into every message and record that carries it later.
+// The most bytes of an encoded JobSpec. A job within them fits into every later message and record of it.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
 
 struct JobSpec {
@@ -107,8 +107,8 @@ struct StartJob {
   }
 };
 
-// What `adopt` needs to know of a process before there is a job: answered with ProcessFacts, or with a Reply
-// that has the reason why it cannot be taken in.
+// Asks for the facts of a process that `adopt` needs before there is a job. Answered with ProcessFacts, or
+// with a Reply that has the reason why the process cannot be adopted.
 struct InspectProcess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kInspectProcess;

@@ -248,7 +248,7 @@ struct NodeReached {
   }
 };
 
-// What the source measured. Points in time are 0 when they were not reached.
+// The source's measurements. Points in time are 0 if they were not reached.
 struct SourceReport {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
@@ -290,8 +290,8 @@ struct SourceReport {
   }
 };
 
-// What the target measured, on its own clock.
-// Sent before the outcome. Once more, with memory_follows_ns, where host memory followed the running process.
+// The target's measurements, on its own clock. Sent before the outcome, and where host memory followed the
+// running process once more, with memory_follows_ns.
 struct TargetReport {
   static constexpr std::uint8_t kVersion = 7, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kTargetReport;
@@ -320,8 +320,8 @@ struct TargetReport {
   }
 };
 
-// What a node knows of a switch, for a coordinator that does not. Answered with SwitchFacts, or with a Reply
-// that has the reason.
+// Asks a node for its facts of a switch that the coordinator does not know. Answered with SwitchFacts, or
+// with a Reply that has the reason.
 struct DescribeSwitch {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kDescribeSwitch;

@@ -34,7 +34,7 @@ struct Listening {
   }
 };
 
-// Of a session for a check: connects one lane there. Answered with PeerReached or SessionFailed.
+// Connects one lane to `address`, in a session for a check. Answered with PeerReached or SessionFailed.
 struct ReachPeer {
   CKPT_MOVER_MESSAGE(ReachPeer);
   SessionKey session;

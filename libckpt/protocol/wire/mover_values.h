@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the messages between an agent and its movers are made of: bounds, the session's key, a failure, a
-// region. mover_messages.h has the messages' order and what holds for all of them.
+// The parts of the messages between an agent and its movers: bounds, the session's key, a failure, a region.
+// mover_messages.h has the messages' order and the rules of all of them.
 #pragma once
 
 #include <compare>

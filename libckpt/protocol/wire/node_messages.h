@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node has: its GPUs and the instances of jobs on it, as its agent reports them. control_messages.h
-// has the order and what holds for all of these messages.
+// The messages on a node's GPUs and the instances of jobs on it, as its agent reports them.
+// control_messages.h has the order and the rules of all these messages.
 #pragma once
 
 #include <cstdint>

@@ -81,7 +81,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("bytes", &T::bytes));
 }
 
-// What a term takes on a node: base + bytes + things that can be counted.
+// The time that a term takes on a node: base + bytes + things that can be counted.
 struct CostLine {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   CostLine() = default;

@@ -297,7 +297,7 @@ struct SwitchMessage {
   SwitchBody body;
 };
 
-// Of a message from agent to agent, encoded: it has no plan and no payload.
+// The most bytes of an encoded message from agent to agent: it has no plan and no payload.
 inline constexpr std::size_t kMaxBetweenAgentsBytes = std::size_t{64} << 10;
 
 // The body of a FrameType::kSwitch frame.

@@ -8,7 +8,7 @@
 #include <thread>
 #include <tuple>
 
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 
 namespace ckpt::vault {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "agent/gpus/nvml.h"
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 #include "libckpt/cuda/driver.h"
 #include "libckpt/cuda/module.h"
 #include "tools/gpu_check/item.h"

@@ -62,7 +62,7 @@ enum class LaneMessage : std::uint8_t {
   kLast = kHostMemory,
 };
 
-// Which move this is about; in every message.
+// The move that a message belongs to; in every message.
 struct SessionIdentity {
   std::uint64_t migration = 0;
   std::uint64_t incarnation = 0;

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 
 namespace ckpt::engine {
 namespace {

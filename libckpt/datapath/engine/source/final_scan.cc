@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/base/check.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -64,6 +66,8 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
     Slice& oldest = slices_[done_ % slices_.size()];
     CKPT_TRYV(oldest.batch->wait());
     --streams_[oldest.stream].slices;
+    CKPT_CHECK(oldest.batch->results().size() == oldest.ranges.size(),
+               "ENG-2: a slice has a fingerprint of each of its chunks");
     const Nanos now = now_ns();
     CKPT_TRY(held_up, on_slice(oldest.runs, oldest.batch->results()));
     measured(oldest.bytes, now - before, held_up);
@@ -72,6 +76,7 @@ Result<Nanos> FinalScan::run(std::span<SourceRegion* const> regions, const std::
     leave(oldest);
     ++done_;
   }
+  CKPT_CHECK(region_ == regions.size() && left_ == 0, "ENG-2: the barrier's scan looks at all memory");
   const Nanos elapsed = now_ns() - begin;
   if (!ever_held_up || measured_bytes_ == 0) return elapsed;
   return static_cast<Nanos>(static_cast<double>(measured_time_) * static_cast<double>(all_bytes) /

@@ -74,7 +74,7 @@ class FinalScan {
   std::vector<Stream> streams_;
   std::vector<Slice> slices_;
 
-  // Of the running scan.
+  // The state of the running scan.
   std::span<SourceRegion* const> regions_;
   std::size_t region_ = 0;   // where the next slice begins
   std::uint32_t chunk_ = 0;  // in it

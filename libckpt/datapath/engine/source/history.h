@@ -22,14 +22,14 @@ namespace ckpt::engine {
 
 inline constexpr std::uint32_t kNoShadow = ~std::uint32_t{0};
 
-// Of one region.
+// The history of one region's chunks.
 class ChunkHistory {
  public:
   // Remembers nothing.
   ChunkHistory() = default;
   ChunkHistory(std::uint64_t bytes, std::uint64_t chunk_bytes, bool with_marks, bool with_shadows);
 
-  // Of the chunk as the target holds it; empty: not known.
+  // The marks of the chunk as the target holds it; empty: not known.
   [[nodiscard]] std::span<const std::uint32_t> marks(std::uint32_t chunk) const noexcept;
   // The target has acknowledged a version with these marks.
   void hold(std::uint32_t chunk, std::span<const std::uint32_t> marks) noexcept;

@@ -37,7 +37,7 @@ class LaneDispatch {
   // From `since` until now the round only sent.
   void count_only_sending(const Drained& since);
 
-  // Of the round so far.
+  // The measurements of the round so far.
   [[nodiscard]] const Drained& only_sending() const noexcept { return only_sending_; }
   [[nodiscard]] Nanos held_up_time() const noexcept { return held_up_time_; }
   [[nodiscard]] Nanos first_copy_ns() const noexcept { return first_copy_ns_; }  // 0: no chunk yet

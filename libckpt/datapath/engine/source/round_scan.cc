@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libckpt/base/check.h"
+
 namespace ckpt::engine {
 namespace {
 
@@ -70,6 +72,7 @@ Result<std::optional<RoundScan::Sample>> RoundScan::sample(std::span<SourceRegio
     bytes += region->get().bytes;
   }
   choose_samples(regions, chunks);
+  CKPT_CHECK(spans_.size() == ranges_.size(), "each sample has its place");
   const std::uint64_t samples = ranges_.size();
   dirty_.clear();
   const Nanos begin = now_ns();
@@ -167,6 +170,7 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
         const Nanos held_up = lanes_.held_up_time();
         if (core_.failed()) return Error(ErrorCode::kAborted, "The scan was cut short");
         for (const ChunkRun& run : runs) {
+          CKPT_CHECK(run.count <= fingerprints.size(), "ENG-2: a run of chunks lies within its slice");
           CKPT_TRYV(enqueue_dirty(run.region, fingerprints.first(run.count), run.first));
           fingerprints = fingerprints.subspan(run.count);
         }
@@ -189,6 +193,7 @@ void RoundScan::drop_left_regions() {
     span.at = kept;
     kept += span.count;
   }
+  CKPT_CHECK(kept <= ranges_.size(), "ENG-2: what is left of a piece lies within it");
   ranges_.resize(kept);
 }
 
@@ -214,6 +219,7 @@ Result<void> RoundScan::scan_piece() {
 Result<void> RoundScan::on_slice(std::size_t first, std::span<const track::Fingerprint> fingerprints) {
   if (core_.failed() || core_.cut.load()) return Error(ErrorCode::kAborted, "The scan was cut short");
   const std::size_t end = first + fingerprints.size();
+  CKPT_CHECK(end <= ranges_.size(), "ENG-2: a slice lies within its piece");
   for (const Span& span : spans_) {
     const std::size_t from = std::max(first, span.at);
     const std::size_t to = std::min(end, span.at + span.count);

@@ -43,7 +43,7 @@ class RoundScan {
   // Scans a few chunks of the state, and sends nothing. None: too small a state.
   Result<std::optional<Sample>> sample(std::span<SourceRegion* const> regions);
 
-  // Of the round so far: dirty bytes, and the scan's own time.
+  // The results of the round so far: dirty bytes, and the scan's own time.
   [[nodiscard]] std::uint64_t found_bytes() const noexcept { return found_bytes_.load(); }
   [[nodiscard]] Nanos scan_time() const noexcept { return scan_time_; }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libckpt/base/check.h"
 #include "libckpt/datapath/engine/source/source_codec.h"
 
 namespace ckpt::engine {
@@ -18,8 +19,8 @@ constexpr std::uint64_t kHostPieceToken = ~std::uint64_t{2};
 constexpr std::uint64_t kPingToken = ~std::uint64_t{3};
 constexpr std::uint64_t kAbortToken = ~std::uint64_t{4};
 constexpr std::uint32_t kPiecesInFlight = 4;  // of each of two blobs
-// Of the posted messages. A job may free any number of regions at once; the lane's places are for chunks,
-// too.
+// The most posted messages in flight. A job may free any number of regions at once; the lane's places are for
+// chunks, too.
 constexpr std::size_t kControlInFlight = transport::kMaxInFlight / 4;
 static_assert(kDefaultWindow + 2 * kPiecesInFlight + kControlInFlight + 2 <= transport::kMaxInFlight);
 constexpr std::uint32_t kPings = 16;
@@ -221,6 +222,7 @@ Result<bool> SendLane::fill(Slot& slot) {
     pop_dirty();
   }
   if (message.count == 0) return false;
+  CKPT_CHECK(message.plain_bytes <= slot.staging.memory().size(), "a message fits its staging slot");
   slot.state.store(State::kCopying, std::memory_order_relaxed);
   slot.sent = slot.acknowledged = slot.calibration = false;
   slot.sequence = ++sequence_;
@@ -373,7 +375,7 @@ Result<void> SendLane::transmit(Slot& slot) {
   return ok();
 }
 
-// What does not fit waits for an on_sent.
+// Sends posted messages, at most kControlInFlight at a time; the rest wait for an on_sent.
 bool SendLane::send_control() {
   if (!has_control_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
@@ -433,6 +435,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
 // Whether that was the last one of the blob.
 bool SendLane::piece_sent(Outgoing& outgoing) {
   const Blob& blob = outgoing.blob;
+  CKPT_CHECK(outgoing.in_flight > 0, "no more pieces of a blob leave than were given to the lane");
   if (--outgoing.in_flight > 0 || blob.most != 0 ||
       outgoing.offset < std::max<std::uint64_t>(blob.bytes.size(), 1))
     return false;

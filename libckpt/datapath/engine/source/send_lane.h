@@ -28,8 +28,8 @@ namespace ckpt::engine {
 
 struct Blob {
   LaneMessage type = LaneMessage::kInvalid;
-  // Of host state valid until SenderCore's host_state_sent event, after an error as long as the lane; others
-  // are copied.
+  // Host state stays valid until SenderCore's host_state_sent event, after an error until the lane's end.
+  // Bytes of other types are copied.
   std::span<const std::byte> bytes;
   track::Fingerprint root;
   std::uint64_t most = 0;  // more of it follows by blob_grew(), to so many bytes at most; 0: that is all
@@ -50,8 +50,8 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   void post(const LaneBuffer& message);
   // One plan or manifest at a time, and beside it one host state.
   void send_blob(const Blob& blob);
-  // Of host state that grows: all that is there by now, at the same place; at the end it is longer than it was
-  // before.
+  // Host state has grown: `bytes` is all of it so far, at the same place. With `is_whole` it is the rest, and
+  // longer than at the call before.
   void host_state_grew(std::span<const std::byte> bytes, bool is_whole);
   // So much of the host state was given to the transport.
   [[nodiscard]] std::uint64_t host_state_given() const noexcept { return host_given_.load(); }

@@ -125,7 +125,7 @@ Result<std::uint64_t> Sender::measure_link() {
   return measured;
 }
 
-// What the codecs weigh their work against.
+// Gives the codecs the link's rate, against which they weigh their work.
 void Sender::set_link_rate() {
   if (!core_->codec) return;
   const std::uint64_t limit = core_->limiter.rate();

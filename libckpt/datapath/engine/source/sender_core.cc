@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libckpt/base/check.h"
 #include "libckpt/datapath/engine/source/source_codec.h"
 
 namespace ckpt::engine {
@@ -137,7 +138,10 @@ void SenderCore::mismatch(const ChunkId& chunk) {
 }
 
 void SenderCore::finish(std::uint64_t chunks) {
-  if (chunks > 0 && outstanding_.fetch_sub(chunks) == chunks) notify();
+  if (chunks == 0) return;
+  const std::uint64_t before = outstanding_.fetch_sub(chunks);
+  CKPT_CHECK(before >= chunks, "ENG-2: no more chunks arrive than are under way");
+  if (before == chunks) notify();
 }
 
 void SenderCore::notify() {

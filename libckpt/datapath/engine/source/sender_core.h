@@ -49,7 +49,7 @@ class SourceRegion {
   // Whether no round has looked at it yet: the target holds nothing of it. Of the sender's caller only.
   [[nodiscard]] bool unseen() const noexcept { return unseen_; }
   void seen() noexcept { unseen_ = false; }
-  // Of chunks, each for the thread that has it under way (history.h).
+  // The history of its chunks; each chunk is for the thread that has it under way (history.h).
   [[nodiscard]] ChunkHistory& history() noexcept { return history_; }
   // False once it is dropped: do not touch its memory.
   [[nodiscard]] bool enter() noexcept;

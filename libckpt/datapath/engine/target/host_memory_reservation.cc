@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "libckpt/base/memory_left.h"
+#include "libckpt/base/machine/memory_left.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14; older headers lack it
 #define MADV_POPULATE_WRITE 23

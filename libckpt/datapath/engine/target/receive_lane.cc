@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "libckpt/base/check.h"
 #include "libckpt/datapath/codec/blocks.h"
 
 namespace ckpt::engine {
@@ -12,7 +13,7 @@ namespace {
 constexpr Nanos kIdleWait = 1'000'000'000;
 constexpr std::uint64_t kAnswerToken = 0;
 constexpr std::uint64_t kPostedToken = 1;
-// Of the posted messages. A scan may find any number of stale chunks; the lane's places are for
+// The most posted messages in flight. A scan may find any number of stale chunks; the lane's places are for
 // acknowledgements, too.
 constexpr std::size_t kPostedInFlight = transport::kMaxInFlight / 4;
 
@@ -88,7 +89,7 @@ bool ReceiveLane::step() {
   return worked;
 }
 
-// What does not fit waits for an on_sent.
+// Sends posted messages, at most kPostedInFlight at a time; the rest wait for an on_sent.
 bool ReceiveLane::send_posted() {
   if (!has_posted_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(post_mutex_);
@@ -392,6 +393,11 @@ bool ReceiveLane::finish_done() {
 Result<void> ReceiveLane::finish(Slot& slot) {
   const std::span<const track::Fingerprint> results =
       slot.has_batch ? slot.batch->results() : std::span<const track::Fingerprint>{};
+  const auto placed =
+      std::count_if(slot.places.begin(), slot.places.begin() + slot.header.count,
+                    [](const ReceiverCore::Placed& place) { return place.region != nullptr; });
+  CKPT_CHECK(results.size() == static_cast<std::size_t>(placed),
+             "ENG-1: each chunk that was written has a fingerprint");
   LaneBuffer reply(LaneMessage::kAck, core_.id, slot.header.round);
   reply.set_slot(slot.header.slot, slot.header.sequence);
   std::size_t next = 0;

@@ -95,7 +95,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                            std::size_t payload_bytes);
   Result<void> answer(LaneMessage type, const VerdictRecord& record, std::string_view text);
   Result<std::size_t> slot_of(std::span<const std::byte> payload);
-  // Those bytes, if they lie in the source's staging memory; else empty.
+  // The payload, writable, if it lies in the source's staging memory; else empty.
   [[nodiscard]] std::span<std::byte> staged_by_source(std::span<const std::byte> payload) const noexcept;
 
   const Place place_;

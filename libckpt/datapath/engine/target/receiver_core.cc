@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "libckpt/base/check.h"
 #include "libckpt/datapath/engine/target/target_codec.h"
 
 namespace ckpt::engine {
@@ -189,6 +190,7 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   const std::lock_guard lock(mutex_);
   IncomingBlob& blob = blob_of(header.type);
   if (bytes == 0 && record.total == 0) {
+    if (header.type == LaneMessage::kHostState) return Error(ErrorCode::kProtocol, "Host state of no bytes");
     blob = {};
   } else if (bytes == 0 || record.offset != blob.received) {
     return Error(ErrorCode::kProtocol, "A piece of a blob out of order");
@@ -196,7 +198,7 @@ Result<bool> ReceiverCore::blob_received(const LaneHeader& header, const BlobRec
   blob.received += bytes;
   blob.complete = blob.received == blob.total;
   if (blob.complete && header.type == LaneMessage::kHostState) {
-    if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state of no bytes");
+    if (!host_memory_) return Error(ErrorCode::kProtocol, "Host state after its verification");
     CKPT_TRY(state, host_memory_->take(blob.total));
     host_state_ = std::move(state);
   }
@@ -294,6 +296,8 @@ Result<void> ReceiverCore::begin_final(std::uint32_t round) {
 void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const track::Fingerprint> fingerprints,
                            std::vector<AckRecord>& stale) {
   const std::lock_guard lock(mutex_);
+  CKPT_CHECK(table_ && !scan_ended_ && items.size() == fingerprints.size(),
+             "ENG-4: a scan belongs to the verification under way");
   for (std::size_t i = 0; i < items.size(); ++i) {
     TargetRegion& target = *items[i].region;
     const std::uint32_t chunk = items[i].chunk;
@@ -314,6 +318,7 @@ void ReceiverCore::scanned(std::span<const ScanItem> items, std::span<const trac
 
 void ReceiverCore::end_scan(Nanos begin, Nanos end, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
+  CKPT_CHECK(table_ && !scan_ended_, "ENG-4: a verification has one scan");
   scan_ended_ = true;
   table_->refresh_root();
   report_.scan_begin_ns = begin;

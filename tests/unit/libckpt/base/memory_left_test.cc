@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/base/memory_left.h"
+#include "libckpt/base/machine/memory_left.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -62,7 +62,7 @@ TEST_F(PreloadedTest, ProgramsWithOtherRightsAreNamed) {
   EXPECT_EQ(why("other", ::geteuid()), "") << "it has its user's rights";
 }
 
-TEST_F(PreloadedTest, OfOthersNothingIsSaid) {
+TEST_F(PreloadedTest, OtherProgramsAreNotNamed) {
   EXPECT_EQ(why("sh"), "");
   EXPECT_EQ(why("no-such-program"), "");
   EXPECT_EQ(why(put("text", "hello, no program")), "");

@@ -56,7 +56,7 @@ class Convergence {
   void refresh(const RoundObservation& round);
   // No round comes: all of `bytes` is copied in the pause.
   Advice judge_stop_copy(std::uint64_t bytes);
-  // Of the downtime if the switch came now; nothing before the second round, or a sample that decided.
+  // The downtime if the switch came now; nothing before the second round, or before a sample that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
   [[nodiscard]] double throughput() const noexcept { return throughput_; }

@@ -18,7 +18,7 @@ namespace ckpt::engine {
 
 class EncodingTrial {
  public:
-  // Of a window; messages that arrive in the first part of it were staged before it began.
+  // The bytes of a window. The first kLagBytes after a change do not count: they were staged before it.
   static constexpr std::uint64_t kWindowBytes = std::uint64_t{48} << 20;
   static constexpr std::uint64_t kLagBytes = std::uint64_t{16} << 20;
   static constexpr std::uint32_t kRetryWindows = 32;

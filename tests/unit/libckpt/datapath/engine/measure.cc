@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "libckpt/base/cores.h"
 #include "libckpt/base/fd.h"
+#include "libckpt/base/machine/cores.h"
 #include "libckpt/base/random.h"
 #include "libckpt/datapath/engine/source/sender.h"
 #include "libckpt/datapath/engine/target/receiver.h"

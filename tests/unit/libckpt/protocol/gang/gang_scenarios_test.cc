@@ -130,7 +130,7 @@ TEST(GangScenario, LongCopyAheadOfThePauseMakesNoRankSilent) {
   }
 }
 
-// Those that are done would give up 10 s earlier.
+// By this timeout sources that are done would give up 10 s before the slow one's last copy ends.
 World::Options with_short_switch() {
   World::Options options = with();
   options.timing.switch_timeout_ms = 2'000;

@@ -532,7 +532,7 @@ bool World::reaches(const Party& from, const Party& to) const {
          !cuts_.contains({from, kCoordinator}) && !cuts_.contains({kCoordinator, to});
 }
 
-// What a coordinator has sent does not come after the questions of the next one, if that knows nothing of it.
+// How many journals a coordinator has lost: its messages from before the last loss do not arrive.
 std::uint64_t World::memory_of(const Party& from) const {
   return from == kCoordinator ? lost_records_ : 0;
 }
@@ -561,7 +561,7 @@ void World::deliver(const Party& from, const Party& to, const Body& body) {
   note(to, std::string(name_of(body)) + " of " + to_text(from));
   if (std::holds_alternative<std::monostate>(host.machine)) {
     if (to == kCoordinator) return;
-    // Of a migration that nothing is known of here: Prepare begins it, all else ends it.
+    // A migration that is not known here: Prepare begins it, any other message ends it.
     return create(to, std::holds_alternative<Prepare>(body));
   }
   const Message message(from, body);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds at each moment, and in the end (the properties of tests/model/gang.pml).
+// Checks of the properties that hold at each moment, and in the end (the properties of tests/model/gang.pml).
 #include <algorithm>
 
 #include "tests/unit/libckpt/protocol/gang/gang_world.h"

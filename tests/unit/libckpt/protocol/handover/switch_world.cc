@@ -80,7 +80,7 @@ MigrationId World::migrate(int from, int to) {
   return id;
 }
 
-// What the job runs as, by the coordinator's record, else by what its owner reports; 0: not known.
+// The incarnation that the job runs as, by the coordinator's record, else by its owner's report; 0: unknown.
 Incarnation World::base_of_next() const {
   if (next_id_ == 1) return 1;
   const MigrationId last = next_id_ - 1;
@@ -174,7 +174,7 @@ void World::restart(int node) {
     const bool hasty = options_.mutant == Mutant::kCForgetsLease ||
                        (store_lost_ && options_.mutant == Mutant::kTrustsOldStore);
     const Nanos then = hasty ? now_ - 3600 * 1000 * kNanosPerMs : now_;
-    // What was found, but not decided, is found again, or not.
+    // Forgets findings without a decision in the journal: each is found again, or not.
     std::erase_if(forgotten_, [this](const auto& entry) {
       const auto& journal = journals_[kCoordinatorNode];
       return std::none_of(journal.begin() + static_cast<std::ptrdiff_t>(entry.second), journal.end(),
@@ -491,7 +491,7 @@ const Instance* World::instance(int node, MigrationId id) const {
   return it == instances_.end() ? nullptr : &it->second;
 }
 
-// What runs, or ran last, on a node.
+// The instance that runs, or ran last, on a node.
 const Instance* World::owner_instance(int node) const {
   const Instance* found = nullptr;
   for (const auto& [where, instance] : instances_)

@@ -42,7 +42,7 @@ enum class Mutant {
 inline constexpr int kCoordinatorNode = 2;
 inline constexpr JobId kJob = 1;
 
-// What a keeper holds on one node: at most one process of the job that may run, and one standby.
+// An instance that a keeper holds on one node: at most one process of the job may run, beside one standby.
 struct Instance {
   bool image = false;  // its memory is the job's
   bool open = false;   // the gate

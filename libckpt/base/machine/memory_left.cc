@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/base/memory_left.h"
+#include "libckpt/base/machine/memory_left.h"
 
 #include <algorithm>
 #include <charconv>
@@ -37,7 +37,7 @@ std::uint64_t left_on_machine(const std::string& proc) {
   return kib ? *kib << 10 : kMemoryUnknown;
 }
 
-// Of one group; "max" is no number, and no limit.
+// The bytes that one group leaves. "max" is no number, and no limit.
 std::uint64_t left_in_group(const std::string& folder) {
   const auto limit = number_in(folder + "/memory.max");
   const auto used = number_in(folder + "/memory.current");

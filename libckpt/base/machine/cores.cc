@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libckpt/base/cores.h"
+#include "libckpt/base/machine/cores.h"
 
 #include <sched.h>
 
