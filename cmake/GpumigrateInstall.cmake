@@ -21,7 +21,7 @@ install(FILES deploy/prometheus/gpumigrate.rules.yml deploy/prometheus/prometheu
         DESTINATION share/gpumigrate COMPONENT gpumigrate)
 install(FILES LICENSE DESTINATION share/doc/gpumigrate COMPONENT gpumigrate)
 
-# What depends on the prefix, or is made by the program itself, is made when it is installed.
+# Files that depend on the prefix, or that the program itself writes, are made at the installation.
 set(units gpumigrate-agent.service gpumigrate-coordinator.service)
 set(linked_programs gpumigrate gpumigrate-agent gpumigrate-coordinator)
 list(JOIN units " " units)

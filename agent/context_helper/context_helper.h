@@ -35,7 +35,7 @@ struct ContextSettings {
   Milliseconds max_backoff{30000};
 };
 
-// What the driver of this node can do, as the helper found it.
+// The driver of this node and its abilities, as the helper found them.
 struct ContextFacts {
   int driver_version = 0;  // as cuDriverGetVersion, 13000 for 13.0
   std::uint32_t devices = 0;

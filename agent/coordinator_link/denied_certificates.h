@@ -17,7 +17,7 @@ namespace ckpt::agent {
 
 class DeniedCertificates {
  public:
-  // Of the last run; no file: none are denied. Blocks for the disk.
+  // Loads the serials that the last run has kept; without the file none are denied. Blocks for the disk.
   static Result<void> load(const std::string& file, tls::DeniedSerials& denied);
 
   // Takes its frame from `link`, which must not have been started. `changed`: connections are to be looked at.

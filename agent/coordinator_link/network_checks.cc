@@ -12,7 +12,7 @@ constexpr Milliseconds kCheckLife{8000};
 
 }  // namespace
 
-// Of one request; its coroutine's.
+// The state of one request's check, owned by its coroutine.
 struct NetworkChecks::Check {
   explicit Check(const asio::any_io_executor& executor) : changed(executor) {}
   Signal changed;

@@ -206,7 +206,7 @@ Result<void> Agent::open_peers() {
   return ok();
 }
 
-// What is made later is there before anything is performed.
+// Refers to parts that are made later: they are there before anything is performed.
 void Agent::create_context() {
   context_.emplace(MigrationContext{
       config_, io_.get_executor(), images_, *jobs_, [this](std::uint32_t gpu) { return identity_of(gpu); },
@@ -268,7 +268,7 @@ Result<void> Agent::open_metrics() {
   return ok();
 }
 
-// Of an open migration, this node is the source.
+// True if the migration is open and this node is its source.
 bool Agent::sends(wire::MigrationId migration) const {
   if (gang_moves_->sends(migration)) return true;
   const auto* state = migrations_->driver().switches().source(migration);
@@ -412,7 +412,7 @@ void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);
   coordinator_->send_change(instance);
-  // What starts or ends changes the free memory that placement goes by: look now.
+  // A start or an end changes the free memory by which placement decides: look at once.
   auto& known = known_phases_[job->folder()];
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());

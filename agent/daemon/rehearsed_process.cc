@@ -109,7 +109,7 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
   return tree;
 }
 
-// Of the image as it arrives at a target, and how fast a byte of untouched memory is written.
+// Copies the image, as it arrives at a target. Measures how fast memory is read and untouched memory written.
 Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& rates) {
   void* from = ::mmap(nullptr, image.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, image.file.get(), 0);
   if (from == MAP_FAILED) return Error::from_errno("Reading the image");

@@ -40,7 +40,7 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   return snapshot;
 }
 
-// Those of the machine's that are this node's, by its numbers.
+// Returns the machine's GPUs of `peers` that are this node's, with the node's numbers.
 std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& peers,
                                              const std::map<std::uint32_t, std::uint32_t>& ours) {
   std::vector<GpuPeerFacts> out;

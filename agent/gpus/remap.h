@@ -65,7 +65,7 @@ class RemapChoice {
   Task<Result<void>> prepare();
   // Import, or own memory. Where that is not known: import.
   [[nodiscard]] bool imports();
-  // Of a context, as the probe took it; null where it did not.
+  // The times of saving and restoring a context, as the probe measured them; null where it did not.
   [[nodiscard]] const RemapFacts* context_times() const {
     return facts_ && facts_->save_ns > 0 && facts_->restore_ns > 0 ? &*facts_ : nullptr;
   }

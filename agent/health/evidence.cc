@@ -68,8 +68,8 @@ std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu) 
   return bystanders;
 }
 
-// Of a card that another one has replaced only those that were there: what runs at its number is the other
-// one's.
+// Returns the jobs that the GPU's events concern. If another card has replaced it, they are only jobs that
+// were seen on it: the jobs at its number run on the new card.
 std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                  const std::vector<SeenEvent>& seen,
                                                  const std::vector<Bystander>& bystanders) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU is meant: by UUID, or by the PCI address of a line of the kernel log. The newest inventory
+// Finds a known GPU by its UUID, or by the PCI address of a line of the kernel log. The newest inventory
 // is right. A card at an address where another one was takes the address over, and one that is not listed any
 // more is gone. A card that NVML lists without a name keeps its place: it does not answer, but it is there.
 // Threads: the event loop. Ownership: the list is the health record's, which outlives this. Errors: none.

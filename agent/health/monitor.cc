@@ -63,7 +63,7 @@ void HealthMonitor::listen_to_coordinator() {
 
 void HealthMonitor::start() {
   control::spawn(parts_.executor, "health record", save_loop());
-  // What an earlier agent saw and had not decided on.
+  // An earlier agent saw these events and had not decided on them.
   for (const SeenEvent& seen : std::vector<SeenEvent>(record_.seen)) open_window(seen.gpu);
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
   if (!reads) spdlog::error("no kernel log: reason {}", reads.error().to_string());
@@ -116,7 +116,7 @@ Task<> HealthMonitor::probe_loop() {
   }
 }
 
-// What a decision waits for, or a change for the worse. A GPU that works again is for people to uncordon.
+// Reports an answer that a decision waits for, or one that got worse. People uncordon a GPU that works again.
 void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answer) {
   KnownGpu* gpu = gpus_.of_uuid(uuid);
   if (gpu == nullptr || stopped_) return;

@@ -26,7 +26,7 @@ wire::GpuErrors errors_of(const nvml_watch::Report& report) {
   return errors;
 }
 
-// Of what was known before; the volatile counter begins again with the driver.
+// Counts new uncorrected errors by the counters known before. The volatile one begins again with the driver.
 std::uint64_t new_uncorrected(const wire::GpuErrors& before, const wire::GpuErrors& now) {
   const auto rise = [](bool known, std::uint64_t from, std::uint64_t to) {
     return known && to > from ? to - from : 0;

@@ -29,7 +29,7 @@ enum class Kind : std::uint32_t { kGpu = 1, kState, kReady, kXid, kHeartbeat, kF
   return kind >= Kind::kGpu && kind <= Kind::kFailed;
 }
 
-// Of kState.
+// The flags of a kState report.
 enum Flag : std::uint32_t {
   kLost = 1,
   kRecoveryKnown = 2,
@@ -82,7 +82,7 @@ struct GpuName {
   std::string bus_id;
   std::string model;
 };
-// Of a checked kGpu.
+// The parts of a checked kGpu report's text.
 [[nodiscard]] GpuName gpu_name(const Report& report);
 
 }  // namespace ckpt::agent::nvml_watch

@@ -52,7 +52,7 @@ bool has_any_prefix(const std::string& text, std::initializer_list<std::string_v
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
 }
 
-// What maps the file there, also if it has no name any more. The kernel's names have no leading zeros.
+// The mapped file's path in map_files, which leads to a deleted file, too. Its numbers have no leading zeros.
 std::string map_file(pid_t pid, const std::string& range) {
   const auto without_zeros = [](std::string_view number) {
     return number.substr(std::min(number.find_first_not_of('0'), number.size() - 1));
@@ -99,7 +99,7 @@ Result<void> Collector::collect(pid_t root) {
     const std::size_t before = problems_.size();
     if (has_ended(pid)) continue;
     read_process(pid, root);
-    // What was missing of it was gone.
+    // A process that has ended meanwhile has no problems: its files were gone.
     if (has_ended(pid)) problems_.resize(before);
   }
   for (std::string& text : locks_.problems()) problem(std::move(text));

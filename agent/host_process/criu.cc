@@ -203,7 +203,7 @@ bool met_another_dump(const std::string& log_path) {
          log->find("Can't create a directory (" + std::to_string(-EEXIST) + ")") != std::string::npos;
 }
 
-// Of a dump that has failed; a link of place_pages stays.
+// Removes the images of a dump that has failed; a link of place_pages stays.
 void remove_images(const std::string& folder) {
   std::error_code ignored;
   for (const auto& item : std::filesystem::directory_iterator(folder, ignored)) {
@@ -373,7 +373,7 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
   if (!log.has_value()) return std::nullopt;
   const std::string& text = *log;
   const auto line_at = [&text](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
-  // What comes first is the cause, but for the complaint about a limit that a private prefix always gets.
+  // The first error is the cause, but for the complaint about a limit that a private prefix always gets.
   std::size_t at = text.find("Error (");
   while (at != std::string::npos && line_at(at).find("RLIMIT_NOFILE") != std::string::npos)
     at = text.find("Error (", at + 1);

@@ -21,7 +21,7 @@
 
 namespace ckpt::agent::host {
 
-// What this node can do, for doctor and for refusals.
+// CRIU and its abilities on this node, for doctor and for refusals.
 struct CriuFacts {
   std::string program;           // empty: none found
   std::string version;           // "4.1.1"
@@ -91,7 +91,7 @@ class Criu {
   [[nodiscard]] static std::string restore_log(const RestoreOptions& options);
   [[nodiscard]] static std::string dump_log(const DumpOptions& options);
 
-  // What went wrong by a log of CRIU: its first error line, and the path.
+  // The cause of a failure by a log of CRIU: its first error line, and the path.
   [[nodiscard]] static std::string first_error(const std::string& log_path);
   // The same; nothing if the log has no error, or is not there.
   [[nodiscard]] static std::optional<std::string> find_error(const std::string& log_path);

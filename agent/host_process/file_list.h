@@ -66,7 +66,7 @@ struct FileList {
   }
 };
 
-// What belongs to the move itself and is not asked of the program.
+// The move's own facts, by which the program's files are judged.
 struct FileRules {
   std::string own_log;  // the program's log: its descriptors get another file at the target
   pid_t keeper = 0;     // sockets to it are closed before the dump

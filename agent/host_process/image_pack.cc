@@ -70,7 +70,7 @@ PackEntry make_entry(const std::string& name, std::uint64_t bytes) {
   return entry;
 }
 
-// Those of `pages` come first.
+// Lists the files of a folder, that of `pages` first.
 Result<std::vector<PackEntry>> list_folder(const std::string& folder, const PlacedPages& pages) {
   std::vector<PackEntry> entries;
   if (pages.file) entries.push_back(make_entry(pages.name, *pages.bytes));

@@ -28,16 +28,16 @@ class MemoryLog {
   [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
   [[nodiscard]] std::uint64_t expected() const noexcept { return expected_; }
   [[nodiscard]] std::uint64_t filled() const noexcept { return filled_.load(std::memory_order_acquire); }
-  // Of `most` bytes, cannot shrink.
+  // A duplicate of the log's file, which has `most` bytes and cannot shrink.
   [[nodiscard]] Result<UniqueFd> duplicate_file() const;
 
   // Place for so many bytes behind what is there.
   [[nodiscard]] Result<std::span<std::byte>> room(std::uint64_t bytes);
-  // What is there at that place.
+  // The bytes of the log at that place.
   [[nodiscard]] std::span<const std::byte> at(std::uint64_t offset, std::uint64_t bytes) const {
     return {memory_ + offset, bytes};
   }
-  // They are there now. Where they begin.
+  // Counts the bytes as filled that were written into that place. Returns where they begin.
   std::uint64_t append(std::uint64_t bytes);
 
  private:

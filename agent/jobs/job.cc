@@ -104,7 +104,7 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   if (!started) {
     co_await job->destroy();
     job->announced_ = job->unknown_;
-    // What may run is the table's to keep.
+    // The table keeps an instance that may run.
     if (job->unknown_) co_return job;
     if (program_status_of(started.error()) != 0) co_return std::move(started).error();
     co_return Error(ErrorCode::kRefused, "Cannot start the job").caused_by(std::move(started).error());

@@ -86,7 +86,7 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
   // The rank runs as that incarnation from now on.
   void runs_as(wire::Incarnation incarnation);
-  // Which GPU the job is on, and where its context is (job_record.h); durable when it returns.
+  // Records the job's GPU, and where its context is (job_record.h); durable when it returns.
   Task<Result<void>> moved_to(std::uint32_t gpu_index);
   Task<Result<void>> set_context_location(std::string on, std::string goes_to);
   // Device memory of an adopted process, as the driver reports it.
@@ -95,7 +95,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void expect_pauses(Nanos within_node, Nanos between_nodes) {
     expected_pauses_ = {within_node, between_nodes};
   }
-  // Of a move to another node, as they were counted last (pause_forecast.h).
+  // The obstacles to a move to another node, as they were counted last (pause_forecast.h).
   void obstacles_are(std::optional<std::uint32_t> count) { obstacles_ = count; }
   [[nodiscard]] std::uint32_t rank_pid() const noexcept { return rank_pid_; }
   // The process that uses the GPU, which the rank's first process may have started; as of the last query.

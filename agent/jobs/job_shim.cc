@@ -19,7 +19,7 @@ constexpr const char* kRemedy =
     "what is in "
     "it: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
 
-// Of a process: whether it has the driver's library, and ours.
+// The libraries in a process: whether it has the driver's, and ours.
 struct Loaded {
   bool driver = false;
   bool shim = false;

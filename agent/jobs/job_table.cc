@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::seconds kStartAwaited{8};  // the coordinator asks again after ten
 
-// What runs under an id may be another job's instance: a coordinator that lost its store may give ids again.
+// Refuses another job's instance under the same id: a coordinator that lost its store may give ids again.
 Result<void> check_is_same(const Job& there, const wire::JobSpec& asked) {
   if (wire::encode(there.record().spec) == wire::encode(asked)) return ok();
   return Error(ErrorCode::kRefused, "This node has an instance of another job, \"" +

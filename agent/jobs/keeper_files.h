@@ -35,7 +35,7 @@ struct HostRestore {
 Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
                                  const HostRestore* restore = nullptr);
 
-// Of a process whose end only its own parent can know (agent/keeper/rank/adopted_process.h).
+// The status of a process whose end only its own parent can know (agent/keeper/rank/adopted_process.h).
 inline constexpr std::int32_t kUnknownStatus = -1;
 
 inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // of status.json

@@ -51,7 +51,7 @@ Result<bool> begins_line(const std::string& path, std::uint64_t offset) {
   return before == "\n";
 }
 
-// What was read, with times if they were asked for. `whole`: it has all of it.
+// Answers with the bytes that were read, with times if asked for. `whole`: the answer reaches the log's end.
 Result<void> fill(const Job& job, const wire::ReadLog& request, std::string bytes, std::size_t limit,
                   wire::LogData& answer, bool& whole) {
   whole = bytes.size() < limit;

@@ -108,7 +108,7 @@ std::uint64_t first_byte_since(std::span<const LogTime> times, std::int64_t sinc
 
 namespace {
 
-// Of the byte at `offset`.
+// The time of the byte at `offset`, as a line's beginning.
 std::string time_text(std::span<const LogTime> times, std::uint64_t offset) {
   if (times.empty()) return "- ";
   const auto seen = std::partition_point(times.begin(), times.end(),

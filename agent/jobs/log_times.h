@@ -20,7 +20,7 @@ struct LogTime {
   std::int64_t time_ms = 0;  // Unix
 };
 
-// Of the instance in that folder, in order.
+// The records of the instance in that folder, in order.
 [[nodiscard]] std::vector<LogTime> read_log_times(const std::string& folder);
 // The first byte that was not seen before; 0 without records.
 [[nodiscard]] std::uint64_t first_byte_since(std::span<const LogTime> times, std::int64_t since_ms);

@@ -35,8 +35,8 @@ class Execution {
 
   // ---- from the agent ----
   void pause(std::uint64_t request, const local::Pause& order);
-  // Of a gang's rank, which then waits at that barrier (GANG-1). An attempt that is older, or was given up, is
-  // refused (GANG-2).
+  // Stops a gang's rank, which then waits at that barrier (GANG-1). An attempt that is older, or was given
+  // up, is refused (GANG-2).
   void stop_at(std::uint64_t request, const local::StopAt& order);
   void resume(local::Received received);
   // A standby takes its state over and waits behind its gate, which the next resume() opens.

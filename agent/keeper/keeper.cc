@@ -242,7 +242,7 @@ void Keeper::on_children() {
   if (ended_ && state_.phase != Phase::kExited && parts_.process.members().empty()) end_rank(*ended_);
 }
 
-// What waits for a thread that is held gets on.
+// Ends the hold: work may wait for a lock of a thread that is held.
 void Keeper::on_hold_limit() {
   if (!hold_.take_due() || !hold_.is_held()) return;
   ::dprintf(
@@ -268,7 +268,7 @@ void Keeper::end_rank(int status) {
 
 Result<void> Keeper::rank_exited(int status) {
   if (rank_.is_open()) rank_.read();  // messages that it sent before it ended come before its end
-  // Whatever the program has left behind; what an adopted one has started here is not ours to end.
+  // Children that the program has left behind end with it. An adopted one's are not ours to end.
   if (const Result<void> killed = parts_.foreign ? ok() : parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
   parts_.namespace_alive.reset();

@@ -126,7 +126,7 @@ Result<Prepared> become_keeper(const Config& config, const std::string& folder,
   return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
 
-// What only root can do comes before the keeper becomes the job's user.
+// Does the work that only root can do before the keeper becomes the job's user.
 Result<Prepared> prepare(const Config& config, const std::string& folder) {
   CKPT_TRY(restored, restore(config, folder));
   if (!restored && !config.adopted && !config.init.empty()) {

@@ -91,7 +91,7 @@ void Termination::kill_after_save() {
 void Termination::kill_now() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
-  // Who traces it then is a CRIU that dumps it: it dumps no process that another traces.
+  // Its tracer is then a CRIU that dumps it: CRIU dumps no process that another one traces.
   if (parts_.state.phase == Phase::kDumped) kill_tracers_of(parts_.process.pid());
 }
 

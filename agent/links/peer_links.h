@@ -70,7 +70,7 @@ class PeerLinks {
   Result<void> listen();
   void accepted(std::shared_ptr<control::Connection> connection, std::string node);
   [[nodiscard]] control::TlsSettings tls_to(control::Admit admit) const;
-  // What is received from that node and may be believed goes to receive_.
+  // Returns the function that passes a node's messages on to receive_, if they may be believed.
   [[nodiscard]] std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte>)> taker(
       const std::string& node) const;
 

@@ -11,7 +11,7 @@ using migration::SwitchInfo;
 using migration::SwitchKey;
 using wire::Party;
 
-// Of closed migrations: their measurements are sent again when the coordinator was away.
+// The closed migrations that are kept: their measurements are sent again after an absence of the coordinator.
 constexpr std::size_t kKeptSessions = 32;
 // A job that needs longer, such as one that CRIU still dumps, does not keep its node away.
 constexpr std::chrono::seconds kSettleWait{5};

@@ -62,7 +62,7 @@ class Migrations : public HandoverEffects {
   void restate();
   // A migration of the job is open on this node.
   [[nodiscard]] bool busy(wire::JobId job) const;
-  // Of a migration that is known here, open or closed; nothing if only its outcome is.
+  // The other side of a migration that is known here, open or closed; nothing if only its outcome is.
   [[nodiscard]] std::optional<PeerLinks::OtherSide> other_side(wire::MigrationId migration) const;
   // Releases what closed migrations still hold here.
   void tidy();

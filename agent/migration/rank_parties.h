@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves of ranks say about the jobs of this node: each rank is one (docs/adr/0039).
+// Tells how moves of ranks bind the jobs of this node; each rank is a job (docs/adr/0039).
 #pragma once
 
 #include "agent/jobs/job.h"

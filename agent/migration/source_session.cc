@@ -228,7 +228,7 @@ void SourceSession::on_mover(mover::Packet packet) {
   }
 }
 
-// Of device memory, to which host memory that leaves ahead of the pause is added.
+// Reports the progress of device memory, with host memory that leaves ahead of the pause.
 void SourceSession::report_progress(const mover::Progress& progress) {
   const HostProgress host = way_->host_progress();
   const std::uint64_t host_left = host.total_bytes - host.done_bytes;
@@ -252,8 +252,8 @@ void SourceSession::report_progress(const mover::Progress& progress) {
   context_.progress(out);
 }
 
-// Of device memory; host memory may take longer. Then the estimate knows how much of it the job writes, and the mover
-// has estimated the copy again.
+// Device memory has converged; host memory may take longer. After that the estimate knows how much of it the
+// job writes, and the mover has estimated the copy again.
 Task<> SourceSession::converge() {
   auto self = shared_from_this();
   co_await way_->settle_host_state();

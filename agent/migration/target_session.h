@@ -44,7 +44,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   ~TargetSession();
 
   void perform(const migration::Action& action);
-  // Of a rank of a gang, in place of RunInstance: the instance takes its state over and waits behind its gate.
+  // Replaces RunInstance for a rank of a gang: the instance takes its state over and waits behind its gate.
   // kAborted: it is gone, or never will.
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
   // It passes its gate and runs as k until `deadline`. Again: a renewal.

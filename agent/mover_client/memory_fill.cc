@@ -13,7 +13,7 @@
 namespace ckpt::agent {
 namespace {
 
-// What the mover answers to FillRegions, one at a time.
+// Sends FillRegions to the mover, one at a time, and waits for its answers.
 class FillSession {
  public:
   FillSession(const asio::any_io_executor& executor, std::shared_ptr<MoverProcess> process)

@@ -169,7 +169,7 @@ wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
   return at == assumed_.end() ? prior(kind, term) : at->second;
 }
 
-// What jobs of many threads took beyond the line that stands before anything was measured.
+// The median share of their items' cost that jobs of many threads took beyond the unmeasured `line`.
 std::uint32_t PauseCosts::items_permille(PauseKind kind, PauseTerm term, const wire::CostLine& line) const {
   std::vector<double> ratios;
   for (auto at = seen_.lower_bound({kind, term, 0});

@@ -26,7 +26,7 @@ using wire::PauseKind;
 using wire::PauseTerm;
 using PauseLines = std::array<wire::CostLine, wire::kPauseTerms>;
 
-// Of host memory, in bytes a second; 0: not known.
+// The rates of host memory, in bytes a second; 0: not known.
 struct MemoryRates {
   std::uint64_t read = 0;   // that is there
   std::uint64_t write = 0;  // that the kernel has yet to give

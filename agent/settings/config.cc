@@ -52,7 +52,7 @@ void add_cluster(Settings& to, Config& c) {
         "Where Prometheus reads this node's metrics: `10.0.0.5:9402` with `[tls]`, or `unix:/path`. Empty: "
         "nowhere."},
        {"metrics_token_file", &c.metrics_token_file,
-        "What Prometheus must show ([metrics](../metrics.md)). Empty: nothing."},
+        "The token that Prometheus must show ([metrics](../metrics.md)). Empty: none."},
        {"rack", &c.rack, "Where the machine stands, at most 64 bytes. Placement prefers the source's."},
        {"labels", &c.labels,
         "`KEY=VALUE` for people and scripts (`nodes -o json`), at most 64 of 128 bytes each; in KEY letters, "

@@ -19,7 +19,7 @@ struct NetworkSettings {
 };
 
 [[nodiscard]] bool is_ip_address(const std::string& text);
-// What its transport cannot do with an address, and what can; empty: nothing.
+// The reason why the transport cannot use the address, and what to give instead; empty: it can.
 [[nodiscard]] std::string why_unusable(wire::LaneTransport transport, const std::string& address);
 // With brackets around an IPv6 address, as it stands before a port.
 [[nodiscard]] std::string host_text(const std::string& address);

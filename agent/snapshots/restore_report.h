@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which image an instance was started from, in the instance's folder. It is written before the instance runs.
+// The image that an instance was started from, in the instance's folder. Written before the instance runs.
 // So this agent or a later one can report it together with the fact that the instance runs.
 // Threads: any. Errors: kNotFound: it was started from none; kCorrupt, kIo.
 #pragma once

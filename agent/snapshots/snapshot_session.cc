@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
-// Of the device's time, for rounds ahead of a job that goes on; it also keeps each launch short.
+// The share of the device's time for rounds ahead while the job goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
 // A coordinator that went away may not come back: a rank of a gang waits no longer for its next order. One that waits for
 // other ranks repeats kReady meanwhile.
@@ -81,13 +81,13 @@ Task<Result<void>> SnapshotSession::run() {
   co_return taken;
 }
 
-// Of a set the coordinator decides whether it is taken a second time: by all ranks.
+// The coordinator decides whether a set is taken a second time: by all ranks.
 Task<Result<void>> SnapshotSession::take_all() {
   if (request_.set == 0) co_return co_await take_twice();
   co_return co_await take(request_.full);
 }
 
-// What is kept of the version before may turn out to be gone or damaged, when the job runs again: then
+// Data kept of the version before may turn out to be gone or damaged, when the job runs again: then
 // everything is copied.
 Task<Result<void>> SnapshotSession::take_twice() {
   auto taken = co_await take(false);

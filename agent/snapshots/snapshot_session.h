@@ -7,8 +7,8 @@
 //   export -> StartSnapshot -> SnapshotReady -> Pause -> FinalRound, beside it save() -> SnapshotStaged
 //   -> go_back(), Resume -> DroppedRegions -> export ends -> SnapshotDone
 //
-// Of a rank of a gang the coordinator decides where it stops (gather()): all of a set's images are of one barrier
-// (GANG-1). With `holds_after` it stays paused behind its durable image, until hold() ends.
+// The coordinator decides where a rank of a gang stops (gather()): all of a set's images are of one barrier
+// (GANG-1). With `holds_after` the rank stays paused behind its durable image, until hold() ends.
 //
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: run()'s; in every case a job that
 // lives runs again after it, unless it was to end and its image is durable.

@@ -50,8 +50,8 @@ wire::ImageRow row_of(const vault::Version& version) {
   return row;
 }
 
-// What of a version lies where. What was in memory when the machine went down is in neither: the version is
-// damaged.
+// Adds how many bytes of each version lie on the disk and in memory. Bytes that were in memory when the
+// machine went down are in neither: the version is damaged.
 Result<void> add_tiers(const VaultPlace& place, vault::Vault& vault, const std::string& job,
                        std::span<wire::ImageRow> rows) {
   vault::Tiers tiers;

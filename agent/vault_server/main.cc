@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   app.add_option("--memory-limit", settings.memory_limit_bytes, "Bytes there at most");
   app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;
-  app.add_option("--node", node, "Whose vault it is").required();
+  app.add_option("--node", node, "The node that owns the vault").required();
   if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
   (void)ckpt::logging::open_log({});  // standard error is open already

@@ -106,7 +106,7 @@ control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) 
   while (true) {
     CKPT_CO_TRY(newest, parts_.events.newest());
     CKPT_CO_TRY(found, parts_.events.find(query));
-    // What the filter left out is not looked at again.
+    // The next search begins behind the events that the filter left out.
     const bool has_all = found.size() < query.limit;
     if (has_all || !found.empty()) query.since = std::max(query.since, has_all ? newest : found.back().id);
     if (found.empty() && steady_clock::now() < deadline) {

@@ -38,7 +38,7 @@ class GangSection : public ApiSection {
   using Answer = Result<HttpResponse>;
 
   control::Task<Answer> wait(HttpRequest request, JobId id);
-  // Those of rank `rank`, by default 0.
+  // The output of one rank: the query's `rank`, by default 0.
   control::Task<Answer> logs(HttpRequest request, Gang gang);
   control::Task<Answer> store(HttpRequest request, JobId id);
   control::Task<Answer> restore(HttpRequest request, JobId id);

@@ -59,7 +59,7 @@ MigrationSection::Answer MigrationSection::show(MigrationId id, unsigned status)
                                                                     .moved_with = moved_with(*migration)}));
 }
 
-// Of a rank: the migrations of the others that move, in the order of their ids. They begin one after another.
+// Returns the ids of the other ranks' migrations in the same move, ascending: they begin one after another.
 std::vector<std::string> MigrationSection::moved_with(const Migration& rank) const {
   std::vector<std::string> ids;
   if (rank.gang_move == 0) return ids;

@@ -45,7 +45,7 @@ class DeniedCertificates : public ApiSection {
   // For all that admit peers; changes with the list.
   [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
-  // What closes open connections.
+  // `changed` is called at each change of the list, to close open connections of denied peers.
   void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
 
   // With all that was renewed over it.
@@ -65,7 +65,7 @@ class DeniedCertificates : public ApiSection {
   // At the handshake: one of a denied name is denied for good then.
   Result<void> admit(const tls::Peer& peer);
   [[nodiscard]] RenewedCertificates& renewed() noexcept { return renewed_; }
-  // Those that have ended leave.
+  // Removes the certificates that have expired by `now_s` (Unix time) from the list.
   Result<void> forget_ended(std::int64_t now_s);
 
   // GET /v1/certificates/denied, POST /v1/certificates/deny and /v1/certificates/allow.

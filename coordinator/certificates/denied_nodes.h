@@ -27,7 +27,7 @@ class DeniedNodes {
   Result<void> load();
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
   [[nodiscard]] bool denies(const tls::Peer& peer) const;
-  // Whatever was good of that name is not any more.
+  // Denies all certificates of that name, also those that an earlier denial's Entry::good lists.
   Result<void> deny(const std::string& node, const std::string& reason, std::int64_t now_ms);
   Result<void> allow(const std::string& node);
   // This cluster has given that certificate.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which certificate of a node was given over a connection that another one had proven. By that a denied certificate
-// takes along all that came of it, and each is renewed when it is due and not more often.
+// Renewals of nodes' certificates: each was given over a connection that an earlier certificate had proven.
+// Denying a certificate also denies its renewals. Each is renewed when it is due, and not more often.
 // Threads: one io_context on one thread. Ownership: borrows the store, which outlives it. Errors: those of the store.
 #pragma once
 

@@ -18,7 +18,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Of a program that is waited for; its timer may fire when it has ended already.
+// The state of a fence program that is waited for; its timer may fire after the program's end.
 struct FenceState {
   bool late = false;
   bool over = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens when a node becomes ready, is lost, or reports its instances: which parts of the coordinator
-// learn of it, and in which order.
+// Passes news of nodes to the parts of the coordinator, in a fixed order: a node became ready, was lost, or
+// reported its instances.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What speaks against a GPU beyond what its node reports of it now: findings of the last minutes, and the health
+// Faults of a GPU beyond what its node reports of it now: findings of the last minutes, and the health
 // policy's cordons. The interface of health for placement, lists and metrics.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: none.
 #pragma once

@@ -19,7 +19,7 @@ namespace ckpt::coordinator {
 
 // The highest incarnation that anyone knows to have been started of it.
 [[nodiscard]] Incarnation highest_known(const Job& job, const NodeTable& nodes);
-// Of the job, up to this incarnation, and not over.
+// True if the node has an instance of the job, up to this incarnation, that is not over.
 [[nodiscard]] bool has_instance(const Node& node, JobId job, Incarnation up_to);
 
 class InstanceEnds {

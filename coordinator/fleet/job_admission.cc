@@ -37,8 +37,8 @@ std::string rank_name(const std::string& gang, std::uint32_t rank) {
   return gang + "." + std::to_string(rank);
 }
 
-// What torchrun sets, as if each rank had a node of its own with one GPU. A rank sees no GPU but its own, and
-// ranks move one by one: none is another's neighbour for good.
+// Variables that torchrun sets, as if each rank had a node of its own with one GPU. A rank sees no other GPU
+// than its own, and ranks move one by one: none is another's neighbour for good.
 std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t ranks) {
   return {fmt::format("RANK={}", rank),
           fmt::format("WORLD_SIZE={}", ranks),

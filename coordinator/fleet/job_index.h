@@ -25,9 +25,9 @@ class JobIndex {
   [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
   // An instance of each was given up and may live (Job::may_live_on).
   [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
-  // Of jobs that have not ended.
+  // The job of that name that has not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
-  // The newest of several.
+  // The job of that name that has ended; the newest of several.
   [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
   // The jobs that are its ranks; none: there is no such gang.
   [[nodiscard]] const std::set<JobId>& ranks_of(JobId gang) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of jobs: how they start, run, are stopped and end. Decided from agents' inventories, requests
+// The lifecycle of jobs: how they start, run, are stopped and end. Decided from agents' inventories, requests
 // and the outcomes of migrations.
 //
 // While a migration of a job, or an operation on its images, is open, that alone judges the events of its

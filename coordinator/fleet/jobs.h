@@ -72,16 +72,16 @@ class JobTable {
     visited_ += jobs_.size();
     return jobs_;
   }
-  // Those that have not ended, or are about to come back from an image; by id, as of now.
+  // The jobs that have not ended, or are about to come back from an image; by id, as of now.
   [[nodiscard]] std::vector<std::reference_wrapper<Job>> live() const;
-  // Those that are to end and have not, or may live on a node that is away; by id, as of now.
+  // The jobs that are to end and have not, or may live on a node that is away; by id, as of now.
   [[nodiscard]] std::vector<JobId> to_be_stopped() const;
   [[nodiscard]] std::size_t ended_count() const { return index_.ended().size(); }
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }  // 0: none has ended yet
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
-  // Of this cluster, and removed.
+  // True if this cluster had the job, and has removed it.
   [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }
 
   [[nodiscard]] Signal& changed() { return changed_; }

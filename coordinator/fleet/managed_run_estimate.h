@@ -13,9 +13,9 @@ namespace ckpt::coordinator {
 
 struct ManagedRunEstimate {
   std::uint64_t device_bytes = 0;
-  // Of the downtime, at most: the driver's saving and restoring, and of dump, transfer and restore of the
-  // process the share of its image that was device memory. The time for a thin context and a small dump
-  // remains in any move, and is not known separately.
+  // The most downtime that device memory costs: the driver's saving and restoring, and its share of the dump,
+  // transfer and restore of the process's image. The time for a thin context and a small dump remains in any
+  // move, and is not known separately.
   double device_ms = 0;
   // The bound of a live move (docs/design.md §5) without its scan, whose rate cannot be measured on memory
   // that is not ours: quiesce + commit + resume, had nothing been written since the last round; and had all

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the job table asks about the migrations of its jobs. Threads: one io_context on one thread.
+// The job table's queries about the migrations of its jobs. Threads: one io_context on one thread.
 #pragma once
 
 #include "coordinator/state/model.h"

@@ -14,7 +14,7 @@
 
 namespace ckpt::coordinator {
 
-// What an instance holds, as of the look at the driver that reported the free memory.
+// The GPU memory that an instance holds, by the same query of the driver that gave the free memory.
 struct ShownMemory {
   JobId job = 0;
   Incarnation incarnation = 0;
@@ -22,7 +22,7 @@ struct ShownMemory {
   std::uint64_t bytes = 0;
 };
 
-// What a node may have the coordinator keep: of its inventory, and of what it reports of its instances since.
+// Limits on what the coordinator keeps of a node: of its inventory, and of later reports on its instances.
 inline constexpr std::size_t kMaxNodeInstances = 16'384;
 inline constexpr std::size_t kMaxNodeBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxNodeLabels = 1'024;

@@ -75,7 +75,7 @@ class NodeSessions {
   Parts parts_;
   wire::Welcome welcome_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
-  // Of nodes that are refused, until their orders have left.
+  // Timers of refused nodes' connections, which stay open until the nodes' last orders have left.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
   Rarely misnamed_;
 };

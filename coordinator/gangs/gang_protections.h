@@ -35,7 +35,7 @@ class GangProtections {
   void look();
   control::Task<> take(JobId gang);
   [[nodiscard]] Result<Protected> plan(const Gang& gang, const ProtectRequest& wish) const;
-  // Of all ranks, in one transaction.
+  // Stores the protection of all ranks, in one transaction.
   Result<void> store(const Gang& gang, const std::optional<Protection>& protection);
 
   Parts parts_;

@@ -26,7 +26,7 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
   return lost;
 }
 
-// Of the ranks that could not start, not of those that rest with them.
+// The reasons of the ranks that could not start, without those of ranks that only rest with them.
 std::string why_resting(const Gang& gang) {
   std::string why;
   for (const Job* rank : gang.ranks) {

@@ -31,7 +31,7 @@ class GangWatch {
 
   explicit GangWatch(Parts parts) : parts_(std::move(parts)) {}
   void start();
-  // What is to be done now.
+  // Ends the other ranks of each gang with a failed rank, and parks those of a gang with a parked one.
   void look();
 
  private:

@@ -24,7 +24,7 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
     Incarnation incarnation = 0;
     std::string node;
   };
-  // Of which set of images, or of which attempt of which move.
+  // The set of images, or the attempt (`set`) of a move, that the orders are for.
   struct Purpose {
     std::uint64_t set = 0;
     MigrationId migration = 0;
@@ -47,9 +47,9 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
                                      std::vector<std::size_t> members, std::chrono::milliseconds limit);
   // The barrier that all have promised.
   control::Task<Result<std::uint64_t>> agree();
-  // Whatever they answer.
+  // Sends the order to all ranks and ignores their answers.
   void tell_all(wire::GatherAct act, std::chrono::milliseconds limit);
-  // What `failure` returns may have changed.
+  // Has ask() check `failure` again, whose result may have changed.
   void look() { changed_.notify(); }
   [[nodiscard]] std::vector<std::size_t> everyone() const;
   // With the rank's name.

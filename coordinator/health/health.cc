@@ -168,7 +168,7 @@ bool HealthTable::is_known(const std::string& node, const wire::HealthFinding& f
   return known_.contains({node, finding.number, finding.time_ms});
 }
 
-// Of the newest finding, not the largest: the node may count again.
+// The number of the newest finding, not the largest number: the node may count from the start again.
 std::uint64_t HealthTable::known_number(const std::string& node) const {
   const auto newest = newest_.find(node);
   return newest == newest_.end() ? 0 : newest->second.second;

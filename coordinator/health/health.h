@@ -52,7 +52,7 @@ class HealthTable {
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
   // The newest of the GPU that is about it, and not only about a program; null: there is none.
   [[nodiscard]] const Finding* newest_suspicion(const Place& place) const;
-  // Those that are not decided on, the oldest first.
+  // The findings that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
   // Removes those that were acted on and need not stay; the newest of every node does.
   void forget_old(const Retention& keep);

@@ -67,7 +67,7 @@ void observe_rest(metrics::Registry& registry, const HealthMetricsParts& parts) 
         if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
       });
   registry.gauge("gpumigrate_oldest_image_timestamp_seconds",
-                 "Of when the oldest of the newest images of running protected jobs is, in Unix time; absent "
+                 "Unix time of the oldest image among the newest ones of running protected jobs; absent "
                  "without one.",
                  {}, [parts](Series& out) {
                    std::int64_t oldest = 0;

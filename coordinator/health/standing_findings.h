@@ -16,9 +16,9 @@ namespace ckpt::coordinator {
 // A GPU with a finding of its own is suspect for so long, even if it was not cordoned.
 inline constexpr std::int64_t kSuspicionMs = 600'000;
 
-// Of each GPU at most one finding for which no job may stay there. The one that cordoned it last counts for
-// as long as the health policy's cordon stands. Without one, the newest within kSuspicionMs counts that did not
-// ask for a cordon. Findings that are not decided on are left out.
+// Returns at most one finding for each GPU: the one for which no job may stay there. The one that cordoned it
+// last counts for as long as the health policy's cordon stands. Without a cordon, the newest finding within
+// kSuspicionMs counts that did not ask for one. Findings that are not decided on are left out.
 [[nodiscard]] std::vector<const Finding*> standing_findings(const std::vector<Finding>& all,
                                                             const CordonTable& cordons, std::int64_t now_ms);
 

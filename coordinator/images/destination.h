@@ -17,7 +17,7 @@ struct Destination {
 // NODE, or an absolute folder; empty: the job's own node.
 [[nodiscard]] Result<Destination> destination_of(const std::string& to, const NodeTable& nodes);
 [[nodiscard]] Destination kept_at(const Protection& protection);
-// Whose vault it is.
+// The node that owns the vault of the destination: the job's own for a folder, or without a node.
 [[nodiscard]] std::string vault_node(const Job& job, const Destination& to);
 
 }  // namespace ckpt::coordinator

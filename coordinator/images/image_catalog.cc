@@ -259,7 +259,7 @@ std::vector<Image> ImageCatalog::take(const std::string& node, const wire::Vault
   std::vector<Image> damaged;
   std::vector<Row> rows;
   for (wire::ImageRow reported : contents.images) {
-    // Of a version that cannot be read its node knows no more than its name.
+    // A node knows no more than the name of a version that it cannot read.
     if (reported.damaged && reported.job == 0) reported.job = job_in(reported.vault_job);
     const bool asked = contents.vault_job.empty() || reported.vault_job == contents.vault_job;
     if (!is_ours(reported) || !asked) continue;
@@ -357,7 +357,7 @@ void ImageCatalog::removed(const std::string& node, const std::string& folder, c
 }
 
 void ImageCatalog::add(std::vector<ListedImage>& listed, std::optional<JobId> job) const {
-  // Of a folder, by job: the newest list.
+  // The newest list of each job in a folder: when it was made, and by which node.
   std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest;
   for (const auto& [key, vault] : vaults_) {
     if (key.second.empty()) continue;

@@ -24,7 +24,7 @@ namespace ckpt::coordinator {
 
 // "j3.v12@node-a", "j3.v12@/mnt/vault".
 [[nodiscard]] std::string image_text(const Image& image);
-// Of the job, from the image's name in its vault.
+// The job's name ("train"), from the name that it has in the image's vault ("train.j3.CLUSTER").
 [[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {
   JobId job = 0;
@@ -67,7 +67,7 @@ class ImageCatalog {
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 
-  // Of a whole list: of the vault, or of one job in it. Returns newly damaged images.
+  // Takes a node's whole list of a vault, or of one job in it. Returns newly damaged images.
   std::vector<Image> take(const std::string& node, const wire::VaultContents& contents);
   // The measurements of a snapshot; before or after the list that has it.
   void measured(const std::string& node, const wire::SnapshotReport& report);

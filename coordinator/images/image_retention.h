@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which images of ended jobs go: those whose job ended long ago, and, where there are more than are kept,
-// those whose job ended first. Images of jobs that live, rest or are not known are never among them. Pure.
+// Selects the images of ended jobs to remove: those whose job ended long ago, and, above the number to
+// keep, those whose job ended first. Images of jobs that live, rest or are not known are never removed. Pure.
 #pragma once
 
 #include <cstdint>

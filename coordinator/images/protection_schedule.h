@@ -29,7 +29,7 @@ class ProtectionSchedule {
   void protect(wire::JobId job, std::int64_t every_ms, std::int64_t begun_ms, unsigned failures);
   void drop(wire::JobId job);
 
-  // Which node it could be taken on now; nullopt: not now.
+  // The node on which a job's snapshot could be taken now; nullopt: not now.
   using Where = std::function<std::optional<std::string>(wire::JobId)>;
   // The jobs whose snapshot shall begin; the caller calls began() for each.
   [[nodiscard]] std::vector<wire::JobId> due(std::int64_t now_ms, const Where& where) const;

@@ -38,7 +38,7 @@ class SnapshotOrders {
     Vault vault = Vault::kNotAsked;
   };
 
-  // Of the job as it runs now. `end_after`: it does not go on after it.
+  // Makes the order for a snapshot of the job as it runs now. `end_after`: the job ends with it.
   Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
   // Returns once its node has answered. Meanwhile it is one of the running snapshots, as `shown`.
   control::Task<Outcome> give(wire::TakeSnapshot order, RunningSnapshot shown,

@@ -15,7 +15,7 @@ class VaultGrants {
  public:
   explicit VaultGrants(NodeCalls& calls) : calls_(calls) {}
 
-  // Of `owner` for `user`: nothing to be granted, an empty address, where they are one.
+  // Asks `owner` to grant `user` its vault. The address is empty if they are one node, which needs no grant.
   control::Task<Result<wire::VaultPeer>> ask(std::string owner, std::string user, wire::GrantVault request);
   // Best effort: it ends by itself.
   control::Task<> give_back(wire::VaultPeer peer);

@@ -196,7 +196,7 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
   for (const DrainJob* entry : entries)
     request.ranks.push_back(parts_.jobs.find(entry->job)->ranks.front().rank);
   const auto plan = parts_.gang_moves.plan(gang, request);
-  // What is refused now may pass, such as a rank that is paused for an image.
+  // The cause of a refusal may pass, such as a rank that is paused for an image.
   if (!plan) return all(DrainJobState::kWaiting, plan.error().to_string());
   if (plan->places.empty()) return all(DrainJobState::kBlocked, plan->reason);
   all(DrainJobState::kWaiting, "the move of its ranks is being prepared");

@@ -185,7 +185,7 @@ Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const Node
   return refused;
 }
 
-// Those of one job move together, as begin() has them.
+// Plans the ranks of one job as one move, as begin() moves them.
 void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const {
   std::map<JobId, std::vector<Prospect*>> gangs;
   for (Prospect& prospect : prospects) {

@@ -19,7 +19,7 @@ std::string name_of(const SubmitRequest& request) {
   return request.spec.name.empty() ? request.spec.argv.front() : request.spec.name;
 }
 
-// Of the first few: " (NAME: why it stays; ...)".
+// The obstacles of the first few: " (NAME: why it stays; ...)".
 std::string obstacles_of(const std::vector<Occupant>& occupants) {
   constexpr int kMaxNamed = 3;
   std::string text;

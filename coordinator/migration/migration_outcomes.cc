@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMsPerSecond = 1e3;
 
-// What a migration was waiting for when its timeout fired; shown to users.
+// The reason why a migration had not ended when its timeout fired; shown to users.
 std::string_view waited_for(const Migration& m) {
   switch (m.phase) {
     case MigrationPhase::kPreparing:

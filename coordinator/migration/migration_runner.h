@@ -66,7 +66,7 @@ class MigrationRunner : private SwitchEffects {
   control::Task<Result<void>> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
-  // What the reports of moves of ranks go to, too: each rank that moves has a migration of its own.
+  // The receiver of reports, also of those of moves of ranks: each moving rank has a migration of its own.
   [[nodiscard]] MigrationOutcomes& outcomes() { return outcomes_; }
   // Returns when all requests and messages up to now are handled, their records durable.
   control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }

@@ -41,7 +41,7 @@ class MigrationTable : public MigrationQueries {
   // It has ended now, and its plan is not needed any more. The caller saves it.
   void close(Migration& migration);
 
-  // Of open ones.
+  // The plans of open migrations.
   void keep_plan(MigrationId id, wire::MigrationPlan plan) { plans_[id] = std::move(plan); }
   [[nodiscard]] const wire::MigrationPlan* plan_of(MigrationId id) const;
 
@@ -86,9 +86,9 @@ class MigrationTable : public MigrationQueries {
                                       const std::function<bool(const Migration&)>& may_leave);
 
   [[nodiscard]] Signal& changed() { return changed_; }
-  // Of jobs whose migration has been decided, or has let the job run somewhere.
+  // Listeners for jobs whose migration has been decided, or has let the job run somewhere.
   [[nodiscard]] Listeners<JobId>& moved() { return moved_; }
-  // Of moves of ranks: they are to be aborted, or their nodes that are away are dead by the operator's word.
+  // Listeners for moves of ranks that are to be aborted, or whose absent nodes the operator declares dead.
   [[nodiscard]] Listeners<MigrationId, AbortCause, std::string>& gang_abort_asked() {
     return gang_abort_asked_;
   }

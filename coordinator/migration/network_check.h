@@ -21,7 +21,7 @@ inline constexpr std::chrono::milliseconds kNetworkCheckLimit{40000};
 // names none and answers no checks.
 control::Task<Result<void>> check_network(NodeCalls& calls, Place from, Place to, SharedNetwork network,
                                           std::chrono::milliseconds limit = kNetworkCheckLimit);
-// Of that move, within its own limit.
+// Checks the network of that migration, within the migration's own timeout if that is shorter.
 control::Task<Result<void>> check_network(NodeCalls& calls, const Migration& migration,
                                           SharedNetwork network);
 

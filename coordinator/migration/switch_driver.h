@@ -39,7 +39,7 @@ class SwitchEffects {
   virtual void handled(migration::MigrationId id) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(migration::MigrationId id,
                                                            const migration::ArmTimer& timer) const = 0;
-  // Which records need not stay. Returns once the facts that replace them are durable.
+  // True for records that need not stay. Returned once the facts that replace them are durable.
   using Forget = std::function<bool(const migration::Record&)>;
   virtual control::Task<Result<Forget>> forgettable() = 0;
 };

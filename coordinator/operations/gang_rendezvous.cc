@@ -31,7 +31,7 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// What an agent sent is not believed to be a port before it is one; else 0.
+// Parses the port that an agent sent, which is not trusted; 0 if it is no port.
 std::uint32_t port_in(std::string_view text) {
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);

@@ -23,12 +23,12 @@ class GangRendezvous {
 
   // The ranks can meet there. kRefused where the other nodes cannot reach the address of the first one's.
   [[nodiscard]] Result<void> check(const wire::JobSpec& spec, const std::vector<Place>& places) const;
-  // What is started for a job: of a rank its specification with the address, and of all but rank 0 with the port.
+  // Adds to a rank's specification the address where ranks meet, and the port unless rank 0 is to find it.
   // kNotFound or kUnavailable until rank 0 has been started, and while its node is away.
   control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec) const;
 
  private:
-  // Of rank 0; 0 where that `starts`, and its node is to find one.
+  // The port of rank 0; 0 if rank 0 itself `starts`, and its node is to find one.
   control::Task<Result<std::uint32_t>> port_of(JobId first, bool starts) const;
   Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
 

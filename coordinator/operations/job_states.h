@@ -32,7 +32,7 @@ class JobStates {
   // Its program has no CUDA context, and has had the time in which a program that wants one makes it. So no verb waits
   // for it any more.
   [[nodiscard]] bool lacks_context(const Job& job) const;
-  // Of a job that is not movable now: whether that is of its own making and will stay.
+  // True if the reason why a job is not movable now lies in the job itself, and will stay.
   [[nodiscard]] bool stays_put(const Job& job) const;
 
  private:

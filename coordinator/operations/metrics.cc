@@ -110,7 +110,7 @@ Metrics::Metrics(Tables tables)
           duration_bounds())),
       rank_skew_seconds(registry_.histogram(
           "gpumigrate_rank_skew_seconds",
-          "Of a move of ranks: between the first rank at the common barrier and the last.", {},
+          "Time between the first and the last rank at the common barrier of a move of ranks.", {},
           pause_bounds())),
       rank_pause_seconds(registry_.histogram("gpumigrate_staying_rank_pause_seconds",
                                              "How long a rank stood still that stayed while others moved.",
@@ -209,7 +209,7 @@ void Metrics::observe_gpus() {
          }
          return bytes;
        });
-  each("gpumigrate_gpu_recovery_action", "What the driver asks for (NVML field 230); 0: nothing.",
+  each("gpumigrate_gpu_recovery_action", "Action that the driver asks for (NVML field 230); 0: none.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.recovery_action; });
   each("gpumigrate_gpu_remap_pending", "1 while rows of the GPU's memory wait for a reset to be remapped.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.remap_pending ? 1 : 0; });

@@ -137,7 +137,7 @@ bool Moves::give_up_parking(const Job& job, const std::string& why) {
 
 bool Moves::may_be_possible_soon(const Job& job) const {
   const std::string state = parts_.states.of(job);
-  // Whatever has paused it lets it go on.
+  // The operation that has paused the job lets it go on.
   if (state == "paused") return true;
   if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();

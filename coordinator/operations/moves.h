@@ -75,8 +75,8 @@ class Moves {
   // Waits a while for a move that is about to be possible: a job that is still starting, and memory whose
   // release the nodes have not reported yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
-  // Of a job that is on its way into an image although `plan` has a place for it: true if that is being given
-  // up.
+  // Gives up parking a job that is on its way into an image although `plan` has a place for it. True: it is
+  // being given up.
   bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why);
   bool give_up_parking(const Job& job, const std::string& why);
 
@@ -89,7 +89,7 @@ class Moves {
                                           const wire::MigrateOptions& options) const;
   Result<wire::MigrationPlan> make_plan(const Job& job, const Place& to,
                                         const wire::MigrateOptions& options) const;
-  // Of the job's node and `to`.
+  // The network that the job's node and `to` share; `asked`: its name, or empty.
   [[nodiscard]] Result<SharedNetwork> network_to(const Job& job, const std::string& to,
                                                  const std::string& asked) const;
 

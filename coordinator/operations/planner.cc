@@ -73,7 +73,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
   return views;
 }
 
-// Whatever is on its way counts as there.
+// Counts the open migrations of the node: a job on its way to the node or GPU counts as there.
 void Planner::count_migrations(GpuView& view) const {
   for (const Migration& migration : parts_.migrations.open()) {
     const std::string& node = view.place.node;
@@ -106,7 +106,7 @@ std::uint64_t Planner::shown_bytes(const Job& job) const {
   return std::min(shown, job.expected_bytes());
 }
 
-// What jobs are expected to take there and free memory does not lack yet, and what open migrations are about
+// The memory that jobs are expected to take there beyond what they hold, and that open migrations are about
 // to bring.
 std::uint64_t Planner::promised_on(const Place& place) const {
   std::uint64_t promised = 0;

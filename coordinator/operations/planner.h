@@ -88,11 +88,11 @@ class Planner {
   // This coordinator has just been started, and does not have the inventories of all nodes yet.
   [[nodiscard]] bool nodes_may_come_back() const;
   [[nodiscard]] bool nodes_are_away() const;
-  // Of all GPUs, and the request of moving that job.
+  // The views of all GPUs, and the placement request for moving that job.
   [[nodiscard]] std::vector<GpuView> gpu_views(const PlanHints& hints = {}) const;
   [[nodiscard]] PlacementRequest request_for(const Job& job, const std::vector<GpuView>& views) const;
   [[nodiscard]] static PlacementRequest request_for(const SubmitRequest& request);
-  // Of a job that goes on from that image.
+  // The placement request for a job that goes on from that image.
   [[nodiscard]] PlacementRequest request_for(const Job& job, const Image& image) const;
 
  private:

@@ -74,7 +74,7 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   co_return submitted;
 }
 
-// Of a gang that cannot start as a whole.
+// Stops the ranks of a gang that cannot start as a whole.
 void Service::end_ranks(const std::vector<JobId>& ids) {
   for (const JobId id : ids) {
     Job* rank = parts_.jobs.find(id);

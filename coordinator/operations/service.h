@@ -50,7 +50,7 @@ class Service {
   };
   explicit Service(Parts parts) : parts_(parts) {}
 
-  // What submit() would do; changes nothing.
+  // The plan that submit() would carry out; changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
   control::Task<Result<Submitted>> submit(SubmitRequest request);
   // A job of several ranks with a GPU each: all start, or those that have are stopped. kNotSupported with preempt.

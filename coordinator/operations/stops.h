@@ -49,10 +49,10 @@ class Stops {
   // Something of the job has changed: it is carried out later, on the loop.
   void carry_out_later(JobId id);
   void carry_out(JobId id);
-  // Of an open migration: the node of the side that runs while the other one is away; empty: no
+  // The node of the open migration's side that runs while the other side is away; empty: no
   // node is told yet.
   [[nodiscard]] std::string alone_on(const Migration& open) const;
-  // Of the job, or of a rank that it moves with.
+  // The open migration of the job, or of a rank that it moves with; null: there is none.
   [[nodiscard]] const Migration* open_of(const Job& job) const;
   void abort(const Migration& open);
   void tell(const Node& node, const Job& job);

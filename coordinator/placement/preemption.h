@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom to move away or park so that a job of higher priority fits (`run --preempt`). Pure.
+// Selects the jobs to move away or park so that a job of higher priority fits (`run --preempt`). Pure.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which jobs to move so that whole GPUs become free, and in which order. Pure: the same problem gives the
-// same plan.
+// Plans which jobs to move so that whole GPUs become free, and in which order. Pure: the same problem gives
+// the same plan.
 //
 // A plan moves each job at most once, and each move fits when its turn comes. Of all such plans it is the one
 // that leaves most GPUs without a job, and of these the one that moves least. A move within a node counts

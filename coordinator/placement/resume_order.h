@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parked job comes back by itself next: the one that has rested the longest. A job that cannot resume
-// now has a claim on every GPU where it could go once jobs there have left. Jobs parked after it get the
-// memory beyond the claims (docs/adr/0019). Pure.
+// Selects the parked job that resumes by itself next: the one that has rested the longest. A job that cannot
+// resume now has a claim on every GPU where it could go once jobs there have left. Jobs parked after it get
+// the memory beyond the claims (docs/adr/0019). Pure.
 #pragma once
 
 #include <optional>

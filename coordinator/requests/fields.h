@@ -13,7 +13,7 @@
 
 namespace ckpt::coordinator {
 
-// What a part of a request leads to, whichever call it is in.
+// The effect of a field of a request, whichever call it is in.
 enum class Effect : std::uint8_t {
   kNone,            // nothing beyond its call
   kMovesJobs,       // jobs move, park or come back

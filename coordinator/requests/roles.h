@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller of the HTTP API may do. Each role may do what the ones before it may.
+// Roles of callers of the HTTP API. Each role may do what the ones before it may, and more.
 // Threads: pure functions.
 #pragma once
 

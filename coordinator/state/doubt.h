@@ -26,7 +26,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("up_to", &T::up_to), record::field("reason", &T::reason));
 }
 
-// Of the image that was taken of that incarnation at that barrier: why it is suspect; empty: it is not.
+// Why the image is suspect that was taken of that incarnation at that barrier; empty: it is not.
 [[nodiscard]] std::string why_suspect(const std::vector<Doubt>& doubts, wire::Incarnation incarnation,
                                       std::int64_t barrier_ms);
 // The one that is not over; null: there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened, for `gpumigrate events`: the newest `events_kept`, with ids that only grow.
+// The log of events for `gpumigrate events`: the newest `events_kept`, with ids that only grow.
 // Threads: one. Errors: an event that cannot be stored is logged and dropped; nothing waits for events.
 #pragma once
 

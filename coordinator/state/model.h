@@ -106,8 +106,8 @@ struct Job {
   std::int32_t obstacles = -1;  // to another node, as its node counted last; negative: not known. Not kept.
   std::string reason;
   std::string placed;  // why this GPU was chosen
-  // Of a gang's rank 0: where the others meet the instance that was started as this incarnation. Also one that is started
-  // a second time listens there.
+  // The incarnation and port by which the other ranks of a gang meet its rank 0. An instance that is started a second
+  // time listens there, too.
   Incarnation meets_as = 0;
   std::uint32_t meets_at_port = 0;
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
@@ -136,10 +136,10 @@ struct Job {
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
   // Why nothing but an order of a user may move or park it; empty: anything may.
   [[nodiscard]] std::string why_not_by_itself() const;
-  // Of a job that runs no more, Unix time: an image that is older lacks some of its work.
+  // When a job that does not run worked last, in Unix time: an image that is older lacks some of its work.
   [[nodiscard]] std::int64_t last_work_ms() const { return rested_ms != 0 ? rested_ms : ended_ms; }
   [[nodiscard]] std::uint64_t state_bytes() const;
-  // Of its GPU's memory, as far as known.
+  // The memory that it holds on its GPU, as far as known.
   [[nodiscard]] std::uint64_t held_bytes() const;
   // The memory that it is expected to need wherever it runs: its quota, else the most that it ever held.
   [[nodiscard]] std::uint64_t expected_bytes() const;
@@ -222,8 +222,8 @@ constexpr auto names_of(record::Of<AbortCause>) {
                                     {AbortCause::kTarget, "target"}});
 }
 
-// Of a rank that stayed while others moved, in milliseconds: how long it stood still, how long its new communicators took
-// while it computed, and how long it took to the barrier once it was told where to stop.
+// Times of a rank that stayed while others moved. `pause_ms`: it stood still. `groups_ms`: it made
+// communicators while it computed. `to_barrier_ms`: from the order to stop at a barrier until it stood there.
 struct StayingRankTimes {
   std::uint32_t rank = 0;
   double pause_ms = 0;
@@ -290,7 +290,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::later("skew_ms", &T::skew_ms), record::field("revision", &T::revision),
       record::later("settled", &T::settled), record::not_kept(&T::forgotten));
 }
-// Of the phase, or "forgotten" while its sides are asked.
+// The name of the phase, or "forgotten" while its sides are asked.
 [[nodiscard]] std::string_view state_text(const Migration& migration) noexcept;
 
 struct Event {
@@ -303,7 +303,7 @@ struct Event {
   std::string text;
 };
 
-// Which events are wanted.
+// A filter of events.
 struct EventQuery {
   std::uint64_t since = 0;  // ids above it
   std::size_t limit = 0;

@@ -43,8 +43,8 @@ struct Downtime {
 // The estimate's terms under the names of the breakdown.
 [[nodiscard]] Downtime breakdown_of(const wire::PauseFacts& pause);
 
-// Of a rank that moved with others: from the order to stop at a barrier until it stood there. nullopt: it did not, or its
-// node is older.
+// The time of a rank that moved with others, from the order to stop at a barrier until it stood there.
+// nullopt: it did not stand there, or its node has an older version.
 [[nodiscard]] std::optional<double> to_barrier_ms(const Migration& rank);
 
 struct Bound {

@@ -54,7 +54,7 @@ class Statement {
 class Database {
  public:
   static Result<Database> open(const std::string& path);
-  // Of a file that others may write: each statement sees it as it is at one moment.
+  // Opens a file that others may write: each statement sees it as it is at one moment.
   static Result<Database> open_read_only(const std::string& path);
 
   Result<void> execute(const char* sql);

@@ -43,7 +43,7 @@ class Store {
   // Never given twice, whatever is deleted, and with a tag whatever becomes of the file.
   Result<JobId> next_job_id();
   Result<MigrationId> next_migration_id();
-  // Of a part with a table of its own; `known` is the newest that it has.
+  // The next id for a part with a table of its own; `known` is the newest id that it has.
   Result<std::uint64_t> next_id_of(std::string_view part, std::uint64_t known);
   [[nodiscard]] wire::IdTag id_tag() const { return tag_; }
   // This file, or an earlier state of it, gave the id; not a coordinator whose file was lost.

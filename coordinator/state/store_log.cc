@@ -16,7 +16,7 @@ Error not_durable(Error cause) {
   const int error = cause.domain() == ErrorDomain::kErrno ? static_cast<int>(cause.native()) : 0;
   const bool full = error == ENOSPC || error == EDQUOT || cause.code() == ErrorCode::kRefused;
   return Error(full ? ErrorCode::kRefused : ErrorCode::kIo,
-               "What was changed is in the coordinator's memory, and would be lost with its machine's power")
+               "The change is in the coordinator's memory, and would be lost with its machine's power")
       .caused_by(std::move(cause));
 }
 

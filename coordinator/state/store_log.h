@@ -21,7 +21,7 @@ class StoreLog {
   static constexpr std::uint64_t kLogBytes = 4 << 20;
   static constexpr std::uint64_t kMaxLogBytes = 16 << 20;
 
-  // Of the store in the file at `path`, which has a log.
+  // Opens the write-ahead log of the store in the file at `path`, which has one.
   static Result<StoreLog> open(const std::string& path);
 
   Result<void> sync();

@@ -25,7 +25,7 @@ namespace ckpt::coordinator {
 
 class StoreSync {
  public:
-  // Of the store in the file at `path`.
+  // `path`: the file of `store`.
   StoreSync(Store& store, std::string path, control::asio::any_io_executor executor);
   // The last sync.
   ~StoreSync();

@@ -14,7 +14,7 @@ inline constexpr std::size_t kMaxPauses = 3;
 
 // `pauses`: the latest at the end; the oldest leaves.
 void add_pause(std::vector<wire::PauseFacts>& pauses, const wire::PauseFacts& latest);
-// Of those that were made as the last one was; none without a pause.
+// The median, term by term, of the pauses that were made as the last one was; nullopt without a pause.
 [[nodiscard]] std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>& pauses);
 
 }  // namespace ckpt::coordinator

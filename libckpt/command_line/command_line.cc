@@ -16,7 +16,7 @@
 
 namespace ckpt {
 
-// What CLI11 does not keep of an option.
+// The properties of an option that CLI11 does not keep.
 struct OptionFacts {
   std::string value;  // empty: a flag
   std::vector<std::string> choices;

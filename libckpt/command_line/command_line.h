@@ -31,7 +31,7 @@ class Option {
  public:
   Option(CLI::Option* option, OptionFacts* facts) : option_(option), facts_(facts) {}
 
-  // What help calls its value; otherwise it is called by the option's name, or NUMBER.
+  // Sets the name of the value in help. The default is the option's name, or NUMBER.
   Option called(const std::string& value);
   Option required();
   // The value lies between both, which it may be. T: int, unsigned, std::uint64_t or double.
@@ -82,7 +82,7 @@ class Command {
   void add_example(const std::string& line, const std::string& what);
   // Help does not show it.
   void hide();
-  // What it takes, with everything below it.
+  // Describes the command and, recursively, its subcommands.
   [[nodiscard]] CommandDescription describe() const;
   // Called by parse() when the command was given.
   void on_given(std::function<void()> action);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command line takes, as plain data: help, completion, man pages and documents are made from it.
+// The commands and options of a program, as plain data: the source of help, completion, man pages, documents.
 // Threads: values. Errors: none.
 #pragma once
 

@@ -8,7 +8,7 @@
 
 namespace ckpt {
 
-// Of the terminal behind the descriptor; else the variable COLUMNS; else 80.
+// Returns the width of the terminal behind the descriptor; else the variable COLUMNS; else 80.
 unsigned terminal_columns(int descriptor);
 
 // Usage, options, commands by their families, examples, footer. No line is wider than `columns`, if words allow.

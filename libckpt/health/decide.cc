@@ -14,7 +14,7 @@ constexpr std::uint32_t kXidRowRemap = 63;
 constexpr std::uint32_t kXidRowRemapFailure = 64;
 constexpr std::uint32_t kXidRecoveryChanged = 154;
 
-// Of all evidence the most severe counts, for a process as for the GPU.
+// The most severe outcome of all evidence, with its reason; for a process or for the GPU.
 struct Opinion {
   Outcome outcome = Outcome::kNone;
   std::string reason;
@@ -259,8 +259,8 @@ class Decider {
     }
   }
 
-  // Whom a context-killing Xid has hit: the process it names; if it names none, those that are known to be
-  // dead, or the only one.
+  // True if a context-killing Xid has hit the process: it is known to be dead, or the Xid names it. An Xid
+  // that names none has hit the only process, unless that is known to be alive.
   bool is_victim(std::size_t i, const SeenXid& seen) const {
     const ProcessFacts& process = evidence_.processes[i];
     if (process.probe == Probe::kDead) return true;

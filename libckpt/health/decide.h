@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about a GPU in trouble, for each of its processes (docs/adr/0008). The driver's recovery action
-// comes first, then the table's rows of the Xids that were seen together. What is known of the process comes
-// last. Pure: the same evidence gives the same decision.
+// The decision about each process of a GPU in trouble: none, live or restore (docs/adr/0008). The driver's
+// recovery action comes first, then the table's rows of the Xids that were seen together. The facts of the
+// process come last. Pure: the same evidence gives the same decision.
 //
 //   gone, lost, silent with an Xid, reset, reboot   restore everything; reboot: on another node
 //   drain and reset                           live, restore where the context is lost
@@ -28,7 +28,7 @@ namespace ckpt::health {
 // Whether a process's context works, as the job reports.
 enum class Probe : std::uint8_t { kUnknown, kAlive, kDead };
 
-// Of the GPU: whether a context of its own, made to find out, could work on it.
+// The result of a test of the GPU, in a context that is made only for the test.
 enum class GpuProbe : std::uint8_t { kNotTried, kPassed, kFailed, kHung };
 [[nodiscard]] std::string_view to_string(GpuProbe probe) noexcept;
 

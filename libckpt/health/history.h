@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Xids which jobs have had on which GPUs. An application's fault that comes back on a GPU under
+// The history of Xids, each with its GPU and job. An application's fault that comes back on a GPU under
 // different jobs points to the GPU. One that follows its job from GPU to GPU points to the application.
 // Bounded: the newest kMaxOccurrences. Threads: a value. Errors: none.
 #pragma once

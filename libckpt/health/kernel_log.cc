@@ -180,7 +180,7 @@ std::optional<XidLine> scan_xid(Scanner scanner) {
   return line;
 }
 
-// What a log daemon or dmesg puts before the text: "[  123.456789] ".
+// Removes the time that a log daemon or dmesg puts before the text: "[  123.456789] ".
 std::string_view without_time(std::string_view line) {
   if (!line.starts_with('[')) return line;
   const std::size_t end = line.find("] ");

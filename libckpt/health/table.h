@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150:
+// The tables of Xids, of the driver's recovery actions and of the NVLink 5 units behind Xid 144-150:
 // data/*.csv, compiled in. A file of the same format replaces rows with the same id, or adds rows. Its header
 // names the table.
-// Threads: values. Errors: kInvalidArgument naming file, line and column of the first thing that is wrong;
-// nothing is taken then.
+// Threads: values. Errors: kInvalidArgument naming file, line and column of the first error; the tables stay
+// as they were then.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace ckpt::health {
 
-// What shall be done for a process.
+// The action for a process: none, a live move, or a restore from its image.
 enum class Outcome : std::uint8_t { kNone, kLive, kRestore };
 [[nodiscard]] std::string_view to_string(Outcome outcome) noexcept;
 
-// Of the GPU's memory after it: "others": the owner's context is lost, other processes are fine;
+// Readability of the GPU's memory after the error. "others": the owner's context is lost, others are fine;
 // "unless_p2p": readable, but jobs that use NVLink peer to peer are not; "unknown": reading may hang.
 enum class Readable : std::uint8_t { kYes, kOthers, kUnlessP2p, kUnknown, kNo };
 [[nodiscard]] std::string_view to_string(Readable readable) noexcept;
@@ -84,7 +84,7 @@ struct Nvlink5Row {
 
 class XidTable {
  public:
-  // What is compiled in.
+  // Returns the rows that are compiled in.
   static XidTable built_in();
 
   // `text` of a file (`source` names it in errors): a table of Xids or of recovery actions.

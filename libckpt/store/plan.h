@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves: the source's tensors, and the extents they lie in. An extent is a run of device memory that is
+// The memory to move: the source's tensors, and their extents. An extent is a run of device memory that is
 // sent as one engine region: one tensor with everything inside it. So memory named twice (tied weights,
 // views) is sent once. The source builds a plan, the target matches it with its standby's tensors by name,
 // dtype and shape and finds where each extent belongs.

@@ -6,7 +6,7 @@ namespace ckpt::image {
 Result<StoredJob> decode_stored_job(std::span<const std::byte> bytes) {
   auto decoded = wire::decode<StoredJob>(bytes);
   if (!decoded)
-    return Error(ErrorCode::kCorrupt, "What the version says of its job cannot be read")
+    return Error(ErrorCode::kCorrupt, "The version's record of its job cannot be read")
         .caused_by(std::move(decoded).error());
   StoredJob job = *std::move(decoded);
   if (job.format != kStoredJobFormat)

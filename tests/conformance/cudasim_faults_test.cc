@@ -231,7 +231,7 @@ class HugePagesTest : public FaultTest {
     ::unsetenv("CUDASIM_HUGE_PAGES");
     std::size_t total = 0, free_before = 0;
     EXPECT_OK(api().cuMemGetInfo_v2(&free_before, &total));
-    // What an earlier test had in a context that crashed, too.
+    // Memory of an earlier test's crashed context is freed a moment later.
     EXPECT_TRUE(comes_back(total - kOwnBytes));
     free_before = free_memory();
     std::size_t huge = 0;

@@ -232,8 +232,8 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   EXPECT_OK(api().cuStreamDestroy_v2(stream));
 }
 
-// What the program sees is what counts, whatever lies in a file with the same bytes, or at another place of
-// it.
+// The pages that the program sees count, not those of another file with the same bytes, nor those at another
+// offset.
 TEST_F(MemoryTest, RegisteredMemoryFollowsTheProgramsMapping) {
   const int fd = ::memfd_create("conformance", MFD_CLOEXEC);
   ASSERT_EQ(0, ::ftruncate(fd, 2 * kMiB));

@@ -29,7 +29,7 @@ class ValueTest : public DriverTest {
     }
     DriverTest::TearDown();
   }
-  // What the host writes, the device is to see.
+  // Stores a word as the host; a device that waits for it sees it.
   void write(int word, std::uint32_t value) const { std::atomic_ref(words_[word]).store(value); }
 
   std::uint32_t* words_ = nullptr;

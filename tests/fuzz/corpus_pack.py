@@ -33,7 +33,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 class PackError(Exception):
-    """What is wrong with a file, in words for the caller."""
+    """A file that is no valid corpus or input; the text names it and the reason."""
 
 
 def check_name(name, where):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets share: a reader of the fuzzer's bytes, and how a target reports that a property does
-// not hold.
+// Shared parts of the fuzz targets: a reader of the fuzzer's bytes, and a target's report that a property
+// does not hold.
 //
 // A target is one file that defines LLVMFuzzerTestOneInput. Built with -DGPUMIGRATE_FUZZ=ON libFuzzer calls
 // it; in every other build replay.cc calls it once for each input of its corpus. It must not depend on

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes a bridge of the hosts, in both directions of one host: what a listener on the network
-could read."""
+"""Captures the packets that pass a bridge of the hosts, in both directions of one host: a listener on the
+network could read them."""
 import ctypes
 import os
 import select
@@ -62,7 +62,7 @@ class Capture:
             self.take(packets)
 
     def take(self, packets):
-        """What has arrived; false if nothing has."""
+        """Keeps the packets that have arrived; false if none has."""
         any_came = False
         while True:
             try:

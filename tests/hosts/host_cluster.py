@@ -76,7 +76,7 @@ class HostCluster(cluster.Cluster):
             self.gpumigrate("node", "certificate", node, "--folder", authority, "--out", self.tls_folder(node))
 
     def gpumigrate(self, *arguments):
-        """Of the machine that the hosts are on: such commands ask no coordinator."""
+        """Runs a command on the machine of the hosts, outside of them: it asks no coordinator."""
         subprocess.run([cluster.BIN / "gpumigrate", *map(str, arguments)], env=self.environment, check=True,
                        capture_output=True, timeout=cluster.COMMAND_LIMIT_S)
 
@@ -211,7 +211,7 @@ class HostCluster(cluster.Cluster):
         return "127.0.0.1:0"
 
     def gpu_environment(self, node):
-        """Of the software driver, for the agent and for its jobs."""
+        """The variables of the software driver, for the agent and for its jobs."""
         return {"LD_LIBRARY_PATH": f"{cluster.BUILD}/lib/cudasim:{cluster.BUILD}/lib/ncclsim",
                 "CUDASIM_DIR": str(DEVICES), "CUDASIM_DEVICES": str(self.gpus),
                 "CUDASIM_MEMORY": self.memory}

@@ -68,10 +68,10 @@ class Hosts:
         new.write_text(json.dumps(self.state, indent=1))
         new.rename(self.folder / "hosts.json")
 
-    # What is where
+    # Places of hosts
 
     def pid(self, host):
-        """Of the host's init process, as this process sees it."""
+        """The id of the host's init process, in this process's PID namespace."""
         if host not in self.state["hosts"]:
             known = ", ".join(self.state["hosts"]) or "none is up"
             raise HostsError(f"no host '{host}': {known}")
@@ -275,7 +275,7 @@ def make_place(order):
     covers = [("/tmp", private / "tmp"), (order["home"], private / "home"),
               ("/etc/gpumigrate", private / "etc")]
     hidden = [(path, private / "hidden" / str(index)) for index, path in enumerate(order["hidden"])]
-    # What stays visible is bound into the covers first: afterwards its own place is covered.
+    # Visible paths are bound into the covers first: afterwards the paths themselves are covered.
     for path, at in order["shown"]:
         for place, cover in [*covers, *hidden]:
             if pathlib.Path(at).is_relative_to(place):
@@ -356,7 +356,7 @@ def arguments():
 
 
 def tree():
-    """What every host must see of the machine: this tree and CRIU, which may lie in covered folders."""
+    """The paths of the machine that every host must see: this tree and CRIU. They may lie in covered folders."""
     return [path for path in (pathlib.Path(__file__).resolve().parents[2],
                               pathlib.Path("~/.cache/gpumigrate").expanduser()) if path.exists()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user of another host may try. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
+"""Attacks by a user of another host. Runs there: `intruder.py TRY [ARGUMENT ...]`, and prints what came of it.
 
   hello ADDRESS PORT TOKEN NAME [FOLDER]   claims to be node NAME; FOLDER: the certificate that it shows, else none
   http ADDRESS PORT TOKEN [FOLDER [PATH [tell]]]   asks for all jobs, or for PATH; `tell`: prints that it has asked
@@ -95,8 +95,8 @@ def shown(address, port, folder):
 
 
 def bothers():
-    """What a stranger may send: nothing, anything, half a TLS handshake, and UCX's requests to connect and to write
-    memory at an address (its TCP transport, below any handshake of the program)."""
+    """Bytes that a stranger may send: none, random ones, half a TLS handshake, and UCX's requests to connect and
+    to write memory at an address (its TCP transport, below any handshake of the program)."""
     magic = struct.pack("<Q", 0xCAFEBABE12345678)
     connect_request = struct.pack("<BI", 31, 64) + bytes(64)
     put = struct.pack("<BI", 30, 24) + struct.pack("<QQII", 0x7F0000000000, 4096, 1, 0) + b"\xee" * 4096

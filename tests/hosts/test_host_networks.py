@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several networks a move goes over, and what happens where there is none, or it is cut; a move over
-several addresses of one network."""
+"""Tests of the choice among several networks for a move, of a move without one or with a cut one, and of a
+move over several addresses of one network."""
 import unittest
 
 from cluster import run_unmoved

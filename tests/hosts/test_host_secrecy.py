@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a listener on the data network can read of a job that moves. The control network is another one here."""
+"""A listener on the data network reads a moving job without TLS, and nothing of it with TLS. The control
+network is another one here."""
 import re
 import secrets
 import unittest

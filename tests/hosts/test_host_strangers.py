@@ -36,8 +36,8 @@ class StrangersTest(HostsTest):
         return process
 
     def turns(self, strangers, enough):
-        """Of moves: so many, and until `enough` of the strangers have found a port. How fast they do depends on the
-        machine."""
+        """Numbers of moves: at least MOVES, and until `enough` of the strangers have found a port. How soon they
+        find one depends on the machine."""
         for turn in range(MAX_MOVES):
             yield turn
             found = select.select([stranger.stdout for stranger in strangers], [], [], 0)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host without the right certificate can do to the coordinator and to nodes, and what can be read on the
+"""Attacks on the coordinator and on nodes by a host without the right certificate, and by a listener on the
 control network."""
 import os
 import secrets
@@ -219,7 +219,7 @@ class ControlNetwork(unittest.TestCase):
             hosts.call("run", "--detach", "--name", "job", "--node", "node-a", "--env", f"SECRET={secret}", "--",
                        cluster.EXAMPLES / "charlm-plain", *TRAINING, "--steps", "100000")
             hosts.wait_for_line("job", r"^step \d+")
-            # What is not encrypted is found: a frame of the stranger's, who has no certificate.
+            # Plain text is found in the capture: a stranger without a certificate sends a frame of it.
             hosts.try_as_stranger("hello", hosts.hosts.address("node-a"), PEER_PORT, plain, "node-b")
         hosts.down()
         self.assertIn(plain.encode(), capture.payload)

@@ -79,7 +79,7 @@ edges() {
   while read -r party record values; do
     for k in $values; do numbers[$party.$record]+=" $(value "$k")"; done
   done < <(sed -n 's/^name //p' "$runs")
-  # What the table allows, by number.
+  # The transitions that the table allows, by number.
   while read -r party from to; do
     for k in "${!parties[@]}"; do
       [ "${parties[$k]}" = "$party" ] || continue

@@ -149,7 +149,7 @@ TEST_F(LifecycleTest, CommunicatorsBesideEachOther) {
   destroy(two);
 }
 
-// What one process has on one of several devices.
+// The stream and data of one process on one of several devices.
 struct OnDevice {
   explicit OnDevice(int device) {
     CUcontext context = nullptr;

@@ -141,11 +141,11 @@ bool print(const json& out) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine app("What a coordinator with much behind it costs");
+  CommandLine app("Measures the costs of a coordinator with a long history");
   app.add_option("--build", options.build, "The build folder");
-  app.add_option("--seconds", options.seconds, "Of idling");
-  app.add_option("--jobs", options.past.jobs, "That have ended");
-  app.add_option("--migrations", options.past.migrations, "That are closed");
+  app.add_option("--seconds", options.seconds, "Seconds of idling");
+  app.add_option("--jobs", options.past.jobs, "Jobs that have ended");
+  app.add_option("--migrations", options.past.migrations, "Migrations that are closed");
   app.add_option("--events", options.past.events);
   app.add_option("--nodes", options.shape.nodes).in_range(3, 1000);
   app.add_option("--polls", options.polls);

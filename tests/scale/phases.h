@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured of a coordinator with much behind it, beside one with nothing behind it and the same nodes
-// and jobs.
-// Threads: one. Errors: what cannot be measured is an error; what is too slow is a figure.
+// Measurements of a coordinator with a long history, beside one without history and with the same nodes and
+// jobs.
+// Threads: one. Errors: a measurement that fails is an error; one that is too slow is a figure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -38,8 +38,8 @@ Result<nlohmann::json> measure_dry_runs(const Programs& programs, const Site& mu
 // wait on.
 Result<nlohmann::json> measure_long_polls(const Site& site, unsigned polls);
 
-// Which rows leave the store by the default settings, how long that takes, and how long another call waits
-// meanwhile at most.
+// The counts of rows before and after old ones have left the store by the default settings. With the seconds
+// that it takes, and the longest time that another call waits meanwhile.
 Result<nlohmann::json> measure_leaving(const CoordinatorProcess& coordinator, const std::string& home);
 
 }  // namespace ckpt::scale

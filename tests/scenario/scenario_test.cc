@@ -61,7 +61,7 @@ class Player {
     world_.trace_on(true);
   }
 
-  // What a block of commands causes, a line each.
+  // Plays a block of commands; returns the events that they cause, a line each.
   std::string play(const std::vector<std::string>& commands) {
     out_.clear();
     quiet_ = false;

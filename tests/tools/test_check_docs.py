@@ -46,7 +46,7 @@ MISTAKES = [
 WORD = "is no word for prose or comments (docs/glossary.md)"
 for name, text, found in [
         ("docs/operations.md", "The table says why.", "says"),
-        ("libckpt/base/clock.h", "int a;  // Whoever stops", "Whoever"),
+        ("libckpt/base/clock.h", "int a;  // by whoever stops", "whoever"),
         ("libckpt/base/clock.h", "/* no room\n * here */", "room"),
         ("libckpt/base/clock.h", "// at most " + MOST, MOST),
         ("coordinator/README.md", "A message is heard.", "heard"),
@@ -54,8 +54,26 @@ for name, text, found in [
         ("tools/setup", "x=1 # somebody", "somebody"),
         ("tests/integration/support/adopting.py", '\"\"\"It hears.\"\"\"', "hears")]:
     MISTAKES.append((name, text, f"{found} {WORD}"))
-# What looks like a mistake and is none.
+for name, text, opening, quoted in [
+        ("libckpt/base/clock.h", "// Of the pipe's only end.", "Of", "Of the pipe's only end."),
+        ("libckpt/base/clock.h", "int b;  // Those of a rank.", "Those", "Those of a rank."),
+        ("libckpt/base/clock.h", "/* What moves. */", "What", "What moves."),
+        ("libckpt/base/clock.h", 'const char* text = "Which node it is";', "Which", "Which node it is"),
+        ("tools/check-layers", "# Who waits.", "Who", "Who waits."),
+        ("tests/integration/support/adopting.py", '\"\"\"That which moves.\"\"\"', "That which", "That which moves."),
+        ("tests/integration/support/adopting.py", "TEXT = 'What is wrong'", "What", "What is wrong"),
+        ("docs/operations.md", "- Of each job.", "Of", "Of each job."),
+        ("docs/operations.md", "| a | Whose it is |", "Whose", "Whose it is")]:
+    MISTAKES.append((name, text, f'"{opening}" begins a text without its subject: {quoted}'))
+for name, text in [
+        ("libckpt/base/clock.h", "TEST(Clock, WhatIsLate) {}"),
+        ("tests/integration/support/adopting.py", "def test_of_each(): pass")]:
+    MISTAKES.append((name, text, "a test's name has no subject"))
+# Texts that look like mistakes and are none.
 RIGHT = [
+    ("libckpt/base/clock.h", "// The pipe\n// Of which one end is open.\nint c;  // of a rank"),
+    ("libckpt/base/clock.h", 'const char* text = "Which node is it?";  // "Offered"'),
+    ("docs/operations.md", "## What moves\n\nWhat moves?\n\nOffers are\nOf one kind."),
     ("docs/operations.md", "`says` he essays\n```\nsays\n```"),
     ("libckpt/base/clock.h", 'const char* text = "http://says/whoever";  // essays\nint room;'),
     ("tests/integration/support/adopting.py", 'TEXT = \"\"\"\n# it says\n\"\"\"\nROOM = "# room"'),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpumigrate-bench found out: facts about the machine, and sections with rows of measured values and
+// The report of gpumigrate-bench: facts about the machine, and sections with rows of measured values and
 // goals. Written as JSON (for programs), as a table for a terminal and as Markdown for docs/benchmarks.md.
 //
 //   Report report(facts);
@@ -28,7 +28,7 @@
 
 namespace ckpt::bench {
 
-// Of `count` runs.
+// Median, least and greatest value of `count` runs.
 struct Spread {
   double median = 0;
   double least = 0;

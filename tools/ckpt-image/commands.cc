@@ -158,7 +158,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   const Command list = add_command(app, options, "list", "Jobs, or a job's versions", false);
   Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
   Command verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
-  Command diff = add_command(app, options, "diff", "What changed between two versions", true);
+  Command diff = add_command(app, options, "diff", "Changes between two versions", true);
   inspect.add_option("VERSION", options.version, "The newest if left out").positive();
   verify.add_option("VERSION", options.version, "All if left out").positive();
   diff.add_option("FROM", options.from, "A version").required().positive();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ckpt-image finds, as JSON and as tables. Keys are stable: scripts read them. The content key of a job
+// Findings of ckpt-image as JSON and as tables. Keys are stable: scripts read them. The content key of a job
 // is never shown. Pure.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several items need: their sibling programs run with a deadline, and JSON at the end of a program's
-// output.
+// Functions that several items use. They run sibling programs with a deadline, read JSON from a file or from
+// the end of an output, and look for UCX's network.
 // Threads: one. Errors: as tools/bench/jobs/command.h.
 #pragma once
 

@@ -43,7 +43,7 @@ struct Options {
   std::vector<std::string> only;
 };
 
-// Which driver this is, asked like an item: the first call into a driver may hang, too.
+// Finds the GPUs and the driver's version. Run like an item: the first call into a driver may hang, too.
 Result<Outcome> find_gpu(const Setting&) {
   Outcome outcome;
   outcome.status = Status::kImpossible;

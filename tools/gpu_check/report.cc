@@ -43,7 +43,7 @@ std::string times_text(const Json& times) {
   return parts.empty() ? "" : " (" + joined(parts) + ")";
 }
 
-// What of an item's figures a reader wants on one line.
+// The figures of an item that a reader wants on one line.
 std::string summary(const std::string& item, const Json& figures) {
   std::vector<std::string> parts;
   if (item == "driver") {

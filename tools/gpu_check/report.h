@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpu-check found, as lines, JSON and Markdown. Pure functions.
+// The report of a run of gpu-check, as lines, JSON and Markdown. Pure functions.
 #pragma once
 
 #include <string>

@@ -72,7 +72,7 @@ std::string report_path(const Setting& setting) {
   return setting.work + "/report.json";
 }
 
-// What the item has printed, and the ends of the logs of clusters and jobs that it ran in its folder.
+// Returns the item's output, and the ends of the logs of clusters and jobs that it ran in its folder.
 std::string collect_output(const Setting& setting) {
   std::string all = tail_of(output_path(setting), kShownOutput);
   std::error_code error;

@@ -262,7 +262,7 @@ Finding Findings::change_gpu() const {
   return finding;
 }
 
-// Of the two ways to have memory again; what could not be tried on a second GPU does not count.
+// Import is one of two ways to have memory again. A second GPU counts only where it could be tried.
 Finding Findings::import() const {
   const auto works = [this](const char* here, const char* moved) {
     const auto first = fact(remap_, here);

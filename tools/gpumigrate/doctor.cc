@@ -135,7 +135,7 @@ int doctor(Context& context, const std::string& agent_config) {
   if (wish != nullptr && std::string(wish) == "1") {
     const Result<GpuChoice> choice = choose_gpu(*programs);
     if (!choice) return report(context, choice.error());
-    // Which devices it has is the caller's environment's to say, or its default: one.
+    // Only the library path is taken: the caller's environment sets the number of devices, by default one.
     for (std::string& entry : gpu_environment(*choice, "", 1, "")) {
       if (entry.starts_with("LD_LIBRARY_PATH=")) additions.push_back(std::move(entry));
     }

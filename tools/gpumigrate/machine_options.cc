@@ -22,7 +22,7 @@ void add_local(CommandTree& tree) {
   Command down = tree.add(local, "down", "Stop jobs, agents and coordinator",
                           [o](Context& c) { return local_down(c, o->timeout); });
   add_wait_limit(down, o->timeout, "what was told to end goes on ending");
-  tree.add(local, "status", "What runs", local_status);
+  tree.add(local, "status", "Show what runs", local_status);
 }
 
 }  // namespace
@@ -32,16 +32,17 @@ void add_machine_commands(CommandTree& tree) {
   add_local(tree);
   const auto agent_config = std::make_shared<std::string>();
   const auto job = std::make_shared<std::string>();
-  Command asked = tree.add(tree.app(), "doctor", "What this machine can do, and what is missing for the rest",
-                           [agent_config, job](Context& c) {
-                             return job->empty() ? doctor(c, *agent_config) : doctor_of_job(c, *job);
-                           });
+  Command asked =
+      tree.add(tree.app(), "doctor", "Show what this machine can do, and what is missing for the rest",
+               [agent_config, job](Context& c) {
+                 return job->empty() ? doctor(c, *agent_config) : doctor_of_job(c, *job);
+               });
   asked.add_example("gpumigrate doctor --job train", "See what stands in the way of moving a running job");
   asked
       .add_option("--agent-config", *agent_config,
                   "The settings (agent.toml) of a node's agent, which goes by what is found")
       .called("FILE");
-  asked.add_option("--job", *job, "What stands in the way of moving this job, wherever it runs")
+  asked.add_option("--job", *job, "Show what stands in the way of moving this job, wherever it runs")
       .called("JOB");
 }
 

@@ -11,7 +11,7 @@
 
 namespace {
 
-// Of the terminal that shows standard error or output; 80 by 24 for one that does not tell.
+// The size of the terminal that shows standard error or output; 80 by 24 if it is not known.
 ckpt::cli::ScreenSize screen_size() {
   ckpt::cli::ScreenSize size;
   winsize window{};

@@ -126,7 +126,7 @@ int run_program(const std::vector<std::string>& arguments, Context& context) {
                   Error(ErrorCode::kIo, "Standard output could not be written; what was begun goes on"),
                   kFailed);
   } catch (const std::exception& error) {
-    // What a library throws on an answer of another form than docs/api.md gives.
+    // Libraries throw this on an answer of another form than docs/api.md gives.
     return report(context, Error(ErrorCode::kProtocol,
                                  std::string("unexpected answer of the coordinator: ") + error.what()));
   }

@@ -51,7 +51,7 @@ static struct {
 
 enum { kMaxRegions = 64, kMaxGpus = 16, kCanaryBytes = 1 << 20, kLockMs = 5000, kKillMs = 5000 };
 
-// What a variant is: what is held elsewhere during the checkpoint, and who and where.
+// The flags of a variant: what is held elsewhere during the checkpoint, by which users, and on which GPU.
 enum {
   kFd = 1,       // the agent keeps the descriptors
   kMap = 2,      // the agent keeps its mapping
@@ -312,7 +312,7 @@ static void close_descriptors(int unused) {
     side.fd[i] = -1;
   }
 }
-// What a failed or finished part left behind; the next part begins with the reservation alone.
+// Drops what a failed or finished part left behind: the next part begins with the reservation alone.
 static void drop(int unused) {
   const struct Reply clean = side.reply;
   unmap(unused);
@@ -776,7 +776,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     if (!result->part_ran[step->part]) {
       result->part_ran[step->part] = true;
       part_failed = false;
-      // What the agent holds is needed until it was given back.
+      // The agent must hold the memory until it has given it back: nothing is dropped before.
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;

@@ -19,7 +19,7 @@
 
 namespace ckpt::replay {
 
-// What is known of a function beyond its parameters' types.
+// The facts about a function that its parameters' types do not tell.
 struct Manner {
   std::uint64_t scratch_bytes = 0;     // its memory of unknown size has at most so many bytes; 0: not known
   bool addresses_may_be_host = false;  // its device addresses may be any of the program's
@@ -28,7 +28,7 @@ struct Manner {
   const char* text = nullptr;          // in place of the traced text
 };
 
-// Why a call cannot be made again.
+// Reasons why a call cannot be made again.
 inline constexpr const char* kOfAnotherKind = "its parameters have other types here";
 inline constexpr const char* kMissing = "it needs what a call that was left out had made";
 inline constexpr const char* kOfUnknownSize = "it is given host memory of unknown size";

@@ -167,7 +167,7 @@ const std::unordered_map<std::string_view, std::size_t> kBytesAt = {
     {"cuMemcpyHtoD", 2},      {"cuMemcpyHtoDAsync", 2}, {"cuMemcpyDtoH", 2},
     {"cuMemcpyDtoHAsync", 2}, {"cuMemcpy", 2},          {"cuMemcpyAsync", 2},
 };
-// Those whose memory of unknown size is an attribute's, or only handed on.
+// Functions whose memory of unknown size is an attribute's or only handed on: it takes at most kSmall.
 constexpr std::array kSmallMemory = {
     "cuPointerGetAttribute",        "cuPointerSetAttribute",  "cuMemPoolGetAttribute",
     "cuMemPoolSetAttribute",        "cuMemRangeGetAttribute", "cuDeviceGetGraphMemAttribute",

@@ -36,11 +36,11 @@ struct Surroundings {
   Objects objects;
 };
 
-// By the types of the function's parameters alone.
+// Makes a call by the types of the function's parameters alone.
 [[nodiscard]] Outcome call_by_types(Surroundings& surroundings, const TracedCall& call, const Manner& manner);
-// What the program's own code and memory take part in; `found` is false for all other functions.
+// Makes a call in which the program's own code or memory takes part; `found`: the function is such a one.
 [[nodiscard]] Outcome call_by_name(Surroundings& surroundings, const TracedCall& call, bool* found);
-// What is known of the function, where types are enough with that.
+// Returns the facts with which call_by_types() can make the call.
 [[nodiscard]] Manner manner_of(const TracedCall& call);
 // Its first argument is memory that is gone afterwards.
 [[nodiscard]] bool frees(const TracedCall& call);

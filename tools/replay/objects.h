@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the traced program's handles and addresses are in the replay.
+// The replay's own handles and addresses in place of those of the traced program.
 // Threads: one at a time. Ownership: host memory that stands in for the program's own; the driver's objects end with
 // the process.
 #pragma once
@@ -26,7 +26,7 @@ class Objects {
   void learn_range(std::uint64_t traced, std::uint64_t own, std::uint64_t bytes);
   // The range with that address is not the program's any more.
   void forget_range(std::uint64_t traced);
-  // What a call that was left out had made: calls that need it are left out, too.
+  // Notes an object that a left-out call had made: calls that need the object are left out, too.
   void miss(std::uint64_t traced);
   [[nodiscard]] bool is_missing(std::uint64_t traced) const;
   // Host memory of our own for a range of the program's. Null without memory.

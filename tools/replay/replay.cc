@@ -61,7 +61,7 @@ void note(Replayed& replayed, const TracedCall& call, const Outcome& outcome) {
   same->count++;
 }
 
-// What it has put where there was something else before.
+// Notes as missing each handle and address that a left-out call had written.
 void miss_outputs(Objects& objects, const TracedCall& call) {
   for (const TracedValue& value : call.values) {
     const bool is_word =

@@ -49,7 +49,7 @@ struct CacheFiles {
 // `folders`: "/tmp/torchinductor_" is the beginning of a path, "*/.triton/cache/" stands anywhere in one.
 [[nodiscard]] bool is_cache_file(const std::string& path, const std::vector<std::string>& folders);
 
-// What the tree has mapped or open in such folders and does not write.
+// Returns the files in such folders that the tree has mapped or open and does not write.
 Result<CacheFiles> cache_files_of(pid_t root, const std::vector<std::string>& folders);
 
 // At the target: empty, if the file can be made here.
@@ -59,7 +59,7 @@ Result<CacheFiles> cache_files_of(pid_t root, const std::vector<std::string>& fo
 // At the source, after the dump: into the image's folder.
 Result<void> save_cache_files(pid_t root, const std::vector<std::string>& folders, const std::string& images);
 
-// What was made: for a restore that fails.
+// The files and folders that were made, to be removed if the restore fails.
 struct MadeCacheFiles {
   std::vector<std::string> files;
   std::vector<std::string> folders;

@@ -51,7 +51,7 @@ Result<void> add_range(const MissingRange& range, const std::optional<MemoryInde
   return ok();
 }
 
-// What is lazy in a pagemap of which each entry is of one mapping.
+// Adds the lazy entries of a pagemap to the plan. Each entry is of one mapping.
 Result<void> add_missing(const Pagemap& pagemap, const std::optional<MemoryIndex>& index,
                          std::vector<MissingRange>& plan) {
   std::uint64_t offset = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages of a dumped tree follow it while it runs already (agent/keeper/lazy_pages). All pages of private
-// memory without a file can. A program that goes on touches its small pieces of memory at once, and would wait for
-// each page of them. So the smallest runs of pages, up to a limit, come with the process instead.
+// Chooses the pages of a dumped tree that follow it while it runs (agent/keeper/lazy_pages). All pages of
+// private memory without a file can. A program that goes on touches its small pieces of memory at once and
+// would wait for each page. So the smallest runs of pages come with the process instead, up to a limit.
 // Threads: any; it reads and writes files (offload). Errors: kCorrupt for an image that is not understood; kIo.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace ckpt::agent::host {
 
-// Of all processes together.
+// The limit of the bytes that come with all processes together.
 inline constexpr std::uint64_t kMaxEagerBytes = std::uint64_t{32} << 20;
 
 struct PageCounts {
@@ -23,9 +23,9 @@ struct PageCounts {
   std::uint64_t lazy = 0;   // and those that follow
 };
 
-// What the restore of an image of `bytes` waits for, `lazy` of which follow the processes. Where they follow, the
-// smallest runs come with the processes up to the limit: how many these are is not known before the dump, so the
-// limit stands for them.
+// The bytes for which a restore waits, of an image of `bytes`, `lazy` of which can follow the processes. The
+// smallest of their runs come with the processes, up to the limit. Their size is unknown before the dump, so
+// the limit stands for it.
 [[nodiscard]] constexpr std::uint64_t restored_bytes(std::uint64_t bytes, std::uint64_t lazy) {
   return std::max(bytes - std::min(bytes, lazy), std::min(bytes, kMaxEagerBytes));
 }
@@ -36,7 +36,7 @@ struct PageCounts {
 inline constexpr std::uint64_t kAllEager = ~std::uint64_t{0};
 Result<PageCounts> choose_lazy_pages(const std::string& images, std::uint64_t most_eager = kMaxEagerBytes);
 
-// What can be lazy of a pagemap's bytes and its process's mm image. For tests.
+// The ranges that can be lazy, by a pagemap's bytes and its process's mm image. For tests.
 Result<std::vector<lazy_pages::MissingRange>> lazy_ranges(const std::string& pagemap,
                                                           const std::string& mm_image);
 

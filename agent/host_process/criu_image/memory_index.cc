@@ -165,7 +165,7 @@ Result<void> MemoryIndex::write_pages(const std::string& images, const Pagemap& 
     }
     offset += bytes;
   }
-  // What follows the process has a place in it, and no bytes.
+  // Pages that follow the process have a place in the file, and no bytes.
   if (::ftruncate(file.get(), static_cast<off_t>(offset)) != 0) return Error::from_errno("Making " + path);
   return ok();
 }

@@ -37,7 +37,7 @@ struct DumpedPages {
   std::uint32_t pages_file = 0;
   std::vector<IndexedRange> ranges;  // in the order of that file; `offset`: in it
 };
-// Of all processes, and of memory that they share.
+// Returns the pages of all processes, and those of memory that they share.
 Result<std::vector<DumpedPages>> dumped_pages(const std::string& images);
 
 Result<void> write_memory_index(const std::string& images, std::uint32_t pages_file,

@@ -18,8 +18,8 @@ bool stands_still(const criu::timerfd_entry& timer) {
   return timer.ticks() != 0 && !is_armed && repeats;
 }
 
-// What is left of a timer is in the image. CRIU adds the clock's whole seconds to that of an absolute one: it would
-// expire up to a second early, and at once if it is disarmed.
+// Makes an absolute timer relative, since the image has its remaining time. CRIU would add the clock's whole
+// seconds to it: the timer would expire up to a second early, and at once if it is disarmed.
 void settle_absolute(criu::timerfd_entry& timer) {
   const std::uint32_t flags = timer.settime_flags();
   if ((flags & TFD_TIMER_ABSTIME) == 0) return;

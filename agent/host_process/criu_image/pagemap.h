@@ -36,7 +36,7 @@ struct Pagemap {
 Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image);
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process);
-// Those of processes; memory that processes share has its own, which have no lazy pages.
+// The pagemaps of processes. read_all_pagemaps() adds those of shared memory, which have no lazy pages.
 Result<std::vector<Pagemap>> read_pagemaps(const std::string& images);
 Result<std::vector<Pagemap>> read_all_pagemaps(const std::string& images);
 // Marks all pages as lazy that can be, by their mappings. A dump of CRIU up to 4.2 marks none of a process of which a

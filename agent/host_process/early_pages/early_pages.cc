@@ -203,8 +203,8 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
   return ok();
 }
 
-// What is not proven to be as it was read is forgotten. Returns the pages that CRIU leaves out: those of mappings
-// that are watched, be it by another one.
+// Forgets pages that are not proven to be as they were read. Returns the pages that CRIU leaves out: those of
+// mappings that are watched, be it by another watch.
 Result<std::vector<MemoryRange>> EarlyPages::keep_proven(MemoryWatch& watch, PageIndex& index,
                                                          bool is_distrusted) {
   CKPT_TRY(mappings, watch.mappings());

@@ -62,9 +62,9 @@ class EarlyPages {
   EarlyPages& operator=(const EarlyPages&) = delete;
 
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
-  // Of the processes that are followed, when it began.
+  // The memory of the followed processes in bytes, as it was at the beginning.
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
-  // What the dump needs no memory for, as the last round left it: 0 if all of a process is to be read again.
+  // The bytes for which the dump needs no memory, by the last round: 0 if a process is to be read again.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
   // For the dump (DumpOptions::preload; left_out_pages.h); empty: CRIU reads all pages.
   [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }

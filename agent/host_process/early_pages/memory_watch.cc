@@ -20,7 +20,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Of Linux 6.7; headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
+// Definitions of Linux 6.7; headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
 constexpr std::uint64_t kFeatureWriteAsync = 1u << 15;  // UFFD_FEATURE_WP_ASYNC
 
 struct PageRegion {
@@ -58,7 +58,7 @@ constexpr std::size_t kMaxVectors = 512;                // of one read; IOV_MAX 
 constexpr std::uint64_t kMaxPagesAtOnce = 16384;        // 64 MiB, so that they are read soon after
 constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // of a program
 
-// What is no page of a program: zero pages, and guards where the kernel knows them by name.
+// The categories of pages to leave out: zero pages, and guards where the kernel knows them by name.
 std::uint64_t find_unwanted() {
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   ScanOrder order;
@@ -98,7 +98,7 @@ Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
   return ok();
 }
 
-// Of a userfaultfd that is new.
+// Enables asynchronous write protection on a new userfaultfd. False: the kernel has none.
 bool set_up(const UniqueFd& faults) {
   uffdio_api api{};
   api.api = UFFD_API;
@@ -108,7 +108,7 @@ bool set_up(const UniqueFd& faults) {
 
 }  // namespace
 
-// Which pages a scan finds, and what it does to them (struct pm_scan_arg).
+// The pages that a scan finds, and what it does to them (struct pm_scan_arg).
 struct MemoryWatch::Question {
   std::uint64_t flags = 0;
   std::uint64_t inverted = 0;
@@ -156,7 +156,7 @@ Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
   return found;
 }
 
-// Of mappings that are all watched nothing is to be found; the kernel does not look at their pages.
+// Asks for unwatched pages. Watched mappings have none, and the kernel does not look at their pages.
 Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
   const Question question{
       .flags = kScanIsWatched, .inverted = kPageWatched, .mask = kPageWatched, .returned = kPageWatched};
@@ -187,7 +187,7 @@ Result<bool> MemoryWatch::watch(const MemoryRange& range) {
   return false;
 }
 
-// What has no watch now is not this watch's own any more.
+// Removes memory that has lost its watch from this watch's own.
 Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   const Question question{.mask = kPageWatched, .returned = kPageWatched};
   RangeSet unwatched;

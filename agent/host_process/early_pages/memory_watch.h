@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages of a process were written since they were looked at. This is userfaultfd write protection that the
+// Finds pages of a process written since the last look. This is userfaultfd write protection that the
 // kernel resolves by itself (UFFD_FEATURE_WP_ASYNC), read with PAGEMAP_SCAN (Linux 6.7 and newer; ioctl_userfaultfd(2),
 // Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor fault at the first write to
 // a page. The end of the watch takes all of it back.
-// What the kernel does not see is not found: writes of devices into memory that was given to them.
+// Writes that the kernel does not see are not found: those of devices into memory that was given to them.
 // Others may watch the same memory: a process that shares it (vfork, CLONE_VM) has a watch of its own. A mapping has one
 // watch at a time, and only what this one has watched all the time is its own.
 // Threads: one caller at a time; every call blocks for up to milliseconds (offload()). Errors: kNotSupported

@@ -16,9 +16,9 @@ class PageIndex {
  public:
   void put(const MemoryRange& range, std::uint64_t offset);
   void forget(const MemoryRange& range);
-  // All that lies outside of these, which are ascending.
+  // Forgets all that lies outside of `ranges`, which are ascending.
   void keep_only(const std::vector<MemoryRange>& ranges);
-  // Of these what it does not have.
+  // The parts of `ranges` that the index lacks.
   [[nodiscard]] std::vector<MemoryRange> missing(const std::vector<MemoryRange>& ranges) const;
   [[nodiscard]] std::vector<IndexedRange> ranges() const;
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the source of a move knows of one file that the program has open or mapped, or of a folder.
+// The facts that a move's source knows of one file that the program has open or mapped, or of a folder.
 // Threads: values. Errors: none.
 #pragma once
 

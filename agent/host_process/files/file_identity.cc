@@ -35,7 +35,7 @@ bool is_network(const std::string& type) {
          std::find(kNetworkTypes.begin(), kNetworkTypes.end(), type) != kNetworkTypes.end();
 }
 
-// Those of these are numbered by each client for itself.
+// True for a network file system whose files each client numbers for itself.
 bool has_handles_of_its_client(const std::string& network) {
   return network.starts_with(kFuse) || network.starts_with("virtiofs") || network.starts_with("9p");
 }

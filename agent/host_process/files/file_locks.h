@@ -41,7 +41,7 @@ struct FileLock {
   [[nodiscard]] std::string text() const;
 };
 
-// Those that /proc/PID/fdinfo/N names, `info`.
+// The locks that `info` names, the text of /proc/PID/fdinfo/N.
 [[nodiscard]] std::vector<FileLock> locks_in(const std::string& info, pid_t pid, int descriptor,
                                              const std::string& path);
 
@@ -49,7 +49,7 @@ struct FileLock {
 class TreeLocks {
  public:
   void note(pid_t pid, int descriptor, const std::string& path);
-  // Those that cannot move, as texts.
+  // The locks that cannot move, as texts.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<FileLock>& locks() const noexcept { return locks_; }
 

@@ -54,7 +54,7 @@ struct NamedMemory {
   [[nodiscard]] const NamedFile* find(std::uint64_t inode) const;
 };
 
-// What the tree has open or mapped now.
+// The files that the tree has open or mapped.
 Result<NamedMemory> named_memory_of(pid_t root);
 // With what it has by name alone.
 Result<NamedMemory> named_memory_of(const NameOwner& owner);

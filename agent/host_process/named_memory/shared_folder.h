@@ -21,7 +21,7 @@ std::map<std::uint64_t, bool> shared_files_of(pid_t pid);
 // Every name of these files there.
 std::map<std::uint64_t, std::vector<std::string>> names_of(const std::set<std::uint64_t>& inodes);
 
-// Of all processes but those: one process that has the file, by inode.
+// By inode, one process that has the file; the processes of `but` do not count.
 std::map<std::uint64_t, pid_t> holders_of(const std::set<std::uint64_t>& inodes, const std::set<pid_t>& but);
 
 }  // namespace ckpt::agent::host

@@ -15,7 +15,7 @@ namespace ckpt::agent::host {
 // A text for each keyring that holds keys.
 [[nodiscard]] std::vector<std::string> key_rings_of(const NameOwner& owner);
 
-// Those of that user in the text of /proc/keys, by their numbers.
+// The numbers of that user's process keyrings with keys, by the text of /proc/keys.
 [[nodiscard]] std::vector<std::string> process_keyrings(const std::string& keys, uid_t uid);
 
 }  // namespace ckpt::agent::host

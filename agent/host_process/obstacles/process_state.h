@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keeps a process as a whole from being dumped or restored, whatever it has open. Tried with CRIU 4.2.1; the
-// comments name what it does where this is not found before.
+// Obstacles to a dump or restore of a process as a whole, whatever it has open. Tried with CRIU 4.2.1; the
+// comments name what CRIU does where an obstacle is not found before.
 // Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile is left out.
 #pragma once
 

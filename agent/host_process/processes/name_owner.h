@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tells the names that a job has made on its node (in /dev/shm, System V, message queues) from those of others.
+// Facts that tell a job's names on its node (in /dev/shm, System V, message queues) from those of others.
 // Threads: any; reads files under /proc. Errors: none.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace ckpt::agent::host {
 
 inline constexpr std::int64_t kNeverMs = std::numeric_limits<std::int64_t>::max();
 
-// What an agent knows of a job's names.
+// The facts that an agent knows of a job, by which its names are found.
 struct NameRules {
   std::string job;  // tells it from all jobs of this machine
   std::int64_t started_unix_ms =

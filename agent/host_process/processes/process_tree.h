@@ -71,8 +71,8 @@ struct DumpEstimate {
   std::uint64_t bytes =
       0;  // of memory that a dump of the tree writes at most (private and shared pages that are not a file's)
   std::uint64_t largest_bytes = 0;  // the largest process's share
-  // Of that process's pages among CRIU's files of pages. Parents come before children, a child's children before its
-  // sister. What a process shares and nobody before it did comes before its own: a file for each (CRIU 4.2.1).
+  // The position of that process's pages among CRIU's files of pages. Parents come before children, a child's children
+  // before its sister. Memory that a process is the first to share comes before its own: a file for each (CRIU 4.2.1).
   std::size_t largest_position = 0;
 };
 Result<DumpEstimate> estimate_dump(pid_t root);

@@ -40,7 +40,7 @@ void trim(Processors& processors) {
   while (!processors.empty() && processors.back() == 0) processors.pop_back();
 }
 
-// Of a thread; 0: this one. Empty: it is gone.
+// The processors on which a thread may run; 0: this thread. Empty: it is gone.
 Processors processors_of(pid_t thread) {
   Processors mask(kMaxProcessorWords);
   const long bytes = ::syscall(SYS_sched_getaffinity, thread, mask.size() * sizeof mask[0], mask.data());
@@ -106,7 +106,7 @@ std::string status_of_thread(pid_t process, pid_t thread) {
   return proc_path(process, "/task/") + std::to_string(thread) + "/status";
 }
 
-// What a thread of this agent has itself is not noted.
+// The settings of this agent and its node: what equals them is not noted.
 struct Usual {
   Processors own = processors_of(0);
   Processors all = node_processors();

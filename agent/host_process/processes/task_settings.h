@@ -59,7 +59,7 @@ struct TaskSettings {
 };
 
 Result<TaskSettings> settings_of(pid_t root);
-// Of a tree that was restored and is stopped.
+// Gives them to a tree that was restored and is stopped.
 Result<void> apply_settings(pid_t root, const TaskSettings& settings);
 
 // At the source after a dump, and at the target: in the image's folder. An older source saves none.

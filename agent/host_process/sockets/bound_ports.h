@@ -15,7 +15,7 @@ namespace ckpt::agent::host {
 
 class BoundPorts {
  public:
-  // Of all processes under `root`, which are stopped.
+  // Shares the ports of all processes under `root`, which are stopped.
   Result<void> share(pid_t root);
   // As the program had it; before it goes on. What has ended meanwhile is left out.
   void take_back();

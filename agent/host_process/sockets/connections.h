@@ -16,7 +16,7 @@
 
 namespace ckpt::agent::host {
 
-// Of the tree's sockets `own`: those whose other end is in the tree, too, and established.
+// The established connections of the tree's sockets `own` whose other end is in the tree, too.
 [[nodiscard]] std::map<Inode, Connection> inner_connections(const std::map<Inode, Connection>& all,
                                                             const std::map<Inode, std::string>& own);
 

@@ -52,7 +52,7 @@ Result<void> save_socket_folders(pid_t root, const std::string& images);
 // Makes those of an image that are not there, and returns their paths. A failure leaves none. kCorrupt: the image is
 // malformed.
 Result<std::vector<std::string>> make_socket_folders(const std::string& images);
-// Of a restore that is not used: with the sockets in them.
+// Removes the folders of a restore that is not used, with the sockets in them.
 void remove_folders(const std::vector<std::string>& made);
 
 // At the source, when the tree has ended: paths in or below a folder in which everybody may make files, to which no

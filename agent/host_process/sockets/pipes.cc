@@ -16,7 +16,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Of that pipe's only end in the tree. An end that is gone, or whose number is another file's by now, has none.
+// True if the pipe's only end in the tree is still open under that number, and its other end is open, too.
 bool has_other_end(Inode pipe, pid_t pid, int number) {
   const UniqueFd end = borrow_descriptor(pid, number);
   struct stat facts {};

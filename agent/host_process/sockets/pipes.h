@@ -19,8 +19,8 @@ class TreePipes {
  public:
   // Descriptor `number` of `pid`; `access`: its O_ACCMODE.
   void note(Inode pipe, pid_t pid, int number, int access);
-  // Of the tree that all noted descriptors belong to, each as text. It may run: what it has opened since is looked
-  // for, and an end that is closed meanwhile leads nowhere.
+  // The noted pipes that lead outside their tree, each as text. The tree may run: ends that it has opened
+  // since are looked for, and an end that is closed meanwhile leads nowhere.
   Result<std::vector<std::string>> to_outside(pid_t root);
 
  private:

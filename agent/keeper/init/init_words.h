@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpumigrate-init and its keeper say to each other. Constants alone: the init is static and small.
+// The words between gpumigrate-init and its keeper. Constants alone: the init is static and small.
 #pragma once
 
 namespace ckpt::keeper {

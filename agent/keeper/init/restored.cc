@@ -59,7 +59,7 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
   return status;
 }
 
-// CRIU itself, what it has restored (as a child of its own parent), and what comes here when they end.
+// Ends CRIU itself, the program that it has restored, and the orphans that come here when these end.
 void end_children() {
   for (;;) {
     const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
@@ -69,7 +69,7 @@ void end_children() {
     int status = 0;
     const pid_t changed = ::waitpid(-1, &status, 0);
     if (changed < 0 && errno != EINTR) return;
-    // What brings memory stops at its end (lazy_pages.h); a second SIGKILL does not get it further.
+    // The server of missing pages stops at its end (lazy_pages.h); a second SIGKILL does not get it further.
     if (changed > 0 && WIFSTOPPED(status)) ::ptrace(PTRACE_CONT, changed, nullptr, nullptr);
   }
 }

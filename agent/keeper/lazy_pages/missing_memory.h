@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one process still misses: ranges of its memory, and where their bytes are. The program may move, discard
+// The missing memory of one process: ranges of it, and where their bytes are. The program may move, discard
 // or unmap memory meanwhile, so ranges follow it.
 // Threads: values. Errors: none.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory of which restored process is missing, and where its bytes are. The agent writes it into the
+// The missing memory of each restored process, and where its bytes are. The agent writes it into the
 // folder of the image, for gpumigrate-lazy-pages.
 // The file: magic u64 | version u32 | count u32 | count x MissingRange.
 // Threads: any. Errors: kCorrupt for a file that is not such a plan, kIo.

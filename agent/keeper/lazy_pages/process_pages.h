@@ -32,7 +32,7 @@ class ProcessPages {
   Result<void> read_events(std::vector<ProcessPages>& forked);
   // One piece of what it has not asked for.
   Result<void> bring_some();
-  // What waits since a change.
+  // Brings the pages that a thread waits for and that a change has put off.
   Result<void> bring_waiting();
 
  private:

@@ -29,7 +29,7 @@ class RestoringCriu {
     std::uint32_t id = 0;
     UniqueFd faults;  // none: a process that has ended
   };
-  // What has come when fd() is readable. None: all processes are restored.
+  // The process that has come when fd() is readable. None: all processes are restored.
   Result<std::optional<Process>> next();
   [[nodiscard]] int fd() const { return connection_.get(); }
 

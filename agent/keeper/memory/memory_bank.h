@@ -42,8 +42,8 @@ class MemoryBank {
   Result<Batch> batch_after(std::uint64_t last) const;
   // Their ids, the largest first.
   [[nodiscard]] std::vector<std::uint64_t> by_size() const;
-  // Of `ids` in this order those that are here: at most `most`, and after the first no more than `bytes`
-  // together. How many of `ids` that took is in `taken`.
+  // The records of `ids` that are here, in this order: at most `most`, and after the first no more than
+  // `bytes` together. `taken`: how many of `ids` were looked up.
   Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
                          std::size_t& taken) const;
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;

@@ -67,7 +67,7 @@ void MemoryExchange::handle_request(local::Received received) {
   }
 }
 
-// What the sets alone can answer. False: it is not such a request.
+// Answers a request for which the sets suffice. False: it is not such a request.
 bool MemoryExchange::handle_set_request(local::Received& received) {
   const std::uint64_t request = received.message.request;
   const local::Body& body = received.message.body;
@@ -147,8 +147,8 @@ void MemoryExchange::replace(local::Received received) {
   parts_.agent.answer(request, local::Done{});
 }
 
-// What a rank has mapped since its last Release, and has not gone on with, is in a set here: it may go
-// whatever the rank has.
+// Memory that a rank has mapped since its last Release, and has not gone on with, is in a set here. So the
+// rank may release it, whatever it has of it.
 void MemoryExchange::release(std::uint64_t request) {
   if (memory_ == MemoryState::kReleased) return parts_.agent.answer(request, local::Released{released_ns_});
   const bool discard = memory_ == MemoryState::kMapping;

@@ -49,7 +49,7 @@ class MemoryExchange {
   bool on_failed(const local::Message& message);
   // False: of an export that was stopped.
   bool on_export(local::Received& received);
-  // Of any refusal: an export that is refused is over.
+  // Handles any refusal: an export that is refused is over.
   void on_export_failed(const local::Message& message);
   // The connection has ended. True: for a dump that was prepared; the process is stopped now.
   bool on_dumped();

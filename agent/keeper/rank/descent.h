@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes descend from which. Session, process group and user play no part. A process that loses its
-// parent goes to the nearest subreaper, or to the init of its PID namespace.
+// The descent of processes. Session, process group and user play no part. A process that loses
+// its parent goes to the nearest subreaper, or to the init of its PID namespace.
 // Threads: any. Ownership: none. Errors: none; what has ended is left out.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace ckpt::keeper {
 
 [[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
 
-// Those of `roots` that live, and their descendants, parents before children. A list of running processes may lack some
-// that were forked or lost their parent meanwhile; one of stopped processes is whole.
+// The living processes of `roots` and their descendants, parents before children. A list of running processes
+// may lack some that were forked or lost their parent meanwhile; one of stopped processes is whole.
 [[nodiscard]] std::vector<pid_t> tree_of(std::vector<pid_t> roots);
 [[nodiscard]] inline std::vector<pid_t> tree_of(pid_t root) {
   return tree_of(std::vector<pid_t>{root});

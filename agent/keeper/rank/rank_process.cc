@@ -202,7 +202,7 @@ std::vector<pid_t> RankProcess::roots() const {
   return roots;
 }
 
-// Of the keeper's other children.
+// True for a child that the keeper inherited from the rank. Its own are its helper and its process group.
 bool RankProcess::is_orphan(pid_t child) const {
   return child != helper_ && ::getpgid(child) != ::getpgrp();
 }
@@ -220,7 +220,7 @@ bool RankProcess::contains(pid_t pid) const {
   return keeper != line.begin() && keeper != line.end() && is_orphan(*std::prev(keeper));
 }
 
-// What is stopped forks no more, so each list has fewer that are new; the last one has none.
+// Stopped processes fork no more, so each list has fewer that are new; the last one has none.
 void RankProcess::stop_each(const std::function<void(pid_t)>& before) const {
   std::set<pid_t> reached;
   for (bool has_grown = true; has_grown;) {

@@ -18,7 +18,7 @@ using gang::Role;
 constexpr std::uint32_t kTicketsMs = 30'000;
 constexpr std::size_t kKeptMembers = 64;
 
-// Those that the machines of one rank have, too.
+// Returns an action that the machines of one rank have, too; nothing for any other.
 std::optional<migration::Action> to_session(const gang::Action& action) {
   return std::visit(
       [](const auto& what) -> std::optional<migration::Action> {
@@ -141,7 +141,7 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
     member.bystander = std::move(session);
   }
   member.stop = std::make_shared<RankStop>(std::move(stop));
-  // Of a restarted agent: its rank may stand at the common barrier already.
+  // After a restart of the agent the rank may stand at the common barrier already.
   const gang::PartyState* state = driver_.parties().find(key);
   const bool stands =
       state != nullptr && (gang::phase_name(*state) == "BARRIER" || gang::phase_name(*state) == "HELD" ||

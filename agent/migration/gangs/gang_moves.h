@@ -50,7 +50,7 @@ class GangMoves : public GangEffects, public RankParties {
   [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
   // Releases what moves that are over still hold here.
   void tidy();
-  // Of an open move, this node is the source.
+  // True if the move is open and this node is its source.
   [[nodiscard]] bool sends(wire::MigrationId migration) const;
 
   // GangEffects.
@@ -88,7 +88,7 @@ class GangMoves : public GangEffects, public RankParties {
   void add_sessions(const gang::PartyKey& key, Member& member);
   void emit(const gang::PartyKey& key, gang::PartyEvent event) { driver_.on_event(key, std::move(event)); }
   [[nodiscard]] wire::Incarnation own(const Member& member, wire::Incarnation k) const;
-  // Of the instance that a party decides about. A later one has come back from its images since.
+  // The incarnation that a party decides about. A later one has come back from its images since.
   [[nodiscard]] wire::Incarnation last_incarnation(const Member& member, gang::Role role) const;
 
   void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);

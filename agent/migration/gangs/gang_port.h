@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moves of ranks tell the coordinator: messages of the machines, and answers to its orders.
+// Sends messages of moves of ranks to the coordinator: those of the machines, and answers to its orders.
 // Threads: the event loop. Errors: none; false if the coordinator is away.
 #pragma once
 

@@ -108,8 +108,8 @@ class AdoptedTarget final : public TargetMode {
   std::uint64_t image_bytes_ = 0;
 };
 
-// Whatever an earlier agent has begun with this job, if it is held: its context is on that GPU of this node,
-// and the process goes on.
+// Puts the job back if it is held, whatever an earlier agent has begun with it: its context is on that GPU of
+// this node, and the process goes on.
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
                                     host::ConnectionRepair repair = {});
 

@@ -64,7 +64,7 @@ std::shared_ptr<Job> CooperativeTarget::find() {
 }
 
 Task<Result<std::shared_ptr<Job>>> CooperativeTarget::start() {
-  // What an earlier, given-up migration left of the same incarnation gives its memory back first.
+  // An instance of the same incarnation that a given-up migration has left gives its memory back first.
   if (auto old = context_.jobs.started_as(operation_.job(), operation_.next()))
     co_await context_.jobs.remove(old);
   co_return co_await context_.jobs.start(standby_record(operation_));

@@ -31,7 +31,7 @@ class JobOperation {
 
   // A plan that cannot be read (a migration that only its outcome is known of) counts as cooperative.
   static JobOperation migration(const migration::SwitchInfo& info);
-  // Of the running instance, as it was started, which runs as `incarnation` now.
+  // A snapshot of the running instance: `spec` is from its start, and it runs as `incarnation`.
   static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);
   // A move that is only checked: it has no target, and no id.
   static JobOperation checked(const wire::JobSpec& spec, wire::Incarnation incarnation, bool leaves_node);
@@ -54,7 +54,7 @@ class JobOperation {
   // The standby's command where it is a new program, and how its names may differ (wire::kAllow...).
   [[nodiscard]] const std::vector<std::string>& new_argv() const noexcept { return new_argv_; }
   [[nodiscard]] std::uint8_t allowed_differences() const noexcept { return allowed_differences_; }
-  // What making them in the pause is expected to take, 0 if that is not known; nullopt: they are not made in it.
+  // The expected time to make communicators in the pause, 0 if not known; nullopt: none are made in it.
   [[nodiscard]] std::optional<Nanos> communicators() const noexcept { return communicators_; }
   [[nodiscard]] const std::vector<wire::RankSpec>& target_ranks() const noexcept { return target_ranks_; }
   // Indices on their nodes.

@@ -53,7 +53,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   const auto keeper = job->keeper();
   if (!keeper) co_return ok();
   CKPT_CO_TRY(status, co_await keeper->attach());
-  // What was dumped, or has not come back from a dump, has its context saved.
+  // A process that was dumped, or has not come back from a dump, has its context saved.
   if (status.session_pid == 0 || status.phase == local::Phase::kDumped) co_return ok();
   if (status.stopped != 0)
     co_return Error(ErrorCode::kRefused, "The process is stopped, since its lease is over");

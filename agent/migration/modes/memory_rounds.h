@@ -28,9 +28,9 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
   void sent(std::uint64_t bytes);
   // The first round is to read all; later there is only what was read and not sent yet.
   [[nodiscard]] HostProgress progress() const;
-  // What the pause is to read, as the rounds have it: what the last one found written.
+  // The bytes that the pause is to read: those that the last round found written.
   [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
-  // What is in the log already and need not be in the image, once the rounds have settled.
+  // The bytes that are in the log and need not be in the image, once the rounds have settled.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return has_settled() ? pages_->held_bytes() : 0; }
   // Until few pages have been written since they were read, or more rounds do not help.
   Task<> settle();

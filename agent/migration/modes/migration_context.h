@@ -27,7 +27,7 @@ struct MigrationContext {
   // For host images and for reading processes: gigabytes, so the journal has a thread of its own.
   asio::thread_pool& images;
   JobTable& jobs;
-  // Of a GPU of this node; kNotFound if there is none.
+  // The identity of a GPU of this node; kNotFound if the node has no such GPU.
   std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
   ContextHelper& contexts;
   RemapChoice& remap;

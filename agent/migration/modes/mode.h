@@ -41,7 +41,7 @@ struct GrowingHostState {
 // `filled`: so many bytes are there; `whole`: these are all. Called on the loop.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
-// Of host state that leaves ahead of the pause: what there is to send now, and how much of it was sent.
+// The progress of host state that leaves ahead of the pause: the bytes to send so far, and those sent.
 struct HostProgress {
   std::uint64_t total_bytes = 0;
   std::uint64_t done_bytes = 0;
@@ -132,8 +132,8 @@ class TargetMode {
   // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached
   // for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
-  // Of a rank of a gang, in place of run(): it takes its state over and waits behind its gate. `epoch` is that of its
-  // groups. Repeated without harm. kAborted: it never will here.
+  // Replaces run() for a rank of a gang: it takes its state over and waits behind its gate. `epoch` is that
+  // of its groups. Repeated without harm. kAborted: it never will here.
   virtual Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch);
   // After run(): the work that it did here.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
@@ -143,11 +143,11 @@ class TargetMode {
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
-// Of every mode.
+// The work that a pause has in every mode.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
 // As this node knows them now.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
-// Of the instance that the operation makes, before it has run.
+// The record of the instance that the operation makes, before it has run.
 [[nodiscard]] JobRecord standby_record(const JobOperation& operation);
 std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOperation operation);
 std::unique_ptr<TargetMode> make_target_mode(MigrationContext& context, JobOperation operation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's processes have open of their node (host_process/file_list.h), as a move to another node finds it.
+// The files that a job's processes have open (host_process/file_list.h), as a move to another node sees them.
 // Threads: the event loop; files are read on the pool of images. Ownership: the context outlives it.
 #pragma once
 
@@ -33,7 +33,7 @@ Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std:
 Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,
                                                wire::Bytes payload);
 [[nodiscard]] host::Compared moment_of(const JobOperation& operation);
-// Of the restored tree, before it runs.
+// Applies the settings to the restored tree, before it runs.
 Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings);
 
 // How many things of the program keep it from a move to another node. None: it ended, or this node cannot tell.

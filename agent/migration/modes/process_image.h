@@ -22,15 +22,15 @@
 
 namespace ckpt::agent {
 
-// Of the names of all folders in memory that belong to the agent of that home: others of this machine have
-// jobs and migrations of the same numbers.
+// The beginning of the names of all folders in memory that belong to the agent of that home. Other agents of
+// this machine have jobs and migrations of the same numbers.
 [[nodiscard]] std::string folder_prefix(const std::string& home);
 
 // `side`: "source" or "target". Other agents of this machine have migrations of the same numbers, but not the
 // same home.
 [[nodiscard]] std::string image_folder_name(const MigrationContext& context, const JobOperation& operation,
                                             const char* side);
-// Of a job that goes on here: no image of it at the source is of use, whatever it was dumped for.
+// Removes the source's images of a job that goes on here: none is of use, whatever it was dumped for.
 void remove_images_of_source(const MigrationContext& context, wire::JobId job);
 // Images that an agent that was killed has left in memory.
 void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side);
@@ -38,19 +38,19 @@ void remove_image_folder(const MigrationContext& context, const JobOperation& op
 // How the names of a rehearsal's image folders begin, after folder_prefix().
 inline constexpr const char* kRehearsalImages = "rehearsal-";
 
-// What an agent of this home that was killed has left in memory: images at the target, whose instance is dead, those of
-// a rehearsal, and at the source of jobs that are not among `live`. At start, before any migration goes on.
+// Removes images that a killed agent of this home has left in memory: at the target, whose instance is dead,
+// of a rehearsal, and at the source of jobs not in `live`. At start, before any migration goes on.
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
-// What the job's processes have by name on this node: memory in /dev/shm, and sockets with a path.
+// The named resources of the job's processes on this node: memory in /dev/shm, and sockets with a path.
 struct NamedResources {
   host::NamedMemory memory;
   host::NamedSockets sockets;
 };
-// What tells the job's names on this node from those of others.
+// The rules that tell the job's names on this node from those of others.
 [[nodiscard]] host::NameRules name_rules(const MigrationContext& context, const Job& job);
 
-// What its processes have, as long as they are there; nothing afterwards.
+// Finds the resources of its processes, as long as they are there; nothing afterwards.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
 // With what the job has by name alone: where it leaves.
 Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<Job> job);
@@ -63,7 +63,7 @@ Task<> remove_named(MigrationContext& context, NamedResources named);
 // The same at the target, made for a process that is restored. Threads: the event loop; make() any.
 class MadeResources {
  public:
-  // What an image has, before the restore from its folder.
+  // Makes the resources of an image, before the restore from its folder.
   Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
   // The process has them: nothing is removed.
   void keep();

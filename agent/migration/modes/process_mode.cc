@@ -31,10 +31,10 @@ constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxHostState = engine::kMaxHostState;
 // As much as movers took before; a longer file is announced only where it is needed.
 constexpr std::uint64_t kUsualHostState = std::uint64_t{4} << 30;
-// What a dump finds at least of memory that was copied ahead: written since, or read at the end anyway.
+// The least that a dump reads of memory that was copied ahead: written since, or read at the end anyway.
 constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
-// Of pages that CRIU does not keep, bytes a nanosecond: what it writes for nobody takes 0.12 s for 1 GiB. What it leaves
-// out, both it and the agent still look at: 0.03 s for 1 GiB.
+// The rates of pages that CRIU does not keep, in bytes a nanosecond. It writes them for nobody (0.12 s for
+// 1 GiB), or leaves them out; then both it and the agent still look at them (0.03 s for 1 GiB).
 constexpr std::uint64_t kDrainedPerNano = 9;
 constexpr std::uint64_t kLookedAtPerNano = 32;
 

@@ -34,13 +34,13 @@ namespace ckpt::agent {
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
-// What a driver saves of a context into the host memory of its process, beside memory that is copied apart: its
-// code, stacks and heaps (an H100 with driver 580.159.04: 518 MiB). `region_bytes`: of the memory that is copied.
+// The bytes of a context that a driver saves into its process's host memory: code, stacks and heaps (518 MiB
+// on an H100 with driver 580.159.04). Memory that is copied apart is not among them: `region_bytes` of it.
 // 0 where the driver does not count.
 [[nodiscard]] std::uint64_t context_bytes(const MigrationContext& context, const host::TreeSize& tree,
                                           std::uint64_t region_bytes);
 
-// What such a pause does with host memory, in bytes.
+// The work of such a pause on host memory, in bytes.
 struct HostMemoryWork {
   std::uint64_t read = 0;      // by the dump; it is sent and verified
   std::uint64_t restored = 0;  // before the process goes on
@@ -86,7 +86,7 @@ class ProcessSource final : public SourceMode {
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
   Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);
   Result<host::PlacedPages> finish_pages(const std::string& folder);
-  // Of the rounds or of the stream, one of which there is.
+  // The log of the rounds or of the stream, one of which there is.
   [[nodiscard]] const host::MemoryLog& log() const;
   Result<void> begin_pages(const std::string& folder, const host::DumpEstimate& estimate);
 

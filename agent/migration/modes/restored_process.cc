@@ -18,7 +18,7 @@ constexpr std::uint64_t kBytesPerMs = 1 << 20;
 constexpr Nanos kTooLong = 10;  // times what is expected
 constexpr Milliseconds kLeastRestore{5000};
 
-// Of the tree's first process that uses a GPU; 0: the driver names none.
+// The restore thread of the tree's first process that uses a GPU; 0: the driver names none.
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
   const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;

@@ -43,7 +43,7 @@ class Placing {
     co_return ok();
   }
 
-  // What a driver may refuse it the import for.
+  // True if its context was restored: a driver may then refuse the import of memory.
   [[nodiscard]] bool was_restored() const { return !job_->record().context_gpu.empty(); }
 
   Task<Result<void>> save() {

@@ -18,7 +18,7 @@
 
 namespace ckpt::agent {
 
-// Which memory a rank gets: a set of its keeper's, and whose if it arrived.
+// The memory that a rank gets: a set of its keeper's, and the migration with which it arrived.
 struct MemoryChoice {
   MemoryChoice(local::MemorySet which, wire::MigrationId id) : set(which), migration(id) {}
   local::MemorySet set;

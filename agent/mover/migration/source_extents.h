@@ -42,7 +42,7 @@ class SourceExtents {
                                           const std::vector<wire::TensorInfo>& tensors);
   std::vector<std::uint64_t> drop_region(std::uint64_t region);
 
-  // Of all plans; an empty one counts as one.
+  // The tensors of all plans; an empty plan counts as one tensor.
   [[nodiscard]] std::uint64_t tensors_sent() const noexcept { return tensors_sent_; }
   [[nodiscard]] std::string tensor_of(std::uint64_t extent) const;  // empty: it has gone
   [[nodiscard]] std::vector<track::ChunkRange> ranges(const Regions& regions) const;

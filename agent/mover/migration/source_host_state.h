@@ -40,7 +40,7 @@ class SourceHostState {
                                         engine::Sender& sender);
   // After run_final().
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  // Of them, sent before it.
+  // The bytes of these that were sent before it.
   [[nodiscard]] std::uint64_t ahead_bytes() const noexcept { return ahead_bytes_; }
   [[nodiscard]] track::Fingerprint fingerprint();  // waits for it; once
 

@@ -19,7 +19,7 @@ namespace ckpt::mover {
 class SourceMeasures {
  public:
   Result<void> measure_link(engine::Sender& sender);
-  // Of several measurements the one with the shortest round trip counts.
+  // Measures several times; the measurement with the shortest round trip counts.
   void measure_clock(engine::Sender& sender);
   // How fast memory is read, by a plain read of some of `ranges`, beside which the scans stand. A move does
   // not fail for want of it, but kDevice: the context is lost.

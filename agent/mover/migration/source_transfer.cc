@@ -264,8 +264,8 @@ Result<void> SourceTransfer::stop_copy() {
   return ok();
 }
 
-// What host state needs of memory at the target is got before the pause, however long that takes. False: the
-// final round was ordered meanwhile.
+// Gets memory for host state at the target before the pause, however long that takes. False: the final round
+// was ordered meanwhile.
 Result<bool> SourceTransfer::wait_for_host_memory() {
   announce_host_state();
   {

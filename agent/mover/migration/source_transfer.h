@@ -86,7 +86,7 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
 
   SourceExtents extents_;  // Session::mutex_
 
-  // Of the session's thread.
+  // Only the session's thread uses it.
   SourceMeasures measures_;
 };
 

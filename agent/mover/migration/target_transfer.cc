@@ -145,7 +145,7 @@ Result<void> TargetTransfer::make_memory(const image::Plan& plan) {
   return ok();
 }
 
-// What the job has freed at the source may still be held here by others, for moments.
+// Tries again: memory that the job has freed at the source may still be held here by others, for moments.
 Result<std::vector<MadeRegion>> TargetTransfer::make_once_there_is_memory(const image::Plan& plan) {
   for (;;) {
     auto made = make_regions(gpu_, plan, reclaims_);

@@ -31,7 +31,7 @@ class HostStateView {
     return mapping_ != nullptr ? std::span(static_cast<const std::byte*>(mapping_), mapped_bytes_)
                                : std::span<const std::byte>(copy_);
   }
-  // Of bytes(). Waits for it; once.
+  // The fingerprint of bytes(). Waits for it; once.
   [[nodiscard]] track::Fingerprint fingerprint() { return fingerprint_.get(); }
 
  private:

@@ -33,7 +33,7 @@ class HostStream {
     bool whole = false;
   };
   [[nodiscard]] Extent extent() const;
-  // Of all that was filled, once it is whole. Waits for it.
+  // The fingerprint of all that was filled, once it is whole. Waits for it.
   [[nodiscard]] track::Fingerprint fingerprint();
 
  private:

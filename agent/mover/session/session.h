@@ -79,7 +79,7 @@ class Session {
   Gpu& gpu_;
   AgentLink& agent_;
   const messages::SessionKey key_;
-  // What its lanes go over: messages::OpenSession.
+  // The network and the paths of its lanes: messages::OpenSession.
   const std::string network_;
   const std::uint32_t first_path_;
   const std::uint32_t paths_;

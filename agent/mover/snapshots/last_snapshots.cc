@@ -44,7 +44,7 @@ std::unique_ptr<LastSnapshot> LastSnapshots::take(const Key& key) {
 }
 
 void LastSnapshots::put(const Key& key, std::unique_ptr<LastSnapshot> last) {
-  // What goes is destroyed without the lock: the driver takes its time.
+  // Evicted records are destroyed without the lock: the driver takes its time.
   std::list<Kept> evicted;
   std::vector<std::unique_ptr<WideScan>> idle;
   const std::lock_guard lock(mutex_);

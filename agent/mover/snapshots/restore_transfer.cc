@@ -113,7 +113,7 @@ Result<void> RestoreTransfer::begin(const vault::Version& version) {
   return find_places(version, stored);
 }
 
-// What an earlier, damaged version has made already is used again where it fits.
+// Makes the plan's memory. Regions made for an earlier, damaged version are used again where they fit.
 Result<void> RestoreTransfer::make_memory(const image::Plan& plan) {
   drop_made(plan);
   image::Plan missing = plan;

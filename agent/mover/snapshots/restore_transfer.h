@@ -61,7 +61,7 @@ class RestoreTransfer final : public Session, private vault::RestoreTarget {
   std::thread thread_;
   std::atomic<bool> working_{false}, ending_{false};
 
-  // Of the session's thread, and its readers while it waits for them.
+  // Only the session's thread uses these, and its readers while it waits for them.
   std::shared_ptr<const track::FingerprintParams> params_;
   std::uint64_t chunk_bytes_ = 0;
   std::vector<Place> places_;  // of the version's regions

@@ -260,7 +260,7 @@ Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
   const auto held = source_.hold();
   std::vector<Chunk> now = waiting_;
   CKPT_TRYV(stage(now, true));
-  // Those at the front are staged.
+  // The chunks at the front are staged.
   const auto placed = static_cast<std::ptrdiff_t>(waiting_.size() - now.size());
   if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory to stage a snapshot in");
   std::vector<Chunk> staged(waiting_.begin(), waiting_.begin() + placed);

@@ -69,7 +69,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
 
   SnapshotOrders orders_;
 
-  // Of the session's thread.
+  // Only the session's thread uses these.
   image::StoredJob stored_;
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::chrono::seconds kAnswer{20};
 constexpr std::uint64_t kUnknownBarrier = std::numeric_limits<std::uint64_t>::max();
 
-// What the ranks have answered to kReady.
+// The ranks' answers to kReady: the ranks that are free, and the barrier at which the others are held.
 struct Held {
   std::vector<std::size_t> free;
   std::uint64_t barrier = 0;  // 0: none is held

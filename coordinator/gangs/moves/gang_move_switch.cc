@@ -286,7 +286,7 @@ void GangMoves::handled(MigrationId id) {
   measure_skew(id);
   if (!gang::is_settled(*state) || std::exchange(shown_[id].is_settled, true)) return;
   for (Migration* row : rows_of(state->info)) parts_.table.mark_settled(row->id);
-  // Whatever waited for the end of the move, such as a stop of all ranks.
+  // Listeners that wait for the end of the move, such as a stop of all ranks, are notified.
   const auto gang = find_gang(parts_.jobs, state->info.gang);
   control::spawn(parts_.executor, "end of a move of ranks", forget_once_stored(id));
   if (gang)

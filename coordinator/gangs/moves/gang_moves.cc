@@ -226,7 +226,7 @@ control::Task<> GangMoves::ask_rank(std::shared_ptr<std::vector<AskedRank>> rank
   rank.answer = co_await parts_.calls.ask_groups(rank.node, rank.request, kGroupsAnswer);
 }
 
-// Which groups get other communicators, and what the ranks find each other with.
+// Asks the ranks which groups get other communicators, and for the tickets by which ranks find each other.
 control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                                                std::int64_t timeout_ms) {
   Groups groups;

@@ -82,7 +82,7 @@ class GangMoves : private GangSwitchEffects {
 
  private:
   [[nodiscard]] bool is_unsettled(JobId gang) const;
-  // What is shown of a move.
+  // The parts of a move that its rows show already: each is shown once.
   struct Shown {
     std::set<std::uint32_t> ran;
     bool is_decided = false;
@@ -126,7 +126,7 @@ class GangMoves : private GangSwitchEffects {
   control::Task<> check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at);
   control::Task<Result<Groups>> ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
-  // Of these ranks' last move that made some; nullopt: not known.
+  // How long communicators took, at most, in these ranks' last move that made some; nullopt: not known.
   [[nodiscard]] std::optional<double> last_communicators_ms(const Gang& gang) const;
   [[nodiscard]] Result<void> check_communicators(const Gang& gang, const GangMovePlan& plan,
                                                  const MigrateRequest& request) const;
@@ -153,7 +153,7 @@ class GangMoves : private GangSwitchEffects {
   void show(const gang::CoordinatorState& state);
   void decide(const gang::CoordinatorState& state);
   void resolve(MigrationId id);
-  // Of decided moves: a node that was removed learns of none any more.
+  // Settles decided moves without the ranks on removed nodes: those nodes learn of no decision any more.
   void give_up_removed_nodes(JobId gang);
   control::Task<> forget_once_stored(MigrationId id);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What begins an operation on a job's images: which image, where, and whether it may be. Those that return a
-// task have begun it, and it goes on by itself (operation_runner.h).
+// Requests for operations on a job's images: they find image and place, and check that it may be. Those that
+// return a task have begun the operation, which goes on by itself (operation_runner.h).
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of
 // Images; kInvalidArgument.
 #pragma once
@@ -42,9 +42,9 @@ class ImageRequests : public Images {
   // Requests of users.
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
-  // Of a job that is not known any more: it comes back as a new one, which takes its name. With `wish.image`.
+  // Restores a job that is not known any more from `wish.image`, as a new job, which takes its name.
   control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
-  // What these two would do; nothing changes.
+  // The plans that the two requests above would carry out; nothing changes.
   control::Task<Result<RestorePlan>> dry_restore(JobId id, RestoreWish wish);
   control::Task<Result<RestorePlan>> dry_revival(RestoreWish wish);
 

@@ -22,14 +22,14 @@ class OpenOperations {
   bool begin_to_drive(JobId id);
   void end_to_drive(JobId id);
 
-  // Of the client that requested it; null and 0 where there is none, or it is not known any more.
+  // The task that shows the operation to the client that requested it; null and 0: none, or not known.
   void show(JobId id, TaskId task) { open_[id].task = task; }
   [[nodiscard]] TaskId task_id(JobId id) const;
   [[nodiscard]] ImageTask* task(JobId id) { return tasks_.find(task_id(id)); }
   void enter(JobId id, std::string state) { tasks_.enter(task_id(id), std::move(state)); }
   void close(JobId id, const std::optional<Error>& error, int exit_code);
 
-  // Of an operation's vault: listed since its job was seen to have ended; and whether it answers.
+  // The operation's vault: whether it answers, and was listed since its job was seen to have ended.
   void set_listed(JobId id, bool listed) { open_[id].listed = listed; }
   [[nodiscard]] bool is_listed(JobId id) const;
   void vault_answers(JobId id) { open_[id].away_since.reset(); }

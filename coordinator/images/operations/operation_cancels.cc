@@ -78,7 +78,7 @@ void OperationCancels::tell_given_up(JobId id) {
 
 control::Task<Result<void>> OperationCancels::cancel_parking(JobId id, std::string why) {
   if (!give_up_parking(id, why))
-    co_return Error(ErrorCode::kRefused, "What is under way with the images of " + job_text(id) +
+    co_return Error(ErrorCode::kRefused, "The operation on images of " + job_text(id) +
                                              " cannot be given up now: try again when it is done");
   const auto deadline = std::chrono::steady_clock::now() + kLongestCancel;
   while (true) {

@@ -49,7 +49,7 @@ class OperationRunner {
     ImageOperation operation;
     TaskId task = 0;
   };
-  // Of several jobs: all of them or none. With the tasks that show them.
+  // Begins operations of several jobs: all of them or none. Returns them with the tasks that show them.
   Result<std::vector<Begun>> begin_all(std::vector<Begun> operations);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a restore or a resume would do: the image, the GPU, and the work that would be lost. A restore that
+// The plan of a restore or a resume: the image, the GPU, and the work that would be lost. A restore that
 // loses work has an obstacle unless the request accepts the loss. Changes nothing; dry runs and real requests
 // ask the same.
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kRefused,
@@ -37,7 +37,7 @@ struct RestorePlan {
   std::string obstacle;           // why it is refused as it was requested; empty: it is not
 };
 
-// Of a job that is not known any more, with `RestoreWish::image`.
+// The plan to restore a job that is not known any more from `RestoreWish::image`.
 struct RevivalPlan {
   wire::JobSpec spec;
   RestorePlan restore;

@@ -156,10 +156,10 @@ CKPT_API ckpt_status ckpt_barrier(ckpt_session* session);
 /* The number of this rank and how many there are: RANK and WORLD_SIZE of the environment, without them 0 of 1. */
 CKPT_API ckpt_status ckpt_gang(ckpt_session* session, uint32_t* rank, uint32_t* ranks);
 
-/* What a group has a communicator for, in any library (for NCCL: ckpt_nccl.h). `epoch` names the new one; each is used once.
- * `swap` is called in ckpt_barrier or ckpt_ready, all others on a thread of the session's own, one at a time. None may
- * call the session. What takes long returns at once, and `poll` returns CKPT_BUSY until it is done. A function that is
- * NULL does nothing; `begin` is needed.
+/* Functions that replace a group's communicator, in any library (for NCCL: ckpt_nccl.h). `epoch` names the new one;
+ * each is used once. `swap` is called in ckpt_barrier or ckpt_ready, all others on a thread of the session's own, one
+ * at a time. None may call the session. A function that takes long returns at once, and `poll` returns CKPT_BUSY until it
+ * is done. A function that is NULL does nothing; `begin` is needed.
  *   ticket    makes what the members need to find each other, at one of them: at most *bytes, which it sets. Its process
  *             stays until the new communicator is made
  *   begin     joins, with that ticket

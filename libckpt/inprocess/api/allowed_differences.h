@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a standby that is a new program may name otherwise than the source: from the environment that its node gives it
-// (wire::kAllow...). Without it everything must be the same.
+// The differences from the source's names and sizes that a standby with a new program may have. Its node
+// passes them in the environment (wire::kAllow...). Without them every name and size must be the same.
 // Threads: values; from_environment() before the program has threads that change the environment.
 #pragma once
 

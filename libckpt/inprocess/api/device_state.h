@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has on its GPU: the memory from ckpt_alloc, allocations the program has made itself, and the
-// tensors in them.
+// The state of a rank on its GPU: the memory from ckpt_alloc, allocations that the program has made itself,
+// and the tensors in them.
 // Threads: none inside; the session locks. Ownership: the memory of allocate() and the retained handles of
 // foreign allocations. The driver is loaded at the first call that needs it; the first context that is seen
 // is the rank's: one GPU per rank.

@@ -73,7 +73,7 @@ class Groups {
   };
   using Order = std::variant<Ask, Join, Discard>;
 
-  // What is being made, or made and not in use, for such an epoch.
+  // Gives up the unfinished joins of such epochs, and discards their communicators that are not in use.
   void discard_those(const std::function<bool(std::uint64_t epoch)>& which);
   void give(Order order);
   void serve();

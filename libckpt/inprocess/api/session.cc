@@ -14,7 +14,7 @@
 namespace ckpt::job {
 namespace {
 
-// What ckpt_barrier reads in a process without a keeper.
+// The request word that ckpt_barrier reads in a process without a keeper.
 const std::atomic<std::uint32_t> kNothingAsked{0};
 const std::atomic<std::uint32_t> kAlways{1};  // each barrier is counted
 

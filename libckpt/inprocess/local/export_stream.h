@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which regions a mover has been given: the state of one Export, without I/O. Batches of at most 64 regions,
-// each sent after the acknowledgement of the one before. Frees are reported for regions that were sent, and
-// remembered until the mover has released them.
+// The state of one Export, without I/O: the regions that a mover has been given. Batches have at most 64
+// regions; each is sent after the acknowledgement of the last. Frees are reported for regions that were
+// sent, and remembered until the mover has released them.
 // Threads: none inside; the session locks.
 #pragma once
 
@@ -35,7 +35,7 @@ class ExportStream {
     std::uint64_t sequence = 0;
     std::vector<std::uint64_t> regions;
   };
-  // What to send now: nothing while the last batch is not acknowledged or nothing waits.
+  // Returns the next batch to send; none while the last one is not acknowledged, or while no region waits.
   std::optional<Batch> next_batch();
   // Everything there is has been sent and acknowledged.
   [[nodiscard]] bool drained() const { return !unacknowledged_ && waiting_.empty(); }

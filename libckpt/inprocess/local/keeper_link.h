@@ -27,7 +27,7 @@ class KeeperLink {
 
   [[nodiscard]] const Welcome& welcome() const { return welcome_; }
   [[nodiscard]] const ControlPageMapping& page() const { return page_; }
-  // Of a rank of a gang.
+  // True for a rank of a gang.
   [[nodiscard]] bool counts_barriers() const { return barriers_.has_value(); }
   // At each barrier, before anything of the page is read; 0: they are not counted.
   std::uint64_t count_barrier() { return barriers_ ? barriers_->count() : 0; }

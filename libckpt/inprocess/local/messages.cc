@@ -10,7 +10,7 @@
 namespace ckpt::local {
 namespace {
 
-// What stands before the records of every batch.
+// The head of every batch, before its records.
 struct BatchHead {
   std::uint32_t count = 0;
   std::uint32_t reserved = 0;

@@ -157,7 +157,7 @@ enum class Phase : std::uint32_t {
 enum class MemoryState : std::uint32_t { kMapped = 0, kReleasing = 1, kReleased = 2, kMapping = 3 };
 [[nodiscard]] std::string_view to_string(MemoryState state) noexcept;
 
-// What Map takes: nothing (the rank has made it), or one of the keeper's sets.
+// The memory that Map maps: the rank's own, which it has made, or one of the keeper's sets.
 enum class MemorySet : std::uint32_t { kMade = 0, kExported = 1, kArrived = 2 };
 
 struct MessageHeader {

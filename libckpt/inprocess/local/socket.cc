@@ -74,8 +74,8 @@ bool may_connect(uid_t peer) {
   return peer == 0 || peer == ::geteuid();
 }
 
-// Whose listener this process trusts: its own user's, root's; root itself looks after the processes of every
-// user.
+// True if this process trusts a listener of this user: its own user's and root's. Root trusts every user's,
+// since it looks after the processes of every user.
 bool may_serve(uid_t peer) {
   return may_connect(peer) || ::geteuid() == 0;
 }

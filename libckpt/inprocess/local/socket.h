@@ -68,8 +68,8 @@ class Socket {
   static Result<Socket> connect_with(const std::string& path, UniqueFd fd);
 
   UniqueFd fd_;
-  // Of one message, made when the first one is received. Not thread_local: this code is in other people's
-  // processes, where thread-local storage comes off the stack of each of their threads.
+  // The bytes of one message, allocated when the first one is received. Not thread_local: this code is in
+  // other people's processes, where thread-local storage comes off the stack of each of their threads.
   std::unique_ptr<std::array<std::byte, kMaxMessageBytes>> buffer_;
 };
 

@@ -41,7 +41,7 @@ Error not_usable_text(const char* what) {
   return {ErrorCode::kInvalidArgument, what};
 }
 
-// What `write` has put into the BIO.
+// Returns the text that `write` writes into a BIO.
 template <class Write>
 Result<std::string> written(const BIO_METHOD* kind, const char* what, Write write) {
   const UniqueBio bio(BIO_new(kind));

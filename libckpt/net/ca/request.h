@@ -33,7 +33,7 @@ Result<UniquePrivateKey> make_private_key();  // P-256
 Result<UniqueCertificate> certificate_of(const std::string& pem);
 // The IP addresses and DNS names that stand beside the name of its part of the cluster.
 Result<std::vector<std::string>> hosts_of(const std::string& certificate);
-// Whom a certificate names that belongs to the key.
+// Returns the peer that the certificate names. An error if the certificate does not belong to the key.
 Result<Peer> peer_with_key(const std::string& certificate, const std::string& key);
 
 Result<std::string> pem_of(X509* certificate);

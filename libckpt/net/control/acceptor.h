@@ -20,9 +20,9 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 // `has_tls`: whether those who connect over TCP must show a certificate.
 Result<Acceptor> listen_at(asio::any_io_executor executor, const std::string& address, bool has_tls);
 
-// Who connected to a Unix socket, as the kernel knows it (SO_PEERCRED). Nobody: TCP, or it has gone.
+// The user who connected to a Unix socket, as the kernel knows it (SO_PEERCRED). Empty: TCP, or it has gone.
 [[nodiscard]] std::optional<uid_t> user_of(asio::generic::stream_protocol::socket& socket);
-// Root and this process's own user; never nobody.
+// True for root and this process's own user; false for an empty one.
 [[nodiscard]] bool is_trusted_user(std::optional<uid_t> user) noexcept;
 [[nodiscard]] bool is_unix(const Acceptor& acceptor);
 

@@ -183,7 +183,7 @@ Task<std::optional<HttpResponse>> HttpServer::answer_waiting(std::shared_ptr<Htt
   };
   asio::co_spawn(self->executor_, answer(self, std::move(request)),
                  asio::bind_cancellation_slot(wait->cancel.slot(), ended));
-  // What it sends ahead belongs to its next request; its end, or far too much, ends the call.
+  // Bytes that the client sends ahead belong to its next request. Its end, or too many bytes, ends the call.
   boost::system::error_code code;
   while (!wait->finished && !code) {
     if (session->buffer.size() + kWatchBytes > session->buffer.max_size()) break;

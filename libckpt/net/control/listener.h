@@ -24,7 +24,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
  public:
   // The connection has not been started: the receiver calls start().
   using Accept = std::function<void(std::shared_ptr<Connection>, wire::Hello)>;
-  // What dialers must show: always the same, or asked for at each handshake.
+  // The token that dialers must show: always the same, or asked for at each handshake.
   using Token = std::variant<std::string, std::function<std::string()>>;
   struct Settings {
     std::string address;

@@ -23,7 +23,7 @@
 
 namespace ckpt::control {
 
-// What a watch concludes from the loop's last beat. Pure; times of one steady clock.
+// Judges by the loop's last beat whether the loop stalls. Pure; times of one steady clock.
 class StallJudge {
  public:
   using Clock = std::chrono::steady_clock;

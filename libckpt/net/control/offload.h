@@ -21,7 +21,7 @@ Task<> call_on(asio::thread_pool& pool, void (*call)(void*), void* subject);
 template <class Function>
 Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function function) {
   std::optional<std::invoke_result_t<Function>> value;
-  // What the function holds is destroyed on the pool, too.
+  // The function, with all that it holds, is destroyed on the pool, too.
   auto call = [&value, &function] {
     Function taken = std::move(function);
     value.emplace(taken());

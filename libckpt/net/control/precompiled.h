@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly all sources of ckpt_control and of the daemons include, read once.
+// The precompiled header of ckpt_control and the daemons: the headers that nearly all their sources include.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon's configuration may look like before toml++ reads it, and how strings are written into one. TOML allows no characters beyond ASCII
-// outside of strings and comments. On them toml++ 3.3 has undefined behaviour
+// A check of a daemon's configuration before toml++ reads it, and the notation of strings in one. TOML allows
+// no characters beyond ASCII outside of strings and comments. On them toml++ 3.3 has undefined behaviour
 // (is_non_ascii_horizontal_whitespace reaches an unreachable point). Pure. Errors: kInvalidArgument naming
 // source and line.
 #pragma once

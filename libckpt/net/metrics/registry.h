@@ -65,7 +65,7 @@ class Histograms {
   std::vector<double> bounds_;
 };
 
-// What a Read fills.
+// The series of one metric, which a Read fills.
 class Series {
  public:
   Series(prometheus::MetricFamily& family, const Descriptor& descriptor)

@@ -32,7 +32,7 @@ class DeniedSerials {
 
   [[nodiscard]] bool contains(const std::string& serial) const { return serials_.contains(serial); }
   [[nodiscard]] const std::set<std::string>& all() const noexcept { return serials_; }
-  // Those and no others from now on; on an error the former stay.
+  // Denies these serials and no others. On an error the former ones stay.
   Result<void> replace(const std::vector<std::string>& serials);
 
  private:

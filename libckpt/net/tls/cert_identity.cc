@@ -76,7 +76,7 @@ std::string new_key_of(const std::string& key_file) {
   return key_file + ".new";
 }
 
-// Of a certificate that was just replaced the key may not have its name yet (replace_pair).
+// Uses the key, or the new one: after a replacement the new key may not have its name yet (replace_pair).
 Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
   auto used = use_key(context, path);
   if (used || ::access(new_key_of(path).c_str(), F_OK) != 0) return used;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who this process is in its cluster: a certificate with its key, and whom it believes. Made from three PEM
-// files. Connections of it are TLS 1.3 with both sides verified; there are no tickets, resumption or
-// renegotiation. The files are looked at before each new connection: once they have changed, new ones are
-// used. A new one that is not usable leaves the former in use, and is told once.
+// The identity of this process in its cluster: its certificate and key, and the CA certificates that it
+// believes, from three PEM files. Its connections are TLS 1.3 with both sides verified, without tickets,
+// resumption or renegotiation. The files are checked before each new connection, and read when they have
+// changed. If the new version is not usable, the former stays in use, and the error is told once.
 // Threads: one. Ownership: shared; connections keep what they need of it. Errors: kNotFound, kRefused (a key
 // that others can read), kInvalidArgument (not PEM, or not belonging together).
 #pragma once
@@ -47,13 +47,13 @@ class Identity {
   [[nodiscard]] const CertFiles& files() const noexcept { return files_; }
   // Looks at the files now.
   void refresh();
-  // Whom the certificate names; new versions name the same.
+  // The peer that the certificate names; new versions name the same.
   [[nodiscard]] const Peer& subject() const noexcept { return subject_; }
   // When the certificate in use ends, in seconds since 1970.
   [[nodiscard]] std::int64_t expires_unix_s() const noexcept { return expires_unix_s_; }
 
  private:
-  // What tells one version of a file from another.
+  // The facts that tell one version of a file from another.
   struct Stamp {
     dev_t device = 0;
     ino_t inode = 0;

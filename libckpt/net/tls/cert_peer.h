@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a certificate names. One DNS name of the certificate tells it: `coordinator.gpumigrate`,
-// `NODE.node.gpumigrate`, `ROLE.client.gpumigrate`, or `ID.NODE.join.gpumigrate` of one who may become a node once. Names of machines may stand beside it. Names are
-// compared as they are, since nodes "a" and "A" are two.
+// The peer that a certificate names, by one DNS name: `coordinator.gpumigrate`, `NODE.node.gpumigrate`,
+// `ROLE.client.gpumigrate`, or `ID.NODE.join.gpumigrate` (a joiner: it may become a node once). Names of
+// machines may stand beside it. Names are compared as they are, since nodes "a" and "A" are two.
 // Threads: pure functions. Errors: kRefused for a certificate without such a name, or with two.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Peer {
   enum class Kind : std::uint8_t { kNobody, kCoordinator, kNode, kClient, kJoiner };
   Kind kind = Kind::kNobody;
   std::string name;  // of the node, the role of the client, or "ID.NODE" of a joiner
-  // Of the certificate that showed it; else empty and 0. In seconds since 1970.
+  // The certificate that showed it, and its end in seconds since 1970; else empty and 0.
   std::string serial{};
   std::int64_t ends_s = 0;
   // The same part of the cluster, by whatever certificate.

@@ -70,7 +70,7 @@ class PskContext {
   UniqueSslContext context_;
 };
 
-// What a stream knows during the handshake: SSL_get_app_data() of its SSL.
+// The data of a stream during the handshake: SSL_get_app_data() of its SSL.
 struct PskRole {
   FindPsk find;          // a server's
   std::string identity;  // a client's, with its key

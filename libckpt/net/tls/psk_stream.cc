@@ -141,7 +141,7 @@ Result<bool> PskStream::handshake() {
   return true;
 }
 
-// What the context's rules imply, looked at once more.
+// Checks once more that the handshake kept the context's rules.
 Result<void> PskStream::check_handshake() const {
   if (SSL_version(ssl_.get()) == TLS1_3_VERSION && SSL_session_reused(ssl_.get()) == 1) return ok();
   return Error(ErrorCode::kProtocol, "The peer has agreed on TLS without the pre-shared key");

@@ -54,7 +54,7 @@ class PskStream {
   void finish() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  // What to poll for: POLLIN, and POLLOUT where records wait for the socket.
+  // The events to poll for: POLLIN, and POLLOUT where records wait for the socket.
   [[nodiscard]] short events() const noexcept;
   // Replaces the key after so many bytes.
   void set_rekey_bytes(std::uint64_t bytes) noexcept { rekey_bytes_ = bytes; }

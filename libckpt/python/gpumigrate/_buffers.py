@@ -18,7 +18,7 @@ MAX_DIMS = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """What has to be the same at both ends, and the place, which need not be."""
+    """The place, type and shape of a buffer. Type and shape have to be the same at both ends."""
 
     pointer: int
     dtype: str

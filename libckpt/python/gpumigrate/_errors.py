@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package raises. Each message is one line that names the thing and what to do about it."""
+"""The errors and warnings of the package. Each message is one line: the cause, and what to do about it."""
 
 
 class Error(RuntimeError):
@@ -15,7 +15,7 @@ class StateChanged(UsageError):
 
 
 class Mismatch(Error):
-    """What arrived at a standby does not fit what the standby has registered."""
+    """The state that arrived at a standby does not fit the state that the standby has registered."""
 
 
 class LibraryError(Error):

@@ -62,7 +62,7 @@ class Job:
     def standby(self) -> bool:
         return self._session is not None and self._session.standby
 
-    # What moves.
+    # State that moves.
 
     def alloc(self, nbytes: int) -> Buffer:
         """Device memory that can be moved while the job runs. Its content is undefined. Where no context is current in
@@ -165,7 +165,7 @@ class Job:
             atexit.unregister(self._at_exit)
             session.shutdown()
 
-    # What other modules of the package add.
+    # Additions of other modules of the package.
 
     def _name(self, name: str, memory: Any, layout: Layout, kind: str) -> None:
         self._refuse_late(f"buffer '{name}'")

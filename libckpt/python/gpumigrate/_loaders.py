@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loaders of batches: which of them know where they are, and how a pass goes on without the batches that were done.
 
-Those of Accelerate, which Trainer of transformers has, too, are wrapped around one of torch. The order of their samples
-depends on the pass's number and on a seed of their sampler."""
+Loaders of Accelerate, which Trainer of transformers uses, too, are wrapped around one of torch. The order of
+their samples depends on the pass's number and on a seed of their sampler."""
 from __future__ import annotations
 
 import collections.abc
@@ -21,7 +21,7 @@ def keeps_position(data: Any) -> bool:
 
 
 def order_of(data: Any) -> Optional[dict[str, Any]]:
-    """What the order of this pass depends on beside the generators; None: nothing."""
+    """The values, beside the generators, that the order of this pass depends on. None: there are none."""
     if not is_accelerated(data):
         return None
     return {"pass": data.iteration, "seed": getattr(_sampler_of(data), "initial_seed", None)}
@@ -51,7 +51,7 @@ def with_generators(batches: Iterator[Any], now: dict[str, Any]) -> Iterator[Any
 
 
 class SkippingSampler:
-    """What `items` gives after its first `done`. The generators are `now` once those are drawn."""
+    """The elements of `items` after the first `done`. The generators are set to `now` once those are drawn."""
 
     def __init__(self, items: Any, done: int, now: dict[str, Any]) -> None:
         self.items, self.done, self.now = items, done, now

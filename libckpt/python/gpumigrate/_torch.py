@@ -133,7 +133,7 @@ class TorchState:
             raise StateChanged(f"'{name}' was made after attach(), which must find all state: make it before")
 
     def save(self) -> dict[str, Any]:
-        """What is not in device memory. Copies: pickle takes the whole memory behind a view."""
+        """Copies of the state that is not in device memory: pickle would take the whole memory behind a view."""
         return {name: value.detach().clone() if isinstance(value, self._torch.Tensor) else value
                 for name, value, _, _ in self._items() if not self._in_memory(value)}
 

@@ -33,12 +33,12 @@ inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
 
 inline constexpr std::string_view kStore = "state.db";
 inline constexpr std::string_view kJournal = "journal";
-// What a backup has, each once and in this order: files of the coordinator's folder. The last two are those of the
-// certificate authority, wherever its folder is.
+// The parts of a backup, each once and in this order: files of the coordinator's folder. The last two are
+// those of the certificate authority, wherever its folder is.
 inline constexpr std::array<std::string_view, 10> kParts = {
     kStore,          kJournal,         "token",        "agent-token", "peer-token",
     "metrics-token", "operator-token", "viewer-token", "ca.pem",      "ca.key"};
-// Those after them are empty where the cluster has no such file, and were missing in earlier backups.
+// Every backup has these first parts. The others are empty without such a file, and missing in old backups.
 inline constexpr std::size_t kRequiredParts = 6;
 
 struct Contents {
@@ -58,7 +58,7 @@ struct Contents {
   }
 };
 
-// Of a file of `file_bytes` that begins with `bytes`, which is all of the header if the file has that much.
+// A backup's header. The file of `file_bytes` begins with `bytes`: all of the header, unless the file is cut.
 struct Beginning {
   Contents contents;
   std::uint64_t header_end = 0;

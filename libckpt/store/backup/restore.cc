@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a store that was not closed in order.
+// The files beside a store that was not closed in order.
 constexpr std::array<std::string_view, 2> kStoreCompanions = {"state.db-wal", "state.db-shm"};
 // The order in which parts get their names.
 constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5, 6, 7, 8, 9};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one side of a FrameStream asks of the other's vault, and its answers: the operations of files.h, one
-// at a time. The first message of a connection is FileHello, and nothing is done before it was accepted. Which grant
-// it is about, the connection's key has shown.
+// The requests of one side of a FrameStream to the other's vault, and the answers: the operations of files.h,
+// one at a time. The first message of a connection is FileHello, and nothing is done before it was accepted.
+// The connection's key determines the grant.
 //
 // Paths are relative to the vault's folder and are judged by check_path(). A grant is for one job, and
 // nothing else of the vault can be named.

@@ -239,7 +239,7 @@ Result<void> FileServer::Session::have_vault_file(Files& files) {
   return write_whole(files, folder_, "vault", make_small_file(SmallFile::kVault, {}));
 }
 
-// Of all jobs, only the granted one is there.
+// Lists a folder; in that of the jobs, only the granted one is there.
 Result<FileReply> FileServer::Session::list(const std::string& path) {
   Files& files = files_ ? *files_ : posix_files();
   CKPT_TRY(entries, files.list(full(path)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one client of a FileServer has open, and the operations it asks for. Inside of file_server.
-// Threads: serve() by one for each of its connections. Ownership: files and locks are let go with the
-// session.
+// The session of one client of a FileServer: its open files and locks, and the operations it asks for. Inside
+// of file_server. Threads: serve() by one for each of its connections. Ownership: files and locks are let go
+// with the session.
 #pragma once
 
 #include <map>

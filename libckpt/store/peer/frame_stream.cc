@@ -112,7 +112,7 @@ Result<UniqueFd> connect_to(const std::string& address, FrameStream::Wait timeou
 
 using Clock = std::chrono::steady_clock;
 
-// What is left until then.
+// The time left until `end`; 0 after it.
 FrameStream::Wait until(Clock::time_point end) {
   return std::max(FrameStream::Wait(0), std::chrono::ceil<FrameStream::Wait>(end - Clock::now()));
 }
@@ -223,7 +223,7 @@ Result<FrameStream::Received> FrameStream::receive(Wait wait, std::size_t max_he
   if (!first) return std::move(first).error();
   CKPT_TRYV(read_all(bytes.subspan(*first)));
   if (front.magic != kMagic || front.zero != 0)
-    return Error(ErrorCode::kProtocol, "What came is no message of a vault's files");
+    return Error(ErrorCode::kProtocol, "The other side's bytes are no message of a vault's files");
   if (front.head_bytes > max_head_bytes || front.payload_bytes > buffer.size())
     return Error(ErrorCode::kProtocol, "A message of " + std::to_string(front.head_bytes) + " and " +
                                            std::to_string(front.payload_bytes) +

@@ -43,7 +43,7 @@ class FrameStream {
   FrameStream() = default;
   // "host:port", the host an IP address or localhost. `timeout` is for connection and handshake together.
   static Result<FrameStream> connect(const std::string& address, const FrameKey& key, Wait timeout);
-  // Of a connection that was accepted. The handshake is to follow, and nothing else works before.
+  // The server's side of an accepted connection. The handshake must follow: nothing else works before it.
   static Result<FrameStream> accepted(std::shared_ptr<const tls::PskContext> context, UniqueFd socket,
                                       tls::FindPsk find);
   Result<void> handshake(Wait timeout);

@@ -229,7 +229,7 @@ Result<std::vector<FolderEntry>> RemoteFiles::list(const std::string& path) {
   return entries;
 }
 
-// What the vault's folder lies in is the other node's own business.
+// Syncs a folder of the vault. The folder that the vault lies in (".") is the other node's own business.
 Result<void> RemoteFiles::sync_folder(const std::string& path) {
   if (path == ".") return ok();
   return act(FileOp::kSyncFolder, path);

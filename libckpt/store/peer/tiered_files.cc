@@ -134,7 +134,7 @@ Result<std::unique_ptr<File>> TieredFiles::create_in_memory(const std::string& p
 Result<std::unique_ptr<File>> TieredFiles::open(const std::string& path) {
   const auto resident = in_memory(path);
   if (!resident) return files_.open(path);
-  // What leaves memory between the two looks is on the disk before.
+  // A file that leaves memory between the two attempts is on the disk before.
   return either<std::unique_ptr<File>>(files_.open(*resident), [&] { return files_.open(path); });
 }
 
@@ -243,7 +243,7 @@ Result<std::vector<TieredFiles::Resident>> TieredFiles::all_residents() {
 Result<bool> TieredFiles::free_memory(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!used_bytes_) {
-    // What is unfinished there was left by a writer that was cut, but this one's file, which is empty yet.
+    // Unfinished files do not count: a writer that was cut left them, or it is this one's, still empty.
     used_bytes_ = 0;
     CKPT_TRY(packs, all_residents());
     for (const Resident& pack : packs) *used_bytes_ += pack.bytes;

@@ -31,7 +31,7 @@ struct Tiers {
   std::string memory;  // a folder of a tmpfs, this vault's alone; made when it is needed
   std::uint64_t memory_limit_bytes = 0;
   bool into_memory = false;  // new packs go there; else onto the disk
-  // What this job has in memory goes to the disk once the vault is locked: its next version is to outlive the
+  // The job whose packs in memory go to the disk once the vault is locked: its next version is to outlive the
   // machine's power.
   std::string settles;
 };

@@ -57,7 +57,7 @@ class Collection {
       const ContentId id = list.block(block);
       if (!seen.insert(id).second) continue;
       auto ids = store_.read_list(coder, list, block);
-      // What it named cannot be found any more.
+      // A damaged list is marked alone: the chunks that it named cannot be found.
       if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
       store_.with_index([&](ChunkIndex& index) {
         index.mark(id, RecordKind::kList);
@@ -75,7 +75,7 @@ class Collection {
         if (!marked) return;
         PackUse& use = use_[place.pack];
         use.records++;
-        // Of several copies the newest is what counts; the others go when their packs are rewritten.
+        // Only the newest of several copies counts; the others go when their packs are rewritten.
         if (!index.find(id, kind, [&place](const Place& other) { return other > place; }))
           use.live += record_bytes(place.stored_bytes) + sizeof(IndexEntry);
       });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What names content in a vault: the first 16 bytes of an HMAC-SHA256 under a key of the job. It covers the
+// The names of content in a vault: the first 16 bytes of an HMAC-SHA256 under a key of the job. It covers the
 // kind of record and its plain bytes. Equal content of one job (its versions, its ranks) has one name and is
 // stored once. Without the key neither names nor stored bytes show whether two jobs hold the same. Nor can
 // two contents of one name be found without it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between two versions of a job, by names of content alone. No chunk is read, and blocks of
+// The differences of two versions of a job, by names of content alone. No chunk is read, and blocks of
 // lists that are the same are skipped. Threads: any. Errors: kCorrupt where a list is damaged.
 #pragma once
 

@@ -206,7 +206,7 @@ Result<void> write_whole(Files& files, const std::string& folder, const std::str
   auto written = write_synced(files, next, bytes);
   if (written) written = files.rename(next, path);
   if (!written) {
-    // What cannot be removed now is when the vault is opened next.
+    // A file that cannot be removed here is removed when the vault is next opened.
     (void)files.remove(next);
     return written;
   }

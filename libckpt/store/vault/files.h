@@ -77,7 +77,7 @@ Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path,
 Result<void> write_whole(Files& files, const std::string& folder, const std::string& name,
                          std::span<const std::byte> bytes);
 
-// What a file is called until it is whole.
+// The name that a file has until it is whole.
 [[nodiscard]] std::string unfinished(const std::string& name);
 [[nodiscard]] bool is_unfinished(const std::string& name);
 

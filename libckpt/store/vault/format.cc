@@ -100,7 +100,7 @@ Result<std::span<const std::byte>> check_payload(const RecordHead& head, std::sp
   if (checksum(payload) != head.payload_hash) return corrupt("A record's payload is damaged");
   const auto padding = record.subspan(sizeof head + head.stored_bytes);
   if (!std::all_of(padding.begin(), padding.end(), [](std::byte b) { return b == std::byte{0}; }))
-    return corrupt("What fills up a record is damaged");
+    return corrupt("A record's padding is damaged");
   return payload;
 }
 

@@ -56,7 +56,7 @@ Result<void> JobStore::prepare() {
   CKPT_TRYV(files_.make_folder(folder_));
   CKPT_TRYV(files_.make_folder(pack_folder()));
   CKPT_TRYV(files_.make_folder(version_folder()));
-  // What an earlier writer saw, and this one builds on, may not be on the disk yet.
+  // Files that an earlier writer saw, and this one builds on, may not be on the disk yet.
   CKPT_TRYV(files_.sync_folder(pack_folder()));
   CKPT_TRYV(files_.sync_folder(version_folder()));
   CKPT_TRYV(files_.sync_folder(folder_));
@@ -187,7 +187,7 @@ std::uint64_t JobStore::take_pack_number() {
 
 Result<JobStore::Exclusive> JobStore::begin_exclusive(const std::shared_ptr<JobStore>& store) {
   if (store->broken_)
-    return Error(ErrorCode::kIo, "What was last written for job " + store->job_ +
+    return Error(ErrorCode::kIo, "The last write for job " + store->job_ +
                                      " may be on the disk or not: open the vault again");
   if (store->busy_.exchange(true))
     return Error(ErrorCode::kRefused, "A version of job " + store->job_ + " is being written or collected");

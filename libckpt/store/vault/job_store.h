@@ -24,7 +24,7 @@
 
 namespace ckpt::vault {
 
-// What goes wrong with one version's file.
+// A version whose file cannot be used, and the reason.
 struct DamagedVersion {
   std::uint64_t number = 0;
   Error error;
@@ -90,7 +90,7 @@ class JobStore {
   [[nodiscard]] bool has_damaged() const;
   void forget_damaged(const ContentId& id);
 
-  // What the writer and the collection change, once it is on the disk.
+  // Record the changes of the writer and the collection, once they are on the disk.
   void add_pack(std::uint64_t number, std::uint64_t bytes, std::span<const IndexEntry> index);
   void add_version(std::shared_ptr<const Version> version, std::uint64_t file_bytes);
   // Removes the file; the version's space comes back with a collection.

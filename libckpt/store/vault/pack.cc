@@ -147,7 +147,7 @@ PackWriter::~PackWriter() {
   if (published_) return;
   if (file_) {
     file_.reset();
-    // What cannot be removed now is when the vault is opened next.
+    // A file that cannot be removed here is removed when the vault is next opened.
     (void)files_.remove(folder_ + "/" + unfinished(pack_name(number_)));
   }
   budget_.give_back(taken_);

@@ -54,7 +54,7 @@ struct RecordCoder::State {
     if (ZSTD_isError(size) != 0) return std::nullopt;
     return size;
   }
-  // What zstd makes of a piece from the middle.
+  // The ratio that zstd reaches on a piece from the middle.
   double zstd_ratio(std::span<const std::byte> plain) {
     const std::size_t bytes = std::min(plain.size(), kSampleBytes);
     const auto sample = plain.subspan((plain.size() - bytes) / 2, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which packs each version of a job needs, and how much of them: by names alone, no chunk is read.
+// The packs that each version of a job needs, and how much of them: by names alone, no chunk is read.
 // Threads: any. Errors: kIo and others; lists that are damaged are no error here, their version is not whole.
 #pragma once
 

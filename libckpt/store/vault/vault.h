@@ -117,7 +117,7 @@ class Vault {
   Result<CollectReport> collect(const std::string& job);
   Result<void> remove_job(const std::string& job);
 
-  // Which packs the job's versions need.
+  // The packs that each of the job's versions needs.
   Result<std::vector<VersionUse>> uses(const std::string& job);
   Result<ScrubReport> verify(const std::string& job);
   Result<VersionDiff> diff(const std::string& job, std::uint64_t from, std::uint64_t to);

@@ -114,8 +114,8 @@ struct Version {
 // The bytes of a version's file: everything that readers rely on has been checked.
 Result<Version> decode_version(std::span<const std::byte> file);
 
-// What is kept beside a job's versions. Each version has the key as well, so that one damaged file loses none
-// of them.
+// The record of a job, beside its versions. Each version has the key as well, so that one damaged file loses
+// none of them.
 struct JobRecord {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string job;

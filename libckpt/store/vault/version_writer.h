@@ -11,7 +11,7 @@
 //   disk) CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
-// What it costs: a new content is hashed, packed if that pays, and appended. Lists are written for blocks of
+// Costs: a new content is hashed, packed if that pays, and appended. Lists are written for blocks of
 // 256 chunks in which one changed. Memory: 4 MiB, a bit per chunk, and 4 KiB for each block in which a chunk
 // is put. Syncs: one for each pack (one in most versions), one for the version's file, one for each of both
 // folders.

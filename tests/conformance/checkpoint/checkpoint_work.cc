@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kWords = 16384;
 
-// What one thread has. Each round adds one to each of its words once by a launch and once by a graph.
+// The stream, module and memory of one thread. Each round adds one to each word by a launch and by a graph.
 class Worker {
  public:
   Worker(int number, CUcontext context) : number_(number) {

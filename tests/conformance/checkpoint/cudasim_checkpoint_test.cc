@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software driver does at a checkpoint beyond what is known of the real one: what it leaves in the
-// process (a dump of it must find nothing of the driver's), what it refuses, and going on with other devices.
+// Checkpoints by the software driver, beyond what is known of the real one: the traces that it leaves in the
+// process (a dump must find nothing of the driver's), its refusals, and going on with other devices.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What second processes of the tests do. A role returns its exit status; anything but 0 is a failure it has
-// seen.
+// Roles: the work of the tests' second processes. A role returns its exit status; anything but 0 is a
+// failure that it has seen.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

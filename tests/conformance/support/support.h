@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conformance tests share: a fixture with a context, RAII for memory and modules, and second
+// Shared parts of the conformance tests: a fixture with a context, RAII for memory and modules, and second
 // processes.
 #pragma once
 

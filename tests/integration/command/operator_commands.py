@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator types in an hour with three nodes, in order: (the line as typed, the exit codes that it may
+"""Lines that an operator types in an hour with three nodes, in order: (the line, the exit codes that it may
 have). `{examples}` is the folder of the example programs; a line that ends with ^C is interrupted after it has
 printed."""
 

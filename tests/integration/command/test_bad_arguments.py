@@ -13,7 +13,7 @@ from drawing import drawn
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs/command/cli.md"
 UNKNOWN = "nosuch"
 BAD = ("", UNKNOWN, "-1", "9" * 30, "\u00fc\u2603", "12parsecs", "x" * 5000)
-# What takes any text: filters that find nothing, notes for the records, and what a dry run does not look at.
+# Options that take any text: filters that find nothing, notes for the records, and what a dry run ignores.
 ANY_TEXT = {"--reason", "--name", "--node", "--state", "--type", "--env", "--cwd", "--line", "--gpu-model"}
 VALID = {("--priority", "-1")}
 # They have an effect with a word that exists nowhere: a backup's file and a certificate's folder are made by
@@ -37,7 +37,7 @@ def commands():
 
 
 def required_of(taken):
-    """What the usage line demands beside the positionals."""
+    """The options that the usage line demands beside the positionals."""
     text = PAGE.read_text().split(f"### gpumigrate {taken.path}\n", 1)[1]
     usage = re.search(r"^`gpumigrate ([^`]+)`", text, re.M).group(1)
     return [word for word in re.findall(r"(?<!\[)(--[a-z-]+)", usage)]

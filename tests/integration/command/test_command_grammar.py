@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command makes of its words: nothing is done by a word that is missing or misspelt, help fits the
-terminal, errors have the form that was asked for."""
+"""The command's grammar: a word that is missing or misspelt does nothing, help fits the terminal, errors have
+the form that was asked for."""
 import json
 import os
 import pty
@@ -19,7 +19,7 @@ def run(*arguments, **options):
 
 
 def run_in_terminal(columns, *arguments):
-    """What a terminal of so many columns is sent."""
+    """The output of a command in a terminal of so many columns."""
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with subprocess.Popen([BIN / "gpumigrate", *arguments], stdin=theirs, stdout=theirs, stderr=theirs):

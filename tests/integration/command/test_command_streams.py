@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command shows of jobs: their output, events, and the names that it takes."""
+"""The output and events of jobs as the command shows them, and the names that it takes."""
 import os
 import re
 import unittest
@@ -112,7 +112,7 @@ class Streams(ClusterTest):
         drain = cluster.json("drain", "node-a")
         self.assertEqual(cluster.json("drains", "node-a")["id"], drain["id"])
 
-    def test_what_is_removed_is_confirmed_in_a_line(self):
+    def test_removals_are_confirmed_in_a_line(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 3\b")

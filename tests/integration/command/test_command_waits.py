@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits, and how it ends: programs that cannot be started, limits of waiting, Ctrl-C."""
+"""Commands that wait, and their ends: programs that cannot be started, limits of waiting, Ctrl-C."""
 import os
 import signal
 import unittest

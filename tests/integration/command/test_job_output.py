@@ -29,7 +29,7 @@ class JobOutput(ClusterTest):
         return self.cluster.home / f"nodes/{node}/jobs/{self.cluster.job('job')['id']}.{incarnation}/out.log"
 
     def output(self):
-        """What `logs` has, which begins with a whole line, and is without gaps from there on. The text of standard error."""
+        """The numbers that `logs` shows, and its standard error. Checks that they are whole and have no gaps."""
         shown = self.cluster.call("logs", "job")
         numbers = [int(number) for number in re.findall(r"^(\d+)$", shown.stdout, re.M)]
         self.assertRegex(shown.stdout, r"\A\d+\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the shell of a user has in its environment stands nowhere that its jobs are stored."""
+"""The environment of a user's shell is in none of the files that store its jobs."""
 import os
 import unittest
 
@@ -35,7 +35,7 @@ class Secrets(ClusterTest):
         cluster.call("suspend", "train")
         cluster.call("resume", "train")
         self.assertEqual(self.files_with(CANARY), [])
-        # Those that are named are the job's.
+        # A variable that --env names is passed to the job, and its record holds it.
         cluster.call("run", "--cooperative", "--env", "MY_SETTING", "--", "/bin/sh", "-c", f'test "$MY_SETTING" = {CANARY}')
         self.assertNotEqual(self.files_with(CANARY), [])
 

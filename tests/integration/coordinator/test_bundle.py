@@ -14,7 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"])
 TORCH = subprocess.run([ROOT / "tools" / "torch", "find"], capture_output=True, text=True)
-# What the bundle takes from the machine it comes to.
+# The libraries that the bundle does not contain: the machine's own C library.
 C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2",
              "libutil.so.1", "libanl.so.1")
 LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")

@@ -71,7 +71,7 @@ class StoreOfAFleetLost(StoreLosingTest):
             self.check_steps(name)
 
     def wait_for_one_instance_each(self, count):
-        """What was left by a move that is over ends a moment after it."""
+        """Waits: processes that a finished move leaves behind end a moment after it."""
         eventually_equal(lambda: len(self.cluster.pids("examples/charlm")), count,
                          "one instance for each job")
         running = {job["name"] for job in self.cluster.json("jobs") if job["state"] == "running"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cmake --install` puts into a prefix works there: programs find each other and their libraries, a program that
-does not use ckpt.h moves between nodes, manual pages and completion are found."""
+"""The files that `cmake --install` puts into a prefix work there: programs find each other and their libraries, a
+program that does not use ckpt.h moves between nodes, manual pages and completion are found."""
 import os
 import pathlib
 import re

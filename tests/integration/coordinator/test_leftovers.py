@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons keep for a job leaves with it: a mover's knowledge of the snapshots of jobs that ended,
-and, where CRIU works, the memory files of processes that moved away."""
+"""The daemons keep nothing of a job that has gone: neither a mover's knowledge of the snapshots of jobs that
+ended, nor, where CRIU works, the memory files of processes that moved away."""
 import os
 import re
 import unittest
@@ -35,14 +35,14 @@ class Leftovers(CrashingTest):
             eventually_equal(self.forgotten, turn + 1, f"the mover forgets {name}")
 
     def memory_files(self):
-        """Of the agents."""
+        """The memory files of all agents."""
         return [name for agent in self.cluster.pids("agent.toml") for name in memory_files(agent)]
 
     def test_daemons_hold_no_more_after_eight_jobs_than_after_three(self):
         jobs_one_after_the_other(self, self.cluster, 8, warm=3).check_memory()
 
     def start_process(self):
-        """Of an unmodified program that can move to another node; skips the test where none can."""
+        """Starts an unmodified program that can move to another node; skips the test where none can."""
         self.cluster.start("job", "charlm-plain", *TRAINING, way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")

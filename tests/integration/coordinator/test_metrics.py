@@ -119,7 +119,7 @@ class Metrics(ScrapedCluster):
         self.wait_for('count(ALERTS{alertname="GpumigrateNodeLost"}) or vector(0)', 0)
 
     def test_every_query_of_dashboard_and_rules_is_valid(self):
-        """Of known names, too: Prometheus takes any."""
+        """Each name must be documented, too: Prometheus accepts any name."""
         names = documented()
         known = {"up", "ALERTS", "pulse", *names}
         for name, kind in names.items():

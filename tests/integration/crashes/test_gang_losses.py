@@ -150,7 +150,7 @@ for name, role, point in POINTS:
                 lambda self, role=role, point=point, how=how: self.lose_at(role, point, how))
 
 
-# Of rank 3, which moves from node-b to node-c: {0} its GPU there, {1} its job.
+# Helpers of rank 3, which moves from node-b to node-c. {0} is its GPU on node-b, {1} its job.
 HELPERS = (
     ("source_mover_in_its_rounds", "mover.node-b.{0}", Point.SOURCE_MOVER_ROUND),
     ("source_mover_in_the_pause", "mover.node-b.{0}", Point.SOURCE_MOVER_FINAL),

@@ -19,7 +19,7 @@ from fault_points import Point
 
 RECORDER = BUILD / "tests/librecord_writes.so"
 POWER_CUT = BUILD / "tests/power-cut"
-# Of taking an image, in their order: the agent's and the mover's (docs/testing.md).
+# The agent's and the mover's points of taking an image, in their order (docs/testing.md).
 POINTS = [("mover", Point.SNAPSHOT_MOVER_READY), ("agent", Point.SNAPSHOT_PAUSED),
           ("mover", Point.SNAPSHOT_MOVER_STAGED), ("agent", Point.SNAPSHOT_SAVED),
           ("agent", Point.SNAPSHOT_RESUMED), ("mover", Point.SNAPSHOT_MOVER_WRITTEN),
@@ -30,7 +30,7 @@ HOTSET = ["--bytes", "16MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4", "-
 
 
 class RecordedCluster(Cluster):
-    """What its movers and agents write below `disk` is recorded."""
+    """A cluster that records the writes of its movers and agents below `disk`."""
 
     def up(self):
         self.disk, self.journal, self.before = self.home / "disk", self.home / "journal", self.home / "disk-before"

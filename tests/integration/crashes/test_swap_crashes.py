@@ -84,7 +84,7 @@ class SwapCrashes(TransparentCrashes):
         self.finish_training()
 
     def gpu(self, index, *order):
-        """What the software GPU is made to do."""
+        """Orders a fault of a software GPU of node-a, or its end."""
         subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu", "--device",
                         str(index), *order],
                        check=True, capture_output=True)

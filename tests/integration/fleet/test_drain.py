@@ -33,7 +33,7 @@ class DrainTest(CrashingTest):
             self.assert_steps_in_order(self.cluster.log(name))
 
     def migrations(self):
-        """Of the store itself: (started, ended) of each, in milliseconds."""
+        """(started, ended) of each migration in milliseconds, read from the store itself."""
         store = sqlite3.connect(f"file:{self.cluster.home}/coordinator/state.db?mode=ro", uri=True)
         try:
             documents = [json.loads(row[0])

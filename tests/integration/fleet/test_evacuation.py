@@ -30,7 +30,7 @@ class TroubledGpu(cluster.ClusterTest):
 
     def wait_for_event(self, kind):
         with self.cluster.popen("events", "-f", "-o", "json") as follower:
-            # What never comes is a failure, not a hang.
+            # An event that never comes fails the test; it does not hang.
             limit = threading.Timer(cluster.COMMAND_LIMIT_S, follower.kill)
             limit.start()
             found = any(f'"kind":"{kind}"' in line for line in follower.stdout)

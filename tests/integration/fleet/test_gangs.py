@@ -149,7 +149,7 @@ class Gangs(ClusterTest):
         self.assertEqual(ended.returncode, 0, ended)
         self.assertIn("step 599", self.cluster.call("logs", "train", "--rank", "1").stdout)
 
-    def test_what_is_not_possible_yet_is_refused_by_name(self):
+    def test_orders_that_are_not_possible_yet_are_refused_by_name(self):
         self.start_gang("100000")
         self.cluster.wait_for_line("train", r"^step 1\b")
         for words in (("migrate", "train", "--to", "node-b"), ("snapshot", "train"), ("suspend", "train"),

@@ -84,7 +84,7 @@ class CoordinatorDies(CrashingTest):
 
 
 class AgentDiesInAPause(CrashingTest):
-    def test_of_a_job_that_left_by_a_move_and_came_back_from_its_image(self):
+    def test_job_that_left_by_a_move_and_came_back_from_its_image_runs_on(self):
         arguments = [*TRAINING, "--steps", "800"]
         expected = run_unmoved("charlm", *arguments)["digest"]
         self.cluster.start("job", "charlm", *arguments, "--step-ms", str(STEP_MS), node="node-a")
@@ -114,7 +114,7 @@ class StoppedThenRestored(CrashingTest):
         self.cluster.call("snapshot", "job", "--to", f"{self.cluster.home}/vault/")
 
     def lines_of(self, node):
-        """Of each instance of the node, as it is now."""
+        """The number of output lines of each instance on the node."""
         logs = sorted((self.cluster.home / "nodes" / node / "jobs").glob("j*.*/out.log"))
         return [len(log.read_text().splitlines()) for log in logs]
 

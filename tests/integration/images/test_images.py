@@ -26,7 +26,7 @@ class Resting(ClusterTest):
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
 
     def free(self):
-        """Of the GPU where the job begins."""
+        """The free bytes of the GPU where the job begins."""
         return next(g["free_bytes"] for g in self.cluster.json("gpus")
                     if (g["node"], g["index"]) == ("node-a", 0))
 
@@ -64,7 +64,7 @@ class Resting(ClusterTest):
         before = self.free()
         self.begin(way, steps=400, params=600000)
         size = self.cluster.job("job")["state_bytes"]
-        # What it keeps for itself is 2 MiB, as much as this job of the other.
+        # The mover keeps 2 MiB for itself, as much as the transparent job holds.
         more_than_the_movers_own = way is COOPERATIVE
         if more_than_the_movers_own:
             self.wait_until_free(lambda free: free <= before - size)

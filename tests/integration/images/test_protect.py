@@ -65,7 +65,7 @@ class Protect(ClusterTest):
         older = next(image for image in cluster.json("images") if image["version"] == 1)
         self.assertEqual(restored["image"], older["id"])
         self.assertRegex(restored["note"], r"\.v2@\S+ is damaged, an older image was used: version 2: ")
-        # What it did between the images is lost as well.
+        # The work between the two images is lost as well.
         self.assertGreaterEqual(restored["lost_ms"], second["barrier_ms"] - first["barrier_ms"], restored)
         events = [json.loads(line) for line in cluster.call("events", "-o", "json").stdout.splitlines()]
         event = next(e for e in events if e["kind"] == "job-restored")

@@ -26,7 +26,7 @@ class SlowCommunicatorsTest(GangMovesTest):
         return steps_of(self.logs()[0])[-1]
 
     def report(self, rank=3):
-        """Of that rank's last move."""
+        """The report of that rank's last move."""
         return max((m for m in self.cluster.json("migrations") if m["job_name"] == f"train.{rank}"),
                    key=lambda m: m["started"])["report"]
 

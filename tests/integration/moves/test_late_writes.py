@@ -63,8 +63,8 @@ class LateMoves(LateTest):
 
 
 class NoPauseComes(LateTest):
-    """What a program waits for holds up its pause: the move gives up and names the call, the job runs on, and
-    moves once it is over."""
+    """A call that waits holds up the program's pause. The move gives up and names the call; the job runs on, and
+    moves once the call is over."""
 
     nodes, gpus = 1, 2
 

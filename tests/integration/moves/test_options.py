@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators and scripts use beside a plain move: limits, giving up, watching, dry runs, exit codes,
-logs."""
+"""Options and verbs that operators and scripts use beside a plain move: limits, giving up, watching, dry runs,
+exit codes, logs."""
 import json
 import unittest
 

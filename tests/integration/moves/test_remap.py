@@ -209,7 +209,7 @@ class Crashes(TransparentCrashes):
         self.crash(WHILE_FILLING)
 
     def test_agent_dies_between_the_resume_and_the_withdrawal(self):
-        """What arrived is withdrawn by the next agent: only the process holds its memory any more."""
+        """The next agent withdraws the memory that arrived: in the end the process alone holds it."""
         self.start_training(900)
         agent = self.daemons_of("agent.node-a")
         (keeper,) = self.cluster.pids("gpumigrate-keeper")

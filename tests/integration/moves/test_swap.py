@@ -48,7 +48,7 @@ class Swap(ClusterTest):
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
     def card(self, order):
-        """Of the GPU that the job has moved to."""
+        """Runs cudasim-ctl on the GPU that the job has moved to."""
         return subprocess.run([BIN / "cudasim-ctl", "--dir", self.cluster.home / "nodes/node-a/gpu",
                                "--device", "1", order],
                               check=True, capture_output=True, text=True).stdout

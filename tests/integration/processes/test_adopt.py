@@ -35,7 +35,7 @@ class Adopting(ClusterTest):
         self.assertAlmostEqual(sum(pieces.values()), report["downtime_ms"],
                                delta=0.02 * report["downtime_ms"], msg=report)
         self.assertGreater(pieces["context"], 0, report)
-        # What the same job would not have had in its pause, had `gpumigrate run` started it.
+        # The context's save, which the pause would not have had if `gpumigrate run` had started the job.
         self.assertGreaterEqual(report["context_bytes"], 2 << 20, report)
         saved = report["under_run"]
         self.assertEqual(saved["device_bytes"], report["context_bytes"], report)

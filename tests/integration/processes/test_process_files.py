@@ -52,7 +52,7 @@ class ProcessFiles(ClusterTest):
         found = self.cluster.wait_for_line(self.name_of(kind), rf"^step {steps + more}\b|WRONG.*|.*Error.*").group(0)
         self.assertTrue(found.startswith("step"), found)
 
-    def test_what_moves_is_as_it_was(self):
+    def test_programs_that_move_are_as_they_were(self):
         for kind in MOVED:
             self.start(kind)
             for node in ("node-b", "node-a"):
@@ -62,7 +62,7 @@ class ProcessFiles(ClusterTest):
                     self.goes_on(kind)
             self.stop(kind)
 
-    def test_what_does_not_move_is_refused_before_the_pause(self):
+    def test_programs_that_cannot_move_are_refused_before_the_pause(self):
         for kind, reason in REFUSED.items():
             self.start(kind)
             with self.subTest(kind=kind):

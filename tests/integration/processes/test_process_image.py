@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CRIU's image of a moved process holds: its host memory and nothing of the GPU's, and of its
-descriptors those that were there before the shim's were closed. CRIU runs behind a script that keeps a copy
+"""CRIU's image of a moved process holds its host memory and nothing of the GPU's, and the descriptors that it
+had before the shim's were closed. CRIU runs behind a script that keeps a copy
 of the image. Needs root and CRIU."""
 import os
 import pathlib
@@ -20,7 +20,8 @@ SLACK = 4 << 20  # what a process maps between its inspection and its dump
 REGULAR_FILE = 1  # CRIU's FdTypes
 DRIVER_LISTENER = "the driver's listener"
 
-# What CRIU restores is its sister and ends with its parent: there the script must become CRIU.
+# A wrapper of CRIU that keeps a copy of each dump. For other verbs the script must become CRIU: CRIU restores
+# a process as its own sibling, which ends with their parent.
 WRAPPER = """#!/bin/sh
 [ "$1" = dump ] || exec "{criu}" "$@"
 "{criu}" "$@"

@@ -42,7 +42,7 @@ class ProcessMemory(ClusterTest):
         self.assert_steps_in_order(self.cluster.log("job"))
 
     def check_doctor(self, ability):
-        """What a move did, the node can by its own word."""
+        """`doctor` reports the ability that a move has just used."""
         diagnosis = json.loads(self.cluster.run("doctor", "-o", "json").stdout)
         (found,) = [found for found in diagnosis["can"] if found["what"] == ability]
         self.assertEqual(found["answer"], "yes", diagnosis)

@@ -80,7 +80,7 @@ class NamedTest(PythonTest):
         self.assert_nothing_left(before)
 
     def names_of_nodes(self):
-        """What has a name in /dev/shm and /tmp of each node, as its agent sees it."""
+        """The names in /dev/shm and /tmp of each node, as its agent sees them."""
         names = {}
         for pid, command in self.cluster.processes().items():
             node = re.search(r"gpumigrate-agent .*/(node-\w)", command)

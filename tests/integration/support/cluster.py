@@ -61,7 +61,7 @@ def final_object(text):
 
 
 def wait_for_end(process, limit_s):
-    """Of a process's descriptor, whatever its number: select() takes those below 1,024 only."""
+    """Waits for the end of a process by its descriptor. select() would take descriptors below 1,024 only."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     poll.poll(limit_s * 1000)
@@ -210,7 +210,7 @@ class Cluster:
 
     @staticmethod
     def states_of(pid):
-        """Of each thread: those that a keeper holds are traced, and never stopped."""
+        """The state of each thread. Threads that a keeper holds are traced, never stopped."""
         states = []
         with contextlib.suppress(OSError):
             for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():

@@ -138,8 +138,8 @@ class TransparentCrashes(CrashingTest):
             # It ends before the job has gone back.
             self.wait_until_fired(*crash, moved if crash == crashes[0] else None)
             self.wait_until_dead(victims[crash])
-            # What `local up` does not start again needs none, and while the next victim is about to die it
-            # would find that one missing.
+            # Victims that `local up` does not start again need none. It would fail, too, while the next
+            # victim is about to die: it would find that one missing.
             if victims[crash]:
                 cluster.up()
         self.check_outcome(moved, source, target, ends_on)

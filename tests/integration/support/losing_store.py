@@ -27,7 +27,7 @@ class StoreLosingTest(CrashingTest):
         self.cluster.up()
 
     def copy_store(self):
-        """What a backup of the folder by other means has. The coordinator is down for it, and comes back."""
+        """Copies the store, as a backup of the folder by other means does. Meanwhile the coordinator is down."""
         copy = self.cluster.home / "copy"
         self.stop_coordinator()
         copy.mkdir()

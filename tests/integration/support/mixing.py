@@ -20,7 +20,7 @@ from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError, wait_for_end
 COMMAND_ENDS_WITHIN_S = 240
 NODES = ("node-a", "node-b", "node-c")
 TRANSPARENT, COOPERATIVE = (), ("--cooperative",)
-# What the help of each verb names; 64 is a mistake of this file.
+# The exit codes that the help of each verb names; 64 is a mistake of this file.
 EXITS = {
     "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6),
     "resume": (0, 1, 2, 3, 5, 6),
@@ -144,7 +144,7 @@ class Mix:
         return done
 
     def jobs(self):
-        """What there is, or None while the coordinator is away."""
+        """The jobs that the coordinator lists, or None while it is away."""
         with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
             return json.loads(self.cluster.run("jobs", "-o", "json").stdout)
         return None
@@ -231,7 +231,7 @@ class Mix:
                 self.begin_if_none_begins(number, slot, current)
 
     def begin_if_none_begins(self, client, slot, current):
-        """Of two clients that see the same end one begins the next."""
+        """Begins the slot's next job. If two clients see the same end, one of them begins it."""
         with self.lock:
             name = current["name"] if current else None
             newest = f"{slot.name}-{self.generation[slot.name]}"
@@ -314,7 +314,7 @@ class Mix:
             thread.join()
 
     def history(self, name=None):
-        """Of a job, or all: one line for each command, as it ended."""
+        """One line for each command on the job, or on all jobs, with its exit code."""
         lines = []
         for done in sorted(self.done, key=lambda done: done.began):
             if name is None or done.job == name or done.job is None:

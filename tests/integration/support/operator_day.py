@@ -35,7 +35,7 @@ def unequal(what, seen, expected):
 
 
 class Truth:
-    """What is so."""
+    """The true state of jobs, nodes and GPUs, which the operator must see."""
 
     def __init__(self, nodes, gpus):
         self.nodes, self.gpus = list(nodes), gpus

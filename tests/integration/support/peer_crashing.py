@@ -78,7 +78,7 @@ class PeerCrashingTest(CrashingTest):
         self.check_steps()
 
     def vault_files(self):
-        """What is below node-b's vault, in memory and on the disk."""
+        """The files of node-b's vault, in memory and on the disk."""
         folders = (self.cluster.home / "nodes/node-b/vault", pathlib.Path(self.tmpfs))
         return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 

@@ -21,7 +21,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def typed(line, environment, folder, columns=80):
-    """What the terminal showed, and the exit code. A line that ends with ^C is interrupted after it has printed."""
+    """The terminal's text and the exit code. A line that ends with ^C is interrupted after it has printed."""
     interrupted = line.endswith(INTERRUPT)
     command = line.removesuffix(INTERRUPT).format(examples=EXAMPLES)
     parent, child = pty.openpty()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemons of a local cluster hold: memory, descriptors, threads, memory files, shared memory. And
-work after which they must hold no more than before: test_leftovers.py does some of it, test_many_jobs.py
-much."""
+"""The resources that the daemons of a local cluster hold: memory, descriptors, threads, memory files, shared
+memory. And work after which they must hold no more than before: test_leftovers.py does some of it,
+test_many_jobs.py much."""
 import collections
 import contextlib
 import json
@@ -20,14 +20,14 @@ Held = collections.namedtuple("Held", "descriptors threads memory_files shared_f
 # A page cache, an arena or a pool that is used for the first time is no leak; something that stays of each
 # job is.
 GROWTH_SHARE, GROWTH_KIB = 0.05, 2048
-# Of a mover only what is its own counts: staging memory, which is shared, is most of it and hides the rest.
+# A mover's private memory alone counts: its staging memory is shared, and so large that it hides the rest.
 MOVER, MOVER_GROWTH_SHARE, MOVER_GROWTH_KIB = "gpumigrate-mover", 0.02, 1024
 # It settles at 2 to 4 MiB after tens of jobs. Fewer than these see it on the way there, from 1.6 MiB.
 SETTLED_SAMPLES, SETTLING_KIB = 20, 2048
 
 
 def links(pid):
-    """What its descriptors are."""
+    """The targets of the process's descriptors: paths, or names that the kernel makes up."""
     found = []
     with contextlib.suppress(OSError):
         for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -80,7 +80,7 @@ class Usage:
         return daemons, of_jobs
 
     def files(self):
-        """Of jobs, and of the software GPUs, in the cluster's folder."""
+        """The numbers of files of jobs and of software GPUs in the cluster's folder."""
         nodes = self.cluster.home / "nodes"
         return {kind: len(list(nodes.glob(f"*/{kind}/*"))) for kind in ("jobs", "gpu")}
 
@@ -127,8 +127,8 @@ class Usage:
         self.test.assertEqual(grown, [])
 
     def grown(self, kind, all_sizes, share, kib):
-        """Of those that were there all the time, the last quarter of the samples against the second: before
-        it they warm up."""
+        """Processes that lived all the time and have grown: the last quarter of their samples against the second.
+        In the first they warm up."""
         grown = []
         for name, sizes in sorted(all_sizes.items()):
             if len(sizes) < self.samples:

@@ -18,7 +18,7 @@ def wait_until(read, holds, what, deadline_s):
 
 
 def eventually(condition, what, deadline_s=DEADLINE_S):
-    """What `condition` returned when it was true. `what` names what should hold."""
+    """Waits for `condition` and returns its value, which is true. `what` names what should hold."""
     return wait_until(condition, bool, what, deadline_s)
 
 
@@ -28,7 +28,7 @@ def eventually_equal(read, expected, what, deadline_s=DEADLINE_S):
 
 
 def next_line(stream, what, deadline_s=DEADLINE_S):
-    """Of a process's output, when none of its lines was read yet or nothing more has come since."""
+    """The next line of a process's output. Lines that the stream has buffered already must have been read."""
     readable, _, _ = select.select([stream], [], [], deadline_s)
     if not readable:
         raise AssertionError(f"not within {deadline_s} s: {what}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests do with a device: buffers, a gate on a stream, graphs, and waits for a communicator's state.
+// The tests' means to use a device: buffers, a gate on a stream, graphs, and waits for a communicator's state.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -66,7 +66,7 @@ Command command_of(const BenchOptions& options) {
 Result<void> bench_calls(const BenchOptions& options, Report& report) {
   Section& section = report.add_section(
       "calls",
-      "What the calls of ckpt.h and the shim's gate cost a job while nothing moves (Google "
+      "Time that the calls of ckpt.h and the shim's gate cost a job while nothing moves (Google "
       "Benchmark, repetitions in random order)");
   section.set_columns({{"time", "ns"}, {"processor time", "ns"}});
   CKPT_TRY(output, run_command(command_of(options), nullptr, kPatience));

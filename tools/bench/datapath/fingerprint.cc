@@ -244,7 +244,7 @@ struct DeviceScan {
     CKPT_TRYV(stream->synchronize());
     return now_ns() - start;
   }
-  // What the device itself took, without the launches: the stricter measure.
+  // GB/s of plain reads, by the device's own time, without the launches: the stricter measure.
   Result<double> read() {
     CKPT_TRY(rate, track::measure_read_rate(*kernels, chunks, memory->bytes()));
     return static_cast<double>(rate) * 1e-9;

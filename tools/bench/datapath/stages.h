@@ -38,7 +38,7 @@ class Stages {
   void fill(Section& section) const;
   // GB/s, one for each turn: cores / sum(1 / rate per core), which no pipeline of these stages can surpass.
   [[nodiscard]] Runs bounds(Path path) const;
-  // Of the medians: seconds of a core for one GB through all stages, and through the scan.
+  // Seconds of one core for one GB through all stages, and through the scan, by the median rates.
   [[nodiscard]] double seconds(Path path) const;
   [[nodiscard]] double scan_seconds() const;
 

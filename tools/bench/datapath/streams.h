@@ -25,7 +25,7 @@ namespace ckpt::bench {
 inline constexpr std::size_t kTcpMessageBytes = std::size_t{1} << 20;
 // UCX lanes carry what the engine's messages carry.
 [[nodiscard]] std::size_t lane_message_bytes();
-// Of each connection, at each end. Random bytes.
+// The buffer of random bytes that each end of each connection cycles through.
 inline constexpr std::size_t kRingBytes = std::size_t{64} << 20;
 Result<HostMemory> make_ring();
 

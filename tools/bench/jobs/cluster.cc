@@ -104,7 +104,7 @@ Result<Move> parse_move(const Json& report) {
   move.bound_by = text_of(report, "bound_by");
   move.error = text_of(report, "error");
   if (move.id.empty() || move.result.empty())
-    return Error(ErrorCode::kCorrupt, "What gpumigrate migrate printed is no report of a migration");
+    return Error(ErrorCode::kCorrupt, "gpumigrate migrate printed no report of a migration");
   if (move.result != "done") return move;
   CKPT_TRYV(take(report, kFields, move));
   const auto pieces = report.find("downtime_breakdown_ms");

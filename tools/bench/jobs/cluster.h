@@ -122,27 +122,27 @@ class Cluster {
   // Starts that many ranks of the example `program`, all on the node where jobs start. `environment`: NAME=VALUE.
   Result<std::string> run_ranks(const std::string& program, int ranks, const Arguments& environment,
                                 const Arguments& arguments);
-  // Those ranks ("2,3"; empty: all) to that node. Anything but "done" is an error.
+  // Moves these ranks ("2,3"; empty: all) to that node. Anything but "done" is an error.
   Result<RanksMove> move_ranks(const std::string& job, const std::string& ranks, const std::string& node);
-  // Of this cluster's.
+  // The folder of all files of this cluster.
   [[nodiscard]] std::string home() const { return home_; }
-  // Into a folder of this cluster's; anything but "done" is an error.
+  // Takes an image of the job into vault(). Anything but "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
-  // Into the same folder, `every` as the command takes it, until unprotect().
+  // Has images of the job taken into vault() until unprotect(); `every` as the command takes it.
   Result<void> protect(const std::string& job, const std::string& every);
   Result<void> unprotect(const std::string& job);
-  // Of its images; 0: there is none.
+  // The version of the job's newest image; 0: it has none.
   Result<std::uint64_t> newest_version(const std::string& job);
-  // Ends it and starts it from its newest image at the other place; milliseconds that its memory took out of
-  // the image.
+  // Ends the job and starts it from its newest image at the other place. Returns the milliseconds in which
+  // its memory was read from the image.
   Result<double> restore(const std::string& job);
   [[nodiscard]] std::string vault() const { return home_ + "/vault"; }
-  // SIGTERM, and until it has ended.
+  // Sends SIGTERM and waits until the job has ended.
   Result<void> stop(const std::string& job);
-  // Until it has ended by itself, with exit code 0.
+  // Waits until the job has ended by itself, with exit code 0.
   Result<void> wait(const std::string& job);
   Result<std::string> log(const std::string& job);
-  // Of all migrations so far.
+  // The times of the phases of all migrations so far, by the migration's id.
   Result<std::map<std::string, Phases>> phases();
 
  private:

@@ -162,7 +162,7 @@ void report_downtime(Report& report, const std::vector<Series>& all, std::uint64
 void report_terms(Report& report, const std::vector<Series>& all) {
   Section& section = report.add_section(
       "downtime_terms",
-      "What the downtime of the same moves is made of, in its order; scan and copy are the final round's "
+      "Parts of the downtime of the same moves, in their order; scan and copy are the final round's "
       "busy times at the source, beside each other; the rates are the move's own");
   section.set_columns({{"quiesce", "ms"},
                        {"final", "ms"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "... at
+// Lines that the examples print while they run: "step 12 ...", "request 12 ...", with --print-times "... at
 // 1767225600.123456".
-// Threads: pure functions. Lines that are none of it are passed over.
+// Threads: pure functions. Other lines are passed over.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a second process of the bench does. Each returns when the parent closes the link (kUnavailable) or at
+// Functions of the bench's second processes. Each returns when the parent closes the link (kUnavailable) or at
 // an error.
 #pragma once
 

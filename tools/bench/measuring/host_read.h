@@ -14,7 +14,7 @@ struct HostRead {
   // Reads every byte once and folds it into the value, so that no compiler can leave it out.
   std::uint64_t (*function)(const std::byte* data, std::size_t bytes) noexcept;
 };
-// Those that this processor has.
+// The ways to read that this processor has the instructions for.
 [[nodiscard]] std::span<const HostRead> host_reads() noexcept;
 
 }  // namespace ckpt::bench

@@ -149,7 +149,7 @@ CUresult Modules::restore(std::uint64_t id, int fd) {
     if (::pread(fd, content.data(), bytes, static_cast<off_t>(at)) != static_cast<ssize_t>(bytes))
       return CUDA_ERROR_INVALID_VALUE;
     at += bytes;
-    // What the loader has put in are addresses of this executor.
+    // Words that the loader has written are addresses of this executor: they keep their values.
     for_each_loader_word(found->second.handle, [&](std::uint64_t word) {
       if (word < window.begin || word + sizeof word > window.end) return;
       std::memcpy(content.data() + (word - window.begin), reinterpret_cast<void*>(word), sizeof word);

@@ -20,7 +20,7 @@
     if (!(condition)) return (error);   \
   } while (false)
 
-// What the exports (exports.cc) call; files define what they have.
+// The functions that the exports (exports.cc) call; each file of api/ defines some.
 namespace cudasim::api {
 #define CUDASIM_EXPORT(name, base) decltype(::name) base;
 #include "cudasim_exports.def"
@@ -38,7 +38,7 @@ inline CUstream to_handle(Stream* stream) {
 inline Event* from_handle(CUevent event) {
   return reinterpret_cast<Event*>(event);
 }
-// Of a kernel of a library (api_library.cc): its function in the current context, or null.
+// The function, in the current context, of a kernel of a library (api_library.cc); null if there is none.
 Function* function_of_kernel(CUfunction handle);
 inline Function* from_handle(CUfunction function) {
   if ((reinterpret_cast<std::uintptr_t>(function) & 1) != 0) return function_of_kernel(function);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a context does when its process is checkpointed. Nothing is in flight then, and no call is inside of
-// the driver; only the thread of host functions may read the shared state, so that changes what is behind
-// it without a gap.
+// The part of a context in the checkpoint of its process. Nothing is in flight then, and no call is inside of
+// the driver. Only the thread of host functions may read the shared state meanwhile. So the memory behind
+// that state is replaced at one instant, and is never unmapped.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -105,7 +105,7 @@ void Context::close_executor() {
     ::close(socket_);
     socket_ = -1;
   }
-  // What it held is free when it has ended, not before.
+  // The memory of the executor is free when its process has ended, not before.
   pollfd end{process, POLLIN, 0};
   while (process >= 0 && ::poll(&end, 1, kEndMs) < 0 && errno == EINTR) {
   }

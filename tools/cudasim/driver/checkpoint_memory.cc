@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the memory of a process does when it is checkpointed: its content goes into private memory and comes
-// back into new physical memory, at the same addresses. Handles, mappings and reservations are the process's
-// own and just stay.
+// The memory of a process in its checkpoint: the content goes into private memory, and comes back into new
+// physical memory at the same addresses. Handles, mappings and reservations are the process's own and just
+// stay.
 #include <sys/mman.h>
 #include <unistd.h>
 

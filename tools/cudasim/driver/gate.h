@@ -34,7 +34,7 @@ class Gate {
 
 Gate& gate();
 
-// What a call brings along: the gate (unless it passes it always), and what a null stream means in it.
+// The scope of a call: holds the gate (if the call is gated), and sets what a null stream means.
 class CallScope {
  public:
   CallScope(bool gated, bool per_thread_stream);

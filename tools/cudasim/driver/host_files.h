@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's driver keeps open in a program beside its GPUs, imitated. The device is a descriptor and a shared
-// mapping that forked children inherit and that CRIU cannot dump: secret memory in place of /dev/nvidia*. The
+// Imitations of the files that NVIDIA's driver uses in a program beside its GPUs. The device is a descriptor
+// and a shared mapping that forked children inherit and CRIU cannot dump: secret memory for /dev/nvidia*. The
 // listener is an abstract Unix socket that stays open through a checkpoint. A thread's name is a file below
-// /proc/self/task by the thread's number, and cuInit fails where that is not found. The profiler is a library that
-// CUDA_INJECTION64_PATH names; under it no checkpoint is made.
+// /proc/self/task by the thread's number, and cuInit fails where that is not found. The profiler is a library
+// that CUDA_INJECTION64_PATH names; under it no checkpoint is made.
 //
-// Threads: one at a time (cuInit, then the thread that takes orders). Ownership: until the end of the process.
+// Threads: one at a time (cuInit, then the thread that takes orders). Ownership: until the process ends.
 #pragma once
 
 namespace cudasim {

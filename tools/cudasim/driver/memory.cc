@@ -266,7 +266,7 @@ CUresult Memory::join(Context* context) {
   return CUDA_SUCCESS;
 }
 
-// What only this context's executor holds goes with it: its cuMemAlloc memory, and physical memory made
+// Frees the memory that only this context's executor holds: its cuMemAlloc memory, and physical memory made
 // through it that no other executor has.
 void Memory::leave(Context* context) {
   const auto forget = [context](Physical& physical) {

@@ -30,7 +30,7 @@ class Pool {
   void forget(std::uint64_t address);
   // Gives what is free, and done, back to the device until no more than `keep` is reserved.
   void trim(std::uint64_t keep);
-  // What a synchronization gives back.
+  // Gives back, at a synchronization, the memory above the threshold.
   void sweep() { trim(threshold_); }
   CUresult get(CUmemPool_attribute attribute, void* value);
   CUresult set(CUmemPool_attribute attribute, const void* value);

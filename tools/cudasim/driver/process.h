@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver library knows of its process: devices, contexts, and each thread's current context.
+// The driver library's state in its process: devices, contexts, and each thread's current context.
 // Threads: `lock` guards the contexts' list, the devices' primary contexts and everything in memory.h.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace cudasim {
 
 struct Device {
   int physical = 0;
-  // What the program sees, for ever: the device that it saw first. After a restore on another one the real
+  // The device that the program saw first, and sees for ever. After a restore on another one the real
   // driver's answers are stale in this way, too.
   int shown_physical = 0;
   Uuid shown_uuid{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be queued on a stream: copies, memory sets, launches, host functions. A graph's nodes keep the
-// same things and queue them at each launch. Errors: CUresult.
+// The kinds of work that can be queued on a stream, such as copies, memory sets, launches, host functions. A
+// graph's nodes hold the same kinds, and queue their work at each launch. Errors: CUresult.
 #pragma once
 
 #include <cuda.h>

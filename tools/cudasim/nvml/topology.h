@@ -44,7 +44,7 @@ struct Topology {
 };
 
 Topology parse_topology(const std::string& text);
-// Of the state folder of this process.
+// Reads the topology of this process's state folder.
 Topology read_topology();
 
 // nvml.cc: the device behind a handle, or why there is none; and a device's PCI address.

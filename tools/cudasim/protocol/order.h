@@ -20,7 +20,7 @@ enum class OrderKind : std::uint32_t { kGetState, kLock, kCheckpoint, kRestore, 
 struct Order {
   OrderKind kind;
   std::uint32_t timeout_ms;  // of kLock; 0: none
-  // Of kRestore: the machine of the caller, where the program goes on, and on which devices of it.
+  // For kRestore: the machine of the caller, where the program goes on, and its devices there.
   char dir[1024];
   char name[256];
   std::int32_t devices;

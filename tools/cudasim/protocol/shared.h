@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver library (in the program) and the executor of one context share in memory. That is a command
-// ring and a completion count for each stream. The library writes commands under the stream's mutex, the
+// The memory that the driver library (in the program) and the executor of one context share. It has a command
+// ring and a completion count for each stream. The library writes commands under the stream's mutex, and the
 // stream's thread in the executor runs them in order. Everything slow or with descriptors goes over the
 // socket instead (message.h).
 #pragma once

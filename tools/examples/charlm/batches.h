@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which places of the text a step learns from: equal seeds give equal places. Plain data, so that an example can
-// register it as host state. Threads: one.
+// Places of the text that a step learns from: equal seeds give equal places. Plain data, so that an example
+// can register it as host state. Threads: one.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ void matmul(const Kernels& kernels, CUdeviceptr a, std::uint64_t step_m, std::ui
             CUdeviceptr out, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth);
 void transpose(const Kernels& kernels, CUdeviceptr in, std::uint32_t rows, std::uint32_t columns,
                CUdeviceptr out);
-// Of `count` floats each; `step` counts from 1.
+// One step of Adam over arrays of `count` floats; `step` counts from 1.
 void update_by_adam(const Kernels& kernels, CUdeviceptr weights, CUdeviceptr gradients, CUdeviceptr first,
                     CUdeviceptr second, std::uint64_t count, std::uint64_t step);
 

@@ -49,7 +49,7 @@ class Model {
   // Only these floats of weights and moments.
   void update(std::uint64_t step, std::uint64_t begin, std::uint64_t count);
   [[nodiscard]] double loss_sum() const;  // over the share's places; waits for compute()
-  // Of weights and moments.
+  // A digest of weights and moments.
   [[nodiscard]] std::string digest() const;
 
  private:

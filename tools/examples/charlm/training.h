@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What charlm and charlm-dp have in common: their options, and how far a training is.
+// Options and progress of a training, for charlm, charlm-dp and pipeline.
 // Threads: one. Errors: one line that names the option, then the program ends with exit code 64.
 #pragma once
 

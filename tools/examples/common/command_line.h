@@ -22,7 +22,7 @@ T value_or_usage(const char* option, Result<T> value) {
   return *std::move(value);
 }
 
-// What every example can be told.
+// The options that every example has.
 struct CommonOptions {
   bool without_ckpt = false;
   bool print_times = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every example needs of the driver and of libckpt: the primary context of the first device, kernels by
+// Parts of the driver and of libckpt that every example needs: the primary context of the first device, kernels by
 // name, a ckpt session. The examples are programs of a user, so they link the driver directly and end with
 // one line on the first failure.
 // Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
@@ -86,7 +86,7 @@ class LocalMemory {
   CUdeviceptr pointer_ = 0;
 };
 
-// What names the program's memory to libckpt. Without libckpt: plain memory, and calls that do nothing.
+// Names the program's memory to libckpt. Without libckpt it is plain memory, and the calls do nothing.
 class Session {
  public:
   explicit Session(bool with_ckpt = true);

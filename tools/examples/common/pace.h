@@ -22,7 +22,7 @@ struct Pace {
   // Tests set $GPUMIGRATE_TEST_HURRY to a file: until it exists, the second half of the steps is slow; then no
   // step waits. So a program lasts until its test is done with it, on a slow machine, too, and ends soon after.
   void end_step(std::uint64_t step, std::uint64_t steps, std::int64_t min_ns);
-  // What happened since the last step's end does not count as a gap.
+  // Leaves the time since the last step's end out of the gaps.
   void forget_gap();
 };
 

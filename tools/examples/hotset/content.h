@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a page of hotset holds: a function of the seed, the page and its version. Cheap enough to be checked
+// Content of a page of hotset: a function of the seed, the page and its version. Cheap enough to be checked
 // at memory speed, and as hard to compress as random bytes. Shared by the kernels and their tests.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages hotset rewrites in which step, and the version that every page has after it. All of it follows
+// Pages that hotset rewrites in each step, and the version that every page has after it. All of it follows
 // from the options. So an instance that takes over computes it from the step alone, independently of the
 // moved memory.
 // Threads: one. Errors: none; options are checked before.

@@ -128,7 +128,7 @@ void Hotset::fill() {
   gpu_.synchronize();
 }
 
-// What this instance must find follows from the step alone, not from the memory that came with it.
+// Derives the content that memory must have from the step alone, not from the memory that came with it.
 void Hotset::take_over() {
   host_.moves++;
   set_.catch_up(host_.step);

@@ -64,7 +64,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--hot", texts.hot, "Share of the 4 KiB pages that each step rewrites (2%)");
   app.add_option("--step-ms", step_ms, "A step lasts at least so many milliseconds (20)");
   app.add_option("--pattern", texts.pattern, "stride | random | append | flip (stride)");
-  app.add_option("--append-bytes", texts.append, "What each step of the pattern append writes (256KiB)");
+  app.add_option("--append-bytes", texts.append, "Bytes that a step of the pattern append writes (256KiB)");
   app.add_option("--drift", texts.drift, "Share of the hot set that each step replaces (0%)");
   app.add_option("--steps", options.steps, "Steps to run (500); 0: until SIGINT or SIGTERM").not_negative();
   app.add_option("--seed", options.hot_set.seed, "Seed of pages and contents (1)").not_negative();

@@ -16,7 +16,7 @@ constexpr unsigned kThreads = 64;
 // Less work for each word of a copied place than of an added one: there are more of them.
 constexpr std::uint64_t kFillShare = 16;
 
-// What the host leaves in a place that has been looked at: of no version that a kernel makes.
+// A word that the host leaves in a place that it has checked: it is of no version that a kernel makes.
 std::uint64_t still_word(std::uint64_t seed, std::uint64_t number, std::uint64_t i) {
   return ~content_word(seed, static_cast<std::uint32_t>(number), i);
 }

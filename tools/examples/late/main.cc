@@ -37,7 +37,7 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--seed", options.plan.seed, "Other seed, other content (0)");
   app.add_option("--break-at", options.plan.break_at,
                  "Step from which on each stream loses a write or does it twice, to see it found (never)");
-  app.add_option("--hold", options.hold, "What keeps the program from being moved until SIGUSR1 (nothing)")
+  app.add_option("--hold", options.hold, "Obstacle to moving the program until SIGUSR1 (none)")
       .one_of({"value", "callback", "copy", "handle"});
   parse_or_exit(app, argc, argv);
   return options;

@@ -30,7 +30,7 @@ class Stage {
 
   void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
   void begin_step(const std::vector<std::uint64_t>& positions);
-  // What crosses a boundary between stages: `crossing()` floats of one micro-batch.
+  // The data that crosses a boundary between stages: `crossing()` floats of one micro-batch.
   [[nodiscard]] std::uint64_t crossing() const;
   [[nodiscard]] CUdeviceptr input(std::uint32_t micro_batch) const;            // not of the first
   [[nodiscard]] CUdeviceptr input_gradient(std::uint32_t micro_batch) const;   // likewise
@@ -42,7 +42,7 @@ class Stage {
   void update(std::uint64_t step);
   [[nodiscard]] double loss() const;  // of the last: the mean over the step, before update()
   [[nodiscard]] std::uint64_t parameters() const { return end_; }
-  // Of weights and moments.
+  // The digest of weights and moments.
   [[nodiscard]] std::string digest() const;
 
  private:

@@ -24,7 +24,7 @@ struct Ranks {
 
 class Communicator {
  public:
-  // Of all ranks. With a session a communicator for moved ranks is made beside the one in use: before Session::ready().
+  // Joins all ranks; made before Session::ready(). A session also has a communicator for moved ranks.
   Communicator(Session& session, const Ranks& ranks);
   ~Communicator();
   Communicator(const Communicator&) = delete;

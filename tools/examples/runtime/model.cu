@@ -233,7 +233,7 @@ void Model::run_rows() {
   check(cudaFreeAsync(other, main_), "cudaFreeAsync");
 }
 
-// Of many sizes, all overwritten: a block that was given out twice would change what comes of a step.
+// Fills temporaries of many sizes: a block that was given out twice would change what comes of a step.
 void Model::run_temporaries() {
   constexpr int kTemporaries = 8;
   std::vector<void*> held(kTemporaries);

@@ -110,7 +110,7 @@ class Server {
 
 void Server::fill() {
   launch(kernels_["fill_weights"], 256, 256, weights_, options_.weight_rows * kWidth, options_.seed << 32);
-  // What has not been appended yet is zero, so that the whole cache has a defined content.
+  // Rows that have not been appended are zero, so that the whole cache has a defined content.
   check(cuMemsetD8(cache_, 0, options_.cache_rows * kRowBytes), "cuMemsetD8");
   gpu_.synchronize();
   host_.chain_low = options_.seed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a buffer of stress holds: a function of its seed, its version and the place, at any size from one
+// Content of a buffer of stress: a function of its seed, its version and the place, at any size from one
 // byte. As hard to compress as random bytes. Shared by the kernels and the host.
 #pragma once
 

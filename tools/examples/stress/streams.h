@@ -37,7 +37,7 @@ class Streams {
   void synchronize() const {
     for (CUstream stream : streams_) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
-  // What comes next on `later` waits for all that is on `earlier` now.
+  // Makes later work on `later` wait for all work that is on `earlier`.
   static void order(CUstream earlier, CUstream later) {
     CUevent event = nullptr;
     check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");

@@ -32,7 +32,7 @@ struct Plan {
   std::uint64_t break_at = 0;     // step at which it changes a byte behind its own back; 0: never
 };
 
-// Who found that something is not as it must be.
+// The kind of check that found an error.
 enum class Finder { kKernel, kCopy, kCallback, kModule, kAnswer };
 constexpr std::array<const char*, 5> kFinders = {"kernel", "copy", "callback", "module", "answer"};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two halves of Worker share. Threads: see each.
+// Constants and types that worker.cc and worker_checks.cc share. Threads: see each.
 #pragma once
 
 #include <atomic>

@@ -127,7 +127,7 @@ void Trainer::pass() {
   }
 }
 
-// Of many sizes, all overwritten: a block that was given out twice would change what is learned.
+// Fills temporaries of many sizes: a block that was given out twice would change what is learned.
 void Trainer::use_temporaries() {
   std::vector<CUdeviceptr> held;
   for (int i = 0; i < kTemporaries; ++i) {

@@ -37,7 +37,7 @@ void take_section(const Json& section, Outcome& outcome) {
   outcome.figures["goals_met"] = met;
 }
 
-// Those that send something, or start a cluster.
+// True for sections that send something, or start a cluster.
 bool needs_network(const std::string& name) {
   return name != "fingerprint" && name != "codecs" && name != "calls";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpumigrate finds missing on this node (`gpumigrate doctor`), and how a restored process gets memory on its GPU
-// (`gpumigrate-context --probe-remap`).
+// The item doctor: it reports what is missing on this node (`gpumigrate doctor`), and how a restored process
+// gets memory on its GPU (`gpumigrate-context --probe-remap`).
 #include "tools/gpu_check/commands.h"
 
 namespace ckpt::gpu_check {

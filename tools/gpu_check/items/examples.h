@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the items share that move examples: runs without a move, digests, moves as JSON.
+// Functions of the items that move examples: runs without a move, digests, moves as JSON.
 // Threads: one. Errors: as tools/bench/jobs/command.h.
 #pragma once
 
@@ -27,7 +27,7 @@ void compare_digests(const std::string& moved, const std::string& unmoved, Outco
 
 [[nodiscard]] Json json_of(const bench::Move& move);
 
-// Of charlm (--params): as many as are right here.
+// The value of charlm's --params: smaller in a quick run and on the software GPU.
 [[nodiscard]] std::string charlm_parameters(const Setting& setting);
 
 }  // namespace ckpt::gpu_check

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML of this machine knows of the health signals: event types, recovery action, remapped rows.
-// Everything is asked of the first GPU; an answer "not supported" is an answer.
+// The item nvml: it checks which health signals NVML has here: event types, recovery action, remapped rows.
+// It asks for the signals of the first GPU. The answer "not supported" is an answer, too.
 #include <dlfcn.h>
 
 #include "agent/gpus/nvml.h"

@@ -45,7 +45,7 @@ def write_trace(command, name, folder):
 
 
 def replay(trace, folder):
-    """What gpumigrate-replay reports of it, on the software GPU."""
+    """Returns the report of gpumigrate-replay on the trace, on the software GPU."""
     environment = dict(os.environ, LD_LIBRARY_PATH=str(LIBRARIES / "cudasim"), GPUMIGRATE_SOFTWARE_GPU="1",
                        CUDASIM_DIR=str(folder / "gpu"), CUDASIM_DEVICES="1", CUDASIM_MEMORY="64GiB")
     done = subprocess.run([PROGRAMS / "gpumigrate-replay", "--trace", trace, "--json"], env=environment, capture_output=True,

@@ -181,10 +181,9 @@ std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
   const std::string away = names_of(recovery.nodes_away);
   if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
   if (recovery.open_until)
-    out +=
-        paragraph("What nodes report is taken in until " + clock_text(*recovery.open_until, layout) +
-                      ". What was taken in moves by nothing but orders until `gpumigrate cluster confirm`.",
-                  layout);
+    out += paragraph("Reports of nodes are taken in until " + clock_text(*recovery.open_until, layout) +
+                         ". Only orders move jobs that were taken in, until `gpumigrate cluster confirm`.",
+                     layout);
   if (!recovery.found.empty())
     out += paragraph(
         "Cordons, drains, protection schedules, and what jobs printed before their last move are not known.",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every command gets: where to print, in which form, and the coordinator. Threads: one.
+// The context that every command gets: where to print, in which form, and the coordinator. Threads: one.
 #pragma once
 
 #include <ostream>
@@ -37,8 +37,8 @@ struct Context {
 // code: that of the error, unless another one is given.
 int report(Context& context, const Error& error);
 int report(Context& context, const Error& error, int exit_code);
-// Of a command that follows what goes on without it: left alone by Ctrl-C (kAborted) its outcome is not
-// known.
+// Reports for a command that follows what goes on without it. After Ctrl-C (kAborted) the outcome of that is
+// not known.
 int report_unfollowed(Context& context, const Error& error);
 
 }  // namespace ckpt::cli

@@ -198,7 +198,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   stream.close_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
   if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
-  // What begins after it fails, too.
+  // Closing the stream fails the operations that begin after it, too.
   loop.cancel = [&] {
     if (interrupted()) stream.close();
   };

@@ -54,7 +54,7 @@ Result<std::string> image_meant(const std::vector<api::Image>& images, const std
     if (is_of_job && is_version) found.push_back(image);
   }
   if (found.empty()) return Error(ErrorCode::kNotFound, "There is no image \"" + given + "\"");
-  // Of several jobs of the name none is the one that is meant.
+  // A job's name stands for its newest image, unless several jobs have the name.
   if (mark == std::string::npos && are_of_one_job(found)) found = newest_of(found);
   if (found.size() > 1) return ambiguous(given, found);
   return found.front().id;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which image is meant by what was typed: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job), or
-// NAME (the job's newest).
+// Finds the image that a user's text means: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job),
+// or NAME (the job's newest).
 // Threads: one. Errors: kNotFound; kRefused if several are meant, naming them; those of the coordinator's client.
 #pragma once
 

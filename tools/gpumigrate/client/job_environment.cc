@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxVariablesBytes = std::size_t{512} << 10;
 
-// What a program needs to be found, to find its home, and to print.
+// Variables that a program needs to be found, to find its home, and to print.
 constexpr std::array kSentNames = {
     "COLUMNS", "HOME", "LANG",   "LANGUAGE", "LINES", "LOGNAME",     "MPLCONFIGDIR",       "PATH",
     "SHELL",   "TERM", "TMPDIR", "TZ",       "USER",  "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
@@ -39,8 +39,8 @@ bool begins_with_any(std::string_view name, const std::array<const char*, N>& pr
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-// Which libraries and GPUs a program gets is a matter of the node it runs on, not of the shell it was
-// submitted from.
+// True for variables that choose libraries and GPUs: those depend on the node that the program runs on, not
+// on the shell it was submitted from.
 bool belongs_to_node(std::string_view name) {
   constexpr std::array kOfNode = {"LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
                                   "NVIDIA_VISIBLE_DEVICES"};

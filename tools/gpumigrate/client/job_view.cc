@@ -131,7 +131,7 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   return out;
 }
 
-// Of a job of several.
+// A line for each rank of a job of several; empty for another job.
 std::string ranks_of(const api::Job& job, const Layout& layout) {
   if (!job.gang) return "";
   std::string out;

@@ -42,7 +42,7 @@ bool is_cordoned(const api::Node& node) {
                      [&](const api::Cordon& cordon) { return cordon.place == node.name; });
 }
 
-// What it holds on a GPU, or would hold there.
+// The memory that a job holds on a GPU, or would hold there.
 std::string shown_memory_of(const api::Job& job) {
   const std::uint64_t held = job.memory ? job.memory->now_bytes : 0;
   return short_bytes(held > 0 ? held : job.state_bytes);

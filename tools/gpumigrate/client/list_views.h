@@ -24,7 +24,7 @@ std::string obstacles_of(const api::Job& job);
 std::vector<api::Migration> migrations_in(const Json& answer);
 // "node-a:0", or "-".
 std::string place_of(const api::Job& job);
-// Of a migration: an operator's, or "drain d5: new driver".
+// The reason of a migration: an operator's, or "drain d5: new driver".
 std::string reason_of(const api::Migration& migration);
 // "running", "moving 62%", "exited 0".
 Cell state_of_job(const api::Job& job, const MoveOf& move_of);

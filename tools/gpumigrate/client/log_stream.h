@@ -34,7 +34,7 @@ class LogStream {
   Result<void> follow(const std::function<Result<void>()>& on_interrupt);
 
  private:
-  // What the next call brings, marks included, and moves on.
+  // Returns the output that the next call brings, marks included, and goes on behind it.
   Result<std::string> read(std::chrono::milliseconds follow);
   Result<std::string> read_to_end(std::uint64_t from);
   std::string mark_of(const LogPiece& piece) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command's results are shown on: a terminal of some size, or a pipe or file. The program measures it
+// The output of a command's results: a terminal of some size, or a pipe or file. The program measures it
 // once at its start and hands it to the commands (Context), so that tests choose one.
 // A terminal gets lines that fit it. A pipe or file gets the same columns, each whole, as with kubectl.
 // Threads: `measure` is called by the command's thread.

@@ -73,7 +73,7 @@ const char* code_of(Tone tone) {
   return "";
 }
 
-// Which columns are shown, and how wide each is.
+// Chooses the columns that are shown, and the width of each.
 class Fitting {
  public:
   Fitting(const std::vector<Column>& columns, std::vector<std::size_t> natural, const Layout& layout)
@@ -106,7 +106,7 @@ class Fitting {
     shown_.erase(last);
     return true;
   }
-  // What is left over goes to the columns that were shortened, first to those that lack least.
+  // Gives spare width to the columns that were shortened, first to those that lack least.
   void share_out(std::size_t width) {
     widths_.assign(columns_.size(), 0);
     const std::size_t least = least_width();

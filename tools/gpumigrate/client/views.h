@@ -32,7 +32,7 @@ std::string view_event(const api::Event& event, const Layout& layout);
 // The end of a migration: its report, or why there is none, and where the job runs.
 std::string view_outcome(const api::Migration& migration, const Layout& layout);
 
-// What `set` has changed: "m15 big: bandwidth 12 → 40 MiB/s". `limit`: bandwidth or max-downtime.
+// The change that `set` has made: "m15 big: bandwidth 12 → 40 MiB/s". `limit`: bandwidth or max-downtime.
 std::string view_change(const api::Migration& before, const api::Migration& after, const std::string& limit);
 
 // "2026-01-01T00:00:00.000Z" as "00:00:00Z" of the same day, else with its date.
@@ -42,7 +42,7 @@ std::string paragraph(const std::string& text, const Layout& layout);
 // "  name        value", wrapped where the layout has a width.
 std::string field_line(const char* name, const std::string& value, const Layout& layout,
                        Tone tone = Tone::kPlain);
-// What differs from a migration's usual options, like "codec planes, slowdown 3%, bandwidth 1 GiB/s".
+// The options that differ from a migration's usual ones, like "codec planes, slowdown 3%, bandwidth 1 GiB/s".
 std::string options_text(const api::MigrateOptions& options);
 
 }  // namespace ckpt::cli

@@ -44,7 +44,7 @@ class Wait {
   [[nodiscard]] bool is_limit(const Error& error) const;
   // For how long the next call may be left unanswered: 30 s, or less where less is left.
   [[nodiscard]] std::chrono::milliseconds next_call() const;
-  // Of a call that the first SIGINT or SIGTERM does not end: shown at once when it comes.
+  // Shows `line` at once when the first SIGINT or SIGTERM comes, which does not end the call.
   void note_first_interrupt(const std::string& line);
   // It waits for something else now.
   void now_for(std::string what) { subject_.what = std::move(what); }

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kPlainLineEvery{1};
 constexpr std::chrono::milliseconds kRanksEvery{1000};  // one call for each rank
 constexpr std::chrono::seconds kAbortAnswer{10};        // a coordinator that is slower is as good as away
 
-// Of migrations of one job's ranks, those with less come later: before its copy, its share of it, behind it.
+// The progress of a migration, to find the slowest rank: -1 before its copy, the copy's percentage, or 100.
 int position_of(const api::Migration& migration) {
   if (const int percent = copied_percent(migration); percent >= 0) return percent;
   const std::string& state = migration.state;

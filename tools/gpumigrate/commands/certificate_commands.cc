@@ -64,7 +64,7 @@ Result<MadeCluster> make_cluster(const CoordinatorSite& site, const std::string&
   return made;
 }
 
-// What comes next.
+// Prints the commands that come next.
 void say_next(Context& context, const CoordinatorSite& site, const std::string& settings) {
   context.out << "Next: gpumigrate-coordinator --config " << settings
               << " (or the unit gpumigrate-coordinator)\n";
@@ -147,7 +147,7 @@ int certify_node(Context& context, const CertificateOptions& options) {
 
 void add_certificate_commands(CommandTree& tree) {
   constexpr unsigned kMaxDays = 3650;
-  constexpr const char* kFolder = "Of the authority (default: tls in the cluster's folder)";
+  constexpr const char* kFolder = "Folder of the authority (default: tls in the cluster's folder)";
   const auto options = std::make_shared<CertificateOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
   Command init = tree.add(cluster, "init",

@@ -13,7 +13,7 @@ void add_cluster_commands(CommandTree& tree) {
   add_list(tree, "gpus", "List GPUs", gpus_list, {.node = "Only those of NODE, or NODE:GPU"});
   tree.add(tree.app(), "top", "Show moves, links, GPUs and jobs until q or Ctrl-C", show_top);
   const auto events = std::make_shared<EventOptions>();
-  Command list = tree.add(tree.app(), "events", "What has happened",
+  Command list = tree.add(tree.app(), "events", "Show what has happened",
                           [events](Context& c) { return show_events(c, *events); });
   list.add_flag("-f,--follow", events->follow, "Go on as it happens");
   list.add_option("--since", events->since, "From a time on, like 10m (ago) or 2026-11-24T03:34:31Z")

@@ -130,7 +130,7 @@ Result<Json> request_of(const DrainOptions& options) {
   return body;
 }
 
-// Of a drain that is followed.
+// Begins to wait for the end of a drain that is followed.
 Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std::string& drain,
                                                     const std::string& timeout) {
   return Wait::begin(context,
@@ -253,7 +253,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_option("--parallel", options->parallel, "Moves out of the node at a time (2)").in_range(1, 64);
   added
       .add_option("--fallback", options->fallback,
-                  "What becomes of a job that cannot be moved: leave it, or restore its newest image "
+                  "For a job that cannot be moved: leave it, or restore its newest image "
                   "elsewhere (leave)")
       .called("WHAT")
       .one_of({"leave", "restore"});

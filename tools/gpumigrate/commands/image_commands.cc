@@ -188,7 +188,7 @@ int protect(Context& context, const ImageOptions& options) {
                            "`gpumigrate describe " + options.job + "` shows whether it did"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
-  // What it costs is said before it begins to.
+  // A dry run comes first: its note on the cost is shown before the protection begins.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
   if (!plan) return report_wait(context, **wait, plan.error());

@@ -6,7 +6,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Of the commands about a job that there is.
+// The options of commands about an existing job.
 struct JobOptions {
   std::string id;
   std::string grace;
@@ -31,7 +31,7 @@ void add_run(CommandTree& tree) {
   run.add_option("--nodes", o->nodes, "With --ranks: spread evenly over these nodes, as node-a,node-b")
       .called("NODES");
   run.add_option("--communicators", o->communicators,
-                 "Of ranks that move: overlap (made while they compute, default) or in-pause")
+                 "When ranks that move make them: overlap (while they compute, default) or in-pause")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
   run.add_option("--gpu-memory", o->gpu_memory,
@@ -54,7 +54,7 @@ void add_run(CommandTree& tree) {
                "Jobs of lower priority make place: moved live, else parked until there is memory");
   run.add_flag("--detach", o->detach, "Do not follow its output");
   Option dry = run.add_flag("--dry-run", o->dry_run, "Say where it would start and why; start nothing");
-  run.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
+  run.add_flag("-v,--verbose", o->each, "With --dry-run: the reasons of each GPU").needs(dry);
   run.add_option("--timeout", o->timeout,
                  "Wait no longer than this until it has started (exit code 124); the order stands")
       .called("TIME");
@@ -66,8 +66,8 @@ void add_run(CommandTree& tree) {
   run.set_footer(
       "Without --detach the job's output is shown and its exit code returned (125 if gpumigrate failed); "
       "Ctrl-C stops the job.\n"
-      "Of your environment it gets what programs need (PATH, HOME, LANG, PYTHON*, CUDA_*, NCCL_*, HF_*, "
-      "...), and nothing "
+      "The job gets the variables of your environment that programs need (PATH, HOME, LANG, PYTHON*, CUDA_*, "
+      "NCCL_*, HF_*, ...), and nothing "
       "whose name tells of a secret (TOKEN, KEY, ...): it is stored with the job and its images. --env adds "
       "to it. What "
       "chooses libraries and GPUs (LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES, ...) is its node's.\n"
@@ -115,7 +115,7 @@ void add_job_commands(CommandTree& tree) {
   logs.add_option("--tail", o->logs.tail, "Begin with so many of its last lines")
       .called("LINES")
       .in_range(0U, 1'000'000'000U);
-  logs.add_option("--rank", o->logs.rank, "Of a job of several ranks: that one (0)").in_range(0, 1023);
+  logs.add_option("--rank", o->logs.rank, "The rank to show, of a job of several (0)").in_range(0, 1023);
   logs.add_option("--since", o->logs.since, "Output from a time on, like 10m (ago) or 2026-11-24T03:34:31Z")
       .called("TIME");
   logs.add_flag("--timestamps", o->logs.timestamps, "Begin each line with the time at which its node saw it");

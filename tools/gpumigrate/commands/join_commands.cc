@@ -172,7 +172,9 @@ void add_join_commands(CommandTree& tree) {
       .add_option("--url", options->url,
                   "The coordinator's API (default: that of this machine's coordinator)")
       .called("URL");
-  token.add_option("--folder", options->authority, "Of the authority (default: tls in the cluster's folder)")
+  token
+      .add_option("--folder", options->authority,
+                  "Folder of the authority (default: tls in the cluster's folder)")
       .called("FOLDER");
   token.add_example("gpumigrate node token node-b > token",
                     "Then `gpumigrate node join token` on that machine");

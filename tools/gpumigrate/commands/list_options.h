@@ -10,7 +10,7 @@
 
 namespace ckpt::cli {
 
-// What a list's option is called in --help. Empty: the list has no such option.
+// The help texts of a list's options. Empty: the list has no such option.
 struct ListHelp {
   std::string all{};
   std::string node{};

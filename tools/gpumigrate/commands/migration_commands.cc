@@ -180,7 +180,7 @@ int report_end_of_following(Context& context, Wait& wait, const Error& error) {
   return wait.is_limit(error) ? report_wait(context, wait, error) : report_unfollowed(context, error);
 }
 
-// Of ranks that moved with it: they end as it does, a moment later.
+// Prints the outcomes of the ranks that moved with it: they end as it does, a moment later.
 void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
   const auto lead = record::from_answer<api::MigrationDetail>(migration);
   if (lead.migration.gang_move != lead.migration.id) return;

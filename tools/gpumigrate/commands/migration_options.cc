@@ -6,7 +6,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Of the commands about a migration that there is.
+// The options of commands about an existing migration.
 struct MigrationOptions {
   std::string id;
   std::string reason;
@@ -24,7 +24,7 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("job", o->job, "Name or id").required();
   migrate.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of several ranks NODE,NODE")
       .called("PLACE");
-  migrate.add_option("--rank", o->ranks, "Of a job of several ranks only these, like 3 or 2,3 (all)")
+  migrate.add_option("--rank", o->ranks, "Only these ranks of a job of several, like 3 or 2,3 (all)")
       .called("RANKS");
   Option live = migrate.add_flag("--live", *live_mode, "Copy while the job runs (default)");
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy, go on").excludes(live);
@@ -39,9 +39,10 @@ void add_migrate(CommandTree& tree) {
       .called("WHAT")
       .one_of({"switch", "abort"});
   migrate
-      .add_option("--communicators", o->communicators,
-                  "Of ranks: overlap (made while they compute) or in-pause (while all are held); else as the "
-                  "job was started with")
+      .add_option(
+          "--communicators", o->communicators,
+          "When ranks make them: overlap (while they compute) or in-pause (while all are held); else as the "
+          "job was started with")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit, like 10GiB/s").called("RATE");
@@ -71,7 +72,7 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--timeout", o->timeout, "Abort after this time, like 10m").called("TIME");
   migrate.add_option("--reason", o->reason, "For the records");
   Option dry = migrate.add_flag("--dry-run", o->dry_run, "Say where it would go and why; touch nothing");
-  migrate.add_flag("-v,--verbose", o->each, "Of a dry run: the reasons of each GPU").needs(dry);
+  migrate.add_flag("-v,--verbose", o->each, "With --dry-run: the reasons of each GPU").needs(dry);
   migrate.add_flag("--detach", o->detach, "Do not wait; Ctrl-C of a migration in the foreground aborts it");
   migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
   migrate.add_example("gpumigrate migrate train --dry-run", "See where it would go, and the expected pause");

@@ -35,7 +35,7 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
 // Another family of commands may have made it already.
 Command policy_parent(CommandTree& tree) {
   const auto found = tree.app().find_subcommand("policy");
-  return found ? *found : tree.add_parent("policy", "What is done about GPUs in trouble");
+  return found ? *found : tree.add_parent("policy", "Control what is done about GPUs in trouble");
 }
 
 struct PolicyOptions {
@@ -48,7 +48,7 @@ struct PolicyOptions {
 void add_policy_commands(CommandTree& tree) {
   const auto options = std::make_shared<PolicyOptions>();
   tree.begin_family("Health");
-  tree.add(tree.app(), "health", "What was found about GPUs, and what was done about it", show_health);
+  tree.add(tree.app(), "health", "Show what was found about GPUs, and what was done about it", show_health);
   Command policy = policy_parent(tree);
   policy.require_subcommand();
   Command pause = tree.add(policy, "pause", "Record what a node's GPUs report, and do nothing about it",

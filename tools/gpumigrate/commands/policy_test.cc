@@ -143,11 +143,11 @@ void add_policy_test(CommandTree& tree) {
   auto policy = tree.app().find_subcommand("policy");
   if (!policy) {
     tree.begin_family("Health");
-    policy = tree.add_parent("policy", "What is done about GPUs in trouble");
+    policy = tree.add_parent("policy", "Control what is done about GPUs in trouble");
     policy->require_subcommand();
   }
   auto options = std::make_shared<PolicyTestOptions>();
-  Command test = tree.add(*policy, "test", "What would be done, and why; asks nobody and touches nothing",
+  Command test = tree.add(*policy, "test", "Show what would be done, and why; ask nobody and touch nothing",
                           [options](Context& c) { return test_policy(c, *options); });
   test.add_example("gpumigrate policy test --xid 79", "See what would be done about an Xid");
   test.add_option("--xid", options->xids, "Number of an Xid; more than one: seen together")

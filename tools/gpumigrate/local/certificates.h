@@ -16,7 +16,7 @@ Result<void> certify_local_node(const std::string& home, const std::string& node
 // The lines of coordinator.toml, or of the node's agent.toml, that name them.
 [[nodiscard]] std::string coordinator_security(const std::string& home);
 [[nodiscard]] std::string node_security(const std::string& home, const std::string& node);
-// What Prometheus shows to read the metrics of coordinator and agents.
+// The certificate with which Prometheus reads the metrics of coordinator and agents.
 [[nodiscard]] tls::CertFiles metrics_certificate(const std::string& home);
 
 }  // namespace ckpt::cli

@@ -10,8 +10,8 @@
 
 namespace ckpt::cli {
 
-// What is not given is as the known cluster has it (all of it that has ended is started again), or the
-// default.
+// Options of a local cluster. One that is not given is as the known cluster has it (all of that cluster that
+// has ended is started again), or the default.
 struct LocalOptions {
   std::optional<int> nodes;               // 2
   std::optional<int> gpus;                // of each node: 1

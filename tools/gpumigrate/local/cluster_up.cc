@@ -36,7 +36,7 @@ Result<void> make_folder(const std::string& path) {
   return ok();
 }
 
-// What the operator has written for each agent, or for the coordinator; empty if there is nothing.
+// The settings that the operator has written for each agent, or for the coordinator; empty if there are none.
 Result<std::string> extra_settings(const std::string& home, const char* file) {
   const std::string path = home + "/" + file;
   if (::access(path.c_str(), F_OK) != 0) return std::string();

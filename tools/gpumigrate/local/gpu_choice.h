@@ -20,8 +20,8 @@ struct GpuChoice {
 // GPUMIGRATE_SOFTWARE_GPU=1 or =0 decides; otherwise a driver that finds at least one GPU is used.
 Result<GpuChoice> choose_gpu(const std::string& program_folder);
 
-// What a node's processes and its jobs get; `memory` as on the command line, e.g. "8GiB". Real GPUs need
-// nothing but the library path that finds their driver: there every node of the machine has all of them.
+// The variables for a node's processes and its jobs; `memory` as on the command line, e.g. "8GiB". Real GPUs
+// need only the library path that finds their driver: there every node of the machine has all of them.
 std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
                                          const std::string& memory);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `local up` and `local down` wait for by themselves, without the coordinator. Each wait ends at the first
-// SIGINT or SIGTERM, and at the command's limit.
+// Waits of `local up` and `local down` that need no coordinator. Each wait ends at the first SIGINT or
+// SIGTERM, and at the command's limit.
 // Threads: one. Errors: kAborted, with a line that tells what goes on.
 #pragma once
 

@@ -11,7 +11,7 @@
 
 namespace ckpt::cli {
 
-// Of what a value's name stands for, such as JOB: the names that the cluster has.
+// The names that the cluster has for a kind of value, such as JOB.
 using NamesOf = std::function<std::vector<std::string>(const std::string& value)>;
 
 // Lines for the shell: a candidate, or a candidate, a tab and what it means. The last of `words` is to be

@@ -13,7 +13,7 @@ namespace ckpt::cli {
 
 std::string cli_page(const CommandDescription& program);         // docs/command/cli.md
 std::string cheatsheet_page(const CommandDescription& program);  // docs/command/cheatsheet.md
-// Of section 1, in roff: by the file's name, such as "gpumigrate-migrate.1".
+// Pages of section 1 in roff, by the file's name, such as "gpumigrate-migrate.1".
 std::map<std::string, std::string> man_pages(const CommandDescription& program);
 // For programs that call every command.
 Json definition(const CommandDescription& command);

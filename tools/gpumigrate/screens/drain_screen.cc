@@ -40,7 +40,7 @@ int DrainScreen::percent(const api::Drain& drain, const std::vector<api::Migrati
   return highest_;
 }
 
-// What matters least leaves where it does not fit.
+// The parts that matter least are left out where the line does not fit.
 std::string DrainScreen::head(const api::Drain& drain, int done, std::size_t columns) const {
   const auto& jobs = drain.jobs;
   const auto count = [&jobs](auto holds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a terminal or a pipe gets when a screen that is shown again and again has changed. Pure functions of
+// The text for a terminal or a pipe when a screen that is shown repeatedly has changed. Pure functions of
 // the frame that was shown and the next one. A frame is a screen's lines, without ends of line.
 #pragma once
 

@@ -38,7 +38,7 @@ Result<void> check_node(Context& context, const std::string& wanted, const Json&
 // "43 ended jobs hidden (-a: all)", empty for none. Pure.
 std::string hidden_text(std::size_t hidden, const char* what);
 
-// Of a list whose open entries are always shown: the first `kept` others. The rest goes and is counted. Pure.
+// Leaves the open entries and the first `kept` others in the list. Returns how many were removed. Pure.
 std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept);
 
 inline constexpr std::size_t kOlderShown = 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `top` shows: open moves, links between nodes, GPUs and live jobs. A pure function, but for what the
+// The view of `top`: open moves, links between nodes, GPUs and live jobs. A pure function, but for what the
 // progress remembers.
 #pragma once
 

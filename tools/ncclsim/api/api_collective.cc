@@ -46,7 +46,7 @@ ncclResult_t receive_from(int peer, const Data& data, std::size_t index, ncclCom
   return add(Kind::kReceive, {nullptr, to, data.count, data.type}, ncclSum, peer, communicator, stream);
 }
 
-// What a group of sends and receives needs to know: rank and number of ranks.
+// Finds a communicator that is ready: its rank and number of ranks are set.
 ncclResult_t world_of(ncclComm_t handle, Communicator** communicator) {
   NCCLSIM_TRY(ncclsim::find(handle, communicator));
   return (*communicator)->ensure_ready();

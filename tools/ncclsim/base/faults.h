@@ -19,10 +19,10 @@ struct Fault {
   std::int64_t value = 0;
 };
 
-// Of a communicator that is being made: its delay in ms, or -1 for one without an end.
+// The delay in ms of a communicator that is being made; -1: a delay without an end.
 std::int64_t init_delay(int rank, const std::string& communicator);
 
-// What happens to a communicator later on.
+// The faults of a communicator that has been made.
 class Faults {
  public:
   Faults(int rank, std::string communicator);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment sets (README.md has the list).
+// The settings that are read from the environment (README.md has the list).
 //
 // Threads: any. Read again at each call, except for the host's identity, which NCCL, too, reads once.
 #pragma once

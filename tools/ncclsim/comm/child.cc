@@ -10,7 +10,7 @@
 namespace ncclsim {
 namespace {
 
-// What a rank tells the others. As it travels.
+// The proposal of a rank to the others, as it travels.
 struct Proposal {
   std::uint64_t number = 0;  // of the parent's exchanges
   std::uint32_t shrinks = 0;
@@ -56,7 +56,7 @@ ncclResult_t exchange(Communicator* parent, const Proposal& own, const std::vect
   return parent->control.exchange(flows, limits);
 }
 
-// Who is in the child, in the order of its ranks; parent ranks.
+// Returns the members of the child, in the order of its ranks, by their ranks in the parent.
 std::vector<int> members_of(const std::vector<Proposal>& all, const ChildRequest& request) {
   std::vector<int> members;
   for (std::size_t rank = 0; rank < all.size(); rank++) {

@@ -92,7 +92,7 @@ void JobState::wait() {
 ncclResult_t Communicator::async_error() const {
   const ncclResult_t state = job->state();
   if (state != ncclSuccess) return state;
-  // What a revoke has ended counts no more.
+  // Errors of operations that a revoke has ended do not count.
   const Proxy* own = working;
   return own != nullptr && !revoked ? own->error() : ncclSuccess;
 }

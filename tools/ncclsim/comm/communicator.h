@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an ncclComm_t is.
+// The communicator: the object behind an ncclComm_t.
 //
-// Threads: as NCCL allows: one at a time, but for ncclCommAbort and ncclCommGetAsyncError. Ownership: from
-// make() to destroy() or abort(), the program's; the list of what exists finds out handles that are none.
-// Errors: NCCL's. While something is being done in the background the state is ncclInProgress.
+// Threads: as NCCL allows: one at a time, but for ncclCommAbort and ncclCommGetAsyncError. Ownership: the
+// program's, until destroy() or abort(). A list of all communicators tells valid handles from others.
+// Errors: NCCL's. While a job runs in the background the state is ncclInProgress.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ class CapturedGraphs {
   int count_ = 0;
 };
 
-// What is done for a communicator within a group or in the background: one job at a time. Its end is the last
-// that a job does with the communicator, which another thread may then free.
+// The job of a communicator within a group or in the background: one at a time. end() is the last use that a
+// job makes of the communicator, which another thread may then free.
 class JobState {
  public:
   // Waits for the one before.

@@ -32,7 +32,7 @@ void hand_over(const Job& job, ncclResult_t result, bool last) {
   if (last) state->end(!shows_itself && blocking ? ncclSuccess : result);
 }
 
-// Those of one communicator, one after the other; the first error ends them.
+// Runs the jobs of one communicator one after the other; the first error ends them.
 ncclResult_t run_in_order(const std::vector<Job>& jobs) {
   ncclResult_t result = ncclSuccess;
   for (const Job& job : jobs) {
@@ -104,7 +104,7 @@ ncclResult_t Group::run_jobs(const std::vector<Job>& jobs) {
       std::thread([list = std::move(list)] { run_in_order(list); }).detach();
     }
   }
-  // Those of one process may wait for each other.
+  // Communicators of one process may wait for each other: their jobs run in parallel.
   std::vector<ncclResult_t> results(now.size(), ncclSuccess);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < now.size(); i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread has between ncclGroupStart and ncclGroupEnd. Each call by itself is a group of one.
+// The group: the calls of a thread between ncclGroupStart and ncclGroupEnd. A call outside is a group of one.
 //
-// Threads: one group for each. Errors: the first of a call within the group is the group's, which then does
-// nothing.
+// Threads: one group for each. Errors: the first error of a call within the group is the group's, which then
+// does nothing.
 #pragma once
 
 #include "tools/ncclsim/comm/communicator.h"

@@ -60,7 +60,7 @@ ncclResult_t wait_as_ordered(const Communicator& communicator, const Stop& stop)
 }
 
 Limits limits_of(const Communicator& communicator) {
-  // What is in the background can be aborted; as with NCCL it has no deadline.
+  // A job in the background can be aborted; as with NCCL it has no deadline.
   const auto deadline = communicator.config.blocking ? Clock::now() + std::chrono::milliseconds(timeout_ms())
                                                      : Clock::time_point::max();
   return {&communicator.aborted, deadline};

@@ -27,7 +27,7 @@ struct ChildRequest {
 ncclResult_t begin_child(Communicator* parent, const ChildRequest& request, ncclComm_t* out,
                          const ncclConfig_t* config);
 
-// What both kinds of beginning share.
+// Steps that both kinds of beginning share.
 ncclResult_t listen_for_peers(Communicator* communicator, RankInfo* self);
 // The table is there: checks it, connects if NCCL_RUNTIME_CONNECT=0, takes memory and starts the proxy.
 ncclResult_t complete(Communicator* communicator, const Limits& limits);

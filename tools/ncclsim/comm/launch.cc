@@ -119,7 +119,7 @@ ncclResult_t capturing_graph(const std::vector<Task>& tasks, CUgraph* graph) {
   return ncclSuccess;
 }
 
-// What a rank sends to itself it must receive in the same group.
+// Checks that a rank receives, in the same group, all that it sends to itself.
 ncclResult_t check_own_messages(const Communicator& communicator, const std::vector<Task>& tasks) {
   std::vector<std::size_t> sent;
   std::vector<std::size_t> received;

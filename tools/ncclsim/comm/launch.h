@@ -12,7 +12,7 @@ namespace ncclsim {
 
 // Checks one operation and adds it to the thread's group.
 ncclResult_t add_operation(ncclComm_t handle, Task task);
-// Of a group, all on one communicator.
+// Launches the operations of a group, all on one communicator.
 ncclResult_t launch(Communicator* communicator, const std::vector<Task>& tasks);
 
 }  // namespace ncclsim

@@ -58,7 +58,7 @@ ncclResult_t destroy(Communicator* communicator) {
 
 ncclResult_t abort(Communicator* communicator) {
   communicator->aborted.set();
-  // What a finalize waits for ends with the proxy; a begin makes the proxy only now.
+  // The first stop ends the wait of a finalize. A begin may make its proxy until then, hence the second stop.
   stop_operations(communicator);
   communicator->job->wait();
   stop_operations(communicator);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank tells a peer before the data of an operation, so that ranks that disagree find out.
+// The announcement: a rank describes an operation to its peer before the data, so that both see a mismatch.
 #pragma once
 
 #include "tools/ncclsim/operation/task.h"
@@ -18,7 +18,7 @@ struct Announcement {
 };
 
 Announcement announcement_of(const Task& task, std::uint64_t number);
-// What the other side of a send announces.
+// The announcement that the sender makes for this receive.
 Announcement announcement_to(const Task& receive, std::uint64_t number);
 // ncclInvalidUsage, saying what both ranks do, if they are not the same.
 ncclResult_t compare(const Announcement& own, const Announcement& other, int rank, int peer);

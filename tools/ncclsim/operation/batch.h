@@ -16,7 +16,7 @@
 
 namespace ncclsim {
 
-// What one stream has of a batch.
+// A stream's part of a batch.
 struct Part {
   CUstream stream = nullptr;
   std::shared_ptr<Block> block;

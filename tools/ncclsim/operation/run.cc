@@ -23,7 +23,7 @@ Segment segment_of(const Task& task, int owner, int ranks) {
   return {begin, std::min(each, task.count - begin)};
 }
 
-// Of no bytes there may be no memory.
+// Copies nothing if there are no bytes: the pointers may then be null.
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

@@ -44,7 +44,7 @@ struct Task {
     return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   }
   [[nodiscard]] std::size_t bytes() const { return count * size_of(type); }
-  // What a rank gives into the operation, and gets out of it.
+  // The bytes that a rank gives into the operation, and gets out of it.
   [[nodiscard]] std::size_t bytes_in(int rank, int ranks) const;
   [[nodiscard]] std::size_t bytes_out(int rank, int ranks) const;
 };

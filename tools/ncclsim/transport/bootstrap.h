@@ -17,7 +17,7 @@ namespace ncclsim {
 
 constexpr int kMaxRanks = 4096;
 
-// What ranks know of each other. As it travels; all machines here have one order of bytes.
+// A rank's description for the others, as it travels; all machines here have one order of bytes.
 struct RankInfo {
   std::int32_t rank = 0;
   std::int32_t ranks = 0;

@@ -24,7 +24,7 @@ struct Inbound {
   std::function<ncclResult_t()> check;  // once it is there; may be empty
 };
 
-// What goes to one peer and comes from it, each in this order.
+// The data that goes to one peer and comes from it, each in this order.
 struct Flow {
   int peer = 0;
   std::vector<Outbound> out;

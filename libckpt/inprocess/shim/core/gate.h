@@ -67,8 +67,8 @@ class Gate {
   // Shuts the gate and waits until no thread is inside; threads in a wait may still be (drain). Fails with
   // kTimedOut, the gate open again, naming the call that did not end.
   Result<void> close(Nanos timeout);
-  // Of a closed gate: waits until no thread is in a wait either. kTimedOut names the call; the gate stays
-  // closed.
+  // Waits, with the gate closed, until no thread is in a wait either. kTimedOut names the call; the gate
+  // stays closed.
   Result<void> drain(Nanos timeout);
   // The call of some thread that is in a wait; null if none is.
   [[nodiscard]] const char* waiting_call() const noexcept;

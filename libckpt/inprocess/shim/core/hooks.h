@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim does itself. There is one function for each row of kind `hook` in
-// libckpt/cuda/driver_functions.def, with the name and the type of the function that it replaces. A row of
-// kind `hook` needs its function here:
+// The hooks: the shim's own versions of driver functions. There is one for each row of kind `hook` in
+// libckpt/cuda/driver_functions.def, with the name and the type of the function that it replaces. Each is
+// declared below from its row, and defined as:
 //   CUresult ckpt::shim::hook::cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) { ... }
 // A hook is called on the program's thread with the gate entered (gate.h), so a move changes nothing while it
 // runs. It calls the real driver through real() and returns what the program is to see. It throws nothing. It

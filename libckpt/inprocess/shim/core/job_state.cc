@@ -15,7 +15,7 @@ std::atomic<const char*> g_reason{nullptr};
 std::atomic<bool> g_forgotten{false};
 std::atomic<std::uint64_t> g_devices_may_write{0};
 
-// What keeps the job from moving for a while.
+// The reasons why the job cannot move for a while.
 struct PassingReasons {
   std::mutex mutex;
   std::vector<const char*> names;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process knows about itself as a job: why it cannot be moved and which GPU it is on after a move. A
-// forked child has forgotten all of it.
+// The state of the process as a job: why it cannot be moved, and which GPU it is on after a move. A forked
+// child has forgotten all of it.
 // Threads: any. Ownership: names of functions are string literals. Errors: none.
 #pragma once
 

@@ -30,7 +30,7 @@ struct RealDriver {
 [[nodiscard]] const std::string& real_driver_error() noexcept;
 // True on the thread that is just opening it: what the driver does at its own start is not the program's.
 [[nodiscard]] bool driver_is_opening() noexcept;
-// What a call is answered that the real driver has no function for: CUDA_ERROR_NO_DEVICE without a driver,
+// The result of a call for which the real driver has no function: CUDA_ERROR_NO_DEVICE without a driver,
 // CUDA_ERROR_NOT_SUPPORTED with an older one.
 [[nodiscard]] CUresult lacking_answer() noexcept;
 

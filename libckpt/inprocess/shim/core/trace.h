@@ -88,7 +88,7 @@ TraceValue trace_value(const T& argument) noexcept {
   }
 }
 
-// What the driver may replace: before the call.
+// Reads, before the call, the data behind pointers, which the driver may replace.
 void read_before(TraceValue* values, std::size_t count) noexcept;
 // `name`: a string literal. What output pointers point to is read now, after the call.
 void trace_call(const char* name, int result, Nanos began, const TraceValue* values,

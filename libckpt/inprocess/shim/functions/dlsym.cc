@@ -20,8 +20,8 @@ void* handle_of(const void* address) noexcept {
   return ::dladdr1(address, &unused, &map, RTLD_DL_LINKMAP) == 0 ? nullptr : map;
 }
 
-// What dlopen("libcuda.so.1") answers in this process. A preloaded object's map is no handle before a call
-// has opened it: the loader then makes what a lookup goes through.
+// Returns the handle that dlopen("libcuda.so.1") returns in this process. A preloaded object's map is no
+// handle before a call has opened it: the loader then makes the list of objects that a lookup searches.
 void* open_own_handle() noexcept {
   const void* const here = reinterpret_cast<void*>(&open_own_handle);
   Dl_info info{};

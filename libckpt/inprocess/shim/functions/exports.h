@@ -18,8 +18,8 @@ struct Exported {
 // The real driver's function of this exported one; null if it lacks it.
 [[nodiscard]] void* real_of(const Exported& exported) noexcept;
 
-// What the program is to get where the real driver handed out `function` as its answer for `symbol` (a name
-// without its version): the shim's function for it; `function` itself where the shim has none.
+// Returns the function that the program gets where the real driver handed out `function` for `symbol` (a name
+// without its version): the shim's; `function` itself where the shim has none.
 [[nodiscard]] void* exported_for(void* function, std::string_view symbol) noexcept;
 
 }  // namespace ckpt::shim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shim does with a call of a driver function, by the kind of its row in every_function.def.
+// The path of a driver call through the shim, by the kind of the function's row in every_function.def.
 // Through<Row>::call has the type of the function itself, so one template serves every parameter list.
 // Threads: any. Errors: a function that the real driver lacks answers lacking_answer().
 #pragma once

@@ -20,7 +20,7 @@ Heap& heap_of(MemoryState& state, const Owner& owner) {
   return found->second;
 }
 
-// What becomes of a slab in which nothing is taken: false if it is out of the heap, and its region is to go.
+// Keeps an empty slab as the heap's spare. False: the heap has one already, and the slab's region is to go.
 bool keep_spare(Heap& heap, std::uint64_t slab) {
   if (!heap.spare) {
     heap.spare = slab;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program allocates with cuMemAlloc and the like: small ones in slabs, large ones each on a region
-// of its own.
+// The blocks: a program's allocations by cuMemAlloc and the like. Small ones share slabs, and each large one
+// has a region of its own.
 // Threads: any. Errors: the driver's codes, as the driver's own functions give them. Units: bytes.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace ckpt::shim {
 namespace {
 
-// Whose default stream a null handle is.
+// The default stream that a null handle means: the legacy one, or the thread's own.
 enum class NullStream { kLegacy, kThread };
 
 CaptureOrigin origin_of(CUstream stream, NullStream null) {

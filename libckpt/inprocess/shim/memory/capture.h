@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be done about memory while streams are captured into graphs (captures.h). A synchronization of the
-// context would break the capture. The driver's own allocating and freeing does not, or it refuses with an
-// error. So the driver is asked by a small allocation of its own. Threads: any. Errors: the driver's codes.
+// The test whether memory may be allocated or freed while streams are captured into graphs (captures.h). A
+// synchronization of the context would break the capture. The driver's allocation does not: it works or is
+// refused. So the test is a small allocation by the driver. Threads: any. Errors: the driver's codes.
 #pragma once
 
 #include "libckpt/inprocess/shim/core/captures.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer is. The real driver answers for our memory as for a program's own mapping; what differs for
-// cuMemAlloc memory is put right here.
+// Hooks of the queries about pointers. The real driver answers for our memory as for a program's own mapping.
+// These hooks replace the answers that differ for cuMemAlloc memory.
 #include <atomic>
 #include <mutex>
 

@@ -72,7 +72,7 @@ class ShimMemory {
   // Nothing is released: the program can run.
   [[nodiscard]] bool whole() const;
 
-  // What the hooks use; private to this folder.
+  // The state that the hooks use; private to this folder.
   [[nodiscard]] MemoryState& state() noexcept { return *state_; }
 
  private:

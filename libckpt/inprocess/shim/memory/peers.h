@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device may reach the memory of which context or pool (cuCtxEnablePeerAccess, cuMemPoolSetAccess). The
-// driver's own switches do not reach virtual memory, so the access is granted to each allocation, the present
-// and the future ones. Owners and users are known by the address of their context or pool. Threads: none
-// inside; the owner locks. No driver calls.
+// The table of peer access: the devices that may reach the memory of each context or pool. The driver's
+// switches (cuCtxEnablePeerAccess, cuMemPoolSetAccess) do not reach virtual memory. So the access is granted
+// to each allocation, present and future. Owners and users are known by the address of their context or pool.
+// Threads: none inside; the owner locks. No driver calls.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 
 namespace ckpt::shim {
 
-// What a device can do for memory that moves.
+// A device's support for memory that moves.
 struct DeviceFacts {
   bool movable = false;  // virtual memory management and descriptors
   bool rdma = false;

@@ -71,7 +71,7 @@ bool take_freed(MemoryState& state, Pool& pool, std::uint64_t bytes, const Strea
   return false;
 }
 
-// What another stream has freed, if this one waits for that: better than no memory.
+// Takes memory that another stream has freed, and makes this stream wait for that: better than no memory.
 bool take_freed_elsewhere(MemoryState& state, Pool& pool, std::uint64_t bytes, const StreamPlace& place,
                           CUdeviceptr* out) {
   for (std::size_t i = 0; i < pool.freed.size(); ++i) {

@@ -23,7 +23,7 @@ void end_waits(MemoryState& state, CUcontext context);
 
 // Enters a pool of this device, whose handle the driver has made.
 Pool& add_pool(MemoryState& state, CUmemoryPool handle, int device, std::uint64_t most);
-// What the program has allocated from it stays until it is freed.
+// Ends a pool. Memory that the program has allocated from it stays until the program frees it.
 void end_pool(MemoryState& state, CUmemoryPool handle);
 // The device has no primary context any more: all memory of its pools is gone.
 void free_pools(MemoryState& state, int device);

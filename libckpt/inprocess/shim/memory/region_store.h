@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which physical allocations there are, where each is mapped with which access, and the handles that the
-// program knows them by. A program never sees the driver's own handle of memory that moves, since that
+// The table of physical allocations: where each is mapped, with which access, and the handles that the
+// program knows it by. A program never sees the driver's own handle of memory that moves, since that
 // changes with every move. No driver calls.
 // Threads: none inside; the owner locks. Ownership: plain values; the driver's handles in them are let go by
 // the caller that takes the region out.
@@ -38,8 +38,8 @@ enum class RegionUse : std::uint8_t {
 
 struct Pool;
 
-// Whose memory it is: a context's (cuMemAlloc) or a pool's, or that of a program that maps for itself in a
-// context, if it has one.
+// The owner of memory: a context (cuMemAlloc), a pool, or a program that maps memory itself, in a context if
+// it has one.
 struct Owner {
   int device = 0;
   CUcontext context = nullptr;
@@ -60,8 +60,8 @@ struct Region {
   CUmemAllocationProp made{};               // as the driver was asked
   CUmemAllocationProp asked{};              // as the program asked
   unsigned long long flags = 0;
-  // Of memory that came from a mover: drivers do not export what was imported, so this is what the next mover
-  // gets. Closed with release.
+  // The descriptor of memory that came from a mover: drivers do not export imported memory, so that the next
+  // mover gets this one. Closed with release.
   std::shared_ptr<const UniqueFd> descriptor;
   bool exportable = false;
   unsigned references = 0;  // handles that the program holds
@@ -79,7 +79,7 @@ class RegionStore {
   [[nodiscard]] const std::map<std::uint64_t, Region>& by_id() const { return regions_; }
   [[nodiscard]] std::map<std::uint64_t, Region>& by_id() { return regions_; }
 
-  // What the blocks of an owner lie on.
+  // The bytes of the regions that hold the owner's blocks.
   [[nodiscard]] std::uint64_t block_bytes(const void* owner) const;
 
   // The region that is mapped at this address, or nullptr.
@@ -94,7 +94,7 @@ class RegionStore {
   // Notes the access of each mapping that begins in this range.
   void set_access(std::uint64_t address, std::uint64_t bytes, const CUmemAccessDesc& desc);
 
-  // What the program holds in place of the driver's handle.
+  // The handle that the program holds in place of the driver's.
   [[nodiscard]] static CUmemGenericAllocationHandle handle_of(const Region& region) {
     return kHandleMark | region.id;
   }

@@ -33,7 +33,7 @@ struct Heap {
   CUevent pulse = nullptr;  // never recorded: a query shows only whether the context is intact
 };
 
-// What the program allocated: all of a large region or a piece of a slab.
+// An allocation of the program: all of a large region or a piece of a slab.
 struct Block {
   std::uint64_t bytes = 0;  // as the driver would report it
   std::uint64_t region = 0;
@@ -113,7 +113,7 @@ void drop_regions(MemoryState& state, const std::vector<Region>& regions);
 
 // Gives back what is kept for later allocations. True if there was something.
 bool drop_spares(MemoryState& state);
-// Of these, on this device: bytes.
+// The bytes that are kept for later allocations on this device.
 [[nodiscard]] std::uint64_t spare_bytes(const MemoryState& state, int device);
 
 }  // namespace ckpt::shim

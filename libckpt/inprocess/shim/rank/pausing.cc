@@ -66,7 +66,7 @@ Result<void> RankSession::lease_came_back() {
   return state_ == State::kRunning ? send_running() : ok();
 }
 
-// Of a rank that runs: opens the gate if it is closed, and reports so to the caller.
+// Opens the gate of a running rank if the lease has closed it, and answers the order to resume.
 Result<void> RankSession::send_running() {
   if (std::exchange(lease_closed_, false)) gate().open();
   const std::optional<ResumeOrder> order = std::exchange(order_, std::nullopt);

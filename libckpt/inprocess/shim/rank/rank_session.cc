@@ -199,8 +199,8 @@ Result<void> RankSession::describe(std::uint64_t request) {
   return send(request, local::DescribeEnd{summary()});
 }
 
-// What the image of the process must not hold goes: the socket, the control page. The program's threads stand
-// at the gate, those that do not use the GPU run on until they are stopped.
+// Drops the parts that the image of the process must not hold: the socket, the control page. The program's
+// threads stand at the gate; those that do not use the GPU run on until they are stopped.
 Result<void> RankSession::leave_for_dump(std::uint64_t request) {
   if (state_ != State::kPaused) {
     return refuse(request, local::MessageType::kPrepareDump,

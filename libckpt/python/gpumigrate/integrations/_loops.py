@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frameworks share: their loop asks a loader for batches, and calls back after a step."""
+"""The part that all frameworks use: their loop asks a loader for batches, and calls back after a step."""
 from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Optional

@@ -13,7 +13,7 @@ from .._memory import Memory
 
 def attach(accelerator: Any, model: Any, optimizer: Any = None, scheduler: Any = None, loader: Any = None, *,
            memory: Optional[Memory] = None) -> Job:
-    """What Accelerate has wrapped is named by its own names."""
+    """Attaches a training of Accelerate. Its state has the names of the objects that Accelerate has wrapped."""
     if accelerator.num_processes != 1:
         raise UsageError(f"the training has {accelerator.num_processes} processes: a job that moves has one")
     return attach_parts(accelerator.unwrap_model(model), getattr(optimizer, "optimizer", optimizer), accelerator.scaler,

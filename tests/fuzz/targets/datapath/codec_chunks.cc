@@ -42,7 +42,7 @@ void check_decode(Encoding encoding, Bytes encoded, Bytes previous, std::size_t 
   if (decoded[0]) FUZZ_CHECK(out[0] == out[1]);
 }
 
-// What parses lies inside of the chunk, in order, and is exactly what encoding the same blocks gives.
+// Blocks that parse lie inside of the chunk, in order; encoding the same blocks gives exactly the same bytes.
 void check_patch(Bytes encoded, std::size_t length) {
   const auto patch = codec::parse_blocks(encoded, length);
   if (!patch) return;

@@ -50,7 +50,7 @@ void check_manifest(std::span<const std::byte> bytes) {
   static const auto params =
       track::FingerprintParams::expand(track::FingerprintKey{}, track::FingerprintPurpose::kChunks);
   const track::Fingerprint root{manifest.root_lo, manifest.root_hi};
-  // Of a host state that is not the manifest's: refused, unless by it there is none.
+  // A host state that is not the manifest's is refused, unless the manifest has none.
   const image::HostStateSum none{0, track::fingerprint(*params, {})};
   if (image::check_manifest(manifest, root, none)) FUZZ_CHECK(manifest.host_state_bytes == 0);
   FUZZ_CHECK(!image::check_manifest(manifest, {root.lo ^ 1, root.hi}, none));

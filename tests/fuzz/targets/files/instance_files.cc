@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent finds in its home after a restart: {which u8, bytes}: an instance's record, its keeper's
-// status, the name of a folder. What is taken is in range and is the same when it is written again.
+// Files that an agent finds at home after a restart: {which u8, bytes}: an instance's record, its keeper's
+// status, the name of a folder. Values that are taken are in range and are the same when written again.
 #include "agent/jobs/job_record.h"
 #include "agent/jobs/keeper_files.h"
 #include "libckpt/protocol/wire/codec.h"

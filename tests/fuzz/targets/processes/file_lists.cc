@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has open at the source, as the target takes it: {length of a program u16, the program, the
-// list}. The list survives being encoded again; a malformed one is refused as such; one of the files below is
-// taken if it states what they are, and refused if it states something else. The program is an ELF file of
-// someone's making.
+// Lists of a process's open files at the source, as the target takes them: {length of a program u16, the
+// program, the list}. The list survives being encoded again; a malformed one is refused as such; one of the
+// files below is taken if it states what they are, and refused if it states something else. The program is an
+// ELF file of someone's making.
 #include "agent/host_process/file_list.h"
 
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ FileFact fact_of(FileUse use, const std::string& path) {
   return fact;
 }
 
-// Of a real place, what use and path a fact has is true; the rest is the fuzzer's.
+// The fact with a path that exists and suits its use; its other fields stay the fuzzer's.
 FileFact relocated(FileFact fact) {
   switch (fact.use) {
     case FileUse::kProgram:

@@ -80,7 +80,7 @@ void check_pages(const std::string& bytes) {
     FUZZ_CHECK(range.bytes > 0 && range.address + range.bytes > range.address);
 }
 
-// What is found of an index lies within the log, and is what was asked for.
+// Places that an index finds lie within the log and cover exactly the range that was asked for.
 void check_index(const std::string& bytes) {
   Input input(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const auto log_bytes = input.number<std::uint32_t>();

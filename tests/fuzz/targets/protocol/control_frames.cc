@@ -46,7 +46,7 @@ struct Kind {
   wire::FrameType type;
   void (*check)(Bytes);
 };
-// What the first two bytes choose: the switch, then the list.
+// The kinds of frames that the first two bytes choose from: the switch, then those of ControlMessages.
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds{{wire::FrameType::kSwitch, check_switch}};
   ControlMessages::for_each([&]<class M>() { kinds.push_back({M::kFrame, check_message<M>}); });

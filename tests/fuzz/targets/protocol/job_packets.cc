@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto parsed = local::parse(bytes, descriptors);
   if (!parsed) return 0;
   const auto once = local::encode(*parsed);
-  // What passes means exactly these bytes: nothing is read over, nothing is made up.
+  // A packet that parses encodes to exactly these bytes: nothing is skipped, nothing is made up.
   FUZZ_CHECK(once.has_value());
   FUZZ_CHECK(std::equal(bytes.begin(), bytes.end(), once->begin(), once->end()));
   return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another node asks of a vault. {'m', a message's head} or {'p', a path}: what decodes survives being
+// Another node's requests to a vault. {'m', a message's head} or {'p', a path}: a decoded head survives being
 // encoded and decoded again; a path that is let through stays within the vault, and within the one job.
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an HTTP request asks for. Written again with every character escaped, a target that was taken means
+// Targets of HTTP requests. Written again with every character escaped, a target that was taken means
 // the same.
 #include "libckpt/net/control/http_target.h"
 #include "tests/fuzz/fuzz.h"

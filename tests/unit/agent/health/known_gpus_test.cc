@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU an address means while cards come, go and are swapped: with lists of this test, and with the
+// The GPU that an address means while cards come, go and are swapped: with lists of this test, and with the
 // software driver's NVML.
 #include "agent/health/known_gpus.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process needs of its node, and what makes it impossible to move: this test's own child has it open.
+// Lists of files that a process needs of its node, and of files that forbid a move: a child has them open.
 #include "agent/host_process/file_list.h"
 
 #include "agent/host_process/criu.h"

@@ -73,7 +73,7 @@ TEST_F(ImagePackTest, PackedFilesAreUnpackedUnchanged) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(to.path()), {}), 3);
 }
 
-// What CRIU writes through the link is not copied, on neither side.
+// Pages that CRIU writes through the link are copied on neither side.
 TEST_F(ImagePackTest, PlacedPagesAreThePackItself) {
   auto pages = place_pages(from_.path(), 1);
   ASSERT_TRUE(pages.has_value());

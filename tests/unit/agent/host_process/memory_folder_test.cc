@@ -26,7 +26,7 @@ class MemoryFolderTest : public ::testing::Test {
   std::string place_;
 };
 
-TEST_F(MemoryFolderTest, WhatOthersMadeBeforehandIsNotInTheWay) {
+TEST_F(MemoryFolderTest, EntriesThatOthersMadeBeforehandAreNotInTheWay) {
   // As another user's folder: nothing that this user may take for its own.
   fs::create_directory_symlink("/", place_ + "/gpumigrate-m1");
   std::ofstream(place_ + "/gpumigrate-m1~abcdef") << "a file";

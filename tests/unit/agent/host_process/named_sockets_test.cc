@@ -34,7 +34,7 @@ class NamedSocketsTest : public testing::Test {
     path_.copy(address.sun_path, sizeof address.sun_path - 1);
     ASSERT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   }
-  // Of this test's socket alone.
+  // The named sockets and folders of this process, reduced to this test's socket.
   [[nodiscard]] NamedSockets found() const {
     auto all = named_sockets_of(::getpid());
     EXPECT_TRUE(all.has_value());

@@ -107,7 +107,7 @@ TEST(Sessions, SessionLedFromOutsideThePidNamespaceIsRefused) {
 }
 
 // Its own id there is 2: the second process of the namespace.
-TEST(ProcessTree, WhatTheProgramStoppedItselfStaysStopped) {
+TEST(ProcessTree, ProcessesThatTheProgramStoppedItselfStayStopped) {
   const SmallJob job([] { return SmallJob::fork_and([] { return true; }); });
   ASSERT_TRUE(job.is_there());
   const auto tree = processes_of(job.pid());

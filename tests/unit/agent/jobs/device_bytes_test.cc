@@ -73,7 +73,7 @@ struct BusyNode {
     asked.ranks = [this] { return RanksOfJobs{{"job", holding(reported).ranks}}; };
     return asked;
   }
-  // What the job held by the ranks that belong to the answer.
+  // Returns the bytes of the job in the ranks that belong to the driver's answer.
   std::uint64_t ask() {
     asio::io_context loop;
     std::uint64_t bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job table needs, in a folder of its own, and instances that an earlier agent left there.
+// A folder with all that a job table needs, and instances that an earlier agent left there.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@ namespace {
 
 class ArrivingTest : public TransparentTest {
  protected:
-  // What brings the memory ends with `status` once something opens root_/whole.
+  // Starts a restored job whose page server ends with `status` once something opens root_/whole.
   std::string start_restored(int status) {
     const std::string folder = root_ + "/job";
     EXPECT_EQ(::mkfifo((root_ + "/whole").c_str(), 0600), 0);

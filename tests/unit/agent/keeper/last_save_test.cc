@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a keeper does with a rank that it has to end alone, and ranks in PID namespaces of their own.
+// Ranks that a keeper has to end without an agent, and ranks in PID namespaces of their own.
 
 #include "tests/unit/agent/keeper/transparent_fixture.h"
 

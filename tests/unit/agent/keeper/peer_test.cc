@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose connection it is: the number of a process that has ended may be another's by now.
+// The owner of a connection: the number of a process that has ended may have passed to another process.
 #include "agent/keeper/io/peer.h"
 
 #include <sched.h>

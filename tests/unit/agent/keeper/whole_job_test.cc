@@ -132,7 +132,7 @@ TEST_P(WholeJobTest, StopGivesItsGraceToEachProcess) {
   EXPECT_EQ(text_of(root_ + "/saved"), "saved\n");
 }
 
-TEST_P(WholeJobTest, WhatIgnoresSigtermInAnotherSessionIsKilledAfterTheGrace) {
+TEST_P(WholeJobTest, AProcessThatIgnoresSigtermInAnotherSessionIsKilledAfterTheGrace) {
   const std::string stubborn = unique("stubborn");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",
@@ -147,7 +147,7 @@ TEST_P(WholeJobTest, WhatIgnoresSigtermInAnotherSessionIsKilledAfterTheGrace) {
   EXPECT_TRUE(other.ended());
 }
 
-TEST_P(WholeJobTest, WhatTheProgramLeavesInOtherSessionsEndsWithIt) {
+TEST_P(WholeJobTest, ProcessesThatTheProgramLeavesInOtherSessionsEndWithIt) {
   const std::string left = unique("left");
   const std::string folder =
       start_wrapped({}, {"/bin/bash", "-c",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may make which call: docs/api.md, the table of routes, and what the coordinator does.
+// The roles that may make each call: docs/api.md, the table of routes and the coordinator agree.
 #include "coordinator/requests/roles.h"
 
 #include <algorithm>

@@ -220,7 +220,7 @@ TEST_F(DeniedCertificatesTest, AllThatARemovedNodeWasGivenIsDeniedAndNothingOfOt
   EXPECT_FALSE(is_denied(first_serial));
   ASSERT_TRUE(denied_->deny_node("a"));
   EXPECT_TRUE(is_denied(second_serial));
-  // What it was given since stays good.
+  // A certificate that it is given afterwards is good.
   const auto [third, third_serial] = certificate_of("a");
   ASSERT_TRUE(denied_->issued("a", third));
   EXPECT_FALSE(is_denied(third_serial));

@@ -19,7 +19,7 @@ class EvacuationsTest : public NodesTest {
     for (unsigned i = 0; i < jobs; ++i)
       run_job("job-" + std::string(1, static_cast<char>('a' + i)), "node-a");
   }
-  // Of all jobs of the GPU alike.
+  // A finding whose outcome is the same for all jobs of the GPU.
   static wire::HealthFinding against_all(std::uint64_t number, HealthOutcome outcome,
                                          std::uint32_t xid = 79) {
     wire::HealthFinding f = finding(number, xid, "Xid " + std::to_string(xid) + " of the test");
@@ -80,7 +80,7 @@ TEST_F(EvacuationsTest, ReadableMemoryMovesLive) {
   EXPECT_EQ(cordon["place"], "node-a:0");
   EXPECT_EQ(cordon["owner"], "health");
   EXPECT_TRUE(images_.calls().empty());
-  // What its owner may clear only knowingly.
+  // The answer names the owner of the cordon that is cleared, so that it is cleared knowingly.
   const json cleared = cluster_.post("/v1/uncordon", R"({"place":"node-a:0"})").json();
   EXPECT_EQ(cleared["cleared"][0]["owner"], "health");
 }

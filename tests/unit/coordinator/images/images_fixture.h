@@ -96,7 +96,7 @@ class ImagesTest : public ::testing::Test {
     });
     return found.get_future().get();
   }
-  // Of an agent that is stopped.
+  // Living instances of an agent that is stopped.
   static std::vector<std::uint64_t> alive_of(const TestNode& n) {
     std::vector<std::uint64_t> list;
     for (const wire::JobInstance& instance : n.agent->inventory.jobs) {
@@ -105,7 +105,7 @@ class ImagesTest : public ::testing::Test {
     }
     return list;
   }
-  // Of the last event of the kind.
+  // The text of the last event of the kind.
   std::string text_of(const std::string& kind) {
     std::string text;
     const json answer = cluster_.get("/v1/events?since=0").json();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator believes and relays of a node's messages: what it states for its own side.
+// The coordinator believes and relays a node's messages only for the node's own side of a migration.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -46,7 +46,7 @@ class MetricsTest : public ::testing::Test {
   unsigned status_with(const std::string& token) {
     return request(cluster_.api_address(), token, "GET", "/metrics").status;
   }
-  // Of the series with this name and these labels.
+  // The value of the series with this name and these labels.
   double value(const std::string& series) {
     const std::string text = page();
     const auto at = text.find("\n" + series + " ");

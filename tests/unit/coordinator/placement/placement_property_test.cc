@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for any GPUs and any request.
+// Properties of the placement that hold for any GPUs and any request.
 #include <gtest/gtest.h>
 
 #include <algorithm>

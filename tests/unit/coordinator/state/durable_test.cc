@@ -52,7 +52,7 @@ class DurableTest : public ::testing::Test {
     return R"({"place":"node-a:)" + std::to_string(gpu) + R"(","reason":"test"})";
   }
   std::future<HttpAnswer> cordon_later(std::uint32_t gpu) { return post_later("/v1/cordon", cordon_of(gpu)); }
-  // Of the loop, since the coordinator was made.
+  // The syncs on the loop's thread since the coordinator was started.
   int syncs_on_loop() { return disk().syncs_of(loop_) - at_start_; }
   // Whether the coordinator answers, within a time in which a loop that stands still does not.
   bool answers() {

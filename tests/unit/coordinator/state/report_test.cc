@@ -94,7 +94,7 @@ TEST(Downtime, ClockErrorMakesNoNegativePiece) {
   EXPECT_DOUBLE_EQ(compute_downtime(s, target())->total(), 0);
 }
 
-TEST(Pause, OfAProcessIsSplitByTheEstimatesTerms) {
+TEST(Pause, AProcessPauseIsSplitByTheEstimatesTerms) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
   wire::TargetReport t = target();
@@ -120,7 +120,7 @@ TEST(Pause, OfAProcessIsSplitByTheEstimatesTerms) {
   EXPECT_NEAR(breakdown_of(*pause).host, d->host, 1e-3);
 }
 
-TEST(Pause, OfASwapHasAllOfTheSaveThoughTheCopyHidIt) {
+TEST(Pause, ASwapPauseHasAllOfTheSaveThoughTheCopyHidIt) {
   using wire::PauseTerm;
   wire::SourceReport s = source();
   s.context_saved_ns = 1008 * kMs;  // before the last acknowledgement

@@ -50,7 +50,7 @@ class FakeAgent {
   wire::Reason relinquishes;       // as a target: instead of committing
   std::string log = "one\ntwo\n";
   std::atomic<bool> has_lost_logs{false};  // as a node with a new disk
-  // Of the instances that change from now on.
+  // The expected pauses that an instance reports from its next change on.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   bool ignore_stops = false;  // but for the answer
@@ -97,7 +97,7 @@ class FakeAgent {
   [[nodiscard]] unsigned starts() const { return starts_; }
   // The coordinator has told it, as a source, how a migration ended. Waits; once.
   void wait_for_closed() { closed_.get_future().wait(); }
-  // Of the first migration it was asked to be the source of; waits for it. Once.
+  // Waits for the first migration whose source this agent is to be, and returns its plan. Once.
   [[nodiscard]] wire::MigrationPlan wait_for_plan() { return plan_.get_future().get(); }
 
  private:

@@ -46,7 +46,7 @@ class FakeVault {
   std::atomic<std::int64_t> age_ms{0};            // of a snapshot's barrier when it is taken
 
   void release_lists();
-  // Those that are held are answered as given up. On the agent's thread.
+  // Answers the restores that are held as given up. On the agent's thread.
   void give_up_restores();
   void release_snapshots();  // those that are held are taken
 

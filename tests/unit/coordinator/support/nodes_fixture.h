@@ -45,7 +45,7 @@ class FakeImages : public Images {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
-  // Of the coroutine: a coordinator that is replaced takes it along.
+  // The timer that a held coroutine waits on and owns: it ends with its coordinator.
   std::weak_ptr<control::asio::steady_timer> hold_;
 };
 

@@ -23,13 +23,13 @@ class SlowDisk {
   // It is never held up.
   void spare(std::thread::id thread);
   void fail(int error, const std::string& file = {});
-  // Of the file; 0: they succeed again.
+  // Fails the writes to the file with `error`; 0: they succeed again.
   void fail_writes(int error, const std::string& file);
   // Until a thread waits for the disk that is held up.
   bool wait_for_a_sync();
   int syncs_of(std::thread::id thread);
   int syncs();
-  // Of files that were put in the place of one of that name.
+  // The number of renames onto a file of that name.
   int replaced(const std::string& file);
   int replaced_by(std::thread::id thread);
   int refused_writes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decide() makes of more than one fact: order of the inputs, several Xids, the victim, silence
+// Decisions of decide() on more than one fact: order of the inputs, several Xids, the victim, silence
 // and loss.
 #include "libckpt/health/decide.h"
 

@@ -41,7 +41,7 @@ std::set<std::uint32_t> together(std::initializer_list<std::set<std::uint32_t>> 
   return out;
 }
 
-// Of a GPU that contains errors (H200).
+// The expected outcomes on a GPU that contains errors (H200), by Xid.
 std::map<std::uint32_t, Expected> rules() {
   const std::set<std::uint32_t> copy_engines =
       together({{39, 40, 41}, {70, 71, 72}, {75, 76, 77}, {85}, range(126, 135)});

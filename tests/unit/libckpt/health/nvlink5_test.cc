@@ -40,7 +40,7 @@ TEST(Nvlink5, EveryRowIsFound) {
   }
 }
 
-TEST(Nvlink5, OfSeveralErrorsAtOnceTheWorstCounts) {
+TEST(Nvlink5, TheWorstOfSeveralErrorsCounts) {
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x4)->severity, LinkSeverity::kNonFatal);
   EXPECT_EQ(decode(144, "SAW_MVB", 0x21, 0x6)->severity, LinkSeverity::kFatal);
 }
@@ -70,7 +70,7 @@ TEST(Nvlink5, AFatalEventOfTheMachineIsMoreThanALinks) {
   EXPECT_EQ(decode(149, "NETIR_MFDE_EVENT", 0xffffffff, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
 }
 
-TEST(Nvlink5, WhatTheTableDoesNotHaveIsTakenByItsWords) {
+TEST(Nvlink5, UnknownRowsAreTakenByTheirWords) {
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Nonfatal")->severity, LinkSeverity::kNonFatal);
   EXPECT_EQ(decode(145, "RLW_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kFatal);
   EXPECT_EQ(decode(149, "NETIR_NEW", 0, 0x40000000, "Fatal")->severity, LinkSeverity::kLinkFatal);

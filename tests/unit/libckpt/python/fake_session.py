@@ -67,7 +67,7 @@ class JobTest(unittest.TestCase):
         gpumigrate._attached = None
 
     def saved_by(self, job):
-        """What leaves at the next barrier."""
+        """The state that the job saves at its next barrier."""
         FakeSession.asked = True
         job.barrier()
         return job._session.saved

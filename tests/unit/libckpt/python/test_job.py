@@ -91,7 +91,7 @@ class Moving(JobTest):
         return job, totals
 
     def rest(self, arrives, make_data, epochs=3):
-        """What a standby still does, and the random number that it draws at each step."""
+        """The steps that a standby still does, each with the random number that it draws, and its totals."""
         job, totals = self.begin(arrives)
         done = [(epoch, batch, random.random()) for epoch in job.epochs(epochs) for batch in job.steps(make_data())]
         return done, totals
@@ -289,7 +289,7 @@ class WrongUses(JobTest):
     def test_reshaped(self):
         self.changed(lambda array: setattr(array, "shape", (2, 2)), r"named as f4\[4, 2\] and is f4\[2, 2\] now")
 
-    def test_of_another_type(self):
+    def test_retyped(self):
         self.changed(lambda array: setattr(array, "typestr", "<i4"), r"and is i4\[4, 2\] now")
 
     def test_replaced(self):

@@ -77,7 +77,7 @@ class TorchTest(JobTest):
         return loss.item()
 
     def copy_memory_from(self, tensors):
-        """What the mover does."""
+        """Fills the tensors' memory, as the mover does."""
         for name, tensor in self.tensors().items():
             tensor.detach().copy_(tensors[name])
 

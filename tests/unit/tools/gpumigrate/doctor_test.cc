@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the facts of a node, also where parts of them are missing; the command with a program in
+// The diagnosis from the facts of a node, also where parts of them are missing; the command with a program in
 // the agent's place.
 #include "tools/gpumigrate/doctor.h"
 
@@ -100,7 +100,7 @@ TEST(Doctor, ANodeThatHasEverything) {
   }
   EXPECT_EQ(found(diagnosis, "CUDA driver").value, "CUDA 13.0, NVIDIA's kernel module 580.95.05");
   EXPECT_EQ(found(diagnosis, "CUDA devices").value, "2 x NVIDIA H200 (139.80 GiB)");
-  EXPECT_THAT(to_text(diagnosis), Not(HasSubstr("What to do")));
+  EXPECT_THAT(to_text(diagnosis), Not(HasSubstr("\nWhat to do:")));
 }
 
 TEST(Doctor, EveryFindingHasAPurposeAndARemedy) {
@@ -254,7 +254,7 @@ TEST(Doctor, TextAndJsonAgree) {
   const Diagnosis diagnosis = diagnose(facts);
   const std::string text = to_text(diagnosis);
   EXPECT_THAT(text, HasSubstr("This node: ho?[2Jst, Linux 6.1"));
-  EXPECT_THAT(text, HasSubstr("What to do:\n  CRIU: tools/criu install"));
+  EXPECT_THAT(text, HasSubstr("\nWhat to do:\n  CRIU: tools/criu install"));
   const Json json = to_json(diagnosis);
   EXPECT_EQ(json["findings"].size(), diagnosis.findings.size());
   for (const Json& finding : json["findings"]) {

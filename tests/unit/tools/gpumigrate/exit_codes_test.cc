@@ -113,7 +113,7 @@ TEST(ExitCodes, EndOfAJobGivesTheExitCode) {
                {R"("state":"failed","exit_code":null,"reason":"it did not start")", 125},
                {R"("state":"lost","exit_code":null,"reason":"its node is gone")", 125}};
   for (const auto& one : cases) {
-    // What has not ended by then is asked for again and again: the second answer would be another.
+    // A job that has not ended is asked for again and again: its second answer would be another.
     std::atomic<int> asked{0};
     FakeCoordinator coordinator([&](const FakeRequest&) {
       return json(asked++ == 0 ? job(one.fields) : job(R"("state":"exited","exit_code":77,"reason":null)"));

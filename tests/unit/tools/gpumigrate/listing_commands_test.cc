@@ -133,7 +133,7 @@ TEST(Listing, WatchedListIsRedrawnUntilControlC) {
   });
   const Ended pipe = run(coordinator.home(), {"jobs", "-w"});
   EXPECT_EQ(pipe.code, 0) << pipe.err;
-  // Of the second answer nothing is new.
+  // The second answer adds no line: nothing in it is new.
   EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
   EXPECT_GE(asked, 2);
 }

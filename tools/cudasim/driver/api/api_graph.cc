@@ -125,7 +125,7 @@ CUresult make_executable(CUgraphExec* out, CUgraph graph, cuuint64_t flags) {
   return CUDA_SUCCESS;
 }
 
-// What a launch still uses stays until the launch has ended, which nothing waits for.
+// Keeps the references that a launch still uses until it has ended; the caller does not wait for that.
 void drop_user_references(ExecutableGraph* graph) {
   if (graph->user_references.empty() || graph->last == nullptr) return;
   Context* context = graph->last->context;

@@ -107,7 +107,7 @@ CUDASIM_DEVICE uint32_t cudasim_atomic_or(uint32_t* p, uint32_t v) {
 #include <tuple>
 #include <utility>
 
-// What a kernel of a module knows of its launch. Part of the ABI between modules and the executor.
+// A block of a launch, as a kernel of a module sees it. Part of the ABI between modules and the executor.
 extern "C" struct cudasim_block {
   uint32_t index[3];
   uint32_t grid[3];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a program does to its memory while it is copied ahead: what counts as held is what the stopped program has,
-// and what CRIU leaves out is all there is of watched memory. Each program follows a seed, which is printed.
+// Programs change their memory while it is copied ahead. Pages that count as held equal the stopped program's;
+// ranges that CRIU leaves out have all content of watched memory. Each program follows a seed, which is printed.
 // $GPUMIGRATE_MEMORY_SECONDS: how long programs are tried; $GPUMIGRATE_MEMORY_SEED: the first one's seed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ class RestlessProgram {
   pid_t pid_ = 0;
 };
 
-// Of mappings that the kernel reports as watched, by its other interface.
+// The mappings that the kernel reports as watched in smaps, its other interface.
 std::vector<MemoryRange> watched_mappings(pid_t pid) {
   std::vector<MemoryRange> found;
   std::ifstream maps("/proc/" + std::to_string(pid) + "/smaps");
@@ -175,7 +175,7 @@ class RestlessMemoryTest : public ::testing::Test {
   }
 };
 
-TEST_F(RestlessMemoryTest, WhatIsHeldIsWhatTheProgramHas) {
+TEST_F(RestlessMemoryTest, HeldPagesAreThoseOfTheProgram) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's memory is not for this";
 #endif

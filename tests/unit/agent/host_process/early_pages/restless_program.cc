@@ -28,7 +28,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPages = 4096;
 constexpr std::size_t kMostPages = 600;  // of one change; a huge page and some
 char* const kMemory = reinterpret_cast<char*>(0x7000'0000'0000);
-// Of this only small pieces are replaced by new mappings, as an allocator does; the rest is written slowly.
+// Memory with rare changes: small pieces are mapped again, as an allocator does; the rest is written slowly.
 constexpr std::size_t kQuietPages = 8192;
 constexpr std::size_t kPiecePages = 16;
 char* const kQuietMemory = reinterpret_cast<char*>(0x7100'0000'0000);
@@ -78,7 +78,7 @@ void write_always(std::uint64_t seed) {
   }
 }
 
-// Of a process that has the memory of this one; it uses nothing of the C library that this one may be using.
+// Runs in a process that shares this one's memory. It uses no state of the C library: this one may use it.
 int write_from_another_process(void* seed) {
   Random random(reinterpret_cast<std::uint64_t>(seed));
   for (int i = 0; i < 200; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files at the target are those of the source: one and the same, or of the same content.
+// Files at the target count as the source's if they are one and the same, or have the same content.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is changed in CRIU's files.img: timers that have expired, names, lengths. The numbers are those of CRIU's
+// Changes to CRIU's files.img: timers that have expired, names, lengths. The numbers are those of CRIU's
 // images/{fdinfo,timerfd,regfile}.proto.
 #include "agent/host_process/criu_image/open_files.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job has by a name alone: files in /dev/shm travel, System V objects and message queues are named, and those of
-// other programs stay theirs.
+// Objects that a job has by a name alone: files in /dev/shm travel, System V objects and message queues are
+// named as obstacles. Objects of other programs stay theirs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <mqueue.h>
@@ -135,7 +135,7 @@ TEST_F(NamesAloneTest, NameInDoubtIsAnObstacle) {
   EXPECT_NE(problem(owner).find("may be of this job or of another"), std::string::npos) << problem(owner);
 }
 
-TEST_F(NamesAloneTest, WhatOthersHaveIsTheirs) {
+TEST_F(NamesAloneTest, NamesOfOthersDoNotTravel) {
   ASSERT_TRUE(write_text(path_, "x"));
   const SmallJob later([] { return true; });
   NameOwner owner = owner_of(later);
@@ -249,7 +249,7 @@ class SystemVTest : public ::testing::Test {
   Objects* own_ = nullptr;
 };
 
-TEST_F(SystemVTest, WhatTheJobUsedIsNamedAlsoByAProcessThatEnded) {
+TEST_F(SystemVTest, ObjectsThatAnEndedProcessOfTheJobUsedAreNamed) {
   const SmallJob job([this] {
     const pid_t child = ::fork();
     if (child == 0) ::_exit(own_->make() && own_->use() ? 0 : 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CRIU cannot dump or restore is named before a dump: this test's own job has it. Each was tried with CRIU 4.2.1,
-// which fails with it or loses it.
+// Obstacles, which CRIU cannot dump or restore, are named before a dump. This test's own job has each of them.
+// All were tried with CRIU 4.2.1, which fails with them or loses them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
@@ -264,7 +264,7 @@ TEST(Obstacles, AllAreNamedAtOnce) {
     EXPECT_NE(refused.error().message().find(part), std::string::npos) << refused.error().message();
 }
 
-TEST(Obstacles, WhatCriuRestoresIsNone) {
+TEST(Obstacles, StateThatCriuRestoresIsNoObstacle) {
   const SmallJob job([] {
     int ends[2];
     const int raw = ::socket(AF_INET, SOCK_RAW, IPPROTO_ICMP);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes a program had stopped itself stands in CRIU's image of them.
+// Processes that a program had stopped itself are found in CRIU's image of them.
 #include "agent/host_process/criu_image/stopped_processes.h"
 
 #include <gtest/gtest.h>

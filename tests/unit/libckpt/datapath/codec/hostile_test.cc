@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a broken or hostile peer sends is refused or decodes to the right length, and never touches other
-// memory (the guards here, and the address sanitizer where it is on).
+// Bytes of a broken or hostile peer are refused or decode to the right length, and never touch other memory
+// (the guards here, and the address sanitizer where it is on).
 #include <gtest/gtest.h>
 
 #include "libckpt/datapath/codec/coder.h"

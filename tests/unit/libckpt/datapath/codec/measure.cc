@@ -26,7 +26,7 @@ struct Rates {
   double estimate = 0;  // sampling alone
 };
 
-// Of this thread: others that share the cores are not counted, though what they do to the caches is.
+// The processor time of this thread. Other threads on the cores count only by their effect on the caches.
 Nanos cpu_ns() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

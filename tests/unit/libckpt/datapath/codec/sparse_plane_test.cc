@@ -74,7 +74,7 @@ TEST(SparsePlaneTest, MalformedDescriptionsAreRefused) {
   EXPECT_FALSE(unpack_sparse(Bytes(1), {}));
 }
 
-// Of a small step the upper planes are one value: they cost next to nothing, on the wire and in time.
+// The upper planes of a small step have one value: they cost next to nothing, on the wire and in time.
 TEST(SparsePlaneTest, ACoderPacksTheUpperPlanesOfADifferenceSo) {
   constexpr std::size_t kElements = 16384;
   std::mt19937_64 random(5);

@@ -454,7 +454,7 @@ TEST(Engine, no_scan_of_the_target_begins_inside_a_running_one) {
   EXPECT_FALSE(core.begin_verify(1, ranges, items).has_value()) << "an earlier round";
 }
 
-// Whatever is alone or not, and however slices fall, each chunk is handed over once and in order.
+// Each chunk is handed over once and in order, with the scan alone or not, and with slices of any size.
 TEST(Engine, the_final_scan_sees_every_chunk_once) {
   const Device& device = test::device(0);
   const auto params = track::FingerprintParams::expand({}, track::FingerprintPurpose::kChunks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every transport must do, run on each of them.
+// The duties of every transport, tested on each of them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -46,7 +46,7 @@ class Peer final : public LaneHandler {
   Peer() = default;
   ~Peer() override { stop(); }
 
-  // What to do with payloads; set before start().
+  // The treatment of payloads; set before start().
   bool refuse_payloads = false;
   Bytes same_host_room;     // not empty: the other side may read payloads out of this process's memory
   int same_host_file = -1;  // besides, it may map this one

@@ -22,7 +22,7 @@ namespace ckpt::transport {
 class Relay {
  public:
   using Record = std::string;  // with its five bytes of type, version and length
-  // What passes in a record's place. It is called on the relay's thread.
+  // Returns the records that pass in place of one. Called on the relay's thread.
   using Meddle = std::function<std::vector<Record>(const Record&)>;
   static constexpr std::size_t kHead = 5;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which offers of memory a receiver accepts, and how it handles memory that cannot be read. The conformance
+// Offers of memory that a receiver accepts, and its handling of memory that cannot be read. The conformance
 // suite tests that payloads arrive ("near").
 #include "libckpt/datapath/transport/same_host_memory.h"
 

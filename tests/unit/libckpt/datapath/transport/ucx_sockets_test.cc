@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UCX makes of our settings, seen at its sockets: it only warns of a setting that it does not know.
+// The effect of our settings on UCX, seen at its sockets: UCX only warns of a setting that it does not know.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

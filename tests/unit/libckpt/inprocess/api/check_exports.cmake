@@ -1,5 +1,5 @@
-# What libckpt.so shows to a program and what it needs from it: exactly the functions of ckpt.h, and nothing
-# but libc.
+# Checks the symbols of libckpt.so: it exports exactly the functions of ckpt.h, and needs no library but
+# libc.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[TWVBDRuiG] [^\n]+" lines "${symbols}")
 set(exported "")

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kLimit{60};
 
-// What the callbacks of one group have been asked for.
+// The calls of one group's callbacks, counted, and the answers that they give.
 struct Fake {
   std::atomic<int> begun{0};
   std::atomic<int> rehearsed{0};

@@ -177,7 +177,7 @@ TEST(LocalMessages, MutatedMessagesAreRefusedOrWithinTheirLength) {
         EXPECT_EQ(parsed.error().code(), ErrorCode::kProtocol);
         continue;
       }
-      // What passed means exactly these bytes (rank and request included).
+      // A message that parses encodes to exactly these bytes (rank and request included).
       const Result<std::vector<std::byte>> again = encode(*parsed);
       ASSERT_TRUE(again.has_value());
       EXPECT_EQ(*again, bytes) << to_string(type_of(body));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forked child has of the driver's files. Memory files stand for them, by their names.
+// A forked child has none of the driver's files. Memory files stand for them, by their names.
 #include "libckpt/inprocess/shim/core/driver_files.h"
 
 #include <fcntl.h>

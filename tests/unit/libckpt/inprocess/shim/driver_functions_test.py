@@ -25,7 +25,7 @@ def declared_functions():
 
 
 def problems_of(table, declared):
-    """What is wrong with this text of the table, for a header that declares these functions."""
+    """The mistakes in this text of the table, for a header that declares these functions."""
     rows = ROW.findall(table)
     names = [name for name, _ in rows]
     problems = [f"{name} has no row: add it to libckpt/cuda/driver_functions.def with its kind"

@@ -180,7 +180,7 @@ TEST_F(StreamEndsTest, ABeginThatFailsIsNoCapture) {
   expect_pauses();
 }
 
-// What a thread may allocate beside another one's capture is its own mode's, with the shim as without it.
+// A thread's own capture mode decides if it may allocate beside another one's capture, as without the shim.
 TEST_F(StreamEndsTest, AThreadThatHasRelaxedItsModeAllocatesBesideACapture) {
   CUstream begun = stream();
   ASSERT_OK(cuStreamBeginCapture_v2(begun, CU_STREAM_CAPTURE_MODE_GLOBAL));

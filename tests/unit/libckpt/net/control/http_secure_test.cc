@@ -35,7 +35,7 @@ class SecureHttpTest : public ::testing::Test {
     io_.restart();
     io_.poll();
   }
-  // What a client with that certificate receives; none: plain HTTP.
+  // The answer that a client with that certificate receives; nullptr: by plain HTTP.
   std::string ask(const std::shared_ptr<tls::Identity>& identity) {
     return ask(identity, server_->address());
   }

@@ -29,7 +29,7 @@ TEST(HttpTarget, TheLastSlashAddsNoSegment) {
   EXPECT_EQ(parse_http_target("//a//b")->path, (Path{"", "a", "", "b"}));
 }
 
-TEST(HttpTarget, OfARepeatedKeyTheLastValueCounts) {
+TEST(HttpTarget, TheLastValueOfARepeatedKeyCounts) {
   EXPECT_EQ(parse_http_target("/?a=1&a=2")->query, (Query{{"a", "2"}}));
 }
 

@@ -113,7 +113,7 @@ TEST_F(BackupFileTest, SizesThatTheFileDoesNotHaveAreRefusedBeforeAnythingIsRead
     ASSERT_FALSE(parsed.has_value());
     EXPECT_EQ(parsed.error().code(), ErrorCode::kCorrupt);
   }
-  // Those of an earlier version, which had fewer.
+  // Sizes of an earlier version, which had fewer parts.
   contents.sizes = std::vector<std::uint64_t>(kRequiredParts, 0);
   const std::string earlier = beginning_with(contents);
   const auto parsed = parse_beginning(std::as_bytes(std::span(earlier)), earlier.size());

@@ -35,7 +35,7 @@ class BackupTest : public ::testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // What a part of home() has: the store several blocks and a bit.
+  // The content of a part of home(); the first one, the store, has several blocks and a bit.
   static std::string part_text(std::size_t i, const std::string& mark) {
     const std::size_t bytes = i == 0 ? 2 * kBlockBytes + 100 : i == 1 ? kBlockBytes : i == 2 ? 0 : 33;
     std::string text;
@@ -46,7 +46,7 @@ class BackupTest : public ::testing::Test {
   void fill_home(const std::string& mark) const {
     for (std::size_t i = 0; i < kParts.size(); ++i) put(path(kParts[i]), part_text(i, mark));
   }
-  // Of home(), as file().
+  // Makes a backup of home() in file().
   void make_backup() const {
     Contents contents;
     contents.cluster = "c0ffee";

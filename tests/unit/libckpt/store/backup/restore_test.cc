@@ -95,7 +95,7 @@ TEST_F(RestoreTest, WhileACoordinatorHoldsTheFolderItRefuses) {
   expect_home_has("new");
 }
 
-TEST_F(RestoreTest, OfADamagedBackupTouchesNothing) {
+TEST_F(RestoreTest, ADamagedBackupTouchesNothing) {
   std::string bytes = text_of(file());
   bytes[bytes.size() - 10] ^= 1;  // in its last part
   put(file(), bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What others on the way see of a vault's content, what they can change, and whether strangers keep others out.
+// Others on the way see no content of a vault and change none unnoticed; strangers do not keep others out.
 #include <poll.h>
 
 #include <algorithm>

@@ -178,7 +178,7 @@ std::string cut_everywhere(std::uint64_t steps, const std::set<std::string>& lef
   return {};
 }
 
-// Of versions that go into memory and leave it at the limit.
+// Cuts the power while versions go into memory and leave it at the limit.
 std::string cut_while_they_spill(const std::set<std::string>& left_out) {
   const std::uint64_t steps = steps_of([](PowerCutFiles& files) {
     Told told;

@@ -142,13 +142,13 @@ TEST_F(Tiered, ASpillThatWasCutLeavesNothingWrong) {
   must(open.vault->keep_newest("job", 1));
   must(open.vault->collect("job"));
   EXPECT_EQ(packs_in(memory()), std::vector<std::string>{names[1]});
-  // What the second shares with the first has been written again, and is all that is there.
+  // Data that the second shares with the first has been written again; both files on the disk are gone.
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[0])));
   EXPECT_THAT(packs_in(disk()), testing::Not(testing::Contains(names[1] + ".new")));
   EXPECT_EQ(must(restore_exactly(*open.vault, "job", 2)), all[1]);
 }
 
-// What another writer has left there counts.
+// Packs that another writer has left in memory count against the limit.
 TEST_F(Tiered, NextWriterCountsPacksInMemory) {
   auto all = write_versions(2, 60'000);
   ASSERT_EQ(packs_in(memory()).size(), 2u);

@@ -187,7 +187,7 @@ void PowerCutFiles::restart(std::uint64_t seed) {
     folder.unsynced.clear();
     for (const auto& [name, node] : folder.durable) names[name] = node;
   }
-  // What lies in a folder that is not there is not there.
+  // Files of a folder that is lost are lost, too.
   for (auto name = names.begin(); name != names.end();)
     name = folder_of(name->first) != "." && !names.contains(folder_of(name->first)) ? names.erase(name)
                                                                                     : std::next(name);

@@ -36,7 +36,7 @@ class PowerCutFiles : public Files {
   void cut_after(std::uint64_t operations) { left_ = operations; }
   void never_cut() { left_.reset(); }
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
-  // What is on the disk when the power comes back. Files and locks that are still open are dead.
+  // Reduces the disk to a state that it may have when the power comes back. Open files and locks are dead.
   void restart(std::uint64_t seed);
   // Only the program was killed: all it wrote is there. Files and locks that are still open are dead.
   void restart_program();

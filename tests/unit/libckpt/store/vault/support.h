@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the vault's tests share: a job's content as plain bytes, how it changes, and restoring it into memory.
+// Shared parts of the vault's tests: a job's content as plain bytes, its changes, and its restore into memory.
 #pragma once
 
 #include <gtest/gtest.h>

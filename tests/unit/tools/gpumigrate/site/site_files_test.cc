@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `cluster init` and `node join` write is read by the daemons' own parsers.
+// Files that `cluster init` and `node join` write are read by the daemons' own parsers.
 #include "tools/gpumigrate/client/site_files.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ TEST_F(MoveTest, MemoryComesBackAtItsAddresses) {
   EXPECT_OK(hook::cuMemFree_v2(small));
 }
 
-// What was imported or made at one move is exported at the next, and gone with its free.
+// Memory that was imported or made at one move is exported at the next, and freed by its free.
 TEST_F(MoveTest, MovedMemoryMovesAgain) {
   const std::size_t before = free_memory();
   const CUdeviceptr pointers[2] = {allocate(5 * kMiB), allocate(4000)};
@@ -69,7 +69,7 @@ TEST_F(MoveTest, NothingOfTheProcessHoldsReleasedMemory) {
   EXPECT_TRUE(shim_memory().whole());
   EXPECT_EQ(ErrorCode::kInvalidArgument, shim_memory().make_region(id).error().code());
   fill(pointer, 32 * kMiB, 3);
-  // What the mover would fill is what the program sees.
+  // The mover would fill the memory that the program sees.
   CUmemGenericAllocationHandle seen = 0;
   void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd->get()));
   ASSERT_OK(

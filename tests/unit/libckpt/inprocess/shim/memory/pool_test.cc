@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands on pools: memory in the order of streams. Pools are entered by hand, as if the driver had made
+// Allocation from pools: memory in the order of streams. Pools are entered by hand, as if the driver had made
 // them.
 #include <future>
 #include <mutex>

@@ -50,7 +50,7 @@ TEST(SlabHeap, TakesThePieceThatFitsBest) {
   EXPECT_EQ(hole, heap.take(1024));
 }
 
-// Whatever is taken and given back in whatever order: pieces are aligned, within one slab, and never overlap;
+// Pieces are taken and given back in a random order. They are aligned, lie within one slab, and never overlap;
 // in the end all slabs are whole.
 TEST(SlabHeap, PiecesNeverOverlapAndAllBytesComeBack) {
   for (unsigned seed = 0; seed < 20; ++seed) {
