@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a job may run: filters first (placement_filters.cc), then a score (placement_scores.cc). Every GPU
-// has its reasons, which --dry-run shows. The weights are in docs/placement.md. Pure functions.
+// has its reasons, which --dry-run shows. The weights are in docs/site/placement.md. Pure functions.
 #pragma once
 
 #include <algorithm>
