@@ -8,12 +8,6 @@
 namespace ckpt::cli {
 namespace {
 
-std::string names_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 Cell state_of_image(const api::Image& image) {
   if (image.damaged) return {"damaged", Tone::kBad};
   if (image.suspect) return {"suspect", Tone::kBad};
@@ -65,7 +59,7 @@ std::string view_findings(const std::vector<api::Finding>& findings, const Layou
 
 std::string summary_of_rebalance(std::size_t moves, const api::RebalanceEffect& effect) {
   if (moves == 0) return "nothing to move: no GPU would become free";
-  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") + names_of(effect.freed) +
+  return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") + joined(effect.freed, ", ") +
          " (" + std::to_string(effect.free_before) + " GPUs without a job before, " +
          std::to_string(effect.free_after) + " after)" +
          (effect.exhaustive ? "" : "; there may be better plans: too many to try all");
@@ -95,7 +89,7 @@ std::string view_rebalance_moves(const std::string& head, const std::vector<api:
 std::string view_undecided(const std::vector<api::UndecidedMigration>& switches, const Layout& layout) {
   std::string out;
   for (const api::UndecidedMigration& one : switches) {
-    const std::string away = names_of(one.away);
+    const std::string away = joined(one.away, ", ");
     const std::string what =
         away.empty()
             ? "its nodes are asked, after a full lease term their records decide"
@@ -178,7 +172,7 @@ std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
                         : table.text(layout);
   out += view_undecided(recovery.undecided, layout);
   out += view_resting(recovery.images_of_unknown_jobs, layout);
-  const std::string away = names_of(recovery.nodes_away);
+  const std::string away = joined(recovery.nodes_away, ", ");
   if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
   if (recovery.open_until)
     out += paragraph("Reports of nodes are taken in until " + clock_text(*recovery.open_until, layout) +

@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::size_t kDateLength = 10;  // 2026-01-31
 
-// A list of texts in one cell.
-std::string joined(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& item : list) out += (out.empty() ? "" : " ") + item;
-  return out.empty() ? "-" : out;
-}
-
 // "node-a by operator: new driver; node-a:1 by health: Xid 79".
 std::string cordons_of(const std::optional<std::vector<api::Cordon>>& cordons) {
   std::string out;
@@ -188,7 +181,7 @@ std::string view_nodes(const std::vector<api::Node>& nodes, const Layout& layout
     table.add({node.name, shown, std::to_string(node.gpus), std::to_string(node.jobs),
                age_of(node.last_seen.value_or(""), layout), node.evacuation, cordons_of(node.cordons),
                node.version, node.driver.value_or("-"), node.rack.value_or("-"),
-               node.certificate_ends.value_or("-").substr(0, kDateLength), joined(node.labels)});
+               node.certificate_ends.value_or("-").substr(0, kDateLength), joined_or_dash(node.labels, " ")});
   }
   return table.text(layout) + gpu_reasons_of(nodes, layout);
 }
@@ -207,7 +200,8 @@ std::string view_gpus(const std::vector<api::Gpu>& gpus, const Layout& layout) {
   for (const api::Gpu& gpu : gpus) {
     table.add({gpu.node + ":" + std::to_string(gpu.index), gpu.model, short_bytes(gpu.available_bytes),
                short_bytes(gpu.total_bytes), short_bytes(gpu.expected_bytes), health_of(gpu),
-               joined(gpu.jobs), cordons_of(gpu.cordons), short_bytes(gpu.memory.peak_bytes), gpu.uuid});
+               joined_or_dash(gpu.jobs, " "), cordons_of(gpu.cordons), short_bytes(gpu.memory.peak_bytes),
+               gpu.uuid});
   }
   return table.text(layout);
 }

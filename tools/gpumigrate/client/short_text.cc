@@ -96,6 +96,17 @@ std::optional<std::int64_t> unix_ms_of(const std::string& text) {
   return minutes * 60'000 + std::llround(second * 1000);
 }
 
+std::string joined(const std::vector<std::string>& texts, std::string_view separator) {
+  std::string out;
+  for (const std::string& text : texts) out.append(out.empty() ? "" : separator).append(text);
+  return out;
+}
+
+std::string joined_or_dash(const std::vector<std::string>& texts, std::string_view separator) {
+  std::string out = joined(texts, separator);
+  return out.empty() ? "-" : out;
+}
+
 std::string age_of(const std::string& time, const Layout& layout) {
   const auto then = unix_ms_of(time);
   return then && layout.ages ? short_age(layout.now_ms - *then) : "-";

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/gpumigrate/client/coordinator_client.h"
 #include "tools/gpumigrate/client/screen.h"
@@ -42,6 +44,9 @@ std::string short_age(Number milliseconds) {
   return short_age(static_cast<double>(milliseconds));
 }
 
+// The texts with the separator between them; empty, or "-", where there is none.
+std::string joined(const std::vector<std::string>& texts, std::string_view separator);
+std::string joined_or_dash(const std::vector<std::string>& texts, std::string_view separator);
 // How long ago a time was; "-" for a text that is none.
 std::string age_of(const std::string& time, const Layout& layout);
 // "-" for what is not known.

@@ -13,13 +13,6 @@ namespace {
 
 constexpr std::size_t kFieldColumns = 14;  // of a field's name, with the blanks around it
 
-// The texts of a list in one cell.
-std::string listed(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& item : list) out += (out.empty() ? "" : "; ") + item;
-  return out.empty() ? "-" : out;
-}
-
 // "2026-01-01T00:00:00.000Z" without its fraction.
 std::string whole_seconds(const std::string& text) {
   const std::size_t point = text.find('.');
@@ -41,7 +34,7 @@ std::string view_each_candidate(const std::vector<api::Candidate>& candidates, c
   Table table({{"GPU", {.least = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.least = 20}}});
   for (const api::Candidate& candidate : candidates) {
     table.add({place_of(candidate), candidate.suitable ? "yes" : "no", score_of(candidate),
-               listed(candidate.reasons)});
+               joined_or_dash(candidate.reasons, "; ")});
   }
   return table.text(layout);
 }
@@ -52,7 +45,8 @@ std::string sum_up_candidates(const std::vector<api::Candidate>& candidates, con
   std::string chosen;
   for (const api::Candidate& candidate : candidates) {
     if (candidate.suitable && chosen.empty())
-      chosen = place_of(candidate) + ", score " + score_of(candidate) + ": " + listed(candidate.reasons);
+      chosen = place_of(candidate) + ", score " + score_of(candidate) + ": " +
+               joined_or_dash(candidate.reasons, "; ");
     const std::string cause = candidate.suitable ? "suitable" : candidate.cause.value_or("unsuitable");
     const auto same =
         std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == cause; });
