@@ -188,9 +188,7 @@ GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& ga
   CKPT_TRY(body, BodyReader::parse(request.body));
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxStopGraceMs).value_or(kStopGraceMs);
   CKPT_TRYV(body.finish());
-  for (Job* rank : gang.ranks) {
-    CKPT_TRYV(parts_.service.stop(*rank, grace));
-  }
+  CKPT_TRYV(parts_.service.stop_all(gang.ranks, grace));
   return to_response(202, record::to_answer(gang_view(gang, parts_.states)));
 }
 

@@ -50,13 +50,13 @@ control::Task<> Housekeeping::run() {
 }
 
 bool Housekeeping::store_what_was_learnt() {
-  if (auto stored = parts_.jobs.store_memory(); !stored)
+  if (auto stored = parts_.jobs.store_unsaved(); !stored)
     spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
   return false;
 }
 
 bool Housekeeping::forget_jobs() {
-  const std::size_t forgotten = parts_.lifecycle.forget_old(keep(parts_.config.ended_jobs_kept)).size();
+  const std::size_t forgotten = parts_.job_runner.forget_old(keep(parts_.config.ended_jobs_kept)).size();
   if (forgotten != 0) spdlog::info("{} ended jobs are forgotten", forgotten);
   return forgotten >= Retention::kBatch;
 }

@@ -20,7 +20,7 @@ class Housekeeping {
     const Config& config;
     EventLog& events;
     JobTable& jobs;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     MigrationRunner& migration_runner;
     DrainTable& drains;
     HealthTable& health;

@@ -57,14 +57,12 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
 }
 
 Result<void> NodeRemovals::allow_restores(const std::string& node) {
-  std::vector<Job> changed;
+  std::vector<JobId> concerned;
   for (const auto& [id, job] : parts_.jobs.all()) {
-    if ((job.unfenced && job.node() == node) || job.may_live_on.contains(node)) changed.push_back(job);
+    if ((job.unfenced && job.node() == node) || job.may_live_on.contains(node)) concerned.push_back(id);
   }
-  for (Job& job : changed) {
-    if (job.node() == node) job.unfenced = false;
-    job.may_live_on.erase(node);
-    CKPT_TRYV(parts_.jobs.replace(std::move(job)));
+  for (const JobId id : concerned) {
+    CKPT_TRYV(parts_.job_runner.order(id, lifecycle::NodeFenced{node}));
   }
   return ok();
 }
@@ -83,7 +81,7 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
   if (!force) {
     CKPT_TRYV(parts_.denied.deny_node(node));
   }
-  for (const JobId id : lost) parts_.lifecycle.lose(id, !fenced);
+  for (const JobId id : lost) parts_.job_runner.fact(id, lifecycle::NodeRemoved{!fenced});
   if (fenced) {
     CKPT_TRYV(allow_restores(node));
   }

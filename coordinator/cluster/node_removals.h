@@ -29,7 +29,7 @@ class NodeRemovals : public ApiSection {
     NodeTable& nodes;
     NodeSessions& sessions;
     JobTable& jobs;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     const MigrationTable& migrations;
     OutputCopier& output;
     std::string fence_command;  // empty: there is none

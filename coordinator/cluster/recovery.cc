@@ -274,7 +274,7 @@ void Recovery::find_left(const Node& node) {
     found.text =
         fmt::format("{} left {}, and no node has it: `gpumigrate images --job {}` shows what is left of it",
                     job.spec.name, node.row.name, job_text(job.id));
-    parts_.lifecycle.lose_left(job.id);
+    parts_.job_runner.fact(job.id, lifecycle::LeftBehind{});
     note(std::move(found));
   }
 }
@@ -325,7 +325,7 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
                                           " needs no confirmation: it was not taken in, or a "
                                           "user has moved it since");
   for (const Job* job : meant) {
-    CKPT_TRYV(parts_.admission.confirm(job->id, "an admin"));
+    CKPT_TRYV(parts_.job_runner.order(job->id, lifecycle::Confirmed{"an admin"}));
   }
   return to_response(200, {{"job", request.path[2]}});
 }

@@ -8,8 +8,8 @@
 // Nothing is taken in but in the window that an admin opens (recovery_window.h); outside of it what would be is shown.
 // What was taken in is moved by nobody but users, until an admin confirms it (Job::unconfirmed).
 //
-// Where the store is whole this does nothing: every instance is of a known job, and no later than what is
-// known.
+// Where the store is whole little is left to it. A job that was lost with its node runs on when that node is back. One
+// that left its node for another that no node shows is lost.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: a job or
 // switch that a node does not describe is logged, and asked for again at its next connection.
 #pragma once
@@ -42,7 +42,7 @@ class Recovery : public ApiSection {
     NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     const MigrationTable& migrations;
     MigrationRunner& migration_runner;
     GangMoves& gang_moves;

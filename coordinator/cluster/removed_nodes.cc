@@ -55,7 +55,7 @@ std::optional<std::vector<wire::StopJob>> RemovedNodes::refusal(const std::strin
     if (job == nullptr) continue;
     const bool stopped = is_ended(job->state) && job->stop_requested;
     if (!stopped && instance.incarnation > job->fenced) {
-      lifecycle_.runs_unmanaged(instance.job, node, instance.incarnation);
+      job_runner_.fact(instance.job, lifecycle::RunsUnmanaged{node, instance.incarnation});
       continue;
     }
     wire::StopJob& order = told.emplace_back();

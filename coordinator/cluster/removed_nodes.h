@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/fleet/job_lifecycle.h"
+#include "coordinator/fleet/job_runner.h"
 #include "coordinator/fleet/node_sessions.h"
 
 namespace ckpt::coordinator {
 
 class RemovedNodes : public NodeGate {
  public:
-  RemovedNodes(Store& store, JobTable& jobs, JobLifecycle& lifecycle)
-      : store_(store), jobs_(jobs), lifecycle_(lifecycle) {}
+  RemovedNodes(Store& store, JobTable& jobs, JobRunner& job_runner)
+      : store_(store), jobs_(jobs), job_runner_(job_runner) {}
 
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
@@ -33,7 +33,7 @@ class RemovedNodes : public NodeGate {
  private:
   Store& store_;
   JobTable& jobs_;
-  JobLifecycle& lifecycle_;
+  JobRunner& job_runner_;
   std::map<std::string, bool> removed_;  // fenced?
 };
 

@@ -89,21 +89,21 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       policy_(store_, events_, executor_),
       migrations_(store_, executor_),
       jobs_(store_, executor_),
-      lifecycle_(jobs_, events_, migrations_),
-      admission_(jobs_, lifecycle_, events_),
-      removed_nodes_(store_, jobs_, lifecycle_),
       nodes_(store_),
+      catalog_(store_),
+      job_view_(config_, nodes_, migrations_, catalog_),
+      job_runner_(jobs_, events_, job_view_),
+      admission_(jobs_, job_runner_, events_),
+      removed_nodes_(store_, jobs_, job_runner_),
       node_calls_(nodes_, store_sync_, node_frames_, executor_),
       health_({store_, events_, node_calls_, node_frames_, policy_, executor_}),
       faults_(health_, cordons_, policy_),
       denied_({store_, events_, nodes_, node_calls_}),
       migration_runner_({migrations_, store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_,
-                         lifecycle_, executor_},
+                         job_runner_, executor_},
                         std::move(journals.switches), timing_of(config_), fatal),
-      instance_ends_({nodes_, node_calls_, jobs_, executor_}),
-      stops_({nodes_, node_calls_, jobs_, lifecycle_, instance_ends_, migrations_, migration_runner_,
-              executor_}),
-      fence_(node_calls_, jobs_),
+      order_sender_(
+          {nodes_, node_calls_, jobs_, job_runner_, job_view_, migrations_, migration_runner_, executor_}),
       backups_(store_, migration_runner_, config_.folder(), config_.certificate_authority),
       states_(nodes_, migrations_, snapshots_, faults_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, faults_, states_}),
@@ -115,9 +115,9 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       moves_({config_, nodes_, node_calls_, jobs_, migrations_, migration_runner_, states_, planner_,
               images_.cancels, peer_token}),
       overcommit_({states_, planner_, jobs_, images_.requests, moves_, migrations_, events_, executor_}),
-      resumes_({events_, jobs_, planner_, image_books_.finder, images_.requests, overcommit_, executor_}),
-      service_({nodes_, node_calls_, jobs_, admission_, lifecycle_, planner_, rendezvous_, stops_,
-                images_.cancels, overcommit_}),
+      resumes_({events_, jobs_, job_runner_, planner_, image_books_.finder, images_.requests, overcommit_,
+                executor_}),
+      service_({nodes_, node_calls_, jobs_, admission_, job_runner_, planner_, rendezvous_, overcommit_}),
       output_copies_(config_.folder() + "/output", static_cast<std::uint64_t>(config_.kept_output_mib) << 20),
       output_copier_({nodes_, node_calls_, jobs_, output_copies_,
                       std::chrono::milliseconds(config_.output_copy_interval_ms), executor_}),
@@ -132,11 +132,10 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       gang_moves_({store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
                    migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
-      recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, lifecycle_, migrations_,
+      recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, job_runner_, migrations_,
                  migration_runner_, gang_moves_, image_books_.catalog, image_books_.finder, executor_}),
       gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
                      gang_images_, gang_restores_, gang_protections_, gang_moves_}),
-      gang_watch_({jobs_, stops_, images_.runner, images_.cancels, image_books_.catalog, events_, executor_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
       drains_({events_, nodes_, jobs_, migrations_, cordons_, states_, planner_, moves_, gang_moves_,
@@ -145,18 +144,18 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       evacuations_({config_, events_, jobs_, migrations_, migration_runner_, cordons_, health_, policy_,
                     states_, planner_, moves_, gang_moves_,
                     fallback != nullptr ? *fallback : images_.requests, evacuation_table_, executor_}),
-      node_events_({config_, events_, node_calls_, jobs_, lifecycle_, migration_runner_, recovery_, denied_,
-                    fence_, stops_, service_, drains_, health_, evacuations_, executor_}),
+      node_events_({config_, events_, node_calls_, jobs_, job_runner_, migration_runner_, recovery_, denied_,
+                    order_sender_, service_, drains_, health_, evacuations_, executor_}),
       sessions_({nodes_, node_calls_, node_frames_, removed_nodes_, node_events_, executor_},
                 welcome_of(config_, peer_token)),
-      removals_({removed_nodes_, denied_, events_, nodes_, sessions_, jobs_, lifecycle_, migrations_,
+      removals_({removed_nodes_, denied_, events_, nodes_, sessions_, jobs_, job_runner_, migrations_,
                  output_copier_, config_.fence_command}),
       maintenance_({nodes_, cordons_, policy_, faults_, drains_, drain_table_}),
       health_section_({nodes_, policy_, health_, evacuations_, evacuation_table_}),
       metrics_({events_, nodes_, jobs_, migrations_, states_}),
       rebalancer_({moves_, planner_, states_, jobs_, migrations_, events_, config_.placement_margin_bytes,
                    executor_}),
-      housekeeping_({config_, events_, jobs_, lifecycle_, migration_runner_, drain_table_, health_,
+      housekeeping_({config_, events_, jobs_, job_runner_, migration_runner_, drain_table_, health_,
                      evacuation_table_, executor_}),
       renewals_({config_, events_, nodes_, node_calls_, denied_, executor_}),
       joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {
@@ -209,9 +208,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
 }
 
 ImageSurroundings Coordinator::around_images() {
-  return {config_,        store_, events_,    nodes_,      node_calls_, node_frames_,
-          instance_ends_, jobs_,  admission_, lifecycle_,  migrations_, states_,
-          planner_,       stops_, snapshots_, rendezvous_, executor_};
+  return {config_, store_,      events_,       nodes_,     node_calls_, node_frames_,
+          jobs_,   job_runner_, job_view_,     admission_, catalog_,    migrations_,
+          states_, planner_,    order_sender_, snapshots_, rendezvous_, executor_};
 }
 
 Result<void> Coordinator::load() {
@@ -231,7 +230,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(output_copies_.load());
   images_.start();
   resumes_.start();
-  gang_watch_.start();
+  order_sender_.start();
   gang_protections_.start();
   drains_.resume();
   evacuations_.start();
@@ -349,7 +348,7 @@ Result<void> Coordinator::announce() {
 
 void Coordinator::stop() {
   spdlog::info("stopping; jobs and agents run on");
-  if (auto stored = jobs_.store_memory(); !stored)
+  if (auto stored = jobs_.store_unsaved(); !stored)
     spdlog::error("what jobs hold was not stored: {}", stored.error().to_string());
   migrations_.store_settled();
   http_->close();

@@ -25,12 +25,11 @@
 #include "coordinator/cluster/node_removals.h"
 #include "coordinator/cluster/recovery.h"
 #include "coordinator/daemon/image_parts.h"
+#include "coordinator/daemon/live_job_view.h"
 #include "coordinator/daemon/node_events.h"
-#include "coordinator/gangs/gang_watch.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/maintenance/resumes.h"
-#include "coordinator/operations/fence.h"
 #include "coordinator/operations/metrics.h"
 #include "coordinator/output/output_copier.h"
 #include "coordinator/state/store_sync.h"
@@ -92,19 +91,19 @@ class Coordinator {
   PolicyTable policy_;
   MigrationTable migrations_;
   JobTable jobs_;
-  JobLifecycle lifecycle_;
+  NodeTable nodes_;
+  ImageCatalog catalog_;
+  LiveJobView job_view_;
+  JobRunner job_runner_;
   JobAdmission admission_;
   RemovedNodes removed_nodes_;
-  NodeTable nodes_;
   NodeFrames node_frames_;
   NodeCalls node_calls_;
   HealthTable health_;
   FaultsByFindings faults_;
   DeniedCertificates denied_;
   MigrationRunner migration_runner_;
-  InstanceEnds instance_ends_;
-  Stops stops_;
-  Fence fence_;
+  OrderSender order_sender_;
   Backups backups_;
   RunningSnapshots snapshots_;
   JobStates states_;
@@ -127,7 +126,6 @@ class Coordinator {
   GangMoves gang_moves_;
   Recovery recovery_;
   GangSection gang_section_;
-  GangWatch gang_watch_;
   MigrationSection migration_section_;
   DrainTable drain_table_;
   Drains drains_;

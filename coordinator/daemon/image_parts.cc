@@ -4,7 +4,7 @@
 namespace ckpt::coordinator {
 
 ImageBooks::ImageBooks(const ImageSurroundings& around)
-    : catalog(around.store),
+    : catalog(around.catalog),
       numbers(around.store),
       tasks(around.executor, around.store.id_tag()),
       finder(around.store, around.nodes, around.jobs, catalog),
@@ -25,16 +25,15 @@ ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
       protections({around.events, around.nodes, around.jobs, snapshots, orders, around.executor}),
       removals({around.config, around.events, around.nodes, around.calls, around.jobs, books.catalog,
                 around.executor}),
-      open(around.config, books.tasks),
-      records({around.events, around.nodes, around.jobs, around.lifecycle, books.catalog, books.reports, open,
-               around.stops}),
-      runner({around.config, around.nodes, around.calls, around.ends, around.jobs, books.catalog,
-              books.reports, books.tasks, orders, grants, open, records, around.rendezvous, around.executor}),
-      cancels({around.nodes, around.jobs, orders, open, records}),
+      open(around.config, books.tasks, around.job_runner.acted()),
+      runner({around.config, around.nodes, around.calls, around.orders, around.jobs, around.job_runner,
+              around.view, books.catalog, books.reports, books.tasks, orders, grants, open, around.rendezvous,
+              around.executor}),
+      cancels({around.jobs, around.job_runner, orders}),
       restores({around.nodes, around.calls, around.jobs, around.migrations, around.states, around.planner,
                 books.catalog, books.finder}),
-      requests({around.nodes, around.jobs, around.admission, restores, books.catalog, books.finder,
-                books.tasks, snapshots, orders, open, runner, cancels}) {}
+      requests({around.nodes, around.jobs, around.job_runner, around.admission, restores, books.catalog,
+                books.finder, books.tasks, snapshots, orders, open, runner, cancels}) {}
 
 void ImageActs::start() {
   runner.start();

@@ -20,14 +20,15 @@ struct ImageSurroundings {
   NodeTable& nodes;
   NodeCalls& calls;
   NodeFrames& frames;
-  InstanceEnds& ends;
   JobTable& jobs;
+  JobRunner& job_runner;
+  const lifecycle::JobView& view;
   JobAdmission& admission;
-  JobLifecycle& lifecycle;
+  ImageCatalog& catalog;
   const MigrationTable& migrations;
   const JobStates& states;
   const Planner& planner;
-  Stops& stops;
+  OrderSender& orders;
   RunningSnapshots& running;
   const GangRendezvous& rendezvous;
   control::asio::any_io_executor executor;
@@ -37,7 +38,7 @@ struct ImageBooks {
   explicit ImageBooks(const ImageSurroundings& around);
   Result<void> load();
 
-  ImageCatalog catalog;
+  ImageCatalog& catalog;
   ImageNumbers numbers;
   ImageTasks tasks;
   ImageFinder finder;
@@ -55,7 +56,6 @@ struct ImageActs {
   Protections protections;
   ImageRemovals removals;
   OpenOperations open;
-  OperationRecords records;
   OperationRunner runner;
   OperationCancels cancels;
   RestorePlans restores;

@@ -19,30 +19,30 @@ void NodeEvents::on_ready(const Node& node) {
 void NodeEvents::on_lost(const Node& node) {
   parts_.events.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
   parts_.migration_runner.on_node_lost(node);
-  parts_.stops.on_lost(node);
+  parts_.orders.on_lost(node);
   parts_.jobs.changed().notify();
 }
 
 void NodeEvents::on_inventory(const Node& node) {
   const Retention keep(static_cast<std::size_t>(parts_.config.ended_jobs_kept));
-  for (const JobId id : parts_.lifecycle.forget_old(keep)) spdlog::info("job {} is forgotten", job_text(id));
+  for (const JobId id : parts_.job_runner.forget_old(keep)) spdlog::info("job {} is forgotten", job_text(id));
   forget_at(node);
   parts_.recovery.on_inventory(node);
-  parts_.fence.on_inventory(node);
-  for (const JobId id : parts_.lifecycle.on_inventory(node)) {
+  for (const wire::JobInstance& instance : node.instances) parts_.orders.fence(node, instance);
+  for (const JobId id : parts_.job_runner.on_inventory(node)) {
     if (starting_.insert(id).second)
       control::spawn(parts_.executor, "starting " + job_text(id), start_again(id));
   }
-  parts_.stops.on_inventory(node);
+  parts_.orders.on_inventory(node);
   parts_.drains.on_inventory();
   parts_.evacuations.on_inventory();
 }
 
 void NodeEvents::on_instance(const Node& node, const wire::JobInstance& instance) {
   parts_.recovery.on_instance(node, instance);
-  parts_.fence.on_instance(node, instance);
-  parts_.lifecycle.on_instance(node, instance);
-  parts_.stops.on_instance(instance);
+  parts_.orders.fence(node, instance);
+  parts_.job_runner.on_instance(node, instance);
+  parts_.orders.on_instance(instance);
 }
 
 control::Task<> NodeEvents::start_again(JobId id) {

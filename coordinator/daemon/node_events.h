@@ -11,7 +11,7 @@
 #include "coordinator/fleet/node_sessions.h"
 #include "coordinator/health/evacuations.h"
 #include "coordinator/maintenance/drains.h"
-#include "coordinator/operations/fence.h"
+#include "coordinator/operations/order_sender.h"
 #include "coordinator/operations/service.h"
 
 namespace ckpt::coordinator {
@@ -23,12 +23,11 @@ class NodeEvents : public NodeListener {
     EventLog& events;
     NodeCalls& calls;
     JobTable& jobs;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     MigrationRunner& migration_runner;
     Recovery& recovery;
     DeniedCertificates& denied;
-    Fence& fence;
-    Stops& stops;
+    OrderSender& orders;
     Service& service;
     Drains& drains;
     HealthTable& health;

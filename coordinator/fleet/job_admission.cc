@@ -133,20 +133,16 @@ Result<std::vector<Job*>> JobAdmission::create_gang(wire::JobSpec spec, const st
 
 Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const std::string& image,
                                   std::int64_t as_of_ms) {
-  CKPT_TRY(job, create(std::move(spec), place, "from " + image));
-  Job changed = *job;
-  changed.state = JobState::kParked;
-  changed.phase = wire::JobPhase::kExited;
-  changed.incarnation = 0;
-  changed.spec.incarnation = 0;
-  changed.segments.front().incarnation = 0;
-  changed.parked_ms = changed.ended_ms = as_of_ms;
-  const JobId id = changed.id;
-  if (auto stored = table_.replace(std::move(changed)); !stored) {
-    table_.drop(id);
-    return std::move(stored).error();
-  }
-  return table_.find(id);
+  CKPT_TRY(job, make(std::move(spec), place, "from " + image));
+  job.state = JobState::kParked;
+  job.phase = wire::JobPhase::kExited;
+  job.incarnation = 0;
+  job.spec.incarnation = 0;
+  job.segments.front().incarnation = 0;
+  job.parked_ms = job.ended_ms = as_of_ms;
+  CKPT_TRY(kept, table_.add(std::move(job)));
+  table_.changed().notify();
+  return kept;
 }
 
 Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance) {
@@ -172,45 +168,23 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
               fmt::format("job {} was found on {}: this coordinator's store did not know it", label(*kept),
                           to_text(kept->ranks.front().place)),
               node.row.name, kept->id);
-  lifecycle_.on_instance(node, instance);
+  job_runner_.on_instance(node, instance);
   return kept;
 }
 
 void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word) {
-  Job* job = table_.find(id);
-  if (job == nullptr) return;
-  events_.add(
-      "job-taken-in",
-      fmt::format("job {} was found on {} as incarnation {}: this coordinator's store knew it {} on {} as {}",
-                  label(*job), node.row.name, reported_incarnation(instance), to_string(job->state),
-                  job->node(), job->incarnation),
-      node.row.name, id);
-  table_.remove_ended_name(*job);
-  make_name_free(job->spec, id);
-  job->state = JobState::kRunning;
-  job->exit_code = -1;
-  job->ended_ms = job->parked_ms = job->rested_ms = 0;
-  job->resumes_itself = job->unfenced = false;
-  job->unconfirmed = job->unconfirmed || by_word;
-  job->reason.clear();
-  table_.save(*job);
-  lifecycle_.runs_at(id, reported_incarnation(instance), Segment(node.row.name, instance.incarnation),
-                     ranks_of(job->spec, node, instance), &node);
-  lifecycle_.judge_again(id, &node);
-}
-
-Result<void> JobAdmission::confirm(JobId id, const std::string& by) {
   const Job* job = table_.find(id);
-  if (job == nullptr || !job->unconfirmed) return ok();
-  Job changed = *job;
-  changed.unconfirmed = false;
-  const std::string text =
-      fmt::format("job {} was confirmed by {}: it may move by itself again", label(*job), by);
-  const std::string node = job->node();
-  CKPT_TRYV(table_.replace(std::move(changed)));
-  events_.add("job-confirmed", text, node, id);
-  table_.changed().notify();
-  return ok();
+  if (job == nullptr) return;
+  wire::JobSpec spec = job->spec;
+  make_name_free(spec, id);
+  lifecycle::FoundRunning found;
+  found.at.k = reported_incarnation(instance);
+  found.at.segment = Segment(node.row.name, instance.incarnation);
+  found.at.ranks = ranks_of(job->spec, node, instance);
+  found.name = std::move(spec.name);
+  found.by_word = by_word;
+  job_runner_.fact(id, std::move(found));
+  job_runner_.look_again(id, &node);
 }
 
 void JobAdmission::make_name_free(wire::JobSpec& spec, JobId id) const {

@@ -7,14 +7,14 @@
 
 #include <string>
 
-#include "coordinator/fleet/job_lifecycle.h"
+#include "coordinator/fleet/job_runner.h"
 
 namespace ckpt::coordinator {
 
 class JobAdmission {
  public:
-  JobAdmission(JobTable& table, JobLifecycle& lifecycle, EventLog& events)
-      : table_(table), lifecycle_(lifecycle), events_(events) {}
+  JobAdmission(JobTable& table, JobRunner& job_runner, EventLog& events)
+      : table_(table), job_runner_(job_runner), events_(events) {}
 
   // A new job on `place`, stored as starting. An empty name is made up. kRefused if a live job has the name.
   Result<Job*> create(wire::JobSpec spec, const Place& place, std::string placed);
@@ -33,15 +33,13 @@ class JobAdmission {
   // and runs all the same. A name that a live job has is made longer.
   // `by_word`: another node was known to have it.
   void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word);
-  // A job that was taken in may move by itself from now on. Errors: those of the store.
-  Result<void> confirm(JobId id, const std::string& by);
 
  private:
   Result<Job> make(wire::JobSpec spec, const Place& place, std::string placed) const;
   void make_name_free(wire::JobSpec& spec, JobId id) const;
 
   JobTable& table_;
-  JobLifecycle& lifecycle_;
+  JobRunner& job_runner_;
   EventLog& events_;
 };
 

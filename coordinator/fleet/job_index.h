@@ -15,10 +15,9 @@ namespace ckpt::coordinator {
 
 class JobIndex {
  public:
-  // A job that is new, or has changed. Before a change of its name: remove_ended_name().
+  // A job that is new, or has changed. Before a change of its name: remove().
   void put(Job& job);
   void remove(const Job& job);
-  void remove_ended_name(const Job& job);
 
   // Have not ended, or are about to come back from an image.
   [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
@@ -37,6 +36,7 @@ class JobIndex {
 
  private:
   void remove_from_gang(const Job& job);
+  void remove_ended_name(const Job& job);
 
   std::map<JobId, Job*> live_;
   std::map<std::string, JobId, std::less<>> live_names_;

@@ -40,11 +40,7 @@ Result<std::vector<Job*>> JobTable::add_all(std::vector<Job> jobs) {
 
 Result<void> JobTable::replace(Job changed) {
   CKPT_TRYV(store_.put(changed));
-  const JobId id = changed.id;
-  Job& job = jobs_.at(id);
-  job = std::move(changed);
-  unsaved_memory_.erase(id);
-  index(job);
+  put_in_place(std::move(changed));
   changed_.notify();
   return ok();
 }
@@ -53,24 +49,45 @@ Result<void> JobTable::replace_all(std::vector<Job> changed) {
   std::vector<const Job*> stored;
   for (const Job& job : changed) stored.push_back(&job);
   CKPT_TRYV(store_.put_jobs(stored));
-  for (Job& job : changed) {
-    const JobId id = job.id;
-    Job& kept = jobs_.at(id);
-    kept = std::move(job);
-    unsaved_memory_.erase(id);
-    index(kept);
-  }
+  for (Job& job : changed) put_in_place(std::move(job));
   changed_.notify();
   return ok();
 }
 
+void JobTable::accept(std::vector<Job> changed, const Error& refusal) {
+  for (Job& job : changed) {
+    const JobId id = job.id;
+    spdlog::error("job {} is not stored yet: {}", label(job), refusal.to_string());
+    put_in_place(std::move(job));
+    refused_.insert(id);
+  }
+  changed_.notify();
+}
+
 void JobTable::save(Job& job) {
   index(job);
-  if (auto stored = store_.put(job); !stored)
-    spdlog::error("job {} was not stored: {}", label(job), stored.error().to_string());
-  else
-    unsaved_memory_.erase(job.id);
+  if (auto stored = store_.put(job); !stored) {
+    spdlog::error("job {} is not stored yet: {}", label(job), stored.error().to_string());
+    refused_.insert(job.id);
+  } else {
+    stored_now(job.id);
+  }
   changed_.notify();
+}
+
+// The index has its former name.
+void JobTable::put_in_place(Job changed) {
+  const JobId id = changed.id;
+  Job& job = jobs_.at(id);
+  if (job.spec.name != changed.spec.name) index_.remove(job);
+  job = std::move(changed);
+  stored_now(id);
+  index(job);
+}
+
+void JobTable::stored_now(JobId id) {
+  unsaved_.erase(id);
+  refused_.erase(id);
 }
 
 Result<void> JobTable::remove(JobId id) {
@@ -87,12 +104,14 @@ void JobTable::drop(JobId id) {
   changed_.notify();
 }
 
-Result<void> JobTable::store_memory() {
-  if (unsaved_memory_.empty()) return ok();
+Result<void> JobTable::store_unsaved() {
+  unsaved_.insert(refused_.begin(), refused_.end());
+  if (unsaved_.empty()) return ok();
   std::vector<const Job*> learnt;
-  for (const JobId id : unsaved_memory_) learnt.push_back(&jobs_.at(id));
+  for (const JobId id : unsaved_) learnt.push_back(&jobs_.at(id));
   CKPT_TRYV(store_.put_jobs(learnt));
-  unsaved_memory_.clear();
+  unsaved_.clear();
+  refused_.clear();
   return ok();
 }
 
@@ -212,7 +231,7 @@ void JobTable::erase(JobId id) {
   const auto at = jobs_.find(id);
   if (at == jobs_.end()) return;
   index_.remove(at->second);
-  unsaved_memory_.erase(id);
+  stored_now(id);
   jobs_.erase(at);
 }
 

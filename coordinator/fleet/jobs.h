@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job table: which jobs there are, and their rows in the store. JobLifecycle and JobAdmission decide what
-// becomes of jobs; images change theirs through replace().
+// The job table: which jobs there are, and their rows in the store. JobRunner decides what becomes of jobs; other facts
+// about them (protection, memory, doubts) are changed by their owners through replace().
 //
 // Queries about all jobs visit those that are not over (live()). Names and ended jobs have an index. The
-// memory that jobs hold is stored by store_memory(), for all at once.
+// memory that jobs hold is stored by store_unsaved(), for all at once.
 // Threads: one io_context on one thread. Ownership: jobs live here; pointers are valid until remove_old() or
-// drop(). Errors: those of the store; save() and drop() log them (memory is what counts).
+// drop(). Errors: those of the store; accept(), save() and drop() log them (memory is what counts).
 #pragma once
 
 #include <functional>
@@ -38,18 +38,21 @@ class JobTable {
   Result<void> replace(Job changed);
   // All of them or none: in one transaction.
   Result<void> replace_all(std::vector<Job> changed);
-  // Stores a job that was changed in place.
+  // Facts that the store has refused: they count at once, and are stored again by store_unsaved().
+  void accept(std::vector<Job> changed, const Error& refusal);
+  // Stores a job that was changed in place. What the store refuses is stored again.
   void save(Job& job);
-  // Before the name of a job that may have ended is changed in place.
-  void remove_ended_name(const Job& job) { index_.remove_ended_name(job); }
   // Removes a job that has ended: durable before it counts, or an error and nothing has changed.
   Result<void> remove(JobId id);
   // Removes a job of which nothing ever ran.
   void drop(JobId id);
-  // Job::memory has changed, and store_memory() shall store it.
-  void memory_changed(JobId id) { unsaved_memory_.insert(id); }
-  // Stores what was learnt of jobs' memory since the last call, in one transaction.
-  Result<void> store_memory();
+  // Job::memory has changed, and store_unsaved() shall store it.
+  void memory_changed(JobId id) { unsaved_.insert(id); }
+  // Stores what was learnt of jobs' memory since the last call, and facts that the store refused, in one transaction.
+  Result<void> store_unsaved();
+  // The store has refused a fact.
+  [[nodiscard]] bool has_refused_facts() const { return !refused_.empty(); }
+  [[nodiscard]] bool is_refused(JobId id) const { return refused_.contains(id); }
   // Removes some of the ended jobs that need not stay, the oldest first. Returns their ids, so that their
   // nodes forget them, too.
   std::vector<JobId> remove_old(const Retention& keep, const std::function<bool(const Job&)>& may_leave);
@@ -88,13 +91,16 @@ class JobTable {
 
  private:
   void index(Job& job);
+  void put_in_place(Job changed);
+  void stored_now(JobId id);
   void erase(JobId id);
 
   Store& store_;
   Signal changed_;
   std::map<JobId, Job> jobs_;
   JobIndex index_;
-  std::set<JobId> unsaved_memory_;
+  std::set<JobId> unsaved_;  // their memory
+  std::set<JobId> refused_;  // the rest of them
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
 };

@@ -20,6 +20,7 @@
 #include "coordinator/fleet/node_frames.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/state/store_sync.h"
+#include "libckpt/base/clock.h"
 #include "libckpt/protocol/gang/gang_messages.h"
 #include "libckpt/protocol/gang/gang_plan.h"
 #include "libckpt/protocol/wire/certificate_messages.h"
@@ -178,7 +179,8 @@ class NodeCalls {
   StoreSync& sync_;
   control::asio::any_io_executor executor_;
   std::shared_ptr<PendingAnswers> pending_ = std::make_shared<PendingAnswers>();
-  std::uint64_t next_request_ = 1;
+  // Unlike those of an earlier coordinator, whose orders a node may still answer.
+  std::uint64_t next_request_ = static_cast<std::uint64_t>(now_ns());
 };
 
 }  // namespace ckpt::coordinator

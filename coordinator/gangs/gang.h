@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/fleet/jobs.h"
+#include "coordinator/lifecycle/rank_rules.h"
 
 namespace ckpt::coordinator {
 
@@ -24,9 +25,6 @@ struct Gang {
 [[nodiscard]] std::optional<Gang> find_gang(JobTable& jobs, JobId id);
 
 [[nodiscard]] Error gang_was_removed(JobId id);
-// Ends the reason of a rank that rests since another one did not go on (gang_watch.h).
-inline constexpr std::string_view kRestsWithOthers = "did not go on from its image";
-
 // The rank whose end ends the gang: the first that ended otherwise than with exit code 0. None: there is no such.
 [[nodiscard]] const Job* first_failed(const Gang& gang);
 // Ended once all ranks have: as the first that failed, else with exit code 0. Parked and restoring as soon as one is.

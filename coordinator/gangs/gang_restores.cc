@@ -30,7 +30,7 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
 std::string why_resting(const Gang& gang) {
   std::string why;
   for (const Job* rank : gang.ranks) {
-    if (rank->reason.find(kRestsWithOthers) != std::string::npos) continue;
+    if (rank->reason.find(lifecycle::kRestsWithOthers) != std::string::npos) continue;
     why += fmt::format("{}rank {}: {}", why.empty() ? "" : "; ", rank->ranks.front().rank, rank->reason);
   }
   return why;
@@ -206,7 +206,7 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     const auto rests = [](const Job* rank) { return rank->state == JobState::kParked; };
     const auto count = std::count_if(gang->ranks.begin(), gang->ranks.end(), rests);
     if (is_over && count == 0) co_return ok();
-    // Until all rest again: gang_watch.h.
+    // Until all rest again: lifecycle/rank_rules.h.
     if (is_over && count == static_cast<std::ptrdiff_t>(gang->ranks.size()))
       co_return Error(ErrorCode::kAborted,
                       "Not all ranks did start, and all rest again: " + why_resting(*gang));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lets a gang go on from a set of its images: `resume` and `restore`. All ranks are placed, or none. One record of all
 // ranks begins it; then each goes its way as a job of one rank does (operation_runner.h). If one does not start, the
-// others rest again in the same images (gang_watch.h).
+// others rest again in the same images (lifecycle/rank_rules.h).
 // Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound: there is no
 // whole set; kUnavailable: a node with an image, or enough GPUs, are away; kRefused, with the reason.
 #pragma once

@@ -56,11 +56,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
 
 }  // namespace
 
-std::string image_text(const Image& image) {
-  return job_text(image.job) + ".v" + std::to_string(image.version) + "@" +
-         (image.folder.empty() ? image.node : image.folder);
-}
-
 std::string name_in(const Image& image) {
   return image.vault_job.substr(0, image.vault_job.rfind("." + job_text(image.job) + "."));
 }

@@ -17,13 +17,12 @@
 
 #include "coordinator/images/image_cursor.h"
 #include "coordinator/state/listeners.h"
+#include "coordinator/state/restored.h"
 #include "coordinator/state/store.h"
 #include "libckpt/record/fields.h"
 
 namespace ckpt::coordinator {
 
-// "j3.v12@node-a", "j3.v12@/mnt/vault".
-[[nodiscard]] std::string image_text(const Image& image);
 // The job's name ("train"), from the name that it has in the image's vault ("train.j3.CLUSTER").
 [[nodiscard]] std::string name_in(const Image& image);
 struct ImageId {

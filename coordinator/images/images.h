@@ -8,19 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "coordinator/state/model.h"
+#include "coordinator/state/restored.h"
 #include "libckpt/net/control/asio.h"
 
 namespace ckpt::coordinator {
-
-struct Restored {
-  Image image;
-  Place place;
-  Incarnation incarnation = 0;
-  std::int64_t lost_ms = 0;  // between the image's barrier and the end of the instance before
-  std::string note;          // for the user: why an older image than the newest was used
-  std::string suspect;       // likewise: why its memory may be wrong
-};
 
 class Images {
  public:

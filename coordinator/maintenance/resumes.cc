@@ -81,14 +81,12 @@ void Resumes::note_failure(JobId id) {
   const Job* job = parts_.jobs.find(id);
   if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMaxResumeFailures) return;
   backoffs_.erase(id);
-  Job changed = *job;
-  changed.resumes_itself = false;
   parts_.events.add("job-parked",
                     fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
                                 job->spec.name, job_text(id), kMaxResumeFailures),
                     {}, id);
-  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
-    spdlog::error("job {} was not stored: {}", job_text(id), stored.error().to_string());
+  if (auto stays = parts_.job_runner.order(id, lifecycle::StaysParked{}); !stays)
+    spdlog::error("that job {} stays parked was not stored: {}", job_text(id), stays.error().to_string());
 }
 
 }  // namespace ckpt::coordinator

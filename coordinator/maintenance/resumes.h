@@ -21,6 +21,7 @@ class Resumes {
   struct Parts {
     EventLog& events;
     JobTable& jobs;
+    JobRunner& job_runner;
     const Planner& planner;
     const ImageFinder& images;
     ImageRequests& requests;

@@ -6,6 +6,7 @@
 
 #include "coordinator/placement/placement.h"
 #include "coordinator/state/report.h"
+#include "coordinator/state/usual_pause.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::coordinator {
@@ -158,9 +159,11 @@ void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
   const bool new_instance = target && !wire::is_swap(*plan);
   const Segment segment(target ? m.to.node : m.from.node, new_instance ? m.base + 1 : plan->spec.incarnation);
   const std::vector<wire::RankSpec>& specs = target ? plan->target_ranks : plan->spec.ranks;
-  const std::vector<std::string>& new_argv = plan->options.new_argv;
-  if (!new_argv.empty()) parts_.lifecycle.program_is(m.job, target ? new_argv : plan->spec.argv);
-  parts_.lifecycle.runs_at(m.job, k, segment, ranks_at(segment.node, specs), parts_.nodes.find(segment.node));
+  lifecycle::MoveRunsAt event{k, segment, ranks_at(segment.node, specs), {}};
+  if (const auto& argv = plan->options.new_argv; !argv.empty()) event.argv = target ? argv : plan->spec.argv;
+  if (parts_.jobs.find(m.job) == nullptr) return;
+  parts_.job_runner.fact(m.job, std::move(event));
+  parts_.job_runner.look_again(m.job, parts_.nodes.find(segment.node));
 }
 
 void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::string& error,
@@ -249,6 +252,15 @@ void MigrationOutcomes::close_measured() {
   for (const MigrationId id : waiting) close_when_measured(*parts_.table.find(id));
 }
 
+void MigrationOutcomes::note_pause(Job& job, const Migration& m) {
+  if (!m.source_report || !m.target_report) return;
+  const auto downtime = compute_downtime(*m.source_report, *m.target_report);
+  if (!downtime) return;
+  job.last_downtime_ms = downtime->total();
+  if (const auto pause = pause_of(*m.source_report, *downtime)) add_pause(job.pauses, *pause);
+  parts_.jobs.save(job);
+}
+
 void MigrationOutcomes::close(Migration& m) {
   if (!m.open()) return;
   parts_.table.close(m);
@@ -256,18 +268,17 @@ void MigrationOutcomes::close(Migration& m) {
     timer->second->cancel();
     timers_.erase(timer);
   }
-  const Job* job = parts_.jobs.find(m.job);
-  if (job != nullptr) parts_.lifecycle.judge_again(m.job, parts_.nodes.find(job->node()));
+  Job* job = parts_.jobs.find(m.job);
+  if (job != nullptr) parts_.job_runner.look_again(m.job, parts_.nodes.find(job->node()));
   if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
-  if (m.result == MigrationResult::kDone && m.source_report && m.target_report) {
-    if (const auto downtime = compute_downtime(*m.source_report, *m.target_report))
-      parts_.lifecycle.set_downtime(m.job, downtime->total(), pause_of(*m.source_report, *downtime));
-  }
+  if (job != nullptr && m.result == MigrationResult::kDone) note_pause(*job, m);
   parts_.table.save(m);
+  const std::string where = m.result == MigrationResult::kLost
+                                ? std::string("the job is lost")
+                                : "the job runs at " + to_text(m.runs_at == Side::kTarget ? m.to : m.from);
   parts_.events.add("migration-ended",
-                    fmt::format("migration {} is {}{}, the job runs at {}", label(m), to_string(m.result),
-                                m.error.empty() ? "" : " (" + m.error + ")",
-                                to_text(m.runs_at == Side::kTarget ? m.to : m.from)),
+                    fmt::format("migration {} is {}{}, {}", label(m), to_string(m.result),
+                                m.error.empty() ? "" : " (" + m.error + ")", where),
                     {}, m.job, m.id);
 }
 

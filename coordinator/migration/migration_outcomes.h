@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/fleet/job_lifecycle.h"
+#include "coordinator/fleet/job_runner.h"
 #include "coordinator/migration/migration_table.h"
 #include "libckpt/protocol/handover/switch_types.h"
 
@@ -24,7 +24,7 @@ class MigrationOutcomes {
     EventLog& events;
     const NodeTable& nodes;
     JobTable& jobs;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     control::asio::any_io_executor executor;
   };
   explicit MigrationOutcomes(Parts parts);
@@ -49,6 +49,7 @@ class MigrationOutcomes {
   void close_measured();
   void close(Migration& migration);
   [[nodiscard]] bool job_stands_still(const Migration& migration) const;
+  void note_pause(Job& job, const Migration& migration);
 
   Parts parts_;
   std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;  // of decided ones

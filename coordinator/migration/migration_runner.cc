@@ -50,7 +50,7 @@ Migration described(const migration::SwitchInfo& info, const Result<wire::Migrat
 MigrationRunner::MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,
                                  std::function<void(const Error&)> fatal)
     : parts_(std::move(parts)),
-      outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.lifecycle, parts_.executor}),
+      outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.job_runner, parts_.executor}),
       driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)),
       checked_(parts_.executor) {
   take_frames();

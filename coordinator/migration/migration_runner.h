@@ -35,7 +35,7 @@ class MigrationRunner : private SwitchEffects {
     NodeCalls& calls;
     NodeFrames& frames;
     JobTable& jobs;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     control::asio::any_io_executor executor;
   };
   MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,

@@ -13,7 +13,6 @@
 #include <set>
 #include <vector>
 
-#include "coordinator/fleet/migration_queries.h"
 #include "coordinator/migration/migration_index.h"
 #include "coordinator/state/listeners.h"
 #include "coordinator/state/retention.h"
@@ -22,7 +21,7 @@
 
 namespace ckpt::coordinator {
 
-class MigrationTable : public MigrationQueries {
+class MigrationTable {
  public:
   MigrationTable(Store& store, control::asio::any_io_executor executor)
       : store_(store), changed_(std::move(executor)) {}
@@ -65,9 +64,8 @@ class MigrationTable : public MigrationQueries {
   [[nodiscard]] bool is_newest_of_job(const Migration& migration) const;
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
-  // MigrationQueries.
-  [[nodiscard]] bool has_open(JobId job) const override { return open_of(job) != nullptr; }
-  [[nodiscard]] bool is_closing(JobId job) const override;
+  // Its newest migration is decided, and not all reports have come.
+  [[nodiscard]] bool is_closing(JobId job) const;
 
   // A side may not know yet how it ended.
   void mark_unsettled(MigrationId id) { unsettled_.insert(id); }

@@ -16,8 +16,6 @@ class ImageWork {
   // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The
   // operation ends a moment later.
   virtual bool give_up_parking(JobId id, const std::string& why) = 0;
-  // Stops a job in whatever stage its operation is; false: it has none.
-  virtual Result<bool> stop_operation(JobId id, std::int64_t grace_ms) = 0;
 };
 
 }  // namespace ckpt::coordinator

@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::chrono::seconds kStartAnswer{30};
 
+bool is_to_start(const Job* job) {
+  return job != nullptr && job->state == JobState::kStarting && !job->stop_requested;
+}
+
 }  // namespace
 
 Result<RunPlan> Service::plan(const SubmitRequest& request) const {
@@ -76,16 +80,16 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
 
 // Stops the ranks of a gang that cannot start as a whole.
 void Service::end_ranks(const std::vector<JobId>& ids) {
-  for (const JobId id : ids) {
-    Job* rank = parts_.jobs.find(id);
-    if (rank == nullptr || is_ended(rank->state)) continue;
-    if (auto stopped = parts_.stops.begin(*rank, 0); !stopped)
-      spdlog::error("rank {} is not stopped: {}", label(*rank), stopped.error().to_string());
-  }
+  std::vector<Job*> ranks;
+  for (const JobId id : ids)
+    if (Job* rank = parts_.jobs.find(id)) ranks.push_back(rank);
+  if (auto stopped = stop_all(ranks, 0); !stopped)
+    spdlog::error("the ranks of {} are not stopped: {}", job_text(ids.front()), stopped.error().to_string());
 }
 
 void Service::confirm_by_move(JobId id) {
-  if (auto confirmed = parts_.admission.confirm(id, "a move that was asked for"); !confirmed)
+  auto confirmed = parts_.job_runner.order(id, lifecycle::Confirmed{"a move that was asked for"});
+  if (!confirmed)
     spdlog::error("that job {} is confirmed was not stored: {}", job_text(id), confirmed.error().to_string());
 }
 
@@ -102,9 +106,10 @@ control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
 
 control::Task<> Service::start(JobId id) {
   const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || job->state != JobState::kStarting) co_return;
+  if (!is_to_start(job)) co_return;
   const std::string node = job->node();
   auto spec = co_await parts_.rendezvous.complete(job->spec);
+  if (!is_to_start(parts_.jobs.find(id))) co_return;
   if (!spec) {  // it is started again with its node's next inventory
     spdlog::warn("job {} is not started yet: {}", job_text(id), spec.error().to_string());
     co_return;
@@ -112,25 +117,22 @@ control::Task<> Service::start(JobId id) {
   wire::StartJob message;
   message.spec = *std::move(spec);
   auto started = co_await parts_.calls.call(node, message, kStartAnswer);
-  Job* now = parts_.jobs.find(id);
-  if (now == nullptr) co_return;
-  if (started) {
-    parts_.lifecycle.on_started(*now);
-    co_return;
-  }
+  if (parts_.jobs.find(id) == nullptr) co_return;
+  if (started) co_return parts_.job_runner.fact(id, lifecycle::StartAnswered());
   const Error& error = started.error();
   const bool unknown = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
   spdlog::warn("starting job {}: {}", job_text(id), error.to_string());
-  if (!unknown) parts_.lifecycle.on_start_failed(*now, error);
+  if (!unknown) parts_.job_runner.fact(id, lifecycle::StartAnswered{error});
 }
 
-Result<void> Service::stop(Job& job, std::int64_t grace_ms) {
-  if (is_ended(job.state)) return ok();
-  if (job.operation) {
-    CKPT_TRY(stops, parts_.image_work.stop_operation(job.id, grace_ms));
-    if (stops) return ok();
-  }
-  return parts_.stops.begin(job, grace_ms);
+Result<void> Service::stop(const Job& job, std::int64_t grace_ms) {
+  return parts_.job_runner.order(job.id, lifecycle::Stop{grace_ms});
+}
+
+Result<void> Service::stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms) {
+  std::vector<JobRunner::Event> events;
+  for (const Job* rank : ranks) events.push_back({rank->id, lifecycle::Stop{grace_ms}});
+  return events.empty() ? ok() : parts_.job_runner.order_all(std::move(events));
 }
 
 control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
@@ -143,7 +145,7 @@ control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
 
 Result<void> Service::forget(const Job& job) {
   const JobId id = job.id;
-  CKPT_TRYV(parts_.lifecycle.forget(job));
+  CKPT_TRYV(parts_.job_runner.forget(job));
   wire::ForgetJob message;
   message.job = id;
   for (const auto& [name, node] : parts_.nodes.all()) {

@@ -10,10 +10,8 @@
 
 #include "coordinator/fleet/job_admission.h"
 #include "coordinator/operations/gang_rendezvous.h"
-#include "coordinator/operations/image_work.h"
 #include "coordinator/operations/planner.h"
 #include "coordinator/operations/preemptor.h"
-#include "coordinator/operations/stops.h"
 #include "libckpt/protocol/wire/job_messages.h"
 
 namespace ckpt::coordinator {
@@ -41,11 +39,9 @@ class Service {
     NodeCalls& calls;
     JobTable& jobs;
     JobAdmission& admission;
-    JobLifecycle& lifecycle;
+    JobRunner& job_runner;
     const Planner& planner;
     const GangRendezvous& rendezvous;
-    Stops& stops;
-    ImageWork& image_work;
     Preemptor& preemptor;
   };
   explicit Service(Parts parts) : parts_(parts) {}
@@ -59,8 +55,11 @@ class Service {
   control::Task<Result<Job*>> adopt(AdoptRequest request);
   // Sends StartJob for a job that is stored as starting (at first, or again after the node came back).
   control::Task<> start(JobId id);
-  // Recorded, then carried out until nothing of the job lives; a job whose node is away ends here at once.
-  Result<void> stop(Job& job, std::int64_t grace_ms);
+  // Recorded, then carried out until nothing of the job lives (order_sender.h). Where its node is away the order stands,
+  // and the job has not ended before that node reports it. Again: with the new grace.
+  Result<void> stop(const Job& job, std::int64_t grace_ms);
+  // All ranks of a job, in one write.
+  Result<void> stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms);
   control::Task<> wait_for_end(JobId id, Deadline deadline);
   // Removes a job that has ended, with what its nodes keep of it but for its images. kRefused for a live one.
   Result<void> forget(const Job& job);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's records: jobs, migrations, events. Plain values; JobLifecycle and MigrationRunner change
+// The coordinator's records: jobs, migrations, events. Plain values; JobRunner and MigrationRunner change
 // them. Times are Unix milliseconds (for people), spans that were measured are nanoseconds.
 #pragma once
 
@@ -115,7 +115,7 @@ struct Job {
   bool unfenced = false;           // lost with its node, where it may still run: no image of it may
   bool unconfirmed = false;  // taken in by a node's word (recovery.h): nothing but a user's order moves it
   // Nodes that may still have, or start, an instance that was given up: it was stopped while its node was away
-  // or was starting it. Nothing is started elsewhere before each has answered (instance_ends.h).
+  // or was starting it. Nothing is started elsewhere before each has answered (lifecycle/order_rules.h).
   std::set<std::string> may_live_on;
   std::int32_t exit_code = -1;
   bool ended_as_told = false;  // by its node, and not by itself

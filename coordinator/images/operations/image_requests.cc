@@ -93,9 +93,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
   if (job->state == JobState::kParked && !job->operation) {
     // Already; but now it stays until a user resumes it.
-    Job changed = *job;
-    changed.resumes_itself = false;
-    CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
+    CKPT_CO_TRYV(parts_.job_runner.order(id, lifecycle::StaysParked{}));
     const TaskId done = parts_.tasks.begin("suspend", *parts_.jobs.find(id), "").id;
     parts_.tasks.finish(done);
     co_return done;

@@ -21,6 +21,7 @@ class ImageRequests : public Images {
   struct Parts {
     NodeTable& nodes;
     JobTable& jobs;
+    JobRunner& job_runner;
     JobAdmission& admission;
     RestorePlans& restores;
     const ImageCatalog& catalog;

@@ -9,6 +9,31 @@ namespace ckpt::coordinator {
 
 using std::chrono::milliseconds;
 
+OpenOperations::OpenOperations(const Config& config, ImageTasks& tasks, JobActions& actions)
+    : config_(config), tasks_(tasks) {
+  actions.subscribe([this](JobId id, const lifecycle::JobAction& action) {
+    if (const auto* entered = std::get_if<lifecycle::TaskEntered>(&action))
+      tasks_.enter(task_id(id), entered->state);
+    else if (const auto* ended = std::get_if<lifecycle::TaskEnded>(&action))
+      end(id, *ended);
+  });
+}
+
+void OpenOperations::end(JobId id, const lifecycle::TaskEnded& ended) {
+  if (ImageTask* task = tasks_.find(task_id(id)); task != nullptr && !ended.error) {
+    task->exit_code = ended.exit_code;
+    task->image = ended.image;
+    task->restored = ended.restored;
+    task->fill_ns = ended.fill_ns;
+  }
+  close(id, ended.error, ended.exit_code);
+}
+
+bool OpenOperations::is_driven(JobId id) const {
+  const Open* open = find(id);
+  return open != nullptr && open->driven;
+}
+
 const OpenOperations::Open* OpenOperations::find(JobId id) const {
   const auto at = open_.find(id);
   return at == open_.end() ? nullptr : &at->second;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "coordinator/fleet/job_runner.h"
 #include "coordinator/images/image_tasks.h"
 #include "coordinator/settings/config.h"
 
@@ -16,17 +17,18 @@ namespace ckpt::coordinator {
 class OpenOperations {
  public:
   using Clock = std::chrono::steady_clock;
-  OpenOperations(const Config& config, ImageTasks& tasks) : config_(config), tasks_(tasks) {}
+  OpenOperations(const Config& config, ImageTasks& tasks, JobActions& actions);
+  OpenOperations(const OpenOperations&) = delete;
+  OpenOperations& operator=(const OpenOperations&) = delete;
 
   // Its time begins. False: it is driven already.
   bool begin_to_drive(JobId id);
+  [[nodiscard]] bool is_driven(JobId id) const;
   void end_to_drive(JobId id);
 
   // The task that shows the operation to the client that requested it; null and 0: none, or not known.
   void show(JobId id, TaskId task) { open_[id].task = task; }
   [[nodiscard]] TaskId task_id(JobId id) const;
-  [[nodiscard]] ImageTask* task(JobId id) { return tasks_.find(task_id(id)); }
-  void enter(JobId id, std::string state) { tasks_.enter(task_id(id), std::move(state)); }
   void close(JobId id, const std::optional<Error>& error, int exit_code);
 
   // The operation's vault: whether it answers, and was listed since its job was seen to have ended.
@@ -53,6 +55,7 @@ class OpenOperations {
     std::optional<Clock::time_point> away_since;
   };
   [[nodiscard]] const Open* find(JobId id) const;
+  void end(JobId id, const lifecycle::TaskEnded& ended);
 
   const Config& config_;
   ImageTasks& tasks_;

@@ -12,68 +12,22 @@ constexpr std::chrono::seconds kLongestCancel{60};
 
 }  // namespace
 
+// The coroutine of the operation waits for the snapshot's answer, which this brings about.
+OperationCancels::OperationCancels(Parts parts) : parts_(parts) {
+  parts_.job_runner.acted().subscribe([this](JobId id, const lifecycle::JobAction& action) {
+    if (const auto* cancelled = std::get_if<lifecycle::SnapshotCancelled>(&action))
+      parts_.snapshots.give_up_soon(id, cancelled->node, cancelled->incarnation);
+  });
+}
+
 bool OperationCancels::give_up_parking(JobId id, const std::string& why) {
   const Job* job = parts_.jobs.find(id);
-  const bool parks = job != nullptr && job->operation && job->operation->stage == OperationStage::kTaking;
-  if (!parks || !parts_.nodes.connected(job->node())) return false;
-  if (!job->operation->cancelled.empty()) return true;
-  Job changed = *job;
-  changed.operation->cancelled = why;
-  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored) {
-    spdlog::error("that {} of {} is given up was not stored: {}", job->operation->verb, job_text(id),
-                  stored.error().to_string());
-    return false;
-  }
-  tell_given_up(id);
-  return true;
-}
-
-Result<bool> OperationCancels::stop_operation(JobId id, std::int64_t grace_ms) {
-  const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || !job->operation) return false;
-  if (job->operation->stops) return true;
-  Job changed = *job;
-  ImageOperation& operation = *changed.operation;
-  operation.stops = true;
-  operation.stop_grace_ms = grace_ms;
-  operation.cancelled = "The job was to be stopped";
-  // It ends now, whether or not these nodes have answered.
-  if (operation.stage == OperationStage::kEnding) {
-    operation.goal = OperationGoal::kParked;
-    if (!operation.gone) changed.may_live_on.insert(job->node());
-  }
-  if (operation.stage == OperationStage::kStarting) changed.may_live_on.insert(operation.to_node);
-  changed.stop_requested = true;
-  const OperationStage stage = operation.stage;
-  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
-  if (stage == OperationStage::kTaking) tell_given_up(id);
-  // Its node may be at it for long: what it has started then is ended by the fence.
-  if (stage == OperationStage::kStarting) {
-    CKPT_TRYV(parts_.records.not_started(id, parts_.open.why_given_up(*job)));
-  }
-  return true;
-}
-
-Result<void> OperationCancels::give_up_start(JobId id, const std::string& why) {
-  const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || !job->operation || job->operation->goal != OperationGoal::kRunning) return ok();
-  Job changed = *job;
-  const OperationStage stage = changed.operation->stage;
-  if (stage == OperationStage::kEnding) {
-    changed.operation->goal = OperationGoal::kParked;
-    changed.operation->why = why;
-  }
-  // Its node may be at it for long: what it has started then is ended by the fence.
-  if (stage == OperationStage::kStarting) changed.may_live_on.insert(changed.operation->to_node);
-  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
-  if (stage != OperationStage::kStarting) return ok();
-  return parts_.records.not_started(id, Error(ErrorCode::kAborted, why));
-}
-
-// The coroutine of the operation waits for the snapshot's answer, which this brings about.
-void OperationCancels::tell_given_up(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  parts_.snapshots.give_up_soon(id, job->node(), job->incarnation);
+  if (job == nullptr || lifecycle::state_of(*job) != lifecycle::RankState::kParking) return false;
+  auto given_up = parts_.job_runner.order(id, lifecycle::SnapshotGivenUp{why});
+  if (!given_up && given_up.error().code() != ErrorCode::kRefused)
+    spdlog::warn("the snapshot that parks {} is not given up: {}", job_text(id),
+                 given_up.error().to_string());
+  return given_up.has_value();
 }
 
 control::Task<Result<void>> OperationCancels::cancel_parking(JobId id, std::string why) {

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 
 #include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/clock.h"
@@ -26,7 +27,31 @@ bool is_unknown(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
 }
 
+ImageId id_of(const Image& image) {
+  ImageId id;
+  id.job = image.job;
+  id.version = image.version;
+  id.where = image.folder.empty() ? image.node : image.folder;
+  return id;
+}
+
 }  // namespace
+
+// A rule among ranks may begin an operation, too.
+OperationRunner::OperationRunner(Parts parts) : parts_(std::move(parts)) {
+  parts_.job_runner.stepped().subscribe([this](JobId id) {
+    const Job* job = parts_.jobs.find(id);
+    if (job != nullptr && job->operation && !parts_.open.is_driven(id))
+      control::asio::post(parts_.executor, [this, id] { show_and_drive(id); });
+  });
+}
+
+void OperationRunner::show_and_drive(JobId id) {
+  const Job* job = parts_.jobs.find(id);
+  if (job == nullptr || !job->operation || parts_.open.is_driven(id)) return;
+  parts_.open.show(id, parts_.tasks.begin(job->operation->verb, *job, "ending").id);
+  drive(id);
+}
 
 void OperationRunner::start() {
   for (const auto& [id, job] : parts_.jobs.all()) {
@@ -43,43 +68,19 @@ Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
 }
 
 Result<std::vector<OperationRunner::Begun>> OperationRunner::begin_all(std::vector<Begun> operations) {
-  std::vector<Job> changed;
-  for (const Begun& begun : operations) {
-    const Job* job = parts_.jobs.find(begun.job);
-    if (job->operation)
-      parts_.open.close(begun.job, Error(ErrorCode::kAborted, "Another order took its place"), 1);
-    changed.push_back(prepare(*job, begun.operation));
-  }
-  CKPT_TRYV(parts_.jobs.replace_all(std::move(changed)));
-  fault_point(FaultPoint::kCoordinatorOperationDurable);
+  std::vector<JobRunner::Event> events;
+  for (const Begun& begun : operations)
+    events.push_back({begun.job, lifecycle::OperationBegun{begun.operation}});
+  CKPT_TRYV(parts_.job_runner.order_all(std::move(events)));
   for (Begun& begun : operations) {
     parts_.open.set_listed(begun.job, false);
     const bool takes = begun.operation.stage == OperationStage::kTaking;
     const Job& job = *parts_.jobs.find(begun.job);
     begun.task = parts_.tasks.begin(begun.operation.verb, job, takes ? "copying" : "ending").id;
     parts_.open.show(begun.job, begun.task);
-    drive(begun.job);
   }
+  for (const Begun& begun : operations) drive(begun.job);
   return operations;
-}
-
-Job OperationRunner::prepare(const Job& job, ImageOperation operation) {
-  operation.fenced = highest_known(job, parts_.nodes);
-  operation.deadline_ms = wall_clock_ms() + parts_.config.image_timeout_ms;
-  Job changed = job;
-  // The node may be at the start that is given up by this, and shows no instance yet.
-  const bool was_starting = job.operation && job.operation->stage == OperationStage::kStarting;
-  if (was_starting) changed.may_live_on.insert(job.operation->to_node);
-  if (operation.stage == OperationStage::kEnding) {
-    changed.fenced = operation.fenced;
-    if (operation.goal == OperationGoal::kRunning) changed.state = JobState::kRestoring;
-    changed.stop_requested = false;
-    changed.exit_code = -1;
-  }
-  const auto is_away = [this](const std::string& node) { return !parts_.nodes.connected(node); };
-  if (operation.by_word) std::erase_if(changed.may_live_on, is_away);
-  changed.operation = std::move(operation);
-  return changed;
 }
 
 void OperationRunner::drive(JobId id) {
@@ -91,6 +92,10 @@ control::Task<> OperationRunner::carry_on(JobId id) {
   while (true) {
     const Job* job = parts_.jobs.find(id);
     if (job == nullptr || !job->operation) break;
+    if (parts_.jobs.is_refused(id)) {  // no order leaves before its row is stored
+      co_await wait_for_change(parts_.jobs);
+      continue;
+    }
     const OperationStep step = next_step(*job->operation, view_of(*job));
     spdlog::debug("{} of {}: {}", job->operation->verb, job_text(id), to_string(step));
     if (step == OperationStep::kWait || step == OperationStep::kAskVault) close_expired_task(id);
@@ -110,8 +115,7 @@ OperationView OperationRunner::view_of(const Job& job) const {
     view.instance_alive = instance != nullptr && !is_over(instance->phase);
   }
   if (operation.stage == OperationStage::kEnding) {
-    for (const auto& [name, node] : parts_.nodes.all())
-      view.instance_alive |= node.connected() && has_instance(node, job.id, operation.fenced);
+    view.instance_alive = lifecycle::has_instance_somewhere(parts_.view, job.id, operation.fenced);
     for (const std::string& name : job.may_live_on)
       (parts_.nodes.connected(name) ? view.instance_alive : view.may_live_away) = true;
   }
@@ -157,20 +161,66 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
     case OperationStep::kGiveUp:
       break;
   }
-  const Result<void> recorded = record(id, step);
-  if (recorded) co_return;
-  spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
-                recorded.error().to_string());
-  co_await wait_for_change(parts_.jobs);
+  if (step == OperationStep::kEnded) fault_point(FaultPoint::kCoordinatorInstanceEnded);
+  lifecycle::JobEvent event = event_of(id, step);
+  co_await record(id, std::move(event));
 }
 
 // The steps that need no answer of a node.
-Result<void> OperationRunner::record(JobId id, OperationStep step) {
+lifecycle::JobEvent OperationRunner::event_of(JobId id, OperationStep step) const {
+  const Job& job = *parts_.jobs.find(id);
   if (step == OperationStep::kAbandon)
-    return parts_.records.abandon(id, Error(ErrorCode::kRefused, "The job ended before its image was taken"));
-  if (step == OperationStep::kEnded) return parts_.records.ended(id);
-  if (step == OperationStep::kRuns) return parts_.records.runs(id);
-  return parts_.records.not_started(id, parts_.open.why_given_up(*parts_.jobs.find(id)));
+    return lifecycle::NotParked{Error(ErrorCode::kRefused, "The job ended before its image was taken")};
+  if (step == OperationStep::kRuns) return runs_from_image(job);
+  if (step == OperationStep::kGiveUp) return lifecycle::NotStarted{parts_.open.why_given_up(job)};
+  if (job.operation->stage == OperationStage::kTaking) return image_stored(job);
+  return lifecycle::InstancesEnded{};
+}
+
+control::Task<> OperationRunner::record(JobId id, lifecycle::JobEvent event) {
+  const bool runs = std::holds_alternative<lifecycle::RunsFromImage>(event);
+  if (runs) fault_point(FaultPoint::kCoordinatorStarted);
+  if (auto recorded = parts_.job_runner.order(id, std::move(event)); !recorded) {
+    spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
+                  recorded.error().to_string());
+    co_return co_await wait_for_change(parts_.jobs);
+  }
+  if (runs) parts_.reports.forget_restore(id);
+}
+
+lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
+  const Image before = job.operation->image;
+  lifecycle::ImageStored stored;
+  stored.image = parts_.catalog.newest(job.id, [&](const Image& image) {
+    return image.folder == before.folder && image.vault_job == before.vault_job &&
+           image.version > before.version && (!image.folder.empty() || image.node == before.node);
+  });
+  if (stored.image) stored.facts = parts_.reports.facts_of(job, before.node, before.folder);
+  return stored;
+}
+
+// By its node's report: instead of an image that proved damaged while it was read an older one was used.
+lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const {
+  const ImageOperation& operation = *job.operation;
+  lifecycle::RunsFromImage runs;
+  Restored& restored = runs.restored;
+  restored.suspect = operation.image.suspect;
+  restored.image = operation.image;
+  restored.lost_ms = operation.lost_ms;
+  restored.place = Place(operation.to_node, operation.to_gpu);
+  restored.incarnation = job.incarnation;
+  const wire::RestoreReport* used = parts_.reports.restore_of(job);
+  if (used != nullptr) runs.fill_ns = used->fill_ns;
+  const bool same = used == nullptr || used->folder != operation.image.folder ||
+                    used->vault_job != operation.image.vault_job || used->version >= operation.image.version;
+  if (same) return runs;
+  restored.image.version = used->version;
+  restored.image.barrier_ms = used->barrier_ms;
+  if (const auto listed = parts_.catalog.find(id_of(restored.image))) restored.image = listed->image;
+  restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
+  restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
+                              used->skipped.empty() ? "its node does not say how" : used->skipped);
+  return runs;
 }
 
 // Its client waits no longer, although it continues as soon as the node or vault is back.
@@ -222,9 +272,9 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
   // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
   // knows.
   if (!view_of(*job).instance_alive) co_return;
-  if (auto recorded = parts_.records.abandon(id, given_up ? parts_.open.why_given_up(*job) : error);
-      !recorded)
-    co_await wait_for_change(parts_.jobs);
+  const Error reason = given_up ? parts_.open.why_given_up(*job) : error;
+  lifecycle::JobEvent event = lifecycle::NotParked{reason};
+  co_await record(id, std::move(event));
 }
 
 // Once its node has reported that no snapshot has the job, it runs on.
@@ -235,8 +285,8 @@ control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   const bool free = told || told.error().code() == ErrorCode::kNotFound;
   if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(parts_.jobs);
-  if (auto recorded = parts_.records.abandon(id, parts_.open.why_given_up(*job)); !recorded)
-    co_await wait_for_change(parts_.jobs);
+  lifecycle::JobEvent event = lifecycle::NotParked{parts_.open.why_given_up(*job)};
+  co_await record(id, std::move(event));
 }
 
 control::Task<> OperationRunner::ask_vault(JobId id) {
@@ -266,9 +316,10 @@ control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarn
 
 control::Task<> OperationRunner::end_instances(JobId id) {
   const Incarnation up_to = parts_.jobs.find(id)->operation->fenced;
-  std::vector<std::string> nodes;
-  for (const auto& [name, node] : parts_.nodes.all()) {
-    if (node.connected() && has_instance(node, id, up_to)) nodes.push_back(name);
+  std::set<std::string> nodes;
+  for (const lifecycle::SeenInstance& seen : parts_.view.seen(id)) {
+    if (seen.connected && seen.instance->incarnation <= up_to && !is_over(seen.instance->phase))
+      nodes.insert(seen.node);
   }
   std::vector<control::Task<>> ends;
   for (const std::string& node : nodes) ends.push_back(end_instance(id, node, up_to));
@@ -276,7 +327,7 @@ control::Task<> OperationRunner::end_instances(JobId id) {
   const Job* left = parts_.jobs.find(id);
   std::vector<control::Task<>> proofs;
   for (const std::string& node : left == nullptr ? std::set<std::string>() : left->may_live_on) {
-    if (parts_.nodes.connected(node)) proofs.push_back(parts_.ends.prove(id, node));
+    if (parts_.nodes.connected(node)) proofs.push_back(parts_.orders.prove(id, node));
   }
   co_await control::at_once(parts_.executor, "a proof that nothing is left", std::move(proofs));
   const Job* job = parts_.jobs.find(id);
@@ -343,9 +394,9 @@ control::Task<> OperationRunner::start_restored(JobId id) {
                  started.error().to_string());
     co_return co_await wait_for_change(parts_.jobs);
   }
-  const Result<void> recorded =
-      started ? parts_.records.runs(id) : parts_.records.not_started(id, started.error());
-  if (!recorded) co_await wait_for_change(parts_.jobs);
+  lifecycle::JobEvent event = runs_from_image(*parts_.jobs.find(id));
+  if (!started) event = lifecycle::NotStarted{started.error()};
+  co_await record(id, std::move(event));
 }
 
 }  // namespace ckpt::coordinator

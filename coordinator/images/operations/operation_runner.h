@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries operations on jobs' images from stage to stage: looks at the nodes, orders the next step of
-// image_operation.h, and has the outcome recorded. After a restart it continues with the open ones.
+// Carries operations on jobs' images from stage to stage. It looks at the nodes, and orders the next step of
+// image_operation.h. The outcome is an event of the job's machine. After a restart it continues with the open ones.
 //
 // Never two instances: a job goes on from an image only once every instance before is known to have ended.
 // Its node reports that, or the operator states it (`--force`). An instance that turns up later with an
@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "coordinator/images/image_operation.h"
-#include "coordinator/images/operations/operation_records.h"
+#include "coordinator/images/image_reports.h"
+#include "coordinator/images/operations/open_operations.h"
 #include "coordinator/images/snapshot_orders.h"
 #include "coordinator/operations/gang_rendezvous.h"
+#include "coordinator/operations/order_sender.h"
 
 namespace ckpt::coordinator {
 
@@ -26,19 +28,22 @@ class OperationRunner {
     const Config& config;
     NodeTable& nodes;
     NodeCalls& calls;
-    InstanceEnds& ends;
+    OrderSender& orders;
     JobTable& jobs;
+    JobRunner& job_runner;
+    const lifecycle::JobView& view;
     const ImageCatalog& catalog;
-    const ImageReports& reports;
+    ImageReports& reports;
     ImageTasks& tasks;
     SnapshotOrders& snapshots;
     VaultGrants& grants;
     OpenOperations& open;
-    OperationRecords& records;
     const GangRendezvous& rendezvous;
     control::asio::any_io_executor executor;
   };
-  explicit OperationRunner(Parts parts) : parts_(std::move(parts)) {}
+  explicit OperationRunner(Parts parts);
+  OperationRunner(const OperationRunner&) = delete;
+  OperationRunner& operator=(const OperationRunner&) = delete;
 
   // Once, after the jobs have been loaded: continues the open ones.
   void start();
@@ -53,13 +58,18 @@ class OperationRunner {
   Result<std::vector<Begun>> begin_all(std::vector<Begun> operations);
 
  private:
-  // The job with its new operation; not stored yet.
-  Job prepare(const Job& job, ImageOperation operation);
   void drive(JobId id);
+  // An operation that no request has begun.
+  void show_and_drive(JobId id);
   control::Task<> carry_on(JobId id);
   [[nodiscard]] OperationView view_of(const Job& job) const;
   control::Task<> perform(JobId id, OperationStep step);
-  Result<void> record(JobId id, OperationStep step);
+  [[nodiscard]] lifecycle::JobEvent event_of(JobId id, OperationStep step) const;
+  // The rank has ended in its last image, as its vault lists it.
+  [[nodiscard]] lifecycle::ImageStored image_stored(const Job& job) const;
+  [[nodiscard]] lifecycle::RunsFromImage runs_from_image(const Job& job) const;
+  // Gives the event to the job's machine; waits for a change where it cannot be stored.
+  control::Task<> record(JobId id, lifecycle::JobEvent event);
   void close_expired_task(JobId id);
 
   control::Task<> take_last_snapshot(JobId id);

@@ -44,6 +44,7 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
                    " of it is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
     return refused("it is " + parts_.states.of(*job) + ", not parked");
+  if (job->stop_requested && !wish.by_user) return refused("it is to be stopped");
   if (job->unfenced)
     return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
                    " --force --fenced` is your word that it does not");

@@ -39,16 +39,16 @@ class JobTableTest : public JobTableFixture {
 // instance was on its way.
 TEST_F(JobTableTest, ListOlderThanAMoveLosesNoJob) {
   Job& job = create("train");
-  lifecycle_->on_started(job);
+  job_runner_->fact(job.id, lifecycle::StartAnswered());
   const Node source = node("a", {instance(job.id, 1, wire::JobPhase::kRunning)});
-  lifecycle_->on_inventory(source);
+  job_runner_->on_inventory(source);
   const Node without = node("b", {});
-  lifecycle_->runs_at(job.id, 2, Segment("b", 2), {JobRank(job.ranks.front())}, &without);
-  migrations_.closing = true;
-  lifecycle_->on_inventory(without);
+  job_runner_->fact(job.id, lifecycle::MoveRunsAt{2, Segment("b", 2), {JobRank(job.ranks.front())}, {}});
+  view_.closing = true;
+  job_runner_->on_inventory(without);
   EXPECT_EQ(job.state, JobState::kRunning);
-  migrations_.closing = false;
-  lifecycle_->on_inventory(without);
+  view_.closing = false;
+  job_runner_->on_inventory(without);
   EXPECT_EQ(job.state, JobState::kLost);
 }
 
@@ -72,41 +72,41 @@ TEST_F(JobTableTest, JobWhoseSpecExceedsAMessageIsRefusedAtItsStart) {
 
 TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   Job& job = create("x");
-  lifecycle_->on_started(job);
-  migrations_.open = true;
+  job_runner_->fact(job.id, lifecycle::StartAnswered());
+  view_.open.emplace();
   const Node a = node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)});
-  lifecycle_->on_inventory(a);
+  job_runner_->on_inventory(a);
   EXPECT_EQ(job.state, JobState::kRunning);
-  lifecycle_->on_inventory(node("a", {}));  // not lost either
+  job_runner_->on_inventory(node("a", {}));  // not lost either
   EXPECT_EQ(job.state, JobState::kRunning);
-  migrations_.open = false;
-  lifecycle_->judge_again(job.id, &a);
+  view_.open.reset();
+  job_runner_->look_again(job.id, &a);
   EXPECT_EQ(job.state, JobState::kExited);
   EXPECT_EQ(job.exit_code, 7);
 }
 
 TEST_F(JobTableTest, OtherInstancesDoNotCount) {
   Job& job = create("x");
-  lifecycle_->on_started(job);
-  lifecycle_->on_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
-  lifecycle_->on_inventory(node(
+  job_runner_->fact(job.id, lifecycle::StartAnswered());
+  job_runner_->on_inventory(node("b", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
+  job_runner_->on_inventory(node(
       "a", {instance(job.id, 1, wire::JobPhase::kRunning), instance(job.id, 2, wire::JobPhase::kExited, 7)}));
   EXPECT_EQ(job.state, JobState::kRunning);
 }
 
 TEST_F(JobTableTest, AStartingJobThatIsMissingIsStartedAgain) {
   const Job& job = create("x");
-  EXPECT_EQ(lifecycle_->on_inventory(node("a", {})), std::vector<JobId>{job.id});
+  EXPECT_EQ(job_runner_->on_inventory(node("a", {})), std::vector<JobId>{job.id});
   EXPECT_EQ(job.state, JobState::kStarting);
 }
 
 TEST_F(JobTableTest, FollowsAMoveAndBack) {
   Job& job = create("x");
-  lifecycle_->on_started(job);
-  lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
+  job_runner_->fact(job.id, lifecycle::StartAnswered());
+  job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kRunning)}));
   JobRank there;
   there.place = Place("b", 1);
-  lifecycle_->runs_at(job.id, 2, Segment("b", 2), {there}, nullptr);
+  job_runner_->fact(job.id, lifecycle::MoveRunsAt{2, Segment("b", 2), {there}, {}});
   EXPECT_EQ(job.node(), "b");
   EXPECT_EQ(job.incarnation, 2U);
   EXPECT_EQ(job.state_bytes(), 100U);  // known before its new instance has been described
@@ -114,7 +114,8 @@ TEST_F(JobTableTest, FollowsAMoveAndBack) {
   EXPECT_EQ(job.segments.size(), 2U);
   JobRank back;
   back.place = Place("a", 0);
-  lifecycle_->runs_at(job.id, 3, Segment("a", 1), {back}, nullptr);  // restored: the first instance goes on
+  job_runner_->fact(
+      job.id, lifecycle::MoveRunsAt{3, Segment("a", 1), {back}, {}});  // restored: the first instance goes on
   EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
   EXPECT_EQ(job.incarnation, 3U);
 }
@@ -140,9 +141,9 @@ TEST_F(JobTableTest, AMadeUpNameThatIsTakenGetsTheWholeId) {
 
 TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
-    lifecycle_->on_start_failed(create("x"), Error(ErrorCode::kNotFound, "no such file"));
+    job_runner_->fact(create("x").id, lifecycle::StartAnswered{Error(ErrorCode::kNotFound, "no such file")});
   const Job& live = create("live");
-  EXPECT_EQ(lifecycle_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
+  EXPECT_EQ(job_runner_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_FALSE(jobs_->was_forgotten(3));
   EXPECT_FALSE(jobs_->was_forgotten(live.id));
@@ -157,17 +158,17 @@ TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
   std::vector<wire::JobInstance> instances;
   for (int i = 0; i < 200; ++i) {
     Job& job = create("");
-    lifecycle_->on_started(job);
+    job_runner_->fact(job.id, lifecycle::StartAnswered());
     instances.push_back(instance(job.id, 1, wire::JobPhase::kRunning));
   }
-  lifecycle_->on_inventory(node("a", instances));
+  job_runner_->on_inventory(node("a", instances));
   for (wire::JobInstance& i : instances) i.ranks[0].device_bytes = 1 << 20;
   const std::uint64_t before = store_->database().commits();
-  lifecycle_->on_inventory(node("a", instances));
+  job_runner_->on_inventory(node("a", instances));
   EXPECT_EQ(store_->database().commits(), before) << "an inventory that brings nothing but memory";
-  ASSERT_TRUE(jobs_->store_memory());
+  ASSERT_TRUE(jobs_->store_unsaved());
   EXPECT_EQ(store_->database().commits(), before + 1);
-  ASSERT_TRUE(jobs_->store_memory());
+  ASSERT_TRUE(jobs_->store_unsaved());
   EXPECT_EQ(store_->database().commits(), before + 1) << "nothing is left to store";
   const JobId last = instances.back().job;
   reopen();
@@ -176,8 +177,8 @@ TEST_F(JobTableTest, MemoryOfManyJobsIsStoredInATransaction) {
 
 TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   const auto end = [&](Job& job) {
-    lifecycle_->on_started(job);
-    lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+    job_runner_->fact(job.id, lifecycle::StartAnswered());
+    job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
   };
   Job& first = create("train");
   const JobId oldest = first.id;
@@ -190,7 +191,7 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   ASSERT_TRUE(jobs_->replace(std::move(back)));
   EXPECT_EQ(jobs_->find("train")->id, oldest);
   EXPECT_EQ(jobs_->live().size(), 1U);
-  lifecycle_->forget_old(Retention(0));
+  job_runner_->forget_old(Retention(0));
   EXPECT_EQ(jobs_->all().size(), 1U);
   reopen();
   EXPECT_EQ(jobs_->find("train")->id, oldest);
@@ -200,16 +201,59 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
 TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
   for (int i = 0; i < 5; ++i) {
     Job& job = create("");
-    lifecycle_->on_started(job);
-    lifecycle_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
+    job_runner_->fact(job.id, lifecycle::StartAnswered());
+    job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
   }
   Job& running = create("");
-  EXPECT_EQ(lifecycle_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
-  EXPECT_TRUE(lifecycle_->forget_old(Retention(3)).empty());
+  EXPECT_EQ(job_runner_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(job_runner_->forget_old(Retention(3)).empty());
   const std::int64_t after_all = jobs_->newest_end_ms() + 1;
-  EXPECT_EQ(lifecycle_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
+  EXPECT_EQ(job_runner_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
   EXPECT_EQ(jobs_->all().size(), 1U);
   EXPECT_NE(jobs_->find(running.id), nullptr);
+}
+
+// A fact counts although the store refuses it, and is stored later; an order does not count.
+TEST_F(JobTableTest, StoreThatRefusesKeepsNoOrderAndNoFactBack) {
+  Job& job = create("x");
+  job_runner_->fact(job.id, lifecycle::StartAnswered());
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 1"));
+  EXPECT_FALSE(job_runner_->order(job.id, lifecycle::Stop{5}));
+  EXPECT_FALSE(job.stop_requested);
+  job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 7)}));
+  EXPECT_EQ(job.state, JobState::kExited);
+  EXPECT_TRUE(jobs_->is_refused(job.id));
+  EXPECT_FALSE(job_runner_->order(job.id, lifecycle::Stop{5}))
+      << "it would rest on a fact that is not stored";
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 0"));
+  ASSERT_TRUE(jobs_->store_unsaved());
+  EXPECT_FALSE(jobs_->has_refused_facts());
+  const JobId id = job.id;
+  reopen();
+  EXPECT_EQ(jobs_->find(id)->exit_code, 7);
+}
+
+TEST_F(JobTableTest, StopOfAParkedJobThatCannotBeStoredIsAnError) {
+  Job& job = create("x");
+  job.state = JobState::kParked;
+  jobs_->save(job);
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 1"));
+  EXPECT_FALSE(job_runner_->order(job.id, lifecycle::Stop{5}));
+  EXPECT_EQ(job.state, JobState::kParked);
+  ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 0"));
+}
+
+// A coordinator that ends between two writes would start its program from the command.
+TEST_F(JobTableTest, JobThatIsRevivedIsParkedFromItsFirstWrite) {
+  wire::JobSpec spec;
+  spec.name = "back";
+  spec.argv = {"/bin/train"};
+  spec.ranks.resize(1);
+  const std::uint64_t before = store_->database().commits();
+  ASSERT_TRUE(admission_->revive(spec, Place("a", 0), "j9.v1@b", 1000));
+  EXPECT_LE(store_->database().commits(), before + 2) << "its id and its row";
+  reopen();
+  EXPECT_EQ(jobs_->find("back")->state, JobState::kParked);
 }
 
 }  // namespace

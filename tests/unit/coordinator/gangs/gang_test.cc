@@ -92,7 +92,7 @@ TEST_F(GangTest, GangWhoseNameIsTakenLeavesNoRank) {
 TEST_F(GangTest, EndsOnceAllRanksHaveAndAsTheFirstThatFailed) {
   const Gang gang = create("train", 3);
   EXPECT_EQ(state_of(gang), JobState::kStarting);
-  for (Job* rank : gang.ranks) lifecycle_->on_started(*rank);
+  for (const Job* rank : gang.ranks) job_runner_->fact(rank->id, lifecycle::StartAnswered());
   EXPECT_EQ(state_of(gang), JobState::kRunning);
   end(*gang.ranks[2], JobState::kExited, 3, 10);
   EXPECT_EQ(state_of(gang), JobState::kRunning);

@@ -11,15 +11,9 @@
 #include <string>
 
 #include "coordinator/fleet/job_admission.h"
+#include "tests/unit/coordinator/support/fake_job_view.h"
 
 namespace ckpt::coordinator {
-
-struct FakeMigrations : MigrationQueries {
-  bool open = false;
-  bool closing = false;
-  [[nodiscard]] bool has_open(JobId) const override { return open; }
-  [[nodiscard]] bool is_closing(JobId) const override { return closing; }
-};
 
 class JobTableFixture : public ::testing::Test {
  protected:
@@ -31,25 +25,25 @@ class JobTableFixture : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void reopen() {
     admission_.reset();
-    lifecycle_.reset();
+    job_runner_.reset();
     jobs_.reset();
     events_.reset();
     store_.reset();
     store_.emplace(Store::open(folder_ + "/state.db").value());
     events_.emplace(*store_, io_.get_executor());
     jobs_.emplace(*store_, io_.get_executor());
-    lifecycle_.emplace(*jobs_, *events_, migrations_);
-    admission_.emplace(*jobs_, *lifecycle_, *events_);
+    job_runner_.emplace(*jobs_, *events_, view_);
+    admission_.emplace(*jobs_, *job_runner_, *events_);
     ASSERT_TRUE(jobs_->load());
   }
 
   control::asio::io_context io_{1};
   std::string folder_;
-  FakeMigrations migrations_;
+  FakeView view_;
   std::optional<Store> store_;
   std::optional<EventLog> events_;
   std::optional<JobTable> jobs_;
-  std::optional<JobLifecycle> lifecycle_;
+  std::optional<JobRunner> job_runner_;
   std::optional<JobAdmission> admission_;
 };
 

@@ -17,7 +17,8 @@ class OpenOperationsTest : public ::testing::Test {
   control::asio::io_context io_{1};
   Config config_;
   ImageTasks tasks_{io_.get_executor(), 0};
-  OpenOperations open_{config_, tasks_};
+  JobActions actions_;
+  OpenOperations open_{config_, tasks_, actions_};
 };
 
 TEST_F(OpenOperationsTest, OneDriverUntilTheEnd) {
@@ -39,6 +40,17 @@ TEST_F(OpenOperationsTest, TaskOutlivesTheDriverAndClosesOnce) {
   EXPECT_EQ(open_.task_id(1), 0U);
   EXPECT_FALSE(tasks_.find(task)->open);
   EXPECT_EQ(tasks_.find(task)->exit_code, 2);
+}
+
+TEST_F(OpenOperationsTest, TaskShowsTheImageThatTheJobRestsIn) {
+  const TaskId task = begin_task();
+  open_.show(1, task);
+  Image image;
+  image.version = 7;
+  actions_.notify(1, lifecycle::TaskEnded{.image = image});
+  EXPECT_FALSE(tasks_.find(task)->open);
+  EXPECT_EQ(tasks_.find(task)->exit_code, 0);
+  EXPECT_EQ(tasks_.find(task)->image->version, 7U);
 }
 
 TEST_F(OpenOperationsTest, ExpiresAtItsDeadline) {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/lifecycle/job_machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "coordinator/lifecycle/image_steps.h"
+#include "coordinator/lifecycle/rank_rules.h"
+#include "coordinator/lifecycle/rank_state.h"
+#include "coordinator/lifecycle/run_steps.h"
+
+namespace ckpt::coordinator::lifecycle {
+
+JobDraft::JobDraft(std::vector<const Job*> ranks, const JobView& view, std::int64_t now_ms)
+    : before_(std::move(ranks)), changed_(before_.size()), view_(view), now_ms_(now_ms) {
+  for (const Job* rank : before_) checked_.push_back(state_of(*rank));
+}
+
+Result<void> JobDraft::check_hop(std::size_t at) {
+  const RankState from = std::exchange(checked_[at], state_of(rank(at)));
+  if (may_go(from, checked_[at])) return ok();
+  return Error(ErrorCode::kInternal, fmt::format("job {} cannot go from {} to {}", label(rank(at)),
+                                                 to_string(from), to_string(checked_[at])));
+}
+
+Step JobDraft::take() && {
+  Step step;
+  for (const std::unique_ptr<Job>& rank : changed_)
+    if (rank) step.changed.push_back(std::move(*rank));
+  step.actions = std::move(actions_);
+  return step;
+}
+
+// A step within a step begins behind the hop that led to it.
+Result<void> apply(JobDraft& draft, std::size_t rank, const JobEvent& event) {
+  CKPT_TRYV(draft.check_hop(rank));
+  CKPT_TRYV(std::visit([&](const auto& one) { return on(draft, rank, one); }, event));
+  return draft.check_hop(rank);
+}
+
+Result<Step> step(std::vector<const Job*> ranks, std::span<const RankEvent> events, const JobView& view,
+                  std::int64_t now_ms, Rules rules) {
+  JobDraft draft(std::move(ranks), view, now_ms);
+  for (const RankEvent& one : events) {
+    CKPT_TRYV(apply(draft, one.rank, one.event));
+  }
+  if (rules == Rules::kNow) {
+    CKPT_TRYV(settle(draft));
+  }
+  return std::move(draft).take();
+}
+
+Result<Step> settle(std::vector<const Job*> ranks, const JobView& view, std::int64_t now_ms) {
+  return step(std::move(ranks), {}, view, now_ms);
+}
+
+Result<void> check_removable(const Job& rank, const JobView& view) {
+  const auto refused = [&rank](const std::string& why) {
+    return Error(ErrorCode::kRefused, "job " + label(rank) + " " + why);
+  };
+  if (!is_ended(rank.state) && rank.stop_requested)
+    return refused(
+        fmt::format("is to be stopped, and node {} has not said that it has ended. It ends when that node is "
+                    "back; `gpumigrate node rm {} --force --fenced` is your word that it is dead",
+                    rank.node(), rank.node()));
+  if (!is_ended(rank.state))
+    return refused(fmt::format("is {}: only ended jobs are removed; `gpumigrate stop {}` ends it",
+                               to_string(rank.state), rank.spec.name));
+  if (is_judged_elsewhere(rank, view))
+    return refused("has ended, and a migration or an image operation of it has not");
+  if (rank.unfenced)
+    return refused(
+        fmt::format("was lost with node {}, which was removed and may still run it: `gpumigrate node rm "
+                    "{} --force --fenced` is your word that it is dead",
+                    rank.node(), rank.node()));
+  if (!rank.may_live_on.empty())
+    return refused(
+        fmt::format("was stopped, and may still live on {}: it is ended there, or `gpumigrate node "
+                    "rm NODE --force --fenced` is your word that it is dead",
+                    fmt::join(rank.may_live_on, ", ")));
+  return ok();
+}
+
+}  // namespace ckpt::coordinator::lifecycle
