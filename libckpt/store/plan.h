@@ -4,9 +4,11 @@
 // views) is sent once. The source builds a plan, the target matches it with its standby's tensors by name,
 // dtype and shape and finds where each extent belongs.
 //
-//   source:  CKPT_TRY(plan, build_plan(tensors, chunk_bytes, generation, first_id)); bytes =
-//            wire::encode(plan)
-//   target:  CKPT_TRY(plan, decode_plan(bytes));  CKPT_TRY(places, match_plan(plan, standby_tensors));
+//   CKPT_TRY(plan, build_plan(tensors, chunk_bytes, generation, first_extent));      // the source
+//   const auto bytes = wire::encode(plan);
+//
+//   CKPT_TRY(plan, decode_plan(bytes));                                              // the target
+//   CKPT_TRY(match, match_plan(plan, standby_tensors, complete));
 //
 // Threads: pure functions. Errors: kRefused names the tensor and what differs (the user's to change),
 // kProtocol for bytes that no source sends. Sizes and offsets are bytes.

@@ -13,7 +13,8 @@
 //   if (chooser.may_encode()) {
 //     const Estimate estimate = coder.estimate(chunk, previous);
 //     const Encoding encoding = chooser.choose(estimate);
-//     if (encoding != kRaw && coder.encode(encoding, ...)) chooser.observe(encoding, chunk.size(), busy);
+//     if (encoding != Encoding::kRaw && coder.encode(encoding, chunk, previous, out))
+//       chooser.observe(encoding, chunk.size(), busy);
 //   }
 //
 // Forced modes: kRaw never encodes. kPlanes uses the best planes, however slow. kDifference uses the

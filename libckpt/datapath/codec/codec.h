@@ -3,8 +3,8 @@
 // chunk's own.
 //
 //   const Codec* codec = find_codec(encoding_from_the_wire);     // nullptr: refuse the message
-//   CKPT_TRY(size, codec->encode(chunk, scratch));               // nullopt: this codec does not pay here,
-//   take the next CKPT_TRYV(codec->decode(encoded, chunk_out));
+//   const auto size = codec->encode(chunk, scratch);             // nullopt: it does not pay here, take the next
+//   CKPT_TRYV(codec->decode(encoded, chunk_out));
 //
 // Threads: codecs are stateless and shared. Errors: decode gives kCorrupt for anything that does not decode
 // to exactly out.size() bytes; input is never trusted. Sizes are bytes.

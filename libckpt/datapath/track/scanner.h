@@ -3,12 +3,14 @@
 //
 //   CKPT_TRY(kernels, TrackKernels::create(device, params));          // once per device and migration
 //   CKPT_TRY(scanner, Scanner::create(kernels, ScannerOptions{}));
-//   CKPT_TRYV(scanner->scan(chunks, fingerprints));                   // a round's scan: blocks the calling
-//   thread
-//   ---
-//   CKPT_TRY(batch, FingerprintBatch::create(kernels, 64));           // receiver: after the chunks were
-//   written CKPT_TRYV(batch->launch(stream, chunks));                         // on the stream that wrote
-//   them CKPT_TRYV(batch->wait());  use batch->results();
+//   CKPT_TRYV(scanner->scan(chunks, fingerprints));                   // a round: blocks the calling thread
+//
+// The receiver fingerprints chunks that were written:
+//
+//   CKPT_TRY(batch, FingerprintBatch::create(kernels, 64));
+//   CKPT_TRYV(batch->launch(stream, chunks));                         // on the stream that wrote them
+//   CKPT_TRYV(batch->wait());
+//   use(batch->results());
 //
 // scan() sees memory as it is while kernels of the job run: chunks may be torn, which the barrier's scan
 // finds (ENG-2). Nothing is allocated after create(). Threads: a Scanner, a batch and a CopyList

@@ -4,11 +4,11 @@
 // fingerprint of a scan of the source. A chunk may change between scan and copy and change back, and the
 // target would keep the middle version.
 //
-//   map.add_region(7, 1, bytes);
-//   map.diff(7, 1, scanned, 0, dirty);        // chunks whose bytes the target does not hold -> send
-//   map.forget(7, 1, chunk);                  // a message for it leaves: what the target holds is unknown
-//   until its answer map.acknowledge(7, 1, chunk, from_target); source.root() == target.root()            //
-//   the verified switch
+//   CKPT_TRYV(map.add_region(7, 1, bytes));
+//   CKPT_TRYV(map.diff(7, 1, scanned, 0, dirty));             // chunks whose bytes the target does not hold
+//   CKPT_TRYV(map.forget(7, 1, chunk));                       // a message leaves: unknown until its answer
+//   CKPT_TRYV(map.acknowledge(7, 1, chunk, from_target));     // the answer
+//   CKPT_TRY(root, map.root());                               // the switch is verified if both sides' are equal
 //
 // Threads: none inside; one owner, or the caller's lock. Errors: kNotFound for an unknown (region,
 // generation): the region was freed meanwhile, drop the message; kInvalidArgument for a chunk index or count

@@ -6,7 +6,10 @@
  *   ckpt_nccl_group(s, "world", members, n, rank, &group);      // before ckpt_ready, a context is current
  *   ckpt_ready(s, &start);
  *   if (ckpt_nccl_get(group) == NULL) ckpt_nccl_use(group, make_communicator());   // not after a move
- *   for (...) { ncclAllReduce(..., ckpt_nccl_get(group), ...); ckpt_barrier(s); }
+ *   for (; step < steps; ++step) {
+ *     ncclAllReduce(mine, sum, count, ncclFloat, ncclSum, ckpt_nccl_get(group), stream);
+ *     ckpt_barrier(s);
+ *   }
  *
  * Ask for the communicator after each barrier. Its epoch changes when it is another one: graphs are captured again then.
  * A communicator that was made for a move does not block (ncclConfig_t.blocking = 0): calls on it may return

@@ -4,7 +4,7 @@
 // Chunks are stored once by content, shared by all versions and ranks of a job, and so are the lists that
 // name them (docs/image-format.md).
 //
-//   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = 1 << 40}));
+//   CKPT_TRY(vault, Vault::open("/srv/vault", {.limit_bytes = std::uint64_t{1} << 40}));
 //   CKPT_TRY(writer, vault->begin_version("job-7", {}));          // version_writer.h
 //   ...
 //   CKPT_TRYV(vault->keep_newest("job-7", 5));                    // older versions go,

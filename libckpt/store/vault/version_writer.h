@@ -4,11 +4,11 @@
 // A chunk may be put again (a round that ran ahead of the barrier): the last content counts.
 //
 //   CKPT_TRY(writer, vault->begin_version("job", {.chunk_bytes = 65536}));        // parent: the newest
-//   CKPT_TRY(region, writer->add_region({rank, id, generation, bytes, "name"}));
-//   for (dirty chunks, on any number of threads) CKPT_TRYV(writer->put_chunk(region, index, bytes));
+//   CKPT_TRY(region, writer->add_region({rank, id, generation, region_bytes, "name"}));
+//   CKPT_TRYV(writer->put_chunk(region, dirty_chunk, bytes));                     // each, on any thread
 //   CKPT_TRYV(writer->keep_rest(region));
-//   for (auto chunk : writer->missing(region)) ...put it: nothing to keep (new region, or damaged on the
-//   disk) CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
+//   for (auto chunk : writer->missing(region)) put(chunk);  // nothing to keep: a new region, or a damaged chunk
+//   CKPT_TRYV(writer->put_blob("rank.0.host", host_state));
 //   CKPT_TRY(version, writer->commit({.step = 7}));     // on the disk, or not there at all
 //
 // Costs: a new content is hashed, packed if that pays, and appended. Lists are written for blocks of

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many streams of the process are being captured into graphs. A synchronization of a context breaks a
 // capture on one of its streams, so the two exclude each other.
-//   capture_begins();  result = the driver's begin;  if it failed: capture_ended();
-//   const NoCapture none;  if (none) cuCtxSynchronize();  else ask by other means
+//   capture_begins();
+//   if (driver_begins() != CUDA_SUCCESS) capture_ended();
+//
+//   const NoCapture none;
+//   if (none) cuCtxSynchronize(); else ask_by_other_means();
 // A capture also ends with its stream or its context. That of a thread's default stream ends with its thread.
 // So each open capture is known by its stream.
 // Threads: any. Errors: none. Ownership: none of the streams.
