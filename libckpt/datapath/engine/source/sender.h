@@ -5,13 +5,16 @@
 //   CKPT_TRYV(sender->connect());                 // returns when all lanes are open
 //   CKPT_TRYV(sender->send_plan(plan));           // the target has a place for everything, or kRefused with
 //                                                 // its reason
-//   sender->add_region(...);                      // each that the plan named
-//   CKPT_TRY(link, sender->measure_link());  CKPT_TRY(clock, sender->measure_clock());
-//   while (rounds pay) CKPT_TRY(report, sender->run_round());
+//   CKPT_TRYV(sender->add_region(region));        // each that the plan named
+//   CKPT_TRY(link, sender->measure_link());
+//   CKPT_TRY(clock, sender->measure_clock());
+//   while (another_round_pays()) {
+//     CKPT_TRY(round, sender->run_round());
+//   }
 //   ... the job is paused ...
-//   CKPT_TRY(report, sender->run_final(host_state));          // the target holds every byte, acknowledged
-//   CKPT_TRY(verdict, sender->commit(manifest(sender->root())));   // ENG-4: the target has compared the
-//                                                                  // roots
+//   CKPT_TRY(report, sender->run_final(host_state));    // the target holds every byte, acknowledged
+//   CKPT_TRY(root, sender->root());
+//   CKPT_TRY(verdict, sender->commit(manifest(root)));  // ENG-4: the target has compared the roots
 //
 // Codecs: the chooser gets the limit and the rate of measure_link(); until then kAuto sends raw or changed
 // blocks. Chunks are encoded for the link, judged by the fingerprint of their plain bytes (ENG-1), and sent

@@ -3,8 +3,8 @@
 // that arrive, and answers with fingerprints of its own device memory. At the final round a thread of its own
 // scans all it holds (ENG-4).
 //
-//   CKPT_TRY(receiver, Receiver::create(device, staging, transport, options));
-//   hand receiver->addresses() to the source; everything else is a call of the delegate
+//   CKPT_TRY(receiver, Receiver::create(device, staging, transport, delegate, options));
+//   const auto addresses = receiver->addresses();  // the source's; everything else is a call of the delegate
 //
 // Threads: addresses() and cancel() from any. Ownership: Device, StagingPool, Transport, delegate and hooks
 // outlive it; its end closes the lanes and releases the regions. Errors: create(): the driver's, no staging
