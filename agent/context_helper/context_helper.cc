@@ -70,7 +70,7 @@ Result<void> ContextHelper::launch() {
   state_ = State::kStarting;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return Error::from_errno("Cannot make the context helper's socket");
+    return Error::from_errno("Cannot create the context helper's socket");
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
   ProcessSpec spec;
@@ -97,7 +97,7 @@ Result<void> ContextHelper::launch() {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
   // An end of file alone gives no reason: the exit that follows does, unless the last packet has. A helper
-  // that talks nonsense is ended.
+  // that sends malformed packets is ended.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -123,7 +123,7 @@ void ContextHelper::on_packet(const Packet& packet) {
   if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
   if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
       queue_.front()->order.kind != message.kind) {
-    return on_gone(Error(ErrorCode::kProtocol, "The context helper answered what nobody had asked"), true);
+    return on_gone(Error(ErrorCode::kProtocol, "The context helper sent an answer without an order"), true);
   }
   auto pending = queue_.front();
   queue_.pop_front();
@@ -157,7 +157,7 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   }
   last_error_ = std::move(error);
   state_ = start_again ? State::kWaiting : State::kIdle;
-  if (process_) process_->signal(SIGKILL);  // before it sees its socket end and does so itself
+  if (process_) process_->signal(SIGKILL);  // ahead of its own exit at the end of its socket
   process_.reset();
   if (link_) link_->close();
   link_.reset();
@@ -189,7 +189,7 @@ void ContextHelper::wake() {
 Task<Result<ContextFacts>> ContextHelper::ready() {
   auto self = shared_from_this();
   const auto until = after(settings_.start_timeout);
-  if (state_ == State::kWaiting) {  // do not make a migration wait for a long backoff
+  if (state_ == State::kWaiting) {  // a migration must not wait for a long backoff
     restart_.cancel();
     state_ = State::kIdle;
   }

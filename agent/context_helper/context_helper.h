@@ -37,7 +37,7 @@ struct ContextSettings {
 
 // The driver of this node and its abilities, as the helper found them.
 struct ContextFacts {
-  int driver_version = 0;  // as cuDriverGetVersion, 13000 for 13.0
+  int driver_version = 0;  // in the form of cuDriverGetVersion: 13000 for 13.0
   std::uint32_t devices = 0;
   std::string gpu;                        // the first one's name
   bool can_checkpoint = false;            // it has cuCheckpointProcess*
@@ -53,28 +53,28 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   ContextHelper(const ContextHelper&) = delete;
   ContextHelper& operator=(const ContextHelper&) = delete;
 
-  // Starts it if it is not running and was not stopped. ready() reports a failure.
+  // Starts the helper if it is not running and was not stopped. ready() reports a failure.
   void start();
-  // Starts it if need be and waits until it serves. kNotSupported: no driver, or cuInit failed (with the
-  // CUresult's name).
+  // Starts the helper if need be and waits until it serves. kNotSupported: no driver, or cuInit failed (with
+  // the CUresult's name).
   Task<Result<ContextFacts>> ready();
 
   // Orders for the process `pid` as this node counts; each waits for ready() first. `timeout` bounds the
   // order itself, from the moment the helper gets it.
   Task<Result<context::ProcessState>> state(pid_t pid, Milliseconds timeout = Milliseconds(5000));
-  // Until no driver call of the process is under way; on kTimedOut the process is not locked and goes on. The
-  // driver's own timeout is `timeout`; the helper gets a little longer to answer.
+  // Locks the process once no driver call of it is under way. On kTimedOut the process is not locked and goes
+  // on. The driver's own timeout is `timeout`; the helper gets a little longer to answer.
   Task<Result<void>> lock(pid_t pid, Milliseconds timeout);
   Task<Result<void>> checkpoint(pid_t pid, Milliseconds timeout);
-  // `pairs` empty: on the same GPUs. The process stays locked. kOutOfMemory is final: it cannot be restored
-  // any more.
+  // Restores the process and leaves it locked; with empty `pairs` on the same GPUs. kOutOfMemory is final: it
+  // cannot be restored any more.
   Task<Result<void>> restore(pid_t pid, std::vector<context::GpuPair> pairs, Milliseconds timeout);
   Task<Result<void>> unlock(pid_t pid, Milliseconds timeout);
-  // The thread of `pid` that must run for a restore (the driver works in it); CRIU's caller lets it go on
-  // first.
+  // Returns the thread of `pid` in which the driver restores. It must run for that, so CRIU's caller lets it
+  // go on first.
   Task<Result<pid_t>> restore_thread(pid_t pid, Milliseconds timeout = Milliseconds(5000));
 
-  // Ends it for good; what is under way fails with kAborted.
+  // Ends the helper for good; orders under way fail with kAborted.
   void stop();
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
@@ -101,7 +101,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
-  std::optional<Error> ended_;  // of the process; it is gone once its link is closed, too
+  std::optional<Error> ended_;  // why the process ended; it is gone once its link is closed, too
   bool link_closed_ = false;
   std::uint64_t run_ = 0;  // distinguishes packets and ends of an earlier process
   std::uint64_t next_order_ = 1;

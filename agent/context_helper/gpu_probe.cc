@@ -30,8 +30,8 @@ struct Memory {
   CUdeviceptr address = 0;
 };
 
-// The first half is set, the second copied from it, and what is read is the second: memory, a kernel or an
-// engine that sets, and one that copies.
+// Sets the first half, copies it to the second, and reads the second. So memory, setting and copying are all
+// tried.
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();
@@ -44,7 +44,7 @@ Result<void> compute(const Device& device) {
   std::vector<unsigned char> read(kHalf);
   CKPT_CUDA_TRY(api, cuMemcpyDtoH_v2(read.data(), memory.address + kHalf, kHalf));
   if (std::all_of(read.begin(), read.end(), [](unsigned char byte) { return byte == kPattern; })) return ok();
-  return Error(ErrorCode::kCorrupt, "Memory of the GPU does not read as it was written");
+  return Error(ErrorCode::kCorrupt, "The GPU's memory does not read as it was written");
 }
 
 // A context that cannot be created is no evidence against the GPU (it may be another's alone), unless the

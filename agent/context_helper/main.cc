@@ -41,7 +41,7 @@ Result<std::size_t> receive(int socket, std::span<std::byte> buffer) {
   do {
     got = ::recv(socket, buffer.data(), buffer.size(), 0);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) return Error::from_errno("Receiving an order");
+  if (got < 0) return Error::from_errno("Cannot receive an order");
   return static_cast<std::size_t>(got);
 }
 
@@ -84,7 +84,7 @@ Result<void> perform_one(const DriverApi& api, context::Kind kind, pid_t pid, st
   return ok();
 }
 
-// For a keeper that is about to kill the process (agent/keeper/last_save.h).
+// Saves the context of a process that a keeper is about to kill (agent/keeper/last_save.h).
 Result<void> save(pid_t pid) {
   const DriverApi* api = nullptr;
   const context::Answer ready = start_driver(api);

@@ -38,11 +38,11 @@ const char* name_of(ProcessState state) noexcept {
 }
 
 Result<Order> parse_order(std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxOrderBytes) return Error(ErrorCode::kProtocol, "An order that is too long");
+  if (bytes.size() > kMaxOrderBytes) return Error(ErrorCode::kProtocol, "The order is too long");
   CKPT_TRY(order, wire::decode<Order>(bytes));
-  if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "An order of no known kind");
+  if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "The order is of no known kind");
   if (order.pairs.size() > kMaxPairs || order.pid <= 0)
-    return Error(ErrorCode::kProtocol, "An order with too many GPUs or no process");
+    return Error(ErrorCode::kProtocol, "The order names too many GPUs, or no process");
   return order;
 }
 

@@ -34,7 +34,7 @@ enum class Kind : std::uint32_t { kReady = 1, kState, kLock, kCheckpoint, kResto
 }
 [[nodiscard]] const char* name_of(Kind kind) noexcept;
 
-// As cuCheckpointProcessGetState answers.
+// The answers of cuCheckpointProcessGetState.
 enum class ProcessState : std::uint32_t { kRunning = 0, kLocked, kCheckpointed, kFailed };
 [[nodiscard]] const char* name_of(ProcessState state) noexcept;
 
@@ -57,7 +57,7 @@ struct Order {
   Kind kind = Kind::kState;
   std::int32_t pid = 0;
   std::uint64_t id = 0;
-  std::uint32_t timeout_ms = 0;  // of a lock; 0: none
+  std::uint32_t timeout_ms = 0;  // kLock: its timeout; 0: none
   std::vector<GpuPair> pairs;    // kRestore: at most kMaxPairs
   template <class A>
   decltype(auto) fields(A& a) {
@@ -82,7 +82,7 @@ struct Answer {
   }
 };
 
-// A packet as a message; an error if it is malformed, too long, or has a value out of range.
+// Decode a packet. They fail if it is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Order> parse_order(std::span<const std::byte> bytes);
 [[nodiscard]] Result<Answer> parse_answer(std::span<const std::byte> bytes);
 
@@ -90,7 +90,7 @@ struct Answer {
 void set_text(Answer& answer, std::string_view text);
 // Puts the error into the answer, its text cut to kMaxText.
 void set_error(Answer& answer, const Error& error);
-// The error of a checked answer with code != 0.
+// Returns the error of a checked answer with code != 0.
 [[nodiscard]] Error error_of(const Answer& answer);
 
 }  // namespace ckpt::agent::context

@@ -102,7 +102,7 @@ context::Answer start_driver(const DriverApi*& api) {
   answer.took_ns = now_ns() - began;
   if (result != CUDA_SUCCESS) {
     context::set_error(answer, {ErrorCode::kNotSupported, ErrorDomain::kCuda, result,
-                                cuda_error(driver, result, "Starting the CUDA driver").message()});
+                                cuda_error(driver, result, "Cannot start the CUDA driver").message()});
     return answer;
   }
   answer.device_count = static_cast<std::uint32_t>(std::max(devices, 0));

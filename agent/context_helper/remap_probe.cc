@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint32_t kWord = 0x5ca1ab1e;
 constexpr unsigned kLockMs = 10'000;
 
-// ---- between the two: one byte of order or answer, at most one descriptor, and text with an answer
+// ---- messages between the two: one byte of order or answer, at most one descriptor, and text with an answer
 
 enum class Step : char { kReady = 'r', kImport = 'i', kMake = 'm', kCheck = 'c', kDone = 'd', kFailed = 'f' };
 
@@ -56,7 +56,7 @@ Result<void> send_packet(int socket, Step step, int descriptor, const std::strin
     std::memcpy(CMSG_DATA(right), &descriptor, sizeof descriptor);
   }
   if (::sendmsg(socket, &header, MSG_NOSIGNAL) < 0)
-    return Error::from_errno("Telling the other process of the probe");
+    return Error::from_errno("Cannot write to the other process of the probe");
   return ok();
 }
 
@@ -73,7 +73,7 @@ Result<Packet> receive_packet(int socket) {
   do {
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) return Error::from_errno("Hearing from the other process of the probe");
+  if (got < 0) return Error::from_errno("Cannot read from the other process of the probe");
   if (got == 0) return Error(ErrorCode::kUnavailable, "The other process of the probe has ended");
   Packet packet;
   packet.step = static_cast<Step>(bytes[0]);
@@ -98,7 +98,7 @@ Result<void> check_pattern(const Device& device, CUdeviceptr address) {
   std::uint32_t found = 0;
   CKPT_CUDA_TRY(device.api(), cuMemcpyDtoH_v2(&found, address, sizeof found));
   if (found == kWord) return ok();
-  return Error(ErrorCode::kCorrupt, "Memory that one process has written reads otherwise in the other");
+  return Error(ErrorCode::kCorrupt, "Memory that one process has written reads differently in the other");
 }
 
 Result<std::size_t> granularity(const Device& device) {
@@ -149,7 +149,7 @@ class Rank {
         return same;
       }
       default:
-        return Error(ErrorCode::kProtocol, "An order that the probe does not have");
+        return Error(ErrorCode::kProtocol, "The probe does not know this order");
     }
   }
 
@@ -190,12 +190,13 @@ class Prober {
  private:
   Result<void> start_rank() {
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) return Error::from_errno("Making a socket");
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0)
+      return Error::from_errno("Cannot create a socket");
     socket_.reset(ends[0]);
     const UniqueFd theirs(ends[1]);
     const std::string number = std::to_string(theirs.get());
     rank_ = ::fork();
-    if (rank_ < 0) return Error::from_errno("Starting the second process of the probe");
+    if (rank_ < 0) return Error::from_errno("Cannot start the second process of the probe");
     if (rank_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       socket_.reset();
@@ -206,7 +207,8 @@ class Prober {
     return ok();
   }
 
-  // As a job's process is started: a restore on another GPU must name every GPU that the process sees.
+  // Shows this process one GPU, as a job's process has it: a restore on another GPU must name every GPU that
+  // the process sees.
   static void show_one_gpu() {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     std::string first = visible != nullptr ? visible : "0";
@@ -285,7 +287,8 @@ class Prober {
   Result<void> try_own(const Device& device) {
     const ContextScope scope(device);
     CKPT_TRY(made, ask(Step::kMake, -1));
-    if (!made.descriptor) return Error(ErrorCode::kProtocol, "Made memory without a descriptor");
+    if (!made.descriptor)
+      return Error(ErrorCode::kProtocol, "The other process of the probe sent no descriptor of its memory");
     CKPT_TRY(bytes, granularity(device));
     const auto fill = [&]() -> Result<void> {
       CKPT_TRY(memory, ImportedMemory::import(device.api(), device.device(), made.descriptor.get(), bytes));

@@ -23,9 +23,9 @@ struct OwnedText {
 
 Result<OwnedText> read_owned(const std::string& path, std::size_t most) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
-  if (!file) return Error::from_errno("Opening " + path);
+  if (!file) return Error::from_errno("Cannot open " + path);
   OwnedText read;
-  if (::fstat(file.get(), &read.status) != 0) return Error::from_errno("Looking at " + path);
+  if (::fstat(file.get(), &read.status) != 0) return Error::from_errno("Cannot inspect " + path);
   if (!S_ISREG(read.status.st_mode)) return Error(ErrorCode::kRefused, path + " is not a regular file");
   CKPT_TRY(text, read_file("/proc/self/fd/" + std::to_string(file.get()), most));
   read.text = std::move(text);
@@ -36,7 +36,7 @@ Result<std::string> field_of(const std::string& path, const std::string& text, c
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const auto value = json.is_object() ? json.find(field) : json.end();
   if (!json.is_object() || value == json.end() || !value->is_string())
-    return Error(ErrorCode::kInvalidArgument, path + " does not say \"" + field + "\"");
+    return Error(ErrorCode::kInvalidArgument, path + " has no \"" + field + "\"");
   return value->get<std::string>();
 }
 
@@ -64,8 +64,10 @@ Result<std::string> token_by_api_file(const std::string& path) {
   CKPT_TRY(token, read_owned(named, kMaxTokenBytes));
   const bool is_theirs = token.status.st_uid == api.status.st_uid && (token.status.st_mode & 0077) == 0;
   if (!is_theirs)
-    return Error(ErrorCode::kRefused,
-                 named + ", which " + path + " names, is not its owner's alone: it is no token");
+    return Error(
+        ErrorCode::kRefused,
+        named + ", which " + path +
+            " names as the token, is not the same owner's alone: give it to that user, with mode 0600");
   return token_of(named, std::move(token.text));
 }
 

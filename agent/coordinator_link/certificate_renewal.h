@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's AskForKey and UseCertificate: a new key and certificate of this node, in the files that
-// [tls] names. New connections use them; those that are open stay. A key is made here and kept in memory until
-// its certificate comes.
-// Threads: the event loop; keys are made and files are written on `pool`. Ownership: refers to its parts, which
-// outlive it. Errors: go to the coordinator, and the former pair stays
-// in use.
+// Answers the coordinator's AskForKey and UseCertificate: a new key and certificate of this node, in the
+// files that [tls] names. New connections use them; those that are open stay. A key is made here and kept in
+// memory until its certificate comes.
+// Threads: the event loop; keys are made and files are written on `pool`. Ownership: refers to its parts,
+// which outlive it. Errors: go to the coordinator, and the former pair stays in use.
 #pragma once
 
 #include <string>

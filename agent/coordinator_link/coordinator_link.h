@@ -40,7 +40,7 @@ class AgentCommands {
 
 class CoordinatorLink : public CoordinatorPort {
  public:
-  // With an identity the coordinator must show its certificate, unless it is dialled on this machine.
+  // If an identity is given, the coordinator must show its certificate, unless it is dialled on this machine.
   CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands,
                   std::shared_ptr<tls::Identity> identity, std::shared_ptr<const tls::DeniedSerials> denied);
   ~CoordinatorLink() override;
@@ -54,7 +54,7 @@ class CoordinatorLink : public CoordinatorPort {
   // Called behind the agent's hello at every new connection, for messages to be repeated then. Set before
   // start().
   void at_each_connection(std::function<void()> say_again) { at_connection_.push_back(std::move(say_again)); }
-  // Best effort: false if the coordinator is away.
+  // Sends on a best-effort basis: false if the coordinator is away.
   template <class M>
   bool tell(const M& message) {
     return say(message);

@@ -27,7 +27,7 @@ Result<void> DeniedCertificates::load(const std::string& file, tls::DeniedSerial
   auto replaced = denied.replace(serials);
   if (replaced) return ok();
   return Error(ErrorCode::kCorrupt,
-               file + " is no list of denied certificates; without it the coordinator sends its list")
+               file + " is not a list of denied certificates: remove it, and the coordinator sends its list")
       .caused_by(replaced.error());
 }
 

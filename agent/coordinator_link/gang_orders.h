@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's connection for moves of ranks (agent/migration/gangs): GangLink is their way to it, GangOrders takes
-// its frames.
-// Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames end the
-// connection.
+// The coordinator's connection for moves of ranks (agent/migration/gangs): GangLink is their way to it,
+// GangOrders takes its frames.
+// Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames end
+// the connection.
 #pragma once
 
 #include "agent/coordinator_link/coordinator_link.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the coordinator's CheckMove and CheckTarget. A dry run asks a job's node, and the node that the job would go
-// to, what a move would ask first.
+// Answers the coordinator's CheckMove and CheckTarget. A dry run asks a job's node, and the node that the job
+// would go to, what a move would ask first.
 // Threads: the event loop. Ownership: refers to the agent's parts, which must outlive it.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace ckpt::agent {
 namespace {
 
-// How long a target listens, and a source tries.
+// The time that a target listens and a source tries.
 constexpr Milliseconds kCheckLife{8000};
 
 }  // namespace
@@ -36,7 +36,7 @@ void NetworkChecks::take(const char* what, Task<> (NetworkChecks::*answer)(M)) {
   });
 }
 
-// Until the lane is open, or will not be.
+// Waits until the lane is open, or has failed.
 Task<> NetworkChecks::wait_for_peer(Check& check) {
   const auto until = std::chrono::steady_clock::now() + kCheckLife;
   while (!check.connect_ns && !check.failed) {

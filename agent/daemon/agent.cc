@@ -33,7 +33,7 @@ constexpr std::int64_t kMaxLeaseTermMs = 24 * 3600 * 1000;
 Result<void> make_private_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return Error::from_errno(error.value(), "Cannot make " + path);
+  if (error) return Error::from_errno(error.value(), "Cannot create " + path);
   if (::chmod(path.c_str(), 0700) != 0) return Error::from_errno("Cannot set the mode of " + path);
   return ok();
 }
@@ -317,7 +317,7 @@ Task<> Agent::start() {
     restored = std::move(ranks);
   }
   if (!restored) {
-    failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " does not fit together")
+    failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " is inconsistent")
                    .caused_by(std::move(restored).error());
     stop();
     co_return;
@@ -337,7 +337,7 @@ Task<> Agent::start() {
   co_await refresh_loop();
 }
 
-// Jobs that start from now on can move with their process, or cannot.
+// Finds out whether jobs that start from here on can move with their process.
 Task<> Agent::look_for_criu() {
   const host::CriuFacts facts = co_await host::Criu::probe(config_.criu, config_.home);
   moves_processes_ = facts.works;
@@ -351,8 +351,8 @@ Task<> Agent::look_for_criu() {
   if (config_.rehearsal) control::spawn(io_.get_executor(), "rehearsal", rehearse(facts.version));
 }
 
-// Beside all else; jobs may move meanwhile. What failed is tried again when something of it is another
-// version.
+// Runs beside all else; jobs may move meanwhile. A rehearsal that failed is tried again once one of its
+// programs has another version.
 Task<> Agent::rehearse(std::string criu_version) {
   const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
                          inventory_.last().driver_version;
@@ -488,8 +488,7 @@ Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
   CKPT_CO_TRYV(check_spec(spec));
   const bool adopts = spec.way == MigrationMode::kAdopted;
-  // Requested again by a coordinator that has not received the answer: the instance that runs is this job's
-  // own.
+  // A coordinator that has not received the answer asks again: the instance that runs is this job's own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }

@@ -41,7 +41,7 @@ class Agent : public AgentCommands {
   static Result<std::unique_ptr<Agent>> create(Config config);
   ~Agent() override;
 
-  // Until SIGTERM or SIGINT.
+  // Runs until SIGTERM or SIGINT.
   Result<void> run();
 
   [[nodiscard]] const metrics::Registry& metrics() const { return metrics_->registry(); }
@@ -82,16 +82,16 @@ class Agent : public AgentCommands {
   void create_snapshot_service();
   void stop();
 
-  static constexpr std::size_t kImageThreads = 8;  // so many processes are packed and unpacked at once
+  static constexpr std::size_t kImageThreads = 8;  // processes that are packed and unpacked at once
 
   Config config_;
-  std::vector<wire::DataNetwork> networks_;  // with addresses of this machine
+  std::vector<wire::DataNetwork> networks_;  // their addresses are this machine's
   asio::io_context io_{1};
   asio::thread_pool disk_{1};     // the journal's: a switch waits for it
   asio::thread_pool records_{2};  // jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
-  Signal refresh_;  // also while the driver is asked: then it is asked once more
+  Signal refresh_;  // a notification during a query causes another query
   Nanos logs_tidy_until_ = 0;
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;
@@ -124,7 +124,7 @@ class Agent : public AgentCommands {
   std::string programs_;  // the folder of this program and its helpers
   std::string mover_program_;
   bool moves_processes_ = false;
-  std::string process_reason_ = "it has not been looked for CRIU yet";
+  std::string process_reason_ = "the agent has not looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // by folder
   std::optional<Error> failure_;                        // why run() ends
   bool stopping_ = false;

@@ -19,7 +19,8 @@ inline migration::Timing timing_of(const Config& config) {
   return timing;
 }
 
-// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the whole move.
+// A rank that waits for others is watched by itself (rank_stop.h): the machines' own limit is that of the
+// whole move.
 inline migration::Timing gang_timing_of(const Config& config) {
   migration::Timing timing = timing_of(config);
   timing.pause_timeout_ms = timing.migration_timeout_ms;

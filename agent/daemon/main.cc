@@ -22,7 +22,7 @@ int complain(const ckpt::Error& error) {
   return error.code() == ckpt::ErrorCode::kInvalidArgument ? 64 : 1;
 }
 
-// With the programs that the settings name, if there are settings.
+// Probes with the programs that the settings name, if there are settings.
 int probe(const std::string& config_path) {
   ckpt::agent::ProbeSettings settings;
   if (!config_path.empty()) {
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   std::string path;
   app.add_option("--config", path, "Its settings (agent.toml)");
   bool only_probe = false;
-  app.add_flag("--probe", only_probe, "Print as JSON what this node has of what moves need, and end");
+  app.add_flag("--probe", only_probe, "Print as JSON which requirements of moves this node meets, and end");
   bool list_settings = false;
   app.add_flag("--list-settings", list_settings, "Print every key of agent.toml with its default, and end");
   std::string home, criu;

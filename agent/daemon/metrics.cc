@@ -91,7 +91,7 @@ void Metrics::drop_closed() {
 bool Metrics::send(const wire::MigrationProgress& progress) {
   auto at = transfers_.find(progress.migration);
   if (at == transfers_.end()) {
-    drop_closed();  // also where no client reads the page
+    drop_closed();  // here too: a client may never read the page
     at = transfers_.emplace(progress.migration, wire::MigrationProgress()).first;
   }
   if (progress.sent_bytes > at->second.sent_bytes)

@@ -42,7 +42,7 @@ class WorkFolder {
     std::error_code error;
     std::string path = (fs::temp_directory_path(error) / "gpumigrate-probe-XXXXXX").string();
     if (error || ::mkdtemp(path.data()) == nullptr)
-      return Error::from_errno("Making a folder for temporary files (TMPDIR)");
+      return Error::from_errno("Cannot create a folder for temporary files (TMPDIR)");
     return WorkFolder(std::move(path));
   }
   WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
@@ -171,7 +171,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   Json facts = merge_mover_output(said.has_value() ? *said : "");
   for (const char* part : {"driver", "ucx"}) {
     if (!facts.contains(part))
-      facts[part] = {{"problem", problem.empty() ? "The mover did not say" : problem}};
+      facts[part] = {{"problem", problem.empty() ? "The mover did not report it" : problem}};
   }
   return facts;
 }
@@ -197,8 +197,8 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
   co_return to_json(facts);
 }
 
-// `criu check` asks the kernel; whether this process may do it with these rights, under these filters, and where it
-// runs, shows a small process that is saved and restored.
+// `criu check` asks the kernel; whether this process may do it with these rights, under these filters, and
+// where it runs, shows a small process that is saved and restored.
 Task<void> try_criu(const ProbeSettings& settings, std::string work, Json& criu) {
   RehearsalOrder order;
   order.program = settings.agent_program;

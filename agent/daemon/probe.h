@@ -6,16 +6,16 @@
 // is a part of the answer, as "problem".
 //
 //   {"node":   {"name", "kernel", "root"},
-//    "driver": {"loaded", "version", "checkpoint", "change_gpu", "devices": [{"name", "bytes",
-//    "virtual_memory", "descriptors",
-//               "direct_rdma"}], "problem", "module": version of NVIDIA's kernel module},
+//    "driver": {"loaded", "version", "checkpoint", "change_gpu",
+//               "devices": [{"name", "bytes", "virtual_memory", "descriptors", "direct_rdma"}],
+//               "problem", "module": version of NVIDIA's kernel module},
 //    "remap":  {"import", "own", "import_moved", "own_moved", "problem"} (remap.h),
 //    "ucx":    {"version", "components": [..], "transports": ["tcp/eth0", ..], "problem"},
-//    "criu":   {"program", "version", "works", "restores_lazily", "problem", "moves": whether it has saved and restored
-//               a small process here (missing: not tried)},
-//    "kernel": {"write_tracking", "pid_namespaces", "pid_namespaces_problem", "descriptors", "memory_files",
-//    "memory_folder",
-//               "memory_folder_bytes", "memory_folder_free_bytes", "tls", "tls_module"},
+//    "criu":   {"program", "version", "works", "restores_lazily", "problem",
+//               "moves": whether it has saved and restored a small process here (missing: not tried)},
+//    "kernel": {"write_tracking", "pid_namespaces", "pid_namespaces_problem", "descriptors",
+//               "memory_files", "memory_folder", "memory_folder_bytes", "memory_folder_free_bytes",
+//               "tls", "tls_module"},
 //    "rdma":   [name of device, ..]}
 // A fact that could not be found is null or missing.
 #pragma once

@@ -53,11 +53,11 @@ constexpr std::uint64_t kMaxMemoryRate = std::uint64_t{1} << 45;
 
 Result<UniqueFd> rehearsed_null() {
   UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null) return Error::from_errno("Opening /dev/null");
+  if (!null) return Error::from_errno("Cannot open /dev/null");
   return null;
 }
 
-// After the fork: async-signal-safe calls only.
+// Runs after the fork, so it makes async-signal-safe calls only.
 [[noreturn]] void become_rehearsed(char* const* argv, const char* folder, int null, int ready) {
   bool good = ::setsid() > 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::chdir(folder) == 0;
   for (int fd = 0; fd < kReadyFd; ++fd) good = good && ::dup2(null, fd) >= 0;
@@ -89,7 +89,7 @@ class RehearsedTree {
 Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t bytes, bool many) {
   CKPT_TRY(null, rehearsed_null());
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   std::array<std::string, 4> words = {"gpumigrate-agent", kRehearsedFlag, std::to_string(bytes),
@@ -97,7 +97,7 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
   std::array<char*, 5> argv = {words[0].data(), words[1].data(), words[2].data(),
                                many ? words[3].data() : nullptr, nullptr};
   const long root = ::syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
-  if (root < 0) return Error::from_errno("Making a PID namespace");
+  if (root < 0) return Error::from_errno("Cannot create a PID namespace");
   if (root == 0) become_rehearsed(argv.data(), folder.c_str(), null.get(), write_end.get());
   RehearsedTree tree(static_cast<pid_t>(root));
   write_end.reset();
@@ -112,7 +112,7 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
 // Copies the image, as it arrives at a target. Measures how fast memory is read and untouched memory written.
 Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& rates) {
   void* from = ::mmap(nullptr, image.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, image.file.get(), 0);
-  if (from == MAP_FAILED) return Error::from_errno("Reading the image");
+  if (from == MAP_FAILED) return Error::from_errno("Cannot read the image");
   auto unmap = [&](void* memory) { ::munmap(memory, image.bytes); };
   const std::unique_ptr<void, decltype(unmap)> held(from, unmap);
   const auto* bytes = static_cast<const std::byte*>(from);
@@ -126,7 +126,7 @@ Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& r
   copy.file = std::move(file);
   copy.bytes = image.bytes;
   const Nanos began = now_ns();
-  if (::lseek(copy.file.get(), 0, SEEK_SET) != 0) return Error::from_errno("Writing the image");
+  if (::lseek(copy.file.get(), 0, SEEK_SET) != 0) return Error::from_errno("Cannot write the image");
   CKPT_TRYV(write_all(copy.file.get(), std::span(bytes, image.bytes)));
   const Nanos written = now_ns();
   std::uint64_t sum = 0;
@@ -147,16 +147,16 @@ Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& r
 Result<Nanos> time_of_record(const std::string& folder) {
   const std::string path = folder + "/record";
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file) return Error::from_errno("Making " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   std::vector<std::byte> bytes(kRehearsedRecordBytes * kRehearsedRecords);
   CKPT_TRYV(write_all(file.get(), bytes));
-  if (::fsync(file.get()) != 0) return Error::from_errno("Writing " + path);
+  if (::fsync(file.get()) != 0) return Error::from_errno("Cannot write " + path);
   std::array<Nanos, kRehearsedRecords> took{};
   for (std::size_t i = 0; i < kRehearsedRecords; ++i) {
     const Nanos began = now_ns();
     const auto at = static_cast<off_t>(i * kRehearsedRecordBytes);
     if (::pwrite(file.get(), "record", 6, at) != 6 || ::fdatasync(file.get()) != 0)
-      return Error::from_errno("Writing " + path);
+      return Error::from_errno("Cannot write " + path);
     took[i] = now_ns() - began;
   }
   ::unlink(path.c_str());
@@ -198,7 +198,7 @@ class Rehearsal {
     co_return ok();
   }
 
-  // As ProcessSource does it.
+  // Dumps the process the way that ProcessSource does.
   Task<Result<host::PackedImage>> dump(pid_t root, std::uint64_t bytes, RehearsedProcess& done) {
     CKPT_CO_TRY(stream, host::PageStream::create(bytes + kRehearsedRoom, bytes));
     const Nanos began = now_ns();
@@ -216,7 +216,7 @@ class Rehearsal {
     co_return packed;
   }
 
-  // As ProcessTarget and the keeper do it.
+  // Restores the process the way that ProcessTarget and the keeper do.
   Task<Result<void>> restore(host::PackedImage image, RehearsedProcess& done) {
     const Nanos began = now_ns();
     CKPT_CO_TRY(folder, make_folder("target", 0));
@@ -300,7 +300,7 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
   });
   loop.run();
   if (!facts || !*facts) {
-    std::printf("%s\n", facts ? facts->error().to_string().c_str() : "It ended early");
+    std::printf("%s\n", facts ? facts->error().to_string().c_str() : "The rehearsal ended early");
     return 1;
   }
   const nlohmann::ordered_json line = {{"rehearsal", to_json(**facts)}};

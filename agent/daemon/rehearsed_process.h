@@ -18,13 +18,14 @@ inline constexpr char kRehearsedManyFlag[] = "--rehearsed-many";
 // `home`: the agent's folder. `criu`: empty: it is looked for.
 int run_rehearsal(const std::string& home, const std::string& criu);
 
-// Things that cost time by their number: so many threads, descriptors, and mappings (RehearsedProcess::dump_items).
+// The numbers of threads, descriptors and mappings, whose cost is learnt from them
+// (RehearsedProcess::dump_items).
 inline constexpr int kRehearsedThreads = 256;
 inline constexpr int kRehearsedDescriptors = 512;
 inline constexpr int kRehearsedMappings = 4096;
 
-// The process itself: a child of it has `bytes` of private memory, and those numbers of things with `many`. It closes
-// descriptor 3 once all is there, and stays.
+// The process itself: a child of it has `bytes` of private memory, and those numbers of things with `many`.
+// It closes descriptor 3 once all is there, and stays.
 int be_rehearsed(std::uint64_t bytes, bool many);
 
 }  // namespace ckpt::agent

@@ -88,7 +88,7 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &
 struct GpuProcess {
   GpuProcess() = default;
   GpuProcess(std::int32_t process, std::uint64_t used) : pid(process), bytes(used) {}
-  std::int32_t pid = 0;     // as the driver counts
+  std::int32_t pid = 0;     // the driver's number for it
   std::uint64_t bytes = 0;  // 0 also where the driver does not report it
 };
 
@@ -104,7 +104,7 @@ struct GpuFacts {
   std::uint32_t recovery_action = 0;
   bool lost = false;                  // the driver no longer reaches it
   std::string complaint;              // why it is not healthy; empty if it is
-  std::vector<GpuProcess> processes;  // with a compute context
+  std::vector<GpuProcess> processes;  // those that have a compute context
   GpuTopology topology;               // of one that is lost: nothing
 };
 
@@ -126,8 +126,8 @@ class Nvml {
   void add_topology(std::vector<GpuFacts>& gpus) const;
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
-  // Free memory and processes of one moment, unless they change all the time: placement adds the two up, and what
-  // a process takes between the two answers is in neither.
+  // Reads free memory and processes of one moment, unless they change all the time. Placement adds the two
+  // up, and memory that a process takes between two answers would be in neither.
   Result<void> read_memory(nvml::Device device, GpuFacts& gpu) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 

@@ -115,7 +115,7 @@ std::string NvmlTopology::Table::fabric(nvml::Device device) const {
       text += kDigits[byte >> 4];
       text += kDigits[byte & 15];
     }
-    // Without a cluster it is the node's own switches, which its links show anyway.
+    // An id of zeros stands for the node's own switches, which its links show anyway.
     if (text.find_first_not_of('0') == std::string::npos) return {};
     return text + "/" + std::to_string(info.clique);
   }

@@ -19,8 +19,8 @@ using Device = struct DeviceOpaque*;
 struct GpuPeerFacts {
   friend bool operator==(const GpuPeerFacts&, const GpuPeerFacts&) = default;
   std::uint32_t index = 0;
-  std::uint32_t nvlinks = 0;           // that are up, to it or to a switch that both hang off
-  std::uint32_t common_ancestor = 50;  // as NVML counts: 0 one board ... 50 across the machine
+  std::uint32_t nvlinks = 0;           // links that are up, to it or to a switch of both
+  std::uint32_t common_ancestor = 50;  // NVML's number: 0 one board ... 50 across the machine
 };
 
 struct GpuTopology {

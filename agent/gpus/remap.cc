@@ -25,7 +25,7 @@ Result<std::optional<bool>> flag_of(const Json& json, const char* key) {
   if (found == json.end() || found->is_null()) return std::optional<bool>();
   if (!found->is_boolean())
     return Error(ErrorCode::kCorrupt,
-                 std::string("\"") + key + "\" of the remap facts is neither true nor false");
+                 std::string("\"") + key + "\" of the remap facts is not true, false or null");
   return std::optional<bool>(found->get<bool>());
 }
 
@@ -74,7 +74,7 @@ std::string driver_name(int version) {
 }
 
 Result<RemapFacts> parse_remap_facts(const Json& json) {
-  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "The remap facts are no JSON object");
+  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "The remap facts are not a JSON object");
   RemapFacts facts;
   CKPT_TRY(import, flag_of(json, "import"));
   CKPT_TRY(own, flag_of(json, "own"));
@@ -144,7 +144,7 @@ Task<Result<void>> RemapChoice::prepare() {
   if (config_.remap != "auto") co_return ok();
   CKPT_CO_TRY(driver, co_await contexts_.ready());
   const Turn::Held turn = co_await asking_.take();
-  // From the file each time: `gpumigrate doctor` may have written it again.
+  // The file is read each time: `gpumigrate doctor` may have written it again.
   facts_.reset();
   if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
   if (!holds_for(driver) || !facts_->has_a_way()) {
@@ -153,7 +153,7 @@ Task<Result<void>> RemapChoice::prepare() {
   if (!facts_ || facts_->imports() || facts_->makes()) co_return ok();
   co_return Error(
       ErrorCode::kRefused,
-      "This node's driver gives a restored process no memory that another one has: " + facts_->problem);
+      "This node's driver lets a restored process share no memory with another process: " + facts_->problem);
 }
 
 // A probe that gives no answer is no reason to refuse a move.

@@ -2,9 +2,9 @@
 // How a rank whose context was restored gets memory (docs/design.md §13). It imports the memory that a mover
 // made, or makes its own, which a mover fills (memory_fill.h). The first is free, and not every driver can do
 // it. So it is tried with two processes (gpumigrate-context --probe-remap), once for each driver version and
-// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. An answer that allows no way is
-// not kept: it may come from a fault of the moment. It would refuse all moves from then on. The key `remap` of the
-// settings decides in its place.
+// GPU model. The answer is in HOME/remap.json, and `gpumigrate doctor` asks again. An answer that allows no
+// way is not kept: it may come from a fault of the moment. It would refuse all moves from then on. The key
+// `remap` of the settings decides in its place.
 // Threads: the event loop. Ownership: the Config and the helper outlive it. Errors: kRefused where neither
 // way works.
 #pragma once
@@ -28,16 +28,16 @@ struct RemapFacts {
   Nanos save_ns = 0;  // of a context that has next to nothing, and its restore; 0: not measured
   Nanos restore_ns = 0;
   std::string problem;
-  std::string driver;  // of which it holds
+  std::string driver;  // the driver for which the result holds
   std::string gpu;
 
-  // As far as is known; a method that could not be tried is taken to work.
+  // A method that could not be tried is taken to work.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
   // The probe tried one, and did not rule out both.
   [[nodiscard]] bool has_a_way() const { return (import || own) && (imports() || makes()); }
 };
-// As they are stored, and as the probe prints them ("remap" of its line). kCorrupt for anything else.
+// The facts as JSON, in their file and in "remap" of the probe's line. kCorrupt for anything else.
 Result<RemapFacts> parse_remap_facts(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const RemapFacts& facts);
 // "13000/580.65.06": what a program sees, and NVIDIA's kernel module where there is one.
@@ -61,9 +61,9 @@ class RemapChoice {
               std::string program)
       : config_(config), contexts_(contexts), program_(std::move(program)), asking_(executor) {}
 
-  // While a migration prepares: there is no query in a downtime.
+  // Queries the driver while a migration prepares: there is no query in a downtime.
   Task<Result<void>> prepare();
-  // Import, or own memory. Where that is not known: import.
+  // True: the rank imports memory; false: it makes its own. Import is the choice while neither is known.
   [[nodiscard]] bool imports();
   // The times of saving and restoring a context, as the probe measured them; null where it did not.
   [[nodiscard]] const RemapFacts* context_times() const {

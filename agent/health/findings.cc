@@ -46,8 +46,7 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.source = source_of(seen, decision);
   finding.xid = decision.xid;
   finding.recovery = decision.recovery;
-  // Where another card has taken its place, there is no finding against that one: neither a cordon nor a text
-  // for jobs that are not named.
+  // A card that has taken the GPU's place gets no cordon, and jobs that are not named get no text.
   finding.cordon = decision.cordon && !gpu.replaced;
   finding.urgent = decision.urgent;
   finding.leave_node = decision.leave_node;

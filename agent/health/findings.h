@@ -11,7 +11,7 @@
 
 namespace ckpt::agent {
 
-// Without number and time. `decision.processes` are `jobs`, in that order.
+// Returns a finding without number and time. `decision.processes` are `jobs`, in that order.
 [[nodiscard]] wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>& seen,
                                              const std::vector<std::shared_ptr<Job>>& jobs,
                                              const health::Decision& decision);

@@ -29,7 +29,7 @@ struct GpuProbeAnswer {
 
 struct GpuProbeSettings {
   std::string program;  // gpumigrate-context
-  std::string folder;   // for its output
+  std::string folder;   // its output lies there
   Milliseconds deadline{20000};
 };
 

@@ -43,7 +43,7 @@ Result<void> HealthHelper::launch() {
   const std::uint64_t run = ++run_;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return Error::from_errno("Cannot make the health helper's socket");
+    return Error::from_errno("Cannot create the health helper's socket");
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
   ProcessSpec spec;
@@ -54,7 +54,8 @@ Result<void> HealthHelper::launch() {
   auto ended = [weak = weak_from_this(), run](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->on_gone(Error(ErrorCode::kUnavailable, "It ended with " + describe_wait_status(status)));
+    self->on_gone(
+        Error(ErrorCode::kUnavailable, "The health helper ended with " + describe_wait_status(status)));
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;

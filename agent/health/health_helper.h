@@ -44,9 +44,9 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   HealthHelper& operator=(const HealthHelper&) = delete;
 
   void start();
-  // Another process at once in place of this one; nothing while there is none.
+  // Replaces the helper's process at once; does nothing while there is none.
   void renew();
-  // For good.
+  // Ends the helper for good.
   void stop();
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 

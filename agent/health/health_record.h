@@ -15,13 +15,13 @@
 
 namespace ckpt::agent {
 
-// The last that was known of a GPU; a change for the worse is a reason to look, the state itself is not.
+// The last known state of a GPU. A change for the worse is a reason to look; the state itself is not.
 struct KnownGpu {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string uuid;
-  std::string bus_id;  // for lines of the kernel log, also while NVML is silent
+  std::string bus_id;  // identifies the GPU in lines of the kernel log, also while NVML is silent
   std::string model;
-  std::uint32_t index = 0;  // as this node counts
+  std::uint32_t index = 0;  // this node's number
   bool recovery_known = false;
   std::uint32_t recovery = 0;
   bool lost = false;
@@ -39,7 +39,7 @@ struct KnownGpu {
   }
 };
 
-// Something that was seen and not yet decided on.
+// An event that was seen and is not yet decided on.
 struct SeenEvent {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string gpu;  // UUID

@@ -96,7 +96,7 @@ bool KernelLogReader::read_available() {
     } else if (errno != EINTR && errno != EPIPE && errno != EINVAL) {
       // EPIPE: the ring has gone over what was to be read next; EINVAL: a record longer than any there may
       // be. Both go on behind it.
-      spdlog::error("kernel log not read any more: path {} reason {}", path_,
+      spdlog::error("kernel log is read no further: path {} reason {}", path_,
                     Error::from_errno("read").to_string());
       return false;
     }

@@ -29,7 +29,7 @@ class NvmlChannel {
   void stop();
   // A card has come that the library, which looks for cards when it starts, may not have seen.
   void cards_changed();
-  // As the helper reports it.
+  // Takes a report of the helper.
   void take(const nvml_watch::Report& report);
 
  private:

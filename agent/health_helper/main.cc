@@ -50,8 +50,8 @@ class Watcher {
         watch_(std::move(watch)),
         last_(watch_->gpus().size()) {}
 
-  // Until the agent is gone. Events are registered before states are read, so that a change between the two
-  // is in one of them.
+  // Runs until the agent is gone. Events are registered before states are read, so that a change between the
+  // two is in one of them.
   void run() {
     for (const Report& gpu : watch_->gpus()) send(gpu);
     register_events();
@@ -71,7 +71,7 @@ class Watcher {
   void step() {
     Report report;
     if (!watch_->has_events()) {
-      // Without events the driver counts as answering if its states can be read.
+      // A driver without events counts as answering if its states can be read.
       pause(static_cast<int>(settings_.poll_ms));
       read_states();
       return heartbeat();
@@ -110,7 +110,7 @@ class Watcher {
     if (!send_report(socket_, report)) gone_ = true;
   }
 
-  // Also notices that the agent is gone.
+  // Pauses, and notices that the agent is gone.
   void pause(int milliseconds) {
     pollfd item{socket_, POLLIN, 0};
     if (::poll(&item, 1, milliseconds) > 0) gone_ = true;

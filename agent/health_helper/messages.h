@@ -60,7 +60,7 @@ struct Counters {
 struct Report {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Kind kind = Kind::kHeartbeat;
-  std::uint32_t gpu = 0;  // as NVML counts
+  std::uint32_t gpu = 0;  // NVML's number
   std::uint32_t xid = 0;
   std::uint32_t recovery = 0;  // field 230
   std::uint32_t flags = 0;
@@ -72,7 +72,7 @@ struct Report {
   }
 };
 
-// A packet as a report; an error if it is malformed, too long, or has a value out of range.
+// Decodes a packet. Fails if it is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Report> parse_report(std::span<const std::byte> bytes);
 // Cuts the text to kMaxText.
 void set_text(Report& report, std::string_view text);

@@ -144,7 +144,7 @@ void Collector::read_surroundings(pid_t pid) {
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
   if (names_process(folder) || !why_not_its_own(pid, folder).empty())
     return problem("the working directory of process " + std::to_string(pid) + " is " + folder +
-                   ", which tells of this node: let the program leave it");
+                   ", which describes this node: let the program leave it");
   FileFact fact;
   fact.use = FileUse::kFolder;
   fact.path = std::move(folder);
@@ -246,7 +246,7 @@ void Collector::judge_file(pid_t pid, const std::string& path, const std::string
   fact.bytes = static_cast<std::uint64_t>(facts.st_size);
   if (S_ISCHR(facts.st_mode)) return judge_device(path, facts.st_rdev, where);
   if (!S_ISDIR(facts.st_mode) && !S_ISFIFO(facts.st_mode) && !S_ISREG(facts.st_mode))
-    return problem(path + ", " + where + ", is no file that can be moved");
+    return problem(path + ", " + where + ", is not a file that can be moved");
   describe(fact, opened_as, facts, written, mapped);
   add(std::move(fact));
 }
@@ -262,7 +262,7 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
     return;
   }
   if (is_file_of_contexts(rules_, fact.path)) {
-    fact.use = FileUse::kWritten;  // each node has its own, of that length
+    fact.use = FileUse::kWritten;  // each node has a file of its own, of that length
     return;
   }
   fact.identity = systems_.identity_of(opened_as, facts);
@@ -277,8 +277,8 @@ void Collector::describe(FileFact& fact, const std::string& opened_as, const str
   }
 }
 
-// It travels with the image, and is made again in its folder for a moment. Worker processes share memory by such
-// files.
+// An unlinked file travels with the image, and is made again in its folder for a moment. Worker processes
+// share memory by such files.
 void Collector::judge_unlinked(const std::string& path, const struct stat* facts, const std::string& where) {
   if (facts == nullptr) return problem(path + " was deleted, is still " + where + ", and cannot be read");
   if (facts->st_nlink > 0 && named_.find(facts->st_ino) != nullptr) return;
@@ -298,11 +298,11 @@ void Collector::judge_unlinked(const std::string& path, const struct stat* facts
 void Collector::judge_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
   unlinked_bytes_ += bytes;
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
-    problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have " +
-            std::to_string(kMaxUnlinkedBytes) + " bytes together");
+    problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have at most " +
+            std::to_string(kMaxUnlinkedBytes) + " bytes in all");
 }
 
-// An older target must have them under their names.
+// Adds the named files to the list, too: an older target must have them under their names.
 Result<void> Collector::judge_named(pid_t root) {
   CKPT_TRY(named, named_memory_of(owner_));
   named_ = std::move(named);
@@ -325,7 +325,8 @@ bool Collector::is_driver_file(const std::string& path) const {
                      [&path](const std::string& name) { return path.starts_with(name); });
 }
 
-// A child that was forked without the shim keeps them, and so does a process that has no context to save.
+// A child that was forked without the shim keeps files of the driver, and so does a process that has no
+// context to save.
 void Collector::judge_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
@@ -392,7 +393,8 @@ Result<void> Collector::judge_internet_sockets(pid_t root) {
   return ok();
 }
 
-// Both ends of one within the program travel; an end whose other end is elsewhere would be alone.
+// Judges connections: both ends of one within the program travel, and an end whose other end is elsewhere
+// does not.
 void Collector::judge_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
@@ -433,7 +435,7 @@ Result<void> Collector::judge_sockets(pid_t root) {
     if (owner == owners.end()) {
       problem(where + " is a socket to a process outside");
     } else if (std::find(tree.begin(), tree.end(), owner->second.pid) != tree.end()) {
-      continue;  // the program has opened it since its descriptors were read
+      continue;  // opened since the program's descriptors were read
     } else if (owner->second.pid != rules_.keeper &&
                std::find(driver.begin(), driver.end(), owner->second.name) == driver.end()) {
       problem(where + " is a socket to " + owner->second.name + " (process " +

@@ -63,7 +63,7 @@ class Collector {
   std::map<std::string, FileFact> files_;
   std::set<pid_t> driver_holders_;
   std::map<Inode, std::string> sockets_;   // where each is open
-  std::map<Inode, std::string> internet_;  // those of TCP, UDP, ...: the protocol
+  std::map<Inode, std::string> internet_;  // protocols of the TCP, UDP, ... sockets
   std::string network_;
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
@@ -74,7 +74,7 @@ class Collector {
   CacheFiles cached_;
   TreeLocks locks_;
   FileSystems systems_;
-  std::uint64_t unlinked_bytes_ = 0;  // of them together
+  std::uint64_t unlinked_bytes_ = 0;  // the sum of their sizes
   std::vector<std::string> problems_;
 };
 

@@ -32,14 +32,14 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::chrono::seconds kMaxTimeout{3600};  // a keeper takes no more
+constexpr std::chrono::seconds kMaxTimeout{3600};  // the most that a keeper takes
 constexpr int kOldest = 4;                         // 3.17 does not work on current kernels
 constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // after a dump that met another one; doubles
 constexpr Milliseconds kLastPause{640};
-// Plugins are not wanted (the driver's checkpoint is the context helper's work), and CRIU insists on a folder
-// for them: one that no file can be put into.
+// CRIU needs a folder of plugins, and this one can hold no file: the driver's checkpoint is the context
+// helper's work.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
 // FI_NO_BREAKPOINTS: CRIU follows the processes by their system calls, as on machines without breakpoints.
 // The kernel takes 12 ms to set the first breakpoint, which would be downtime.
@@ -79,8 +79,8 @@ std::vector<std::string> command(Words... words) {
   return {std::string(words)...};
 }
 
-// Runs it and returns its output; kIo with its status if it failed. Moves that begin together ask together:
-// each in a file of its own.
+// Runs a command and returns its output; kIo with its status if it failed. Moves that begin together run it
+// together, so each has an output file of its own.
 Task<Result<std::string>> output_of(std::vector<std::string> argv, std::string work, std::string name) {
   static std::atomic<std::uint64_t> asked{0};
   ProcessSpec spec;
@@ -137,7 +137,8 @@ constexpr const char* kPidFile = "restored.pid";
 
 std::vector<std::string> dump_command(const std::string& program, pid_t root, const DumpOptions& options) {
   std::vector<std::string> argv = common_options(program, "dump", options.images, options.work, kDumpLog);
-  // Without: CRIU fails on one that the program has opened since it was asked for. Closed, it would be lost.
+  // Without this option CRIU fails on a connection that the program has opened since the check. Closed, the
+  // connection would be lost.
   if (options.connections) keep_connections(argv);
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
@@ -156,12 +157,12 @@ bool dumps(pid_t pid, pid_t root) {
          text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
 }
 
-// How long it has been at work; 0 if it has ended.
+// Returns how long the process has run; 0 if it has ended.
 Milliseconds age_of(pid_t pid) {
   const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 1 << 16);
   if (!stat.has_value()) return Milliseconds{0};
-  // Behind the name, which may hold anything: state is the third field, the start (ticks since boot) the
-  // 22nd.
+  // The fields behind the name are read, since the name may hold anything: state is the third field, the
+  // start (ticks since boot) the 22nd.
   std::istringstream fields(stat->substr(stat->rfind(')') + 1));
   std::string field;
   for (int number = 3; number <= 22; ++number) fields >> field;
@@ -196,7 +197,8 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// The folder in question is for the "/proc" of a PID namespace that is not the node's.
+// True if another dump was in the way. CRIU makes the folder for the "/proc" of a PID namespace that is not
+// the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   return log.has_value() &&
@@ -237,17 +239,17 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
       co_return Criu(candidate, *version, std::move(answers));
     }
     tried += (tried.empty() ? " " : ", ") + candidate + " is " +
-             (version ? "version " + *version : "no CRIU that starts");
+             (version ? "version " + *version : "not a CRIU that starts");
   }
   const std::string where = configured.empty() ? "" : " at " + configured;
   co_return Error(ErrorCode::kNotSupported, "There is no CRIU of version 4 or newer" + where +
                                                 (tried.empty() ? "" : " (" + tried.substr(1) + ")") +
-                                                ": tools/criu install");
+                                                ": install one with tools/criu install");
 }
 
 Task<Result<void>> Criu::check(std::string work) const {
   if (::geteuid() != 0)
-    co_return Error(ErrorCode::kNotSupported, "CRIU needs root, and this agent is not root");
+    co_return Error(ErrorCode::kNotSupported, "CRIU needs root, and this agent does not run as root");
   const auto said = co_await output_of(command(program_, "check"), work, "criu-check");
   if (said.has_value()) co_return ok();
   co_return Error(ErrorCode::kNotSupported, program_ + " check failed").caused_by(said.error());
@@ -343,7 +345,7 @@ std::string Criu::why_no_internet() const {
 
 std::string why_no_internet(const std::string& version, bool kernel_tells_all) {
   constexpr int kMajor = 4;
-  constexpr int kMinor = 2;  // the first that leaves the question out
+  constexpr int kMinor = 2;  // the first version that does not ask
   const int major = std::atoi(version.c_str());
   const std::size_t dot = version.find('.');
   const int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);

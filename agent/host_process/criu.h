@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CRIU as a program: finding one that works, dumping a process tree, and the command that restores it. A
-// dumped tree stays stopped, and its image lies in a folder in memory. CRIU is always a child process; nothing
-// of it is linked in. Threads: the event loop; every Task may take as long as its process does.
+// dumped tree stays stopped, and its image lies in a folder in memory. CRIU is always a child process;
+// nothing of it is linked in. Threads: the event loop; every Task may take as long as its process does.
 // Ownership: images lie in the caller's folders. Errors: kNotSupported (no CRIU, no root, the kernel lacks
 // what it needs), kTimedOut, kIo. kRefused has CRIU's own error line, for a process that cannot be dumped (it
 // goes on as before).
@@ -30,8 +30,8 @@ struct CriuFacts {
   std::string problem;           // why it does not work, and what to do; empty: it does
 };
 
-// How long a dump or a restore of so many bytes may take (time_limit.h): from 60 s, or
-// $GPUMIGRATE_CRIU_TIMEOUT seconds, on.
+// Returns the time that a dump or restore of so many bytes may take (time_limit.h): at least 60 s, or
+// $GPUMIGRATE_CRIU_TIMEOUT seconds.
 [[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
 // `usual`, or what $GPUMIGRATE_CRIU_TIMEOUT sets: the least time that CRIU gets.
 [[nodiscard]] Milliseconds criu_least(Milliseconds usual);
@@ -42,8 +42,8 @@ struct DumpOptions {
   Milliseconds timeout = criu_timeout(0);  // later CRIU is killed
   std::vector<std::string> more;           // further arguments for CRIU (pid_namespace_image.h)
   bool connections =
-      false;  // within the tree: they are saved (connections.h); otherwise an open one fails it
-  bool makes_links = false;          // of files that have lost a name (named_memory.h)
+      false;  // saves connections within the tree (connections.h); else an open connection fails the dump
+  bool makes_links = false;          // to files that have lost a name (named_memory.h)
   std::string preload;               // a library for CRIU (left_out_pages_library()); empty: none
   std::function<bool()> may_repeat;  // whether a dump that met another's may be begun again; none: it may
 };
@@ -60,14 +60,14 @@ struct RestoreOptions {
   std::vector<std::string> more;  // further arguments for CRIU
   int log_fd = 10;           // the descriptor of the new log in the process that runs the command; not 0-2
   bool stopped = true;       // all its processes stay stopped until they are continued
-  bool connections = false;  // of DumpOptions
+  bool connections = false;  // DumpOptions::connections of its dump
   bool lazy = false;         // its private memory follows while it runs (lazy_pages_choice.h); images == work
 };
 
 class Criu {
  public:
-  // The first of version >= 4 of: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu` of PATH,
-  // lib/criu/bin/criu of a bundle, ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu,
+  // Finds the first CRIU of version >= 4 among: `configured` (then only this one), $GPUMIGRATE_CRIU, `criu`
+  // of PATH, lib/criu/bin/criu of a bundle, ${XDG_CACHE_HOME:-~/.cache}/gpumigrate/criu/bin/criu,
   // /usr/local/lib/gpumigrate/criu/bin/criu (tools/criu installs it). `work` is a folder for CRIU's output.
   static Task<Result<Criu>> find(std::string configured, std::string work);
   // find() and check(), with failures as facts.
@@ -76,16 +76,18 @@ class Criu {
   // `criu check`: needs root. kNotSupported with the error that it printed.
   Task<Result<void>> check(std::string work) const;
 
-  // Writes the tree under `root` (the init of its PID namespace) into options.images. Done: all its processes
-  // stay stopped, see resume_source(). Failed: they run, or are stopped, as before. A dump that takes longer than the timeout is killed: kTimedOut. What CRIU has put
-  // into the processes by then cures itself; a process that is killed with it in the few instructions before
-  // that is lost, which is why the timeout is long. CRIU makes a folder of a fixed name in the working folder
-  // of `root` for a moment; a dump that meets another's is begun again.
+  // Writes the tree under `root` (the init of its PID namespace) into options.images. After success all its
+  // processes stay stopped (resume_source()). After a failure they run, or are stopped, as before. A dump
+  // that takes longer than the timeout is killed: kTimedOut. CRIU's code in the processes then removes
+  // itself. A process that is killed in the few instructions before that is lost, which is why the timeout is
+  // long. CRIU makes a folder of a fixed name in the working folder of `root` for a moment; a dump that meets
+  // another's is begun again.
   Task<Result<DumpFacts>> dump(pid_t root, DumpOptions options) const;
 
-  // For the keeper that becomes the restored program's parent (agent/keeper/init/restored.h).
+  // Returns the command for the keeper that becomes the restored program's parent
+  // (agent/keeper/init/restored.h).
   [[nodiscard]] std::vector<std::string> restore_command(const RestoreOptions& options) const;
-  // Whether this kernel tells CRIU what a process does to memory that is not there yet.
+  // True if this kernel reports to CRIU how a process changes memory that has not arrived yet.
   Task<bool> restores_lazily(std::string work) const;
   [[nodiscard]] static std::string pid_file(const RestoreOptions& options);
   [[nodiscard]] static std::string restore_log(const RestoreOptions& options);
@@ -93,10 +95,10 @@ class Criu {
 
   // The cause of a failure by a log of CRIU: its first error line, and the path.
   [[nodiscard]] static std::string first_error(const std::string& log_path);
-  // The same; nothing if the log has no error, or is not there.
+  // The same; nothing if there is no log, or no error in it.
   [[nodiscard]] static std::optional<std::string> find_error(const std::string& log_path);
 
-  // For FileRules.
+  // Returns FileRules::no_internet.
   [[nodiscard]] std::string why_no_internet() const;
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
@@ -112,19 +114,19 @@ class Criu {
   std::string answers_;  // criu_answers.h
 };
 
-// CRIU before 4.2 asks each socket for an option that kernels since 6.16 have for few (sockets.h): the dump
-// would fail. Empty: it does not.
+// Returns why a dump of sockets would fail. CRIU before 4.2 reads an option of each socket that kernels since
+// 6.16 have for few kinds (sockets.h). Empty: it does not fail.
 [[nodiscard]] std::string why_no_internet(const std::string& version, bool kernel_tells_all);
 
-// So many bytes of an unlinked file, open or mapped, travel with the image.
+// The most bytes of unlinked files, open or mapped, that travel with an image.
 inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
 
-// How often a caller that waits for the end of a dump checks for other events.
+// The interval at which a caller that waits for the end of a dump checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};
 
-// Blocks until no CRIU dumps that tree, of which one may have been started by an agent that is gone: a
-// process that is let go on before would be stopped by it later. kTimedOut: ask again. One that has been at
-// work for longer than criu_timeout() of the tree is killed.
+// Blocks until no CRIU dumps that tree. An earlier agent may have started one, which would stop a process
+// that is continued before its end. kTimedOut: ask again. A CRIU that has run for longer than criu_timeout()
+// of the tree is killed.
 Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

@@ -54,7 +54,7 @@ Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std
   if (::access(file.c_str(), R_OK) == 0) co_return folder;
   const auto asked = co_await run_program(asking(criu, file, work + "/criu-answers.log"), kAsking);
   if (asked && ::access(file.c_str(), R_OK) == 0) co_return folder;
-  spdlog::info("CRIU's questions are asked each time: {} is not kept", file);
+  spdlog::info("CRIU asks the kernel at each start: its answers are not kept in {}", file);
   co_return "";
 }
 

@@ -15,7 +15,7 @@
 
 namespace ckpt::agent::host {
 
-// The folder; empty: CRIU needs none, or there can be none. `work` is a folder for CRIU's output.
+// Returns the folder. Empty: CRIU needs none, or there can be none. `work` is a folder for CRIU's output.
 Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
 // Environment and options for starting CRIU with that folder; each empty for an empty folder.

@@ -54,7 +54,8 @@ std::set<std::string> paths_of(const NamedMemory& memory) {
 
 // A restore that cannot bind them would fail in the pause.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
-  if (list.network == network_of(::getpid()) && !list.network.empty()) {  // it has them itself
+  if (list.network == network_of(::getpid()) &&
+      !list.network.empty()) {  // the program's sockets are in this network
     for (const BoundSocket& end : list.connected)
       problems.push_back("a connection within the program (" + end.protocol + " " + end.address +
                          ") cannot be moved within one network: move the job to another machine");
@@ -71,14 +72,14 @@ Result<void> check_sockets(const FileList& list, std::vector<std::string>& probl
   return ok();
 }
 
-// The image and what is restored of it are there at once.
+// The image and the restored memory exist at the same time.
 Result<void> check_room_for_restore(std::uint64_t bytes) {
   if (bytes > std::numeric_limits<std::uint64_t>::max() / 2)
     return Error(ErrorCode::kProtocol, "A list of files from the source is malformed");
   auto room = check_memory_left(2 * bytes);
   if (room) return ok();
   return Error(ErrorCode::kRefused,
-               "The target has no room for the program's memory, which is needed twice while it is restored")
+               "The target lacks memory for the program, which takes its memory twice while it is restored")
       .caused_by(std::move(room).error());
 }
 
@@ -99,7 +100,7 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
     if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
       text = why_not_made(*cached, cache_folders);
     const bool in_shared = shared_folders.contains(std::filesystem::path(fact.path).parent_path().string());
-    // Both nodes find the same there: the source has removed or replaced it since.
+    // Both nodes see the same folder, so the source has removed or replaced the file since.
     if (has_content(fact.use) && in_shared && !fact.is_mount && !is_mount(fact.path)) text.clear();
     if (!text.empty()) problems.push_back(std::move(text));
     if (is_same) checked.same.insert(fact.path);
@@ -107,7 +108,7 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
   return problems;
 }
 
-// A child of milliseconds or a file that is being renamed is in the way of one look, and not of the next.
+// A short-lived child, or a file that is being renamed, is an obstacle to one look and not to the next.
 Result<Collector> look_until_settled(pid_t root, const FileRules& rules) {
   for (int looks = 1;; ++looks) {
     Collector collector(rules);

@@ -43,13 +43,13 @@ struct BoundSocket {
 };
 
 struct FileList {
-  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches, 6: what tells
-  // files apart, and locks; an older source sends none
+  // 2: the memory, 3: the sockets, 4: memory and sockets with a name, connections, 5: files of caches, 6:
+  // what tells files apart, and locks; an older source sends none
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr std::string_view kName = "FileList";
   std::vector<FileFact> files;     // by path, each once
   std::uint64_t memory_bytes = 0;  // of the processes, as a dump would have it
-  std::string network;             // of the program (sockets.h): where it has its sockets already
+  std::string network;             // the program's network (sockets.h), in which it holds its sockets
   std::vector<BoundSocket> bound;
   std::vector<BoundSocket> connected;  // ends of connections within the program
   std::vector<SocketFolder> socket_folders;
@@ -66,15 +66,15 @@ struct FileList {
   }
 };
 
-// The move's own facts, by which the program's files are judged.
+// Facts of the move by which the program's files are judged.
 struct FileRules {
   std::string own_log;  // the program's log: its descriptors get another file at the target
   pid_t keeper = 0;     // sockets to it are closed before the dump
   // Names (as in /proc/PID/comm) of the driver's processes: sockets to them are closed by the driver's
   // checkpoint.
   std::vector<std::string> driver_processes;
-  // The beginnings of names of the driver's files beside /dev/nvidia*, and the one process whose checkpoint closes
-  // them.
+  // The beginnings of names of the driver's files beside /dev/nvidia*, and the one process whose checkpoint
+  // closes them.
   std::vector<std::string> driver_files;
   pid_t gpu_process = 0;
   std::vector<std::string> cache_folders;  // cache_files.h
@@ -82,23 +82,23 @@ struct FileRules {
   // "CRIU 4.1 cannot save …": why a TCP or UDP socket, also one that only listens, cannot be moved from here.
   // Empty: it can.
   std::string no_internet;
-  // For an image that is kept: a program that is restored of it finds its files as they are then, so the content of
-  // those that it writes is not read.
+  // True for an image that is kept. A program that is restored from it finds its files as they are then, so
+  // the content of files that it writes is not read.
   bool for_image = false;
 };
 
 Result<FileList> collect_files(pid_t root, const FileRules& rules);
-// How many obstacles it would name, without a limit. Errors: kNotFound, the tree is gone.
+// Counts all obstacles, without a limit. Errors: kNotFound, the tree is gone.
 Result<std::size_t> count_obstacles(pid_t root, const FileRules& rules);
 
 struct CheckedFiles {
   std::set<std::string> same;  // paths that name one and the same file at both nodes
 };
-// At the target: every file of the list is here as it is there (file_compare.h), its locks can be taken, the program's
-// sockets can be bound in another network than its own, and there is memory for the image and the restored processes.
-// Files of caches that are missing can be made in this node's `cache_folders`. A file that is
-// missing, or another one, in a folder that both nodes share was removed or replaced at the source, too. The program has
-// closed it since, or it travels with the image.
+// Checks at the target that every file of the list is the same as at the source (file_compare.h) and that its
+// locks can be taken. The program's sockets must be free if this is another network than theirs. There must
+// be memory for the image and the restored processes. Files of caches that are missing can be made in this
+// node's `cache_folders`. A file that is missing, or another one, in a folder that both nodes share was
+// removed or replaced at the source, too. The program has closed it since, or it travels with the image.
 Result<CheckedFiles> check_files(const FileList& list, const std::vector<std::string>& cache_folders = {},
                                  Compared when = Compared::kNow);
 

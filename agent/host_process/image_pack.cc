@@ -56,7 +56,7 @@ Result<void> copy(int to, int from, std::uint64_t at, std::uint64_t count, const
     const ssize_t done =
         ::sendfile(to, from, &offset, std::min<std::uint64_t>(count, std::uint64_t{1} << 30));
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return Error::from_errno("Copying " + name + " of a process's image");
+    if (done < 0) return Error::from_errno("Cannot copy " + name + " of a process's image");
     if (done == 0) return corrupt(name + " ends early");
     count -= static_cast<std::uint64_t>(done);
   }
@@ -79,13 +79,13 @@ Result<std::vector<PackEntry>> list_folder(const std::string& folder, const Plac
     const std::string name = item.path().filename().string();
     struct stat facts {};
     if (::lstat(item.path().c_str(), &facts) != 0)
-      return Error::from_errno("Reading " + item.path().string());
+      return Error::from_errno("Cannot read " + item.path().string());
     if (S_ISLNK(facts.st_mode) && pages.file && name == pages.name) continue;
     if (!S_ISREG(facts.st_mode) || !is_good_name(name))
       return Error(ErrorCode::kRefused, "A process's image must not hold " + item.path().string());
     entries.push_back(make_entry(name, static_cast<std::uint64_t>(facts.st_size)));
   }
-  if (error) return Error::from_errno(error.value(), "Reading " + folder);
+  if (error) return Error::from_errno(error.value(), "Cannot read " + folder);
   if (entries.size() > kMaxPackedFiles)
     return Error(ErrorCode::kRefused, "A process's image has too many files");
   return entries;
@@ -95,7 +95,7 @@ Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) 
   while (!out.empty()) {
     const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading a process's image");
+    if (got < 0) return Error::from_errno("Cannot read a process's image");
     if (got == 0) return corrupt("it ends early");
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);
@@ -103,7 +103,7 @@ Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) 
   return ok();
 }
 
-// The table, judged against the size of the whole before anything is made of it.
+// Reads the table, and checks it against the size of the whole before it is used.
 Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
   PackEnd end;
   if (bytes < sizeof end) return corrupt("it is too short");
@@ -128,13 +128,13 @@ Result<std::vector<PackEntry>> read_table(int file, std::uint64_t bytes) {
 Result<void> take_out(int file, std::uint64_t at, const PackEntry& entry, const std::string& path) {
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!target && errno == EEXIST) return corrupt(std::string(entry.name.data()) + " is in it twice");
-  if (!target) return Error::from_errno("Making " + path);
+  if (!target) return Error::from_errno("Cannot create " + path);
   return copy(target.get(), file, at, entry.bytes, path);
 }
 
 Result<UniqueFd> growing_memory_file() {
   UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) return Error::from_errno("Making a memory file for a process's image");
+  if (!file) return Error::from_errno("Cannot create a memory file for a process's image");
   return file;
 }
 
@@ -147,7 +147,7 @@ std::string pages_name(std::size_t position) {
 Result<void> link_to_descriptor(int file, const std::string& path) {
   const std::string target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
   if (::symlink(target.c_str(), path.c_str()) == 0) return ok();
-  return Error::from_errno("Making " + path);
+  return Error::from_errno("Cannot create " + path);
 }
 
 Result<PlacedPages> place_pages(const std::string& folder, std::size_t position) {
@@ -162,7 +162,7 @@ Result<PlacedPages> place_pages(const std::string& folder, std::size_t position)
 Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   if (pages.file && !pages.bytes) {
     struct stat facts {};
-    if (::fstat(pages.file.get(), &facts) != 0) return Error::from_errno("Reading a process's pages");
+    if (::fstat(pages.file.get(), &facts) != 0) return Error::from_errno("Cannot read a process's pages");
     pages.bytes = static_cast<std::uint64_t>(facts.st_size);
   }
   CKPT_TRY(entries, list_folder(folder, pages));
@@ -175,11 +175,11 @@ Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   packed.file = std::move(pages.file);
   packed.bytes = pages.bytes.value_or(0);
   if (::lseek(packed.file.get(), static_cast<off_t>(packed.bytes), SEEK_SET) < 0)
-    return Error::from_errno("Packing a process's image");
+    return Error::from_errno("Cannot pack a process's image");
   for (const PackEntry& entry : std::span(entries).subspan(placed)) {
     const std::string path = folder + "/" + entry.name.data();
     const UniqueFd source(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!source) return Error::from_errno("Opening " + path);
+    if (!source) return Error::from_errno("Cannot open " + path);
     CKPT_TRYV(copy(packed.file.get(), source.get(), 0, entry.bytes, path));
     packed.bytes += entry.bytes;
   }
@@ -190,20 +190,20 @@ Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   packed.bytes += entries.size() * sizeof(PackEntry) + sizeof end;
   // A process that has it mapped must never find it shorter.
   if (::fcntl(packed.file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
-    return Error::from_errno("Sealing a process's image");
+    return Error::from_errno("Cannot seal a process's image");
   return packed;
 }
 
 Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& folder) {
   struct stat facts {};
-  if (::fstat(file, &facts) != 0) return Error::from_errno("Reading a process's image");
+  if (::fstat(file, &facts) != 0) return Error::from_errno("Cannot read a process's image");
   if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) != bytes)
     return corrupt("it has " + std::to_string(facts.st_size) + " bytes instead of " + std::to_string(bytes));
   CKPT_TRY(entries, read_table(file, bytes));
   std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
-    // CRIU reads pages by their places in the file: it may go on behind them.
+    // CRIU reads pages by their places in the file, so the file may be longer.
     const bool linked =
         &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
     CKPT_TRYV(linked ? link_to_descriptor(file, path) : take_out(file, at, entry, path));

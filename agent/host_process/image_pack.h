@@ -22,7 +22,7 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::uint32_t kMaxPackedFiles = 65536;
-// A file of pages that is first in a pack and has so many bytes at least is not copied out of it.
+// A file of pages that is first in a pack and has at least so many bytes is not copied out of it.
 inline constexpr std::uint64_t kLinkedBytes = 1u << 20;
 
 struct PackedImage {
@@ -30,7 +30,7 @@ struct PackedImage {
   std::uint64_t bytes = 0;
 };
 
-// Pages that are where they belong in the pack before it is made.
+// Pages that lie at their place in the pack before it is made.
 struct PlacedPages {
   UniqueFd file;                       // the pack to be; none: there are no such pages
   std::string name;                    // the link in the folder that they were written to
@@ -42,8 +42,8 @@ struct PlacedPages {
 // A link to a descriptor of this process, which must stay open for as long as it is used.
 Result<void> link_to_descriptor(int file, const std::string& path);
 
-// Before the dump: a memory file, and a link to it in the folder. It must stay open until pack_folder has it.
-// page_stream.h is the other way.
+// Makes a memory file before the dump, and a link to it in the folder. The file must stay open until
+// pack_folder has it. page_stream.h is the alternative.
 Result<PlacedPages> place_pages(const std::string& folder, std::size_t position);
 
 // `pages`: of place_pages or a PageStream, or none. The file may be longer than the pack.

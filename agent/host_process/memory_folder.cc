@@ -32,7 +32,7 @@ void remove(const std::string& path) {
   if (is_own_folder(path)) std::filesystem::remove_all(path, ignored);
 }
 
-// Between a folder's name and what nobody can foresee.
+// Stands between a folder's name and its random part, which nobody can foresee.
 constexpr char kMark = '~';
 
 std::string path_of(const std::string& place, const std::string& name) {
@@ -44,7 +44,7 @@ std::string path_of(const std::string& place, const std::string& name) {
 Result<std::string> find_memory_place(const std::string& wanted) {
   if (!wanted.empty()) {
     if (is_memory(wanted)) return wanted;
-    return Error(ErrorCode::kNotSupported, wanted + " is no tmpfs that this agent may write to");
+    return Error(ErrorCode::kNotSupported, wanted + " is not a tmpfs that this agent may write to");
   }
   for (const char* place : {"/dev/shm", "/run"}) {
     if (is_memory(place)) return std::string(place);
@@ -58,16 +58,17 @@ Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::s
                                           std::uint64_t needed_bytes) {
   remove_memory_folder(place, name);
   struct statfs facts {};
-  if (::statfs(place.c_str(), &facts) != 0) return Error::from_errno("Asking for the free space in " + place);
+  if (::statfs(place.c_str(), &facts) != 0)
+    return Error::from_errno("Cannot read the free space of " + place);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(facts.f_bavail) * facts.f_bsize;
   // A ramfs states no size.
   if (facts.f_blocks != 0 && free_bytes < needed_bytes) {
     return Error(ErrorCode::kOutOfMemory, place + " has " + std::to_string(free_bytes >> 20) +
                                               " MiB free and " + std::to_string(needed_bytes >> 20) +
-                                              " MiB are needed for the process: mount it larger");
+                                              " MiB are needed for the process: mount it with a larger size");
   }
   std::string path = path_of(place, name) + kMark + "XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) return Error::from_errno("Making " + path);
+  if (::mkdtemp(path.data()) == nullptr) return Error::from_errno("Cannot create " + path);
   return MemoryFolder(path);
 }
 

@@ -17,8 +17,9 @@ Result<std::string> find_memory_place(const std::string& wanted = "");
 
 class [[nodiscard]] MemoryFolder {
  public:
-  // PLACE/gpumigrate-NAME~RANDOM with mode 0700; earlier ones of the same name are removed. Other users may make
-  // folders in PLACE, too: none that they make beforehand is in the way. `needed_bytes` must be free there.
+  // PLACE/gpumigrate-NAME~RANDOM with mode 0700; earlier ones of the same name are removed. Other users may
+  // make folders in PLACE, too: none that they make beforehand is in the way. `needed_bytes` must be free
+  // there.
   static Result<MemoryFolder> create(const std::string& place, const std::string& name,
                                      std::uint64_t needed_bytes);
   MemoryFolder(MemoryFolder&& other) noexcept;

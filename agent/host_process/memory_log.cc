@@ -13,12 +13,12 @@ Result<std::unique_ptr<MemoryLog>> MemoryLog::create(std::uint64_t most, std::ui
   UniqueFd file(::memfd_create("gpumigrate-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ::ftruncate(file.get(), static_cast<off_t>(most)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-    return Error::from_errno("Making a memory file for a process's pages");
+    return Error::from_errno("Cannot create a memory file for a process's pages");
   void* memory = ::mmap(nullptr, most, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return Error::from_errno("Mapping a memory file for a process's pages");
+  if (memory == MAP_FAILED) return Error::from_errno("Cannot map a memory file for a process's pages");
   std::unique_ptr<MemoryLog> log(
       new MemoryLog(std::move(file), static_cast<std::byte*>(memory), most, std::min(expected, most)));
-  // Where it fails, reading does it.
+  // If this fails, the read gets the memory.
   (void)::madvise(memory, log->expected_, MADV_POPULATE_WRITE);
   return log;
 }
@@ -29,7 +29,7 @@ MemoryLog::~MemoryLog() {
 
 Result<UniqueFd> MemoryLog::duplicate_file() const {
   UniqueFd copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
-  if (!copy) return Error::from_errno("Duplicating a memory file");
+  if (!copy) return Error::from_errno("Cannot duplicate a memory file");
   return copy;
 }
 
@@ -37,8 +37,8 @@ Result<std::span<std::byte>> MemoryLog::room(std::uint64_t bytes) {
   const std::uint64_t filled = filled_.load(std::memory_order_relaxed);
   if (bytes > most_ - filled)
     return Error(ErrorCode::kOutOfMemory,
-                 "The processes have written more memory than there was room for since "
-                 "their move began");
+                 "The processes have written more memory since their move began than the log of "
+                 "their memory holds");
   return std::span(memory_ + filled, bytes);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of processes in the order in which they were read, in one memory file that only grows. It is a migration's
-// growing host state, so it is sent as it fills.
-// Threads: one writer at a time; filled(), at() and the file from any. Ownership: the file's duplicates are their callers'. Errors: kOutOfMemory where
-// the pages do not fit.
+// Pages of processes in the order in which they were read, in one memory file that only grows. It is a
+// migration's growing host state, so it is sent as it fills.
+// Threads: one writer at a time; filled(), at() and the file from any. Ownership: the file's duplicates are
+// their callers'. Errors: kOutOfMemory where the pages do not fit.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@ class MemoryLog {
   // A duplicate of the log's file, which has `most` bytes and cannot shrink.
   [[nodiscard]] Result<UniqueFd> duplicate_file() const;
 
-  // Place for so many bytes behind what is there.
+  // Returns the place for so many bytes behind the filled ones.
   [[nodiscard]] Result<std::span<std::byte>> room(std::uint64_t bytes);
-  // The bytes of the log at that place.
+  // Returns the bytes of the log at that place.
   [[nodiscard]] std::span<const std::byte> at(std::uint64_t offset, std::uint64_t bytes) const {
     return {memory_ + offset, bytes};
   }

@@ -13,9 +13,9 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;             // more needs a right that root of a container may lack
-constexpr std::uint64_t kReadBytes = 1u << 20;  // of one read
-constexpr std::uint64_t kStep = 2u << 20;       // of one word of growth
+constexpr int kPipeBytes = 1 << 20;             // more needs a right that a container's root may lack
+constexpr std::uint64_t kReadBytes = 1u << 20;  // the most of one read
+constexpr std::uint64_t kStep = 2u << 20;       // the growth that one report covers
 
 }  // namespace
 
@@ -34,12 +34,12 @@ Result<void> PageStream::begin(const std::string& folder, std::size_t position,
                                std::function<void(std::uint64_t)> grew) {
   if (thread_.joinable()) return Error(ErrorCode::kInternal, "The pages' stream has begun already");
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe for a process's pages");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe for a process's pages");
   read_end_.reset(ends[0]);
   write_end_.reset(ends[1]);
   (void)::fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
   cancel_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!cancel_) return Error::from_errno("Making a pipe for a process's pages");
+  if (!cancel_) return Error::from_errno("Cannot create a pipe for a process's pages");
   name_ = pages_name(position);
   CKPT_TRYV(link_to_descriptor(ends[1], folder + "/" + name_));
   grew_ = std::move(grew);
@@ -74,7 +74,7 @@ void PageStream::read_all() {
     }
     const ssize_t got = ::read(read_end_.get(), place->data(), place->size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) error_.emplace(Error::from_errno("Reading a process's pages"));
+    if (got < 0) error_.emplace(Error::from_errno("Cannot read a process's pages"));
     if (got <= 0) break;
     log_->append(static_cast<std::uint64_t>(got));
     has_any_.store(true);

@@ -39,7 +39,7 @@ class PageStream {
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(); }
-  // CRIU has ended: waits for what is left in the pipe. Once.
+  // Waits for the rest in the pipe, after CRIU's end. Called once.
   Result<PlacedPages> finish();
 
  private:

@@ -8,7 +8,7 @@
 
 namespace ckpt::agent::host {
 
-// Its wait status.
+// Returns its wait status.
 Task<Result<int>> run_program(ProcessSpec spec, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

@@ -11,14 +11,14 @@ namespace {
 
 Result<void> check_owner_and_mode(const std::string& path) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) return Error::from_errno("Looking at " + path);
+  if (::stat(path.c_str(), &facts) != 0) return Error::from_errno("Cannot inspect " + path);
   if (facts.st_uid != 0 && facts.st_uid != ::geteuid())
     return Error(ErrorCode::kRefused,
-                 path + " belongs to user " + std::to_string(facts.st_uid) + ": give it to root");
+                 path + " belongs to user " + std::to_string(facts.st_uid) + ": make root its owner");
   const bool open_to_others = (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   const bool only_adds = S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0;
   if (open_to_others && !only_adds)
-    return Error(ErrorCode::kRefused, "Others may write to " + path + ": take that right away (chmod go-w)");
+    return Error(ErrorCode::kRefused, "Other users may write to " + path + ": forbid it (chmod go-w)");
   return ok();
 }
 
@@ -27,7 +27,7 @@ Result<void> check_owner_and_mode(const std::string& path) {
 Result<void> check_trusted_program(const std::string& path) {
   std::error_code failed;
   std::filesystem::path at = std::filesystem::canonical(path, failed);
-  if (failed) return Error::from_errno(failed.value(), "Finding " + path);
+  if (failed) return Error::from_errno(failed.value(), "Cannot find " + path);
   for (; !at.empty(); at = at.parent_path()) {
     CKPT_TRYV(check_owner_and_mode(at.string()));
     if (at == at.root_path()) return ok();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether root may run a program: nobody else can have written it, or put another one in its place.
+// Checks that root may run a program: nobody else can have written or replaced it.
 // Threads: pure but for reading the file system. Errors: kRefused, naming what belongs to whom; errno.
 #pragma once
 

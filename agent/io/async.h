@@ -26,8 +26,8 @@ class Signal {
     raised_ = true;
     timer_.cancel();
   }
-  // Until notified (also before the call) or the time is over; returns whether it was notified. Waits of
-  // several coroutines on one Signal are not supported.
+  // Waits until it is notified (also before the call) or the time is over. Returns whether it was notified.
+  // Waits of several coroutines on one Signal are not supported.
   Task<bool> wait(std::chrono::steady_clock::time_point until);
 
  private:

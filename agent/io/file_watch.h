@@ -30,8 +30,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
   };
 
   static Result<std::shared_ptr<FileWatch>> create(const asio::any_io_executor& executor);
-  // From now on `signal` is notified at every change of `path` (a file: written; a folder: an entry made or
-  // moved in).
+  // Notifies `signal` at every change of `path`: a write to a file; in a folder, an entry made or moved in.
   Result<std::unique_ptr<Watch>> watch(const std::string& path, Signal* signal);
 
  private:

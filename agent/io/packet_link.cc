@@ -11,7 +11,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-// A peer for which more waits does not read at all, and is given up. A busy one takes its time.
+// A peer for which more waits does not read at all, and is given up. A busy peer may take its time.
 constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
 constexpr std::size_t kPacketCost = 256;  // what a small packet takes here
 

@@ -3,9 +3,9 @@
 // links and mover links. Sending never blocks: packets that the peer's buffer does not take wait here, in
 // order, up to 64 MiB of them.
 // Threads: the loop only. Ownership: the link owns the socket and the descriptors it was given or has
-// received until it hands them on. Errors: `closed` is called once, on the loop, and never from inside send() or
-// close(). kUnavailable: the peer is gone; kProtocol: a packet is over the limit; kOutOfMemory: too much waits for the
-// peer.
+// received until it hands them on. Errors: `closed` is called once, on the loop, and never from inside send()
+// or close(). kUnavailable: the peer is gone; kProtocol: a packet is over the limit; kOutOfMemory: too much
+// waits for the peer.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class PacketLink : public std::enable_shared_from_this<PacketLink> {
   // Begins to read. The handlers are dropped at close().
   void start(Handlers handlers);
   void send(Packet packet);
-  // Quietly: `closed` is not called any more.
+  // Closes the link quietly: `closed` is not called.
   void close();
   [[nodiscard]] bool is_open() const noexcept { return stream_.is_open(); }
 

@@ -54,7 +54,7 @@ struct ChildPlan {
   bool own_session;
 };
 
-// In the child, between fork and exec: async-signal-safe calls only.
+// Runs in the child between fork and exec, so it makes async-signal-safe calls only.
 [[noreturn]] void become(const ChildPlan& plan) {
   sigset_t none;
   sigemptyset(&none);
@@ -99,7 +99,7 @@ Result<std::shared_ptr<ChildProcess>> ChildProcess::start(const asio::any_io_exe
   UniqueFd output(::open(spec.output_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!output) return Error::from_errno("Cannot open " + spec.output_path);
   int pipe_ends[2];
-  if (::pipe2(pipe_ends, O_CLOEXEC) < 0) return Error::from_errno("Cannot make a pipe");
+  if (::pipe2(pipe_ends, O_CLOEXEC) < 0) return Error::from_errno("Cannot create a pipe");
   UniqueFd reader(pipe_ends[0]);
   UniqueFd writer(pipe_ends[1]);
 
@@ -138,8 +138,8 @@ void ChildProcess::watch() {
                     });
 }
 
-// Asio may report a descriptor that is not readable: it remembers events by descriptors that it uses again. And a
-// process that has ended stays its tracer's for as long as that one likes.
+// Asio may report a descriptor that is not readable: it remembers events by descriptors that it uses again.
+// An ended process stays unreaped for as long as its tracer holds it.
 void ChildProcess::look() {
   int status = 0;
   pid_t ended = 0;

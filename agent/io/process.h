@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting the agent's child processes (keepers, movers) and hearing of their end. Threads: the event loop.
-// Ownership: a ChildProcess that goes away does not end its process; it only is no longer watched (and is
+// Starts the agent's child processes (keepers, movers) and watches for their end. Threads: the event loop.
+// Ownership: a ChildProcess that goes away does not end its process; it only ends the watch (the process is
 // reaped when the agent ends).
 // Errors: kIo when the program cannot be started, with the path and why.
 #pragma once

@@ -37,14 +37,14 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
                             (boot.has_value() && boot->substr(0, request.machine.size()) == request.machine);
   if (!same_machine)
     return Error(ErrorCode::kNotFound, "Node " + config.node +
-                                           " is another machine than the one that asks: name the node "
-                                           "with --node, and the process as it counts");
+                                           " is not the machine on which the command runs: name the node "
+                                           "with --node, and give the process id of that node");
   ticks = request.pid > 1 ? host::start_ticks_of(request.pid) : 0;
   if (ticks != 0 && (request.start_ticks == 0 || request.start_ticks == ticks)) return ok();
   return Error(ErrorCode::kNotFound, "There is no process " + std::to_string(request.pid) + where);
 }
 
-// For a process of a job, the job's name tells the user more than the library that is mapped into it.
+// Looks for the job first: its name tells the user more than a library that is mapped into the process.
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
     if (job->unknown() && job->record().spec.adopt_pid == pid)
@@ -62,8 +62,9 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
     return refused("The memory map of process " + std::to_string(pid) + " cannot be read");
   for (const char* library : {"/libckpt_shim.so", "/libckpt.so"}) {
     if (maps->find(library) != std::string::npos)
-      return refused(label(pid) + " runs with " + (library + 1) +
-                     " already: what `gpumigrate run` started is a job and moves by itself");
+      return refused(
+          label(pid) + " runs with " + (library + 1) +
+          " already: a program that `gpumigrate run` has started is a job, and can be moved as it is");
   }
   return ok();
 }
@@ -82,7 +83,8 @@ Result<void> read_identity(pid_t pid, wire::ProcessFacts& facts) {
   facts.uid = owner.st_uid;
   facts.gid = owner.st_gid;
   if (::geteuid() != 0 && facts.uid != ::geteuid())
-    return refused(label(pid) + " is user " + std::to_string(facts.uid) + "'s, and this agent is not root");
+    return refused(label(pid) + " belongs to user " + std::to_string(facts.uid) +
+                   ", and this agent does not run as root");
   CKPT_TRYV(host::check_credentials(pid, facts.uid, facts.gid));
   CKPT_TRY(words, read_file(proc(pid, "/cmdline"), kMaxArguments));
   for (std::size_t at = 0; at < words.size();) {
@@ -103,11 +105,11 @@ Task<Result<void>> check_context(ContextHelper& contexts, pid_t pid) {
     co_return Error(ErrorCode::kNotSupported, "This node's driver cannot save a context: " + can.why());
   auto state = co_await contexts.state(pid);
   if (!state && state.error().code() == ErrorCode::kNotFound)
-    co_return refused(label(pid) + " is no CUDA process: the driver does not know it");
+    co_return refused(label(pid) + " is not a CUDA process: the driver does not know it");
   if (!state) co_return std::move(state).error();
   if (*state == context::ProcessState::kRunning) co_return ok();
-  co_return refused("Somebody else holds the GPU context of process " + std::to_string(pid) +
-                    ": the driver calls it " + context::name_of(*state));
+  co_return refused("Another program holds the GPU context of process " + std::to_string(pid) +
+                    ": the driver reports it as " + context::name_of(*state));
 }
 
 Result<void> find_gpu(const AdoptionContext& context, pid_t pid, wire::ProcessFacts& facts) {
@@ -124,7 +126,7 @@ Result<void> find_gpu(const AdoptionContext& context, pid_t pid, wire::ProcessFa
   if (found == 1) return ok();
   if (found == 0) return refused(label(pid) + " has no context on a GPU of node " + context.config.node);
   return Error(ErrorCode::kNotSupported, label(pid) + " uses " + std::to_string(found) +
-                                             " GPUs: jobs of more than one cannot be moved yet");
+                                             " GPUs: jobs with more than one cannot be moved yet");
 }
 
 }  // namespace

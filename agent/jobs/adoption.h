@@ -19,10 +19,10 @@ struct AdoptionContext {
   Inventory& inventory;
 };
 
-// For `adopt` before there is a job, and again for the agent's own start of it.
+// Inspects for `adopt`, before there is a job, and again when the agent starts the job.
 Task<Result<wire::ProcessFacts>> inspect_process(AdoptionContext context, wire::InspectProcess request);
 
-// How many bytes `pid` has on the GPUs of `snapshot`, as the driver reports them; 0 if it does not.
+// Returns the bytes that `pid` has on the GPUs of `snapshot`, as the driver reports them; 0 if it does not.
 [[nodiscard]] std::uint64_t device_bytes_of(const InventorySnapshot& snapshot, pid_t pid);
 
 }  // namespace ckpt::agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank; several of its processes may use
-// the GPU, though it cannot be moved then.
+// How much of a GPU's memory a job's rank holds, in bytes. An instance has one rank; several of its processes
+// may use the GPU, though it cannot be moved then.
 // Threads: the event loop. Errors: none.
 #pragma once
 
@@ -18,26 +18,27 @@ namespace ckpt::agent {
 
 using GpuProcesses = std::set<pid_t>;
 
-// As far as is known now: the driver's count of `processes`, which includes contexts and unnamed allocations, and at
-// least the rank's own sum.
+// Adds the bytes that are known at this moment: the driver's count of `processes`, which includes contexts
+// and unnamed allocations, and at least the rank's own sum.
 void add_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                       wire::JobInstance& instance);
-// As of the query to the driver: memory that a job has taken since is not missing in that answer's free
-// memory either, and placement adds the two up. `then`: the ranks at that time; where the driver does not
+// Counts the bytes at the time of the query to the driver. Memory that a job has taken since is still free in
+// that answer, and placement adds the two up. `then`: the ranks at that time; where the driver does not
 // count, their own sums are used.
 void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                         const std::vector<wire::RankState>& then, wire::JobInstance& instance);
 
-// By the folder of their job.
+// The ranks of each job, by the job's folder.
 using RanksOfJobs = std::map<std::string, std::vector<wire::RankState>>;
 
 struct MemoryQuestions {
   std::function<Task<>(bool again)> describe_jobs;  // has each job report what its ranks hold
   std::function<Task<>()> ask_driver;
-  std::function<RanksOfJobs()> ranks;  // as of the last report
+  std::function<RanksOfJobs()> ranks;  // returns the last reports
 };
-// The ranks as of the driver's answer. While a job takes or gives back memory at that moment, both are asked
-// again, up to three times in all: memory that is missing in the answer and in no job would count twice.
+// Returns the ranks at the time of the driver's answer. If a job takes or gives back memory at that moment,
+// both are asked again, up to three times in all. Else memory could be missing in the answer and in every
+// job.
 Task<RanksOfJobs> ask_at_one_moment(MemoryQuestions questions);
 
 }  // namespace ckpt::agent

@@ -22,7 +22,8 @@ const std::string* find_variable(const std::vector<std::string>& environment, st
   return at == environment.end() ? nullptr : &*at;
 }
 
-// Free now: another program may take it before rank 0 listens there, and then that rank ends with its own error.
+// Returns a port that is free at this moment. Another program may take it before rank 0 listens there; then
+// that rank ends with its own error.
 Result<std::uint16_t> free_port() {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -31,7 +32,7 @@ Result<std::uint16_t> free_port() {
   socklen_t size = sizeof address;
   if (!probe || ::bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return Error::from_errno("Looking for a port where the ranks of a job meet");
+    return Error::from_errno("Cannot find a free port for the ranks of a job");
   return ntohs(address.sin_port);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a gang on this node meet: MASTER_ADDR and MASTER_PORT, as torchrun sets them.
+// The address at which the ranks of a gang on this node meet: MASTER_ADDR and MASTER_PORT, as torchrun sets
+// them.
 // Threads: the event loop. Errors: errno, where no port can be had.
 #pragma once
 
@@ -8,8 +9,8 @@
 
 namespace ckpt::agent {
 
-// Adds what the environment of a rank lacks of them: the coordinator gives all but rank 0 the port that its node has
-// found free by this. Nothing for a job of one rank.
+// Adds those that the environment of a rank lacks. The coordinator gives the other ranks the port that rank
+// 0's node has found. A job of one rank gets neither.
 Result<void> add_rendezvous(wire::JobSpec& spec);
 
 }  // namespace ckpt::agent

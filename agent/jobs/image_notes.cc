@@ -9,11 +9,12 @@
 namespace ckpt::agent {
 namespace {
 
-// Beside CRIU's own files.
+// The file lies beside CRIU's own.
 constexpr const char* kNotesFile = "/gpumigrate.json";
 constexpr std::size_t kMaxNotesBytes = 16 << 10;
 
-// It becomes an argument of CRIU's command line, without the slashes before its name.
+// True for an absolute path with a file name: it becomes an argument of CRIU's command line, without its
+// slashes in front.
 bool is_path_of_file(const std::string& path) {
   return path.starts_with('/') && path.find_first_not_of('/') != std::string::npos &&
          path.find('\0') == std::string::npos;
@@ -42,7 +43,7 @@ Result<ImageNotes> parse_image_notes(std::string_view text) {
   const bool good =
       parse_gpu_uuid(notes.gpu).has_value() && (notes.log.empty() || is_path_of_file(notes.log));
   if (good) return notes;
-  return Error(ErrorCode::kCorrupt, "The image of the process does not say where it comes from");
+  return Error(ErrorCode::kCorrupt, "The image of the process does not name its GPU and log");
 }
 
 Result<void> write_image_notes(const std::string& folder, const ImageNotes& notes) {

@@ -12,10 +12,10 @@
 namespace ckpt::agent {
 
 struct ImageNotes {
-  std::string gpu;                 // UUID of the one its context was on
-  std::string log;                 // path of its output at the source; empty: it is not ours
-  std::uint64_t device_bytes = 0;  // that the driver has saved in it
-  bool connections = false;        // of its own are in it
+  std::string gpu;                 // UUID of the GPU that its context was on
+  std::string log;                 // path of its log at the source; empty: the log is not ours
+  std::uint64_t device_bytes = 0;  // device memory that the driver has saved in the image
+  bool connections = false;        // the image has connections within the program
   friend bool operator==(const ImageNotes&, const ImageNotes&) = default;
 };
 

@@ -53,7 +53,7 @@ wire::JobPhase to_wire(local::Phase phase) {
   return wire::JobPhase::kStarting;
 }
 
-// Empty, or what a program has yet to do before it can be moved.
+// Returns the step that a program has yet to take before it can be moved; empty: none.
 std::string what_it_lacks(const JobRecord& record, local::Phase phase) {
   if (to_wire(phase) != wire::JobPhase::kStarting) return {};
   const char* lacks = "it has no CUDA context yet";
@@ -69,8 +69,8 @@ bool tells_phase(const local::Body& body) {
          std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
 }
 
-// A job's first instance whose agent ended before it had launched the keeper. Of later ones others know more
-// than this folder does.
+// True for a job's first instance whose agent ended before it had launched the keeper. Others may know more
+// of a later instance than this folder does.
 bool was_never_started(const std::string& folder, const JobRecord& record) {
   const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
                      record.spec.incarnation == wire::Incarnation{1} && !record.ended;
@@ -97,7 +97,7 @@ Task<Result<std::shared_ptr<Job>>> Job::start(const JobEnvironment& environment,
   std::shared_ptr<Job> job(new Job(environment, folder, std::move(record)));
   const auto prepare = [&job, &restore] { return job->prepare_folder(restore ? &*restore : nullptr); };
   CKPT_CO_TRYV(co_await offload(environment.records, prepare));
-  // Not within the co_await: g++ 12 computes both sides there.
+  // Computed outside of the co_await: g++ 12 computes both branches there.
   const Milliseconds restored_within = restore ? restore->timeout : Milliseconds{0};
   auto started = job->launch_keeper();
   if (started) started = co_await job->attach_when_ready(restored_within);
@@ -120,7 +120,7 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
   if (was_never_started(folder, *record)) {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
-    co_return Error(ErrorCode::kAborted, "The agent ended before it had started it: it may be started again");
+    co_return Error(ErrorCode::kAborted, "The agent ended before it had started the job: start it again");
   }
   std::shared_ptr<Job> job(new Job(environment, folder, *std::move(record)));
   job->announced_ = true;
@@ -140,7 +140,7 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
 Result<void> Job::prepare_folder(const HostRestore* restore) const {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  if (error) return Error::from_errno(error.value(), "Cannot make " + folder_);
+  if (error) return Error::from_errno(error.value(), "Cannot create " + folder_);
   ::chmod(folder_.c_str(), 0700);
   CKPT_TRYV(write_job_record(folder_, record_));
   return write_keeper_config(folder_, record_, environment_.config, restore);
@@ -162,8 +162,8 @@ Result<void> Job::launch_keeper() {
   return ok();
 }
 
-// The program that was started ends as soon as its child, the keeper, listens and has started the rank; or it
-// tells why not.
+// The started program ends once its child, the keeper, listens and has started the rank, or else reports why
+// not.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   Signal signal(environment_.executor);
   add_waiter(&signal);
@@ -210,8 +210,7 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).error();
   unknown_ = false;
-  // An event that came right behind the answer is handled before this coroutine goes on, and is the newer
-  // word.
+  // An event that came right behind the answer is handled before this coroutine goes on, and is newer.
   if (phases_received_ == heard)
     take_status(*status);
   else
@@ -270,12 +269,12 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
   }
   const std::string loss = read_keeper_loss(folder_);
   if (!loss.empty()) spdlog::error("state lost: job {}; {}", wire::job_text(id()), loss);
-  end_reason_ =
-      "the process ended" +
-      (wait_status == kUnknownStatus
-           ? std::string(", how is known to its own parent only (it was adopted and had not been moved)")
-           : " with " + describe_wait_status(wait_status)) +
-      (ended_by_keeper ? ", as it was told to" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
+  end_reason_ = "the process ended" +
+                (wait_status == kUnknownStatus
+                     ? std::string("; only its own parent knows how (it was adopted and had not been moved)")
+                     : " with " + describe_wait_status(wait_status)) +
+                (ended_by_keeper ? ", as it was ordered to" : "") + (loss.empty() ? "" : ": " + loss) +
+                last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
   save_soon();
@@ -307,7 +306,7 @@ bool Job::take_written_end() {
 
 void Job::on_keeper_gone(const Error& error) {
   keeper_.reset();
-  if (!announced_) return;  // start() finds out why
+  if (!announced_) return;  // start() finds the reason
   if (record_.ended) return changed();
   if (unknown_) return;  // ask_until_known() finds out
   // A closed connection is no proof: a keeper may drop one that it does not understand.
@@ -378,7 +377,7 @@ Task<Result<void>> Job::ask_rank() {
   const auto keeper = keeper_;
   CKPT_CO_TRY(description, co_await keeper->describe());
   summary_ = description.summary;
-  // Its phase is not taken: an event may have told a later one by now.
+  // The answer's phase is not taken: an event may have reported a later one by now.
   CKPT_CO_TRY(status, co_await keeper->attach());
   session_pid_ = status.session_pid;
   co_return ok();
@@ -456,9 +455,10 @@ Task<Result<void>> Job::stop(Milliseconds grace) {
   if (ended()) co_return ok();
   if (unknown_) {
     if (!stopping_unknown_) control::spawn(environment_.executor, "stop unknown", stop_unknown(grace));
-    co_return Error(ErrorCode::kUnavailable,
-                    "The keeper of job " + wire::job_text(id()) + " does not answer (" + why_unknown_ +
-                        "): it is stopped as soon as it answers, and killed after the grace");
+    co_return Error(
+        ErrorCode::kUnavailable,
+        "The keeper of job " + wire::job_text(id()) + " does not answer (" + why_unknown_ +
+            "): the job is stopped if the keeper answers within the grace period, else the keeper is killed");
   }
   if (!keeper_) co_return ok();
   if (!was_restored()) co_return co_await keeper_->stop(grace);
@@ -493,7 +493,7 @@ Task<> Job::let_go_of_gpu() {
   letting_go_ = false;
   if (ended()) co_return;
   last_save_ = saved ? "; its context was saved before"
-                     : "; its context was not saved before, so look at its GPU: " + saved.error().to_string();
+                     : "; its context was not saved before, so check its GPU: " + saved.error().to_string();
   if (saved)
     spdlog::info("context saved before a kill: job {}", wire::job_text(id()));
   else
@@ -557,7 +557,7 @@ wire::JobInstance Job::instance() const {
   out.unknown = unknown_;
   if (unknown_)
     out.reason = "its keeper does not answer (" + why_unknown_ +
-                 "): it is asked until it answers or is proven to have ended";
+                 "): the agent asks it until it answers or is proven to have ended";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
   if (!record_.ended) {

@@ -32,8 +32,8 @@ struct JobEnvironment {
   FileWatch& files;
   std::string keeper_program;
   std::function<void(const std::shared_ptr<Job>&)> changed;
-  asio::thread_pool& records;  // where records are written that a paused job waits for
-  // For a restored job that is about to be killed (last_save.h); may be empty.
+  asio::thread_pool& records;  // writes records that a paused job waits for
+  // Saves the context of a restored job that is about to be killed (last_save.h). May be empty.
   std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
   // An unknown instance has answered.
   std::function<void(const std::shared_ptr<Job>&)> known_again = [](const std::shared_ptr<Job>&) {};
@@ -52,7 +52,7 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] wire::Incarnation incarnation() const noexcept { return record_.incarnation; }
   [[nodiscard]] const JobRecord& record() const noexcept { return record_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
-  // With the writes to it that are still queued. For the table, of an instance that has ended.
+  // Removes the folder of an ended instance, with writes that are still queued. Called by the table.
   Task<> remove_folder();
   [[nodiscard]] std::string log_path() const { return folder_ + "/out.log"; }
   [[nodiscard]] std::uint32_t gpu() const noexcept { return record_.spec.ranks.front().gpu_index; }
@@ -60,38 +60,39 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
-  // Its keeper does not answer and is not proven to have ended: it may run.
+  // True if its keeper does not answer and is not proven to have ended: the instance may run.
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
-  // Until it answers or is proven to have ended, or the time is over.
+  // Waits until the keeper answers or is proven to have ended, or the time is over.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
-  // Its keeper has reported to this agent that it stopped or killed the rank, which did not end by itself.
+  // True if its keeper has reported to this agent that it stopped or killed the rank.
   [[nodiscard]] bool ended_as_told() const noexcept { return ended_as_told_; }
-  // It was ordered to end because the job runs elsewhere.
+  // True if it was ordered to end because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
   [[nodiscard]] wire::JobInstance instance() const;
   [[nodiscard]] std::uint64_t log_bytes() const;
   [[nodiscard]] std::string end_reason() const;
 
-  // Until the standby waits in ckpt_ready; its end before that is an error that quotes its last output.
+  // Waits until the standby waits in ckpt_ready. If it ends before, the error quotes its last output.
   Task<Result<void>> standby_ready(Milliseconds timeout);
-  // Until the rank has reported what it has, or the time is over: then instance() tells whether it can move.
+  // Waits until the rank has reported its state, or the time is over. Then instance() tells whether it can
+  // move.
   Task<> described(std::chrono::steady_clock::time_point deadline);
-  // Queries the rank's StateSummary and which process uses the GPU, and keeps both. Where a query is under way, until
-  // a later one is over.
+  // Queries the rank's StateSummary and which process uses the GPU, and keeps both. Where a query is under
+  // way, until a later one is over.
   Task<> refresh_summary();
-  // While no process of it has a session: whether that is since our library is not in them (job_shim.cc).
+  // Finds out whether no process has a session because our library is not in them (job_shim.cc).
   Task<> look_for_shim();
-  // Whether the last such query got no answer.
+  // True if the last such query got no answer.
   [[nodiscard]] bool is_silent() const noexcept { return silent_; }
-  // The rank runs as that incarnation from now on.
+  // Records that the rank runs as that incarnation.
   void runs_as(wire::Incarnation incarnation);
   // Records the job's GPU, and where its context is (job_record.h); durable when it returns.
   Task<Result<void>> moved_to(std::uint32_t gpu_index);
   Task<Result<void>> set_context_location(std::string on, std::string goes_to);
   // Device memory of an adopted process, as the driver reports it.
   void device_bytes_are(std::uint64_t bytes);
-  // How long a move on this node, or to another one, would pause it (pause_forecast.h); 0: not known.
+  // The expected pauses of a move on this node and to another one (pause_forecast.h); 0: not known.
   void expect_pauses(Nanos within_node, Nanos between_nodes) {
     expected_pauses_ = {within_node, between_nodes};
   }
@@ -102,7 +103,7 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] pid_t gpu_process() const noexcept {
     return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
   }
-  // One ThinRank call at a time.
+  // Lets one ThinRank call run at a time.
   [[nodiscard]] Turn& thin_turn() noexcept { return thin_turn_; }
   // Held while the job is resumed from a pause: after a restart both its migration and the search for paused
   // jobs may do that.
@@ -117,7 +118,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // Kills the rank and ends the keeper. Afterwards the instance has ended, unless even a kill cannot be
   // proven. Idempotent.
   Task<> destroy();
-  // Until the rank has ended, or the time is over.
+  // Waits until the rank has ended, or the time is over.
   Task<bool> wait_for_end(Milliseconds timeout);
 
   // `listener` receives the local protocol's events of this instance (RankExited, RankStopped, ...) until it
@@ -144,7 +145,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void end_orphan();
   // Takes the end from status.json of a keeper that is gone; false if there is none.
   bool take_written_end();
-  // Has its keeper ended? False: that is not known.
+  // True if its keeper is proven to have ended.
   bool take_proven_end(const Error& error);
   void end_without_word(const Error& error);
   // job_unknown.cc.
@@ -160,17 +161,17 @@ class Job : public std::enable_shared_from_this<Job> {
   // Notes that it ran as that incarnation; false: it was known.
   bool ran_as(wire::Incarnation incarnation);
   Task<> shut_down_keeper();
-  // Its context has come back by a restore: see last_save.h.
+  // True if its context has come back by a restore (last_save.h).
   [[nodiscard]] bool was_restored() const { return !record_.context_gpu.empty(); }
   Task<> let_go_of_gpu();
   Task<> stop_restored(Milliseconds grace);
   void changed();
   Error keeper_error(const std::string& what) const;
-  // The record as it is now, beside the loop.
+  // Writes the record as it is at this moment, beside the loop.
   Task<Result<void>> save();
-  // The same; an error is logged.
+  // Writes the record and logs an error.
   Task<> try_save();
-  // For facts that a later agent would get again from the keeper.
+  // Writes the record soon: a later agent could get these facts from the keeper.
   void save_soon();
 
   const JobEnvironment& environment_;
@@ -197,12 +198,12 @@ class Job : public std::enable_shared_from_this<Job> {
   bool ended_as_told_ = false;
   bool unknown_ = false;
   std::string why_unknown_;
-  bool stopping_unknown_ = false;  // a stop waits for it
+  bool stopping_unknown_ = false;  // a stop waits until it is known
   bool refreshing_ = false;
   bool silent_ = false;
   bool refresh_again_ = false;  // something changed during the query of the keeper
   bool letting_go_ = false;
-  std::string last_save_;  // how it went; part of the end's reason
+  std::string last_save_;  // the last save's outcome, part of the end's reason
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;

@@ -11,7 +11,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kInterval{5};
-// A job that has just started allocates. Its own sum has what it allocates once the driver is done with it.
+// A job that has just started allocates memory. Its own sum counts an allocation once the driver has made it.
 constexpr std::chrono::seconds kIntervalWhileStarting{1};
 constexpr std::int64_t kStartingMs = 30'000;
 
@@ -26,7 +26,7 @@ Task<> JobMemory::look() {
   find_processes();
 }
 
-// A job's processes descend from its first one, whatever they have told its keeper.
+// Finds the job's processes by their descent from the first one, whatever they have reported to its keeper.
 void JobMemory::find_processes() {
   processes_.clear();
   for (const GpuFacts& gpu : inventory_.last().gpus) {
@@ -73,7 +73,7 @@ Task<> JobMemory::describe(std::shared_ptr<Job> job) {
   co_await job->refresh_summary();
 }
 
-// `again`: one that has just not answered would only hold up the others.
+// With `again`, a job that has just not answered is left out: it would only hold up the others.
 Task<> JobMemory::describe_jobs(bool again) {
   std::vector<Task<>> asked;
   for (const auto& job : jobs_.all()) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much GPU memory each job of this node holds: for users, and for placement, which adds it to what is free.
-// Threads: the event loop. Ownership: the table and the inventory outlive it. Errors: a job that does not answer
-// keeps the sum that it reported last.
+// How much GPU memory each job of this node holds: for users, and for placement, which adds it to what is
+// free.
+// Threads: the event loop. Ownership: the table and the inventory outlive it. Errors: a job that does not
+// answer keeps the sum that it reported last.
 #pragma once
 
 #include <chrono>
@@ -21,11 +22,11 @@ class JobMemory {
 
   // Asks the jobs and the driver at one moment (device_bytes.h). One call at a time.
   Task<> look();
-  // From one look to the next; shorter while a job starts.
+  // The time from one look to the next; shorter while a job starts.
   [[nodiscard]] std::chrono::seconds interval() const;
-  // Fills in the device bytes of `instance`, which is `job`'s: as far as is known now.
+  // Fills in the device bytes of `instance`, which is `job`'s, as they are known at this moment.
   void add_known(const Job& job, wire::JobInstance& instance) const;
-  // The same as of the last look, which the inventory's free memory belongs to.
+  // Fills in the bytes of the last look, to which the inventory's free memory belongs.
   void count(const Job& job, wire::JobInstance& instance) const;
 
  private:
@@ -39,7 +40,7 @@ class JobMemory {
   Inventory& inventory_;
   std::function<bool(wire::JobId)> is_held_;
   RanksOfJobs at_last_look_;
-  std::map<std::string, GpuProcesses> processes_;  // that the driver names, by the folder of their job
+  std::map<std::string, GpuProcesses> processes_;  // named by the driver, by their job's folder
 };
 
 }  // namespace ckpt::agent

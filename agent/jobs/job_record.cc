@@ -84,7 +84,7 @@ Result<void> JobRecordWriter::remove_folder() {
   if (std::exchange(removed_, true)) return ok();
   std::error_code error;
   std::filesystem::remove_all(folder_, error);
-  if (error) return Error::from_errno(error.value(), "Removing " + folder_);
+  if (error) return Error::from_errno(error.value(), "Cannot remove " + folder_);
   return ok();
 }
 

@@ -30,7 +30,7 @@ struct JobRecord {
   std::int32_t exit_code = -1;
   // Transparent mode: UUID of the GPU that the process's context is on, or was when the driver saved it
   // (empty: the first rank's), and of the one that a restore which has begun puts it on. The second counts if
-  // the driver reports the context as not saved (any more).
+  // the driver does not report the context as saved.
   std::string context_gpu;
   std::string context_goes_to;
   std::uint64_t device_bytes = 0;        // of an adopted process, as the driver last reported

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of a transparent job that our library is not in: cuInit fails there, and users are to read why.
+// Finds processes of a transparent job without our library: cuInit fails there, and the user needs the
+// reason.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,11 +16,10 @@ namespace {
 
 constexpr const char* kDriver = "/libcuda.so";
 constexpr const char* kRemedy =
-    "cuInit fails there with error 304, and it cannot be moved. A script that sets LD_PRELOAD has to keep "
-    "what is in "
-    "it: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
+    "cuInit fails there with error 304, and it cannot be moved. A script that sets LD_PRELOAD must keep "
+    "its value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
 
-// The libraries in a process: whether it has the driver's, and ours.
+// Whether a process has loaded the driver's library, and ours.
 struct Loaded {
   bool driver = false;
   bool shim = false;
@@ -75,7 +75,7 @@ Task<> Job::look_for_shim() {
     return why.empty() ? why : why + ", so gpumigrate's library is not in it: if it uses the GPU, " + kRemedy;
   };
   std::string found = co_await offload(environment_.records, look);
-  if (found.empty() || found == without_shim_) co_return;  // one that has ended is still the reason
+  if (found.empty() || found == without_shim_) co_return;  // a process that has ended is still the reason
   without_shim_ = std::move(found);
   changed();
 }

@@ -142,7 +142,7 @@ Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation 
     if (co_await signal.wait(until)) continue;
     if (const auto still = starting_.find(key); still != starting_.end()) still->second.remove(&signal);
     co_return Error(ErrorCode::kUnavailable,
-                    "Job " + wire::job_text(job) + " is being started: it is stopped once it has been");
+                    "Job " + wire::job_text(job) + " is being started: it is stopped once it has started");
   }
 }
 

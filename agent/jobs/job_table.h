@@ -17,7 +17,7 @@ class JobTable {
  public:
   explicit JobTable(const JobEnvironment& environment) : environment_(environment) {}
 
-  // At start: every instance that an earlier agent left.
+  // Finds every instance that an earlier agent left. Called at start.
   Task<Result<void>> rediscover();
   // Starts an instance; one that is there already and was started by the same specification is returned as it
   // is (a repeated request starts nothing). kRefused if another job's instance has that id, kUnavailable if
@@ -38,7 +38,8 @@ class JobTable {
   [[nodiscard]] bool superseded(const Job& job) const;
 
   // SIGTERM, after the grace SIGKILL, to every instance of the job up to that incarnation; one that is being
-  // started is waited for, at most 8 s: kUnavailable then, and the others are stopped. kNotFound if there is none.
+  // started is waited for, at most 8 s: kUnavailable then, and the others are stopped. kNotFound if there is
+  // none.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
   // Removes an instance from the table and its folder from the disk, ending the rest of it.
   Task<> remove(std::shared_ptr<Job> job);
@@ -55,7 +56,8 @@ class JobTable {
   [[nodiscard]] Result<void> check_none_unknown(wire::JobId job) const;
   const JobEnvironment& environment_;
   std::map<Key, std::shared_ptr<Job>> jobs_;
-  std::map<Key, std::list<Signal*>> starting_;  // requests that wait for the first one of the same instance
+  std::map<Key, std::list<Signal*>>
+      starting_;  // requests that wait for an earlier request for the same instance
 };
 
 }  // namespace ckpt::agent

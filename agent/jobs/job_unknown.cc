@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances whose keeper does not answer: it may be stopped, swapped out or stuck, and its rank runs. Asked
-// until known.
+// Instances whose keeper does not answer: it may be stopped, swapped out or stuck while its rank runs. The
+// keeper is asked until the state is known.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
@@ -106,7 +106,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   if (taken_in && host::is_process(spec.adopt_pid, spec.adopt_start_ticks)) host::kill_source(spec.adopt_pid);
 }
 
-// Until its keeper is proven to have ended: not even a kill ends a process that hangs in the kernel.
+// Kills until the keeper is proven to have ended: not even a kill ends a process that hangs in the kernel.
 Task<> Job::kill_until_proven() {
   auto self = shared_from_this();
   const auto until = steady_clock::now() + environment_.config.keeper_timeout;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for what an instance comes to: each has a deadline.
+// Waits for states of an instance. Each wait has a deadline.
 #include <chrono>
 
 #include "agent/jobs/job.h"
@@ -17,7 +17,7 @@ Task<Result<void>> Job::standby_ready(Milliseconds timeout) {
   remove_waiter(&signal);
   if (phase_ == local::Phase::kStandbyReady && !ended()) co_return ok();
   if (ended()) {
-    co_return Error(ErrorCode::kRefused, "The standby was not able to start: " + end_reason() +
+    co_return Error(ErrorCode::kRefused, "The standby could not start: " + end_reason() +
                                              "; its last output: " + quoted_log_end(log_path()));
   }
   co_return Error(ErrorCode::kTimedOut, "The standby did not reach ckpt_ready within " +

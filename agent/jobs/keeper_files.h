@@ -22,7 +22,8 @@ struct HostRestore {
   std::string pid_file;
   std::string criu_log;
   std::chrono::milliseconds timeout{60000};
-  // Brings its memory while it runs already (agent/keeper/init/lazy_pages.h); empty: it comes with the process.
+  // Brings its memory while it runs already (agent/keeper/init/lazy_pages.h); empty: it comes with the
+  // process.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;
   std::vector<std::int32_t>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A keeper that has killed its rank without an agent's order tells in status.json why, and what came of the rank's
-// context (agent/keeper/last_save.h). Threads: any.
+// A keeper that has killed its rank without an agent's order tells in status.json why, and what came of the
+// rank's context (agent/keeper/last_save.h). Threads: any.
 // Errors: none; a file that is absent or damaged has no report.
 #pragma once
 

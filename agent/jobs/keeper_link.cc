@@ -231,7 +231,7 @@ Task<Result<RankGroups>> KeeperLink::ask_groups(const local::AskGroups& order, M
       continue;
     }
     const auto* end = std::get_if<local::GroupsEnd>(&answer.message.body);
-    if (end == nullptr) co_return Error(ErrorCode::kProtocol, "The rank's answer is not of its groups");
+    if (end == nullptr) co_return Error(ErrorCode::kProtocol, "The rank's answer is not about its groups");
     groups.knows_gang = end->knows_gang != 0;
     co_return std::move(groups);
   }
@@ -309,7 +309,7 @@ Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t 
   auto* held = std::get_if<local::Held>(&answer.message.body);
   // parse() has seen to it that there is a descriptor for each.
   if (held == nullptr || held->sequence <= from || held->records.size() > kMaxHeld)
-    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not what it holds");
+    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not a part of its memory sets");
   regions.next = held->sequence;
   regions.records = std::move(held->records);
   regions.descriptors = std::move(answer.descriptors);

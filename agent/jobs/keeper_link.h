@@ -21,8 +21,8 @@
 
 namespace ckpt::agent {
 
-// Between two changes of a running job any time may pass, and the machine of the switch has the timer for a
-// job that reaches no barrier.
+// Any time may pass between two changes of a running job. The machine of the switch has the timer for a job
+// that reaches no barrier.
 inline constexpr Milliseconds kNoHurry = std::chrono::hours(24 * 365);
 inline constexpr std::size_t kMaxTensors = 1u << 16;
 
@@ -106,18 +106,19 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> stop_export();
   // Asks for a pause at the next barrier; the job answers when it reaches one. To withdraw the request:
   // cancel() the exchange, then resume().
-  // Of a gang's rank: at that barrier, which stop_at() has named; else 0.
+  // `at_barrier` is the one that stop_at() has named for a gang's rank, else 0.
   [[nodiscard]] std::unique_ptr<Exchange> begin_pause(std::uint64_t at_barrier = 0);
   Task<Result<PausedState>> finish_pause(Exchange& exchange);
-  // A gang's rank waits at that barrier, or at its next one; 0: this attempt is given up.
+  // Stops a gang's rank at that barrier, or at its next one; 0: this attempt is given up.
   Task<Result<local::Counted>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
-  // A paused source goes on (no host state), or a standby starts from `host_state`.
+  // Lets a paused source go on (no host state), or starts a standby from `host_state`.
   Task<Result<local::Running>> resume(local::Resume resume, UniqueFd host_state);
-  // A standby takes the state over and waits behind its gate, until resume() without a state.
+  // Has a standby take the state over and wait behind its gate, until resume() without a state.
   Task<Result<void>> enter_gate(local::Resume resume, UniqueFd host_state);
-  // The groups of the rank that get other communicators, with the tickets that it makes; and whether it knows of its gang.
+  // Returns the groups of the rank that get other communicators, with the tickets that it makes, and whether
+  // it knows of its gang.
   Task<Result<RankGroups>> ask_groups(const local::AskGroups& order, Milliseconds timeout);
-  // Until the new communicators are made.
+  // Waits until the new communicators are made.
   Task<Result<void>> join_groups(local::JoinGroups order, Milliseconds timeout);
   void discard_groups(std::uint64_t epoch);
   Task<Result<void>> set_deadline(Nanos deadline);
@@ -135,7 +136,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   Task<Result<void>> replace(std::uint64_t migration, std::vector<local::RegionRecord> records,
                              std::vector<UniqueFd> descriptors);
   Task<Result<local::Mapped>> map(local::Map map, Milliseconds timeout);
-  // Until the program's host memory is there, which may follow a restored program.
+  // Waits until the program's host memory is there. It may follow a restored program.
   Task<Result<void>> await_memory(Milliseconds timeout);
   Task<Result<void>> prepare_dump(Milliseconds timeout);
   Task<Result<void>> reattach(local::Reattach how, Milliseconds timeout);
@@ -159,7 +160,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
   std::shared_ptr<PacketLink> packets_;
   Milliseconds timeout_;
   Handlers handlers_;
-  // From a number that no earlier agent of this machine has reached: answers to its requests may still come.
+  // Begins at a number that no earlier agent of this machine has reached: answers to its requests may still
+  // come.
   std::uint64_t next_request_ = static_cast<std::uint64_t>(now_ns());
   std::map<std::uint64_t, Exchange*> exchanges_;
 };

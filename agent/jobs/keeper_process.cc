@@ -76,8 +76,8 @@ bool has_ended(pid_t pid) {
   return state == 'Z' || state == 'X';
 }
 
-// Processes that were started to keep this folder: one that has not written its file yet is found by this
-// alone.
+// Finds processes that were started to keep this folder. Only this finds a keeper that has not written its
+// file yet.
 std::vector<pid_t> started_for(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string arguments = std::string("--dir") + '\0' + folder + '\0';
@@ -141,7 +141,7 @@ void kill_keeper(const std::string& folder) {
   KeeperId id;
   const bool named = read_pid_file(folder + "/keeper.pid", id) == PidFile::kNames;
   if (named) return kill_if(id.pid, folder, false, [&] { return runs(id); });
-  // Root's own: a keeper that has not become the job's user yet.
+  // Root's processes count: a keeper that has not become the job's user yet is one.
   for (const pid_t pid : started_for(folder)) kill_if(pid, folder, true, [&] { return !has_ended(pid); });
 }
 

@@ -33,7 +33,7 @@ Result<std::uint64_t> free_old_output(const std::string& path, std::uint64_t lim
   if (limit == 0 || ::lstat(path.c_str(), &facts) != 0 || held() <= limit + limit / 8)
     return std::uint64_t{0};
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file || ::fstat(file.get(), &facts) != 0) return Error::from_errno("Opening " + path);
+  if (!file || ::fstat(file.get(), &facts) != 0) return Error::from_errno("Cannot open " + path);
   if (!is_log_of(facts, std::filesystem::path(path).parent_path().string())) return std::uint64_t{0};
   const std::uint64_t before = held();
   const auto size = static_cast<std::uint64_t>(facts.st_size);
@@ -45,7 +45,7 @@ Result<std::uint64_t> free_old_output(const std::string& path, std::uint64_t lim
     return Error(code, "The oldest bytes of " + path + " cannot be freed")
         .caused_by(Error::from_errno("fallocate"));
   }
-  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Reading the size of " + path);
+  if (::fstat(file.get(), &facts) != 0) return Error::from_errno("Cannot read the size of " + path);
   return before - std::min(before, held());
 }
 
@@ -54,7 +54,7 @@ std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset) {
   if (!file) return offset;
   const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
   if (data < 0 || static_cast<std::uint64_t>(data) <= offset)
-    return offset;  // at the end, or nothing is freed
+    return offset;  // the end of the file, or nothing is freed
   std::string bytes(kLongestPassedLine, '\0');
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), data);
   const auto text = std::string_view(bytes).substr(0, got < 0 ? 0 : static_cast<std::size_t>(got));

@@ -34,7 +34,8 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
   return bytes;
 }
 
-// Moves `offset` on to what was not freed. It is looked at after the bytes are read: the oldest may be freed meanwhile.
+// Moves `offset` on to the first byte that was not freed. It checks after the bytes are read: the oldest may
+// be freed meanwhile.
 Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offset, std::size_t limit) {
   while (true) {
     CKPT_TRY(bytes, read_part(path, offset, limit));
@@ -44,7 +45,7 @@ Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offse
   }
 }
 
-// Whether a line begins there.
+// True if a line begins there.
 Result<bool> begins_line(const std::string& path, std::uint64_t offset) {
   if (offset == 0) return true;
   CKPT_TRY(before, read_part(path, offset - 1, 1));

@@ -12,8 +12,8 @@
 namespace ckpt::agent {
 
 // The bytes from request.offset on, or from the first one behind it that was not freed (log_limit.h); at most
-// request.limit and wire::kMaxLogBytes. Without any yet the answer waits for bytes, for the instance's end, or for
-// request.follow_ns.
+// request.limit and wire::kMaxLogBytes. Without any yet the answer waits for bytes, for the instance's end,
+// or for request.follow_ns.
 Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::shared_ptr<Job> job,
                                      wire::ReadLog request);
 

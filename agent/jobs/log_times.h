@@ -22,7 +22,7 @@ struct LogTime {
 
 // The records of the instance in that folder, in order.
 [[nodiscard]] std::vector<LogTime> read_log_times(const std::string& folder);
-// The first byte that was not seen before; 0 without records.
+// Returns the first byte that was not seen before; 0 without records.
 [[nodiscard]] std::uint64_t first_byte_since(std::span<const LogTime> times, std::int64_t since_ms);
 // `bytes` of the log from `offset` on with a time before each line that begins there, until `most` bytes are
 // full. `covers`: so many of `bytes` are in it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An adopted process has no session with its keeper: it runs without our library. What is asked of a rank
-// elsewhere is answered here. Stopping, saving and restoring it is the agent's work
-// (agent/migration/modes/adopted_mode.h). The keeper keeps the phase.
+// Answers requests in place of an adopted process, which runs without our library and so has no session with
+// its keeper. The agent stops, saves and restores the process (agent/migration/modes/adopted_mode.h). The
+// keeper keeps the phase.
 // Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
 #pragma once
 

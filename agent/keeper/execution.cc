@@ -29,14 +29,14 @@ void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
     parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, why);
   };
   if (order.attempt < attempt_ || (order.attempt == attempt_ && is_attempt_over_))
-    return refuse("This attempt to stop the ranks at one step is over");
+    return refuse("This attempt to stop the ranks at one barrier is over");
   attempt_ = order.attempt;
   is_attempt_over_ = order.barrier == 0;
   if (order.barrier == 0) {
     lift_stop();
     return parts_.agent.answer(request, local::Counted{});
   }
-  if (parts_.barriers == nullptr) return refuse("The job is no rank of a gang that calls ckpt_barrier");
+  if (parts_.barriers == nullptr) return refuse("The job is not a rank of a gang that calls ckpt_barrier");
   if (parts_.state.phase != Phase::kRunning || !parts_.rank.is_open()) return refuse(why_not_paused());
   if (order.barrier > stop_at_) {
     stop_at_ = order.barrier;
@@ -96,7 +96,7 @@ void Execution::enter_gate(local::Received received) {
   }
   if (state.phase != Phase::kStandbyReady || received.descriptors.empty())
     return parts_.agent.refuse(request, MessageType::kResume, ErrorCode::kRefused,
-                               "The rank is no standby that could wait behind its gate (phase " +
+                               "The rank is not a standby that could wait behind its gate (phase " +
                                    std::string(to_string(state.phase)) + ")");
   resumes_as_ = resume.incarnation;
   resume_request_ = request;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pauses of the rank, and their ends: whether it runs, and as which incarnation.
+// Pauses and resumes the rank, and knows whether it runs and as which incarnation.
 // Threads: one. Ownership: nothing; arguments at construction outlive it. Errors: answered as Failed.
 #pragma once
 
@@ -35,13 +35,13 @@ class Execution {
 
   // ---- from the agent ----
   void pause(std::uint64_t request, const local::Pause& order);
-  // Stops a gang's rank, which then waits at that barrier (GANG-1). An attempt that is older, or was given
+  // Stops a gang's rank, which then waits at that barrier (GANG-1). An older attempt, or one that was given
   // up, is refused (GANG-2).
   void stop_at(std::uint64_t request, const local::StopAt& order);
   void resume(local::Received received);
   // A standby takes its state over and waits behind its gate, which the next resume() opens.
   void enter_gate(local::Received received);
-  // A pause that has not begun is withdrawn; one that holds stays: the next agent knows whether BARRIER is
+  // Withdraws a pause that has not begun. A pause that holds stays: the next agent knows whether BARRIER is
   // recorded.
   void on_agent_gone();
 
@@ -55,12 +55,12 @@ class Execution {
 
   // A dumped rank stays stopped, also with a lease, until it is called back.
   [[nodiscard]] bool may_continue() const;
-  // The rank could not go on with the state that it was given.
+  // Called when the rank could not go on with the state that it was given.
   [[nodiscard]] bool has_misfit() const { return has_misfit_; }
 
  private:
   void withdraw_pause();
-  // A rank that waits for the others goes on.
+  // Lets a rank go on that waits for the others.
   void lift_stop();
   [[nodiscard]] std::string why_not_paused() const;
   void set_deadline(Nanos deadline_ns) { parts_.lease.set_deadline(deadline_ns, may_continue()); }
@@ -68,8 +68,8 @@ class Execution {
   Parts parts_;
   std::uint64_t pause_request_ = 0;
   std::uint64_t stop_at_ = 0;
-  std::uint64_t attempt_ = 0;     // the highest that it was told of
-  bool is_attempt_over_ = false;  // that one
+  std::uint64_t attempt_ = 0;     // the highest attempt that it knows
+  bool is_attempt_over_ = false;  // that attempt is over
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // in phase kResuming
   bool is_gate_held_ = false;     // in phase kResuming: for enter_gate()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program ended, in JOBDIR/status.json: durable before it is reported. Threads: any.
+// Writes how a program ended into JOBDIR/status.json, durably, before it is reported. Threads: any.
 // Errors: kIo.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace ckpt::keeper {
 
-// `last_save`: how the save before the kill went; `loss`: why the keeper killed it without an order. Both may be empty.
+// `last_save`: how the save before the kill went; `loss`: why the keeper killed it without an order. Both may
+// be empty.
 Result<void> write_exit_report(const std::string& folder, const Config& config, const RankState& state,
                                pid_t rank, const std::string& last_save, const std::string& loss);
 

@@ -33,9 +33,9 @@ Result<UniqueFd> make_signal_fd() {
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGTERM);
   sigaddset(&wanted, SIGINT);
-  if (::sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) return Error::from_errno("Blocking signals");
+  if (::sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) return Error::from_errno("Cannot block signals");
   UniqueFd fd(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!fd) return Error::from_errno("Making a signal descriptor");
+  if (!fd) return Error::from_errno("Cannot create a signal descriptor");
   return fd;
 }
 
@@ -44,7 +44,7 @@ bool is_allowed_in_last_save(MessageType type) {
          type == MessageType::kSetDeadline;
 }
 
-// As waitpid would return it.
+// Returns the status in the form of waitpid.
 int wait_status_of(const siginfo_t& info) {
   const int status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
   return info.si_code == CLD_DUMPED ? status | 0x80 : status;
@@ -223,7 +223,7 @@ void Keeper::on_signals() {
 
 void Keeper::on_children() {
   for (;;) {
-    // How a program under an init has ended can be read only while that is not reaped.
+    // The end of a program under an init can be read only while the init is not reaped.
     siginfo_t ended{};
     const auto rank = static_cast<id_t>(parts_.process.pid());
     const bool has_init = !parts_.config.init.empty() || parts_.config.restore.has_value();
@@ -379,7 +379,7 @@ void Keeper::begin_export(local::Received received) {
 void Keeper::relay_to_rank(local::Received received) {
   if (rank_.is_open()) return rank_.send(received.message, std::move(received.descriptors));
   const MessageType type = type_of(received.message.body);
-  // An acknowledgement of something that is gone has no receiver.
+  // An acknowledgement has no receiver if its request is gone.
   const bool is_answered = type == MessageType::kDescribe || type == MessageType::kExport ||
                            type == MessageType::kAskGroups || type == MessageType::kJoinGroups;
   if (is_answered) agent_.refuse(received.message.request, type, ErrorCode::kRefused, why_no_rank());
@@ -393,7 +393,7 @@ std::string Keeper::why_no_rank() const {
 }
 
 void Keeper::on_agent_gone() {
-  if (termination_.last_save().is_under_way()) return;  // the pause under way is this keeper's own
+  if (termination_.last_save().is_under_way()) return;  // this keeper itself has paused the rank
   memory_.on_agent_gone();
   arriving_.on_agent_gone();
   execution_.on_agent_gone();
@@ -428,14 +428,14 @@ local::Status Keeper::status() const {
 
 // ---- the rank ----
 
-// Empty: the process may have a session.
+// Returns why the process may not have a session. Empty: it may.
 std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::Hello& hello) {
-  // Asked after its ancestors were read: until then its number was no other process's.
+  // This check comes after its ancestors were read: until then its number was no other process's.
   if (pid <= 0 || !parts_.process.contains(pid) || peer.has_ended())
     return "This process does not belong to the job of this keeper";
   // It may have connected right before its end; a session would make the job look alive for ever.
   if (state_.phase == Phase::kExited) return "The job's program has ended";
-  if (hello.way != parts_.config.way) return "The job was started for the other way to move";
+  if (hello.way != parts_.config.way) return "The job was started for another migration mode";
   if (!is_transparent())
     return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
   const bool awaited = state_.phase == Phase::kDumped;
@@ -537,8 +537,8 @@ void Keeper::on_rank_message(local::Received received) {
     end_misfit();
 }
 
-// A standby that could not take over the source's state. Its program may have caught the error: it must not go on
-// beside the source, which continues now.
+// A standby that could not take over the source's state. Its program may have caught the error: it must not
+// go on beside the source, which continues now.
 void Keeper::end_misfit() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());

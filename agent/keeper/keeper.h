@@ -8,7 +8,7 @@
 //   memory/arriving_memory        host memory that follows a restored program
 //   execution                     pauses, and the incarnation that runs
 //   adopted_rank                  the same for a process without a session
-//   termination, last_save        the rank's end by this keeper's hand
+//   termination, last_save        the end of the rank when this keeper brings it about
 // Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create()
 // and run() fail only when the keeper cannot do its work at all; a misbehaving peer only loses its
 // connection.
@@ -47,12 +47,12 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     UniqueFd namespace_alive;  // init/holder.h
     std::optional<LazyPages> lazy_pages;
   };
-  // Listens on FOLDER/keeper.sock and starts the rank. With `restored`, a child of this process, it takes that
-  // for the rank, and lets its PID namespace go when that has ended.
+  // Listens on FOLDER/keeper.sock and starts the rank. With `restored`, a child of this process, it takes
+  // that for the rank, and lets its PID namespace go when that has ended.
   static Result<std::unique_ptr<Keeper>> create(Config config, const std::string& folder,
                                                 std::optional<Restored> restored = {});
 
-  // Until Shutdown, or until the rank has ended and no agent is attached.
+  // Runs until Shutdown, or until the rank has ended and no agent is attached.
   Result<void> run();
 
  private:
@@ -64,7 +64,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     std::optional<local::BarrierCount> barriers;  // of a gang's rank
     UniqueFd signals;
     RankProcess process;
-    UniqueFd foreign;          // of a rank that is no child: readable when it has ended
+    UniqueFd foreign;          // of a rank that is not a child: readable when it has ended
     UniqueFd namespace_alive;  // of a restored one
   };
   struct Timers {

@@ -26,7 +26,7 @@ bool LastSave::begin() {
   stage_ = Stage::kUnderWay;
   parts_.limit.set(now_ns() + kMaxLastSave);
   if (parts_.lease.is_over()) {
-    end("it has no lease, so it may not run to save it");
+    end("the job has no lease, so it may not run to save its context");
   } else if (parts_.config.adopted) {
     save_context();
   } else if (phase == Phase::kRunning && parts_.rank.is_open() && !parts_.memory.is_exporting()) {
@@ -37,12 +37,12 @@ bool LastSave::begin() {
   } else if (phase == Phase::kPaused && parts_.memory.is_idle()) {
     parts_.memory.release(kOwnRequest);
   } else {
-    end("it was in phase " + std::string(to_string(phase)));
+    end("the job was in phase " + std::string(to_string(phase)));
   }
   return true;
 }
 
-// Answers of the rank, or of this keeper, to this keeper's own requests.
+// Takes answers of the rank, or of this keeper, to this keeper's own requests.
 void LastSave::on_own_answer(const local::Body& body) {
   if (!is_under_way()) return;
   if (const auto* batch = std::get_if<local::ExportBatch>(&body)) {
@@ -71,7 +71,7 @@ void LastSave::on_child_ended(pid_t pid, int status) {
   saver_ = 0;
   if (!is_under_way()) return;
   const bool saved = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  end(saved ? "" : parts_.config.context_program + " failed; why stands in keeper.log");
+  end(saved ? "" : parts_.config.context_program + " failed; see keeper.log");
 }
 
 void LastSave::on_limit() {
@@ -87,7 +87,7 @@ void LastSave::end(const std::string& why_not) {
   stage_ = Stage::kOver;
   parts_.limit.clear();
   said_ = why_not.empty() ? "its context was saved before"
-                          : "its context was not saved before, so look at its GPU: " + why_not;
+                          : "its context was not saved before, so check its GPU: " + why_not;
   ::dprintf(2, "The program is killed; %s\n", said_.c_str());
   parts_.owner.on_last_save_over();
 }

@@ -24,7 +24,7 @@ class LastSave {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The rank may be killed now.
+    // Called when the rank may be killed.
     virtual void on_last_save_over() = 0;
   };
   struct Parts {
@@ -39,10 +39,11 @@ class LastSave {
   };
   explicit LastSave(Parts parts) : parts_(parts) {}
 
-  // False: there is nothing to save, or it was tried. Else on_last_save_over() follows, perhaps at once.
+  // Begins the save. False: there is nothing to save, or it was tried. Else on_last_save_over() follows,
+  // perhaps at once.
   bool begin();
   [[nodiscard]] bool is_under_way() const { return stage_ == Stage::kUnderWay; }
-  // How it went; empty if there was none.
+  // Returns the save's outcome; empty if there was none.
   [[nodiscard]] const std::string& said() const { return said_; }
 
   void on_own_answer(const local::Body& body);

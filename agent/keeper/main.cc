@@ -40,11 +40,11 @@ Result<void> become_user(const Config& config, const std::string& folder) {
   if (::geteuid() != 0 || !config.uid || *config.uid == 0) return ok();
   const gid_t group = config.gid.value_or(*config.uid);
   if (::chown(folder.c_str(), *config.uid, group) != 0)
-    return Error::from_errno("Giving " + folder + " to the job's user");
+    return Error::from_errno("Cannot give " + folder + " to the job's user");
   const passwd* entry = ::getpwuid(*config.uid);
   const int groups = entry != nullptr ? ::initgroups(entry->pw_name, group) : ::setgroups(0, nullptr);
   if (groups != 0 || ::setgid(group) != 0 || ::setuid(*config.uid) != 0) {
-    return Error::from_errno("Becoming user " + std::to_string(*config.uid));
+    return Error::from_errno("Cannot become user " + std::to_string(*config.uid));
   }
   return ok();
 }
@@ -53,13 +53,13 @@ Result<void> become_user(const Config& config, const std::string& folder) {
 Result<UniqueFd> write_pid_file(const std::string& folder) {
   const std::string path = folder + "/keeper.pid";
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd) return Error::from_errno("Opening " + path);
+  if (!fd) return Error::from_errno("Cannot open " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error(ErrorCode::kRefused, "A keeper works in " + folder + " already");
   }
   const std::string text =
       std::to_string(::getpid()) + " " + std::to_string(start_ticks_of(::getpid())) + "\n";
-  if (::ftruncate(fd.get(), 0) != 0) return Error::from_errno("Emptying " + path);
+  if (::ftruncate(fd.get(), 0) != 0) return Error::from_errno("Cannot empty " + path);
   CKPT_TRYV(write_all(fd.get(), std::as_bytes(std::span(text.data(), text.size()))));
   return fd;
 }
@@ -92,7 +92,7 @@ Result<std::optional<Keeper::Restored>> restore(const Config& config, const std:
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string path = folder + "/out.log";
   const UniqueFd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!log) return Error::from_errno("Opening " + path);
+  if (!log) return Error::from_errno("Cannot open " + path);
   RestoreSpec spec;
   spec.command = config.restore->command;
   spec.pid_file = config.restore->pid_file;
@@ -121,7 +121,7 @@ Result<Prepared> become_keeper(const Config& config, const std::string& folder,
                                std::optional<Keeper::Restored> restored) {
   CKPT_TRYV(become_user(config, folder));
   CKPT_TRY(pid_file, write_pid_file(folder));
-  // Without the id's tag: a test names its points before the tag is drawn.
+  // The name leaves out the id's tag: a test names its crash points before the tag is drawn.
   set_fault_role("keeper." + config.job.substr(0, config.job.find('-', 2)) + "." + role_name(config.role));
   return Prepared{std::move(pid_file), Keeper::create(config, folder, std::move(restored))};
 }
@@ -167,7 +167,7 @@ int wait_for_start(pid_t child, const UniqueFd& started) {
   return EXIT_FAILURE;
 }
 
-// Found before the user changes: afterwards /proc does not show it.
+// The path is found before the user changes: afterwards /proc does not show it.
 std::string beside_this_program(const std::string& name) {
   std::error_code unknown;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);

@@ -61,7 +61,7 @@ void Termination::moved(std::uint64_t request) {
   parts_.state.phase = Phase::kLeaving;
   parts_.state.moved = true;
   parts_.state.ended_by_keeper = true;
-  // Nothing of an unmodified program may run any more: no handler, no destructor.
+  // Nothing of an unmodified program may run after this: no handler, no destructor.
   if (parts_.is_transparent) {
     kill_now();
     return parts_.agent.answer(request, local::Done{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of the rank by this keeper's hand: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved. After
+// Ends the rank: Stop (SIGTERM, after a grace SIGKILL), Kill, and Moved. After
 // Moved nothing of the program may run any more. A kill that no agent has prepared comes after the last save
 // (last_save.h).
 // Threads: one. Ownership: the timer of the grace. Arguments at construction outlive it. Errors: a signal
@@ -28,9 +28,9 @@ class Termination : private LastSave::Owner {
   };
   explicit Termination(Parts parts);
 
-  // `request` 0: of the keeper itself, without an answer.
+  // `request` 0 is the keeper's own and gets no answer.
   void stop(std::uint64_t request, std::uint64_t grace_ms);
-  // An agent that orders this has saved the context if there is one.
+  // Kills the rank. An agent that orders this has saved the context, if there is one.
   void kill(std::uint64_t request);
   void moved(std::uint64_t request);
 
@@ -38,11 +38,11 @@ class Termination : private LastSave::Owner {
   [[nodiscard]] const LastSave& last_save() const { return last_save_; }
   [[nodiscard]] int fd() const { return parts_.grace.fd(); }
   void on_timer();
-  // The job's processes have been asked to end, and have time for it.
+  // True while the job's processes have time to end after SIGTERM.
   [[nodiscard]] bool gives_grace() const { return gives_grace_; }
-  // Its session is closed.
+  // Called when the rank's session is closed.
   void on_rank_gone();
-  // The program has ended: processes that it has left behind end, too.
+  // Called when the program has ended: processes that it has left behind end, too.
   void on_exited();
 
  private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent to agent: messages of switches and of moves of ranks only, so that what is committed is finished while the
-// coordinator is away. Each side of an open migration dials the other with the token of that migration's plan;
-// connections in both directions are used alike. With an identity a peer is the node that its certificate names. It may
-// then speak as the other side of a migration that is known here, and as nobody else. The port is kept
-// across restarts (file "peer.port"), so that the address in the other side's plan stays true.
+// Agent to agent: messages of switches and of moves of ranks only, so that what is committed is finished
+// while the coordinator is away. Each side of an open migration dials the other with the token of that
+// migration's plan; connections in both directions are used alike. With an identity a peer is the node that
+// its certificate names. It may then speak as the other side of a migration that is known here, and as nobody
+// else. The port is kept across restarts (file "peer.port"), so that the address in the other side's plan
+// stays true.
 // Threads: the event loop. Ownership: owns listener and connections. Errors: create() returns why it cannot
 // listen; a peer that is not reached is no error (the same facts travel through the coordinator).
 #pragma once
@@ -36,10 +37,11 @@ class PeerLinks {
     std::string port_file;
     std::shared_ptr<tls::Identity> identity;  // none: no TLS, and no TCP
     std::shared_ptr<const tls::DeniedSerials> denied;
-    // The other node of a migration, and the party that it is; none: this node knows no such migration. Asked
-    // with an identity only.
+    // Returns the other node of a migration and its party; none: this node knows no such migration. Called
+    // only if there is an identity.
     std::function<std::optional<OtherSide>(wire::MigrationId)> other_side;
-    // A message of a move of ranks that this node sent. False: it may not speak as that rank. None: all are dropped.
+    // Takes a message of a move of ranks from that node. False: the node may not speak as that rank. None:
+    // all are dropped.
     std::function<bool(const std::string& node, const gang::GangMessage&)> take_of_ranks;
   };
   using Receive = std::function<void(wire::SwitchMessage)>;
@@ -53,13 +55,13 @@ class PeerLinks {
   // The coordinator has sent the nodes' token: dialers must show it from now on. Until a token is known no
   // peer is accepted.
   void on_token(std::string token);
-  // Keeps a connection to that node for this migration, until drop() of the migration. The plan's token is the nodes' as
-  // well.
+  // Keeps a connection to that node for this migration, until drop() of the migration. The plan's token is
+  // the nodes' as well.
   void keep(wire::MigrationId migration, std::string node, std::string address, std::string token);
   void drop(wire::MigrationId migration);
-  // More certificates are denied: ends the connections that showed them.
+  // Ends the connections that showed certificates which are denied by now.
   void close_denied();
-  // False if there is no connection with that node.
+  // Sends a message. False if there is no connection with that node.
   bool send(const std::string& node, const wire::SwitchMessage& message);
   bool send(const std::string& node, const gang::GangMessage& message);
 

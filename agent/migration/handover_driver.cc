@@ -127,7 +127,7 @@ Result<runner::Step<Batch>> HandoverDriver::step(wire::MigrationId /*migration*/
 
 void HandoverDriver::refuse(const wire::SwitchMessage& prepare, const Error& error) {
   spdlog::error("migration {} refused: {}", wire::migration_text(prepare.migration), error.to_string());
-  const Error why = Error(ErrorCode::kRefused, "No room for the journal").caused_by(error);
+  const Error why = Error(ErrorCode::kRefused, "The disk has no space for the journal").caused_by(error);
   const wire::SwitchMessage answer(prepare.migration, prepare.job, prepare.base, prepare.to,
                                    Party::kCoordinator, wire::SwitchBody(wire::Refused(wire::Reason(why))));
   effects_.send(migration::SwitchKey{prepare.migration, prepare.to},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's driver of the switch (libckpt/protocol/handover/driver.md): its machines and journal on a MachineRunner. All
-// are in one queue, since a later migration of a job ends the machines of an earlier one.
+// The agent's driver of the switch (libckpt/protocol/handover/driver.md): its machines and journal on a
+// MachineRunner. All are in one queue, since a later migration of a job ends the machines of an earlier one.
 //
 // Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
 // driver owns machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
@@ -30,7 +30,7 @@ class HandoverEffects {
                     const wire::SwitchMessage& message) = 0;
   virtual void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                       const migration::Report& report) = 0;
-  // All other actions but WriteRecord, ArmTimer, DisarmTimer.
+  // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
   virtual void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
                        const migration::Action& action) = 0;
 };
@@ -52,30 +52,30 @@ struct HandoverTypes : migration::MachineTypes {
 
 class HandoverDriver : private runner::Protocol<HandoverTypes> {
  public:
-  // Messages of others that wait: of one migration, and in all.
+  // Limits of waiting messages from other parties: for one migration, and in all.
   static constexpr std::size_t kMaxOfMigration = 32;
   static constexpr std::size_t kMaxQueued = 512;
 
   HandoverDriver(asio::io_context& io, asio::thread_pool& disk, migration::Journal journal,
                  migration::Timing timing, HandoverEffects& effects, std::function<void(Error)> fatal);
 
-  // Once, before anything else: rebuilds the machines and executes their actions.
+  // Rebuilds the machines and executes their actions. Called once, before anything else.
   Task<Result<void>> restore();
 
-  // A message of the coordinator or of a peer. It may be dropped when too many wait (libckpt/runner/remote_messages.h).
+  // Takes a message of the coordinator or of a peer. It may be dropped when too many wait
+  // (libckpt/runner/remote_messages.h).
   void on_message(wire::SwitchMessage message);
-  // A message of one machine here to another one here.
+  // Takes a message of one machine of this node to another one.
   void on_own_message(wire::SwitchMessage message);
   void on_event(migration::SwitchKey key, migration::SourceEvent event);
   void on_event(migration::SwitchKey key, migration::TargetEvent event);
 
-  // The lease term of the coordinator's last welcome. Leases are requested at that pace from the next request
-  // on (ask_again()).
+  // Sets the lease term of the coordinator's last welcome. Leases are requested at that pace from the next
+  // request on (ask_again()).
   void set_lease_term(std::uint32_t term_ms) { switches_.set_lease_term(term_ms); }
-  // A peer of the machines can be reached again: unanswered messages are sent now instead of at the next
-  // timer.
+  // Sends unanswered messages at once instead of at the next timer, since a peer can be reached again.
   void ask_again();
-  // No message about the job will come any more: its machines and records are removed.
+  // Removes the machines and records of a job about which no message will come.
   void forget(wire::JobId job);
 
   [[nodiscard]] const migration::AgentSwitches& switches() const noexcept { return switches_; }
@@ -95,7 +95,7 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   void handled(wire::MigrationId migration, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  // The disk has no space for the migration.
+  // Called when the disk has no space for the migration.
   void refuse(const wire::SwitchMessage& prepare, const Error& error);
 
   migration::Journal journal_;

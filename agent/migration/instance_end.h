@@ -8,7 +8,7 @@
 
 namespace ckpt::agent {
 
-// By itself with exit code 0, or as it was ordered to: nothing of it is to be run again.
+// True if the instance ended by itself with exit code 0, or was ordered to end: it must not run again.
 [[nodiscard]] inline bool is_clean_end(const local::RankExited& end) noexcept {
   return end.ended_by_keeper != 0 || (WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == 0);
 }

@@ -11,9 +11,10 @@ using migration::SwitchInfo;
 using migration::SwitchKey;
 using wire::Party;
 
-// The closed migrations that are kept: their measurements are sent again after an absence of the coordinator.
+// The number of closed migrations that are kept: their measurements are sent again after an absence of the
+// coordinator.
 constexpr std::size_t kKeptSessions = 32;
-// A job that needs longer, such as one that CRIU still dumps, does not keep its node away.
+// A job that takes longer, such as one that CRIU still dumps, does not keep its node from serving.
 constexpr std::chrono::seconds kSettleWait{5};
 
 Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
@@ -125,7 +126,7 @@ Task<> Migrations::settle_after_restart() {
   bool in_time = true;
   while (settling->open > 0 && in_time) in_time = co_await settling->done.wait(until);
   if (settling->open > 0)
-    spdlog::warn("jobs are not settled yet: {} of them; the node serves meanwhile", settling->open);
+    spdlog::warn("jobs not settled yet: count {}; the node serves meanwhile", settling->open);
 }
 
 Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Settling> settling) {
@@ -134,13 +135,13 @@ Task<> Migrations::settle_counted(std::shared_ptr<Job> job, std::shared_ptr<Sett
 }
 
 Task<> Migrations::settle_known(std::shared_ptr<Job> job) {
-  if (job->unknown()) co_return;  // known_again() comes back to it
+  if (job->unknown()) co_return;  // known_again() settles it later
   co_await settle(job);
   co_await withdraw_leftovers(job);
 }
 
-// Before the journal has been read no job may go on; a job of an open migration goes on by that migration
-// alone.
+// Settles a job that has become known. No job may go on before the journal has been read. A job of an open
+// migration goes on by that migration alone.
 void Migrations::known_again(const std::shared_ptr<Job>& job) {
   if (settled_ && !busy(job->id())) control::spawn(context_.executor, "settle", settle_known(job));
 }
@@ -176,7 +177,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
     const auto* state = switches.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
     const bool is_rank = ranks_ != nullptr && ranks_->has_promised(record.migration);
-    if (is_rank) co_return;  // its party orders it, and learns of its end by that
+    if (is_rank) co_return;  // its party gives its orders, and learns of its end by them
     if (!committed) {
       spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
                    wire::migration_text(record.migration));
@@ -197,7 +198,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   if (record.spec.way == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
-      spdlog::error("paused process not let go: job {} reason {}", wire::job_text(job->id()),
+      spdlog::error("paused process not continued: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());
   }
   if (record.spec.way == MigrationMode::kTransparent && context_.resume_in_place) {

@@ -38,7 +38,7 @@ class Migrations : public HandoverEffects {
     migration::Timing timing;
     std::function<void(Error)> fatal;
   };
-  // `ranks`: of jobs of several ranks; none, if there are no such here.
+  // `ranks` is about jobs of several ranks; null if this node has none.
   Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines,
              const RankParties* ranks = nullptr);
 
@@ -52,17 +52,18 @@ class Migrations : public HandoverEffects {
                const migration::Action& action) override;
 
   Result<void> set_limits(const wire::SetLimits& limits);
-  // After the machines were rebuilt: resumes jobs that no migration holds, ends standbys that no record
-  // names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14). Returns once all jobs are
-  // settled, or after a limit; the others go on meanwhile.
+  // Settles the jobs after the machines were rebuilt. It resumes jobs that no migration holds, ends standbys
+  // that no record names, and reports to the machines which instances are gone (SW-4, SW-5, SW-14). Returns
+  // once all jobs are settled, or after a limit; the others go on meanwhile.
   Task<> settle_after_restart();
-  // An instance that was unknown has answered.
+  // Called when an instance that was unknown has answered.
   void known_again(const std::shared_ptr<Job>& job);
-  // The coordinator is back: measurements are sent again (everything else the machines repeat by themselves).
+  // Sends measurements again to a coordinator that is back (the machines repeat everything else).
   void restate();
-  // A migration of the job is open on this node.
+  // True if a migration of the job is open on this node.
   [[nodiscard]] bool busy(wire::JobId job) const;
-  // The other side of a migration that is known here, open or closed; nothing if only its outcome is.
+  // Returns the other side of a migration that is known here, open or closed; nothing if only its outcome is
+  // known.
   [[nodiscard]] std::optional<PeerLinks::OtherSide> other_side(wire::MigrationId migration) const;
   // Releases what closed migrations still hold here.
   void tidy();

@@ -16,28 +16,28 @@ class PauseBudget {
  public:
   explicit PauseBudget(MigrationContext& context) : context_(context) {}
 
-  // The plan's options.
+  // Sets the plan's options.
   void set_options(const wire::MigrateOptions& options) { options_ = options; }
-  // Where this agent prepared the migration. Without it there is no estimate.
+  // Sets the work, if this agent prepared the migration. Without it there is no estimate.
   void set_work(PauseWork work, std::optional<wire::PauseFacts> last_pause);
   // Makes the estimate. `target`: the target's own lines.
   void estimate(const std::vector<wire::CostLine>& target);
-  // The same once the mode knows more of it. The mover goes on with what it was told.
+  // Makes it again once the mode knows more. The mover keeps the first one.
   void revise(PauseWork work);
-  // `set`, which may come before the plan; negative: unchanged.
+  // Sets limits by the command `set`, which may come before the plan; negative: unchanged.
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
 
   [[nodiscard]] Nanos limit() const;
-  // Rather than pass the limit.
+  // True if the migration is given up rather than pass the limit.
   [[nodiscard]] bool gives_up() const;
   [[nodiscard]] bool is_exceeded() const { return gives_up() && estimate_.total() > limit(); }
-  // The plan's options under the present limits.
+  // Returns the plan's options under the present limits.
   [[nodiscard]] wire::MigrateOptions options() const;
   [[nodiscard]] bool has_work() const noexcept { return work_.has_value(); }
   [[nodiscard]] const PauseEstimate& estimated() const noexcept { return estimate_; }
-  // The estimate with the copy of device memory. `whole`: the mover's estimate of the pause.
+  // Returns the estimate with the copy of device memory. `whole` is the mover's estimate of the pause.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole) const { return estimate_.with_copy(whole, told_); }
-  // After the pause: the node's costs (pause_costs.h) learn from its report.
+  // Teaches the node's costs (pause_costs.h) from the report, after the pause.
   void learn(const wire::SourceReport& report, Nanos verified_received_ns);
 
  private:
@@ -49,7 +49,7 @@ class PauseBudget {
   std::optional<wire::PauseFacts> last_pause_;
   std::vector<wire::CostLine> target_;
   PauseEstimate estimate_;
-  PauseEstimate told_;  // to the mover
+  PauseEstimate told_;  // the one that was sent to the mover
   std::optional<std::int64_t> set_max_downtime_ns_;
   std::optional<std::uint64_t> set_bandwidth_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pause that a live move would take, from measurements while the job runs: sizes of its memory, threads,
-// descriptors, and this node's rates. And how many obstacles a move to another node would meet. For `describe`,
-// `--dry-run` and drains, which ask before there is a target. A migration's own estimate has the target's rates, and
+// Forecasts the pause of a live move from measurements while the job runs: sizes of its memory, threads,
+// descriptors, and this node's rates. Counts the obstacles to a move to another node. `describe`, `--dry-run`
+// and drains ask for it before there is a target. A migration's own estimate has the target's rates, and
 // knows how much the job writes.
 // Threads: the event loop; processes are read on the pool of images. Ownership: the context outlives it.
 // Errors: a size that cannot be read stays unknown.
@@ -19,7 +19,7 @@ namespace ckpt::agent {
 class PauseForecast {
  public:
   explicit PauseForecast(MigrationContext& context) : context_(context) {}
-  // For each running job, at most once a minute; between two nodes only where `moves_processes`.
+  // Forecasts for each running job, at most once a minute; between two nodes only if `moves_processes`.
   Task<> look(bool moves_processes);
 
  private:
@@ -28,7 +28,7 @@ class PauseForecast {
 
   struct Node {
     bool copies_ahead = false;  // host memory
-    bool leaves_out = false;    // and CRIU leaves it out (left_out_pages.h)
+    bool leaves_out = false;    // CRIU leaves it out of its dump (left_out_pages.h)
   };
 
   MigrationContext& context_;

@@ -9,10 +9,10 @@ namespace ckpt::agent {
 class RankParties {
  public:
   virtual ~RankParties() = default;
-  // A rank that stands paused may go on by itself.
+  // True if a rank that stands paused may go on by itself.
   [[nodiscard]] virtual bool may_run_freely(const Job& job) const = 0;
   [[nodiscard]] virtual bool is_open(wire::JobId job) const = 0;
-  // The standby of that migration may be the rank's only instance.
+  // True if the standby of that migration may be the rank's only instance.
   [[nodiscard]] virtual bool has_promised(wire::MigrationId migration) const = 0;
 };
 

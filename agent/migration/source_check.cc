@@ -9,17 +9,17 @@ namespace ckpt::agent {
 
 Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr<Job> job, wire::JobId id) {
   if (job && job->unknown())
-    co_return Error(ErrorCode::kRefused, "It is not known whether job " + wire::job_text(id) +
+    co_return Error(ErrorCode::kRefused, "The agent does not know whether job " + wire::job_text(id) +
                                              " runs on this node: " + job->instance().reason);
   if (!job || job->ended() || !job->keeper())
     co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(id) + " does not run on this node");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
-  // It would not answer its keeper.
+  // A stopped process would not answer its keeper.
   if (const pid_t process = job->gpu_process(); host::is_stopped(process))
     co_return Error(ErrorCode::kRefused, "Process " + std::to_string(process) +
-                                             " of the job is stopped by a signal: let it go on (kill -CONT " +
-                                             std::to_string(process) + "), then move it");
+                                             " of the job is stopped by a signal: continue it (kill -CONT " +
+                                             std::to_string(process) + "), then move the job");
   auto description = co_await job->keeper()->describe();
   if (!description) co_return std::move(description).error();
   const local::StateSummary summary = description->summary;
@@ -32,15 +32,16 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
 
 namespace {
 
-// Its program cannot be asked anything until then. The coordinator knows of migrations, so it does not ask during one.
+// Returns why the job's program cannot be asked. The coordinator knows of migrations, so it does not ask
+// during one.
 std::optional<Error> why_held(const Job& job) {
   const local::Phase phase = job.phase();
   const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
   if (!is_held || job.record().spec.way == MigrationMode::kCooperative) return std::nullopt;
   return Error(
       ErrorCode::kUnavailable,
-      "A snapshot of the job is under way, and its program can be looked at once that is over; a move "
-      "ends the snapshot first");
+      "A snapshot of the job is under way: its program can be checked after it. A move would end the "
+      "snapshot first");
 }
 
 }  // namespace
@@ -54,10 +55,10 @@ Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckM
   const auto mode = make_source_mode(
       context, JobOperation::checked(job->record().spec, request.incarnation, request.leaves_node));
   const auto checked = co_await check_source(*mode, job, request.job);
-  co_await mode->let_go();  // of the memory that a move would have begun with
+  co_await mode->let_go();  // releases the memory with which a move would have begun
   // `jobs` counts what this look has found.
   if (request.leaves_node) job->obstacles_are(co_await count_obstacles(context, job));
-  if (!checked) co_return why_held(*job).value_or(checked.error());  // of a snapshot that began meanwhile
+  if (!checked) co_return why_held(*job).value_or(checked.error());  // a snapshot may have begun meanwhile
   co_return mode->needs();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a job can leave this GPU: what a migration's source asks before it touches anything, and what a dry
-// run asks.
+// Checks whether a job can leave this GPU. A migration's source asks before it touches anything, and so does
+// a dry run.
 // Threads: the event loop. Errors: kRefused, kNotFound, kNotSupported, kUnavailable, with the reason.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace ckpt::agent {
 
-// The state of its memory. `job` may be null: it does not run here.
+// Returns the state of the job's memory. `job` may be null: it does not run here.
 Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr<Job> job, wire::JobId id);
-// The same of a move that does not begin, with what its target would have to take.
+// Checks a move that does not begin, and returns the needs that its target would have to meet.
 Task<Result<wire::MoveNeeds>> check_move(MigrationContext& context, wire::CheckMove request);
 
 }  // namespace ckpt::agent

@@ -11,7 +11,7 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLimitLook{50};  // `set` may have moved it, or the migration has ended
+constexpr Milliseconds kLimitLook{50};  // `set` may have changed it, or the migration has ended
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 
@@ -332,9 +332,10 @@ Task<> SourceSession::keep_limit() {
   while (!is_over() && verified_received_ns_ == 0) {
     const Nanos left = report_->barrier_entered_ns + budget_.limit() - now_ns();
     if (left <= 0) {
-      co_return fail(Error(ErrorCode::kAborted, "The pause has passed its limit of " +
-                                                    std::to_string(budget_.limit() / kNanosPerMs) +
-                                                    " ms before the target had all: the job goes back"));
+      co_return fail(Error(ErrorCode::kAborted,
+                           "The pause has passed its limit of " +
+                               std::to_string(budget_.limit() / kNanosPerMs) +
+                               " ms before the target had all data: the job goes on at the source"));
     }
     Signal nobody(context_.executor);
     co_await nobody.wait(std::chrono::steady_clock::now() +
@@ -349,7 +350,7 @@ Task<> SourceSession::save() {
   if (is_over() || !paused_ || !report_) co_return;
   auto saved = co_await way_->save(job_, std::move(*paused_), *report_);
   if (is_over()) co_return;
-  // No refusal, whatever its cause calls itself: the job has been paused.
+  // The error is no refusal, whatever its cause is: the job has been paused.
   if (!saved) {
     co_return fail(Error(ErrorCode::kAborted, "The job cannot be saved at the source")
                        .caused_by(std::move(saved).error()));
@@ -370,7 +371,7 @@ void SourceSession::run_final_round(HostState state) {
   if (auto sent = session_->send(std::move(round), std::move(descriptors)); !sent) fail(sent.error());
 }
 
-// One of the two that the manifest needs is there.
+// Sends the manifest once both things that it needs are there.
 void SourceSession::advance_manifest(Manifest waiting_for_this, Manifest waits_for_other) {
   manifest_ = manifest_ == waiting_for_this ? Manifest::kReleased : waits_for_other;
   if (manifest_ != Manifest::kReleased || !session_ || is_over()) return;
@@ -382,7 +383,7 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (!job_) {
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
-  // Whether it lives must be known.
+  // The agent must know whether it lives.
   if (job_) co_await job_->known();
   if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
@@ -391,8 +392,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   local::Resume resume;
   resume.incarnation = k;
   resume.deadline_ns = deadline.value_or(local::kNoDeadline);
-  // As at the target: memory that is copied when the job goes back must not be held by the mover's session,
-  // too.
+  // Releases the session's memory like the target: memory that is copied when the job goes back must not be
+  // held by the mover's session, too.
   if (stage_ == Stage::kStopped && !context_.remap.imports()) co_await release_memory();
   const std::uint64_t order = ++orders_;
   const Turn::Held turn = co_await job_->resume_turn().take();
@@ -436,8 +437,8 @@ Task<> SourceSession::stop_copy() {
   if (pausing_) {
     pausing_->cancel();
     if (job_ && job_->keeper()) {
-      // Taken back before the barrier: the keeper answers at once, the rank never notices. A rank that
-      // reached the barrier in the same moment goes on.
+      // A pause that is withdrawn before the barrier is answered by the keeper at once, and the rank never
+      // notices. A rank that reached the barrier in the same moment goes on.
       local::Resume resume;
       resume.incarnation = info_.base;
       auto running = co_await job_->keeper()->resume(resume, UniqueFd{});
@@ -454,7 +455,7 @@ Task<> SourceSession::release_memory() {
   if (memory) co_await memory->stop();
   if (session) co_await session->end(why_);
   if (memory) memory->close_descriptors();
-  // A save under way still writes there.
+  // A save under way still writes into that file.
   const Turn::Held turn = co_await saving_.take();
   co_await way_->let_go();
 }
@@ -464,7 +465,7 @@ Task<> SourceSession::free() {
   if (stage_ == Stage::kFreed) co_return;
   stage_ = Stage::kFreed;
   if (!job_) {
-    // After a restart the record alone identifies the instance.
+    // The record alone identifies the instance after a restart.
     if (auto job = context_.jobs.running_as(info_.job, info_.base)) attach_to(job);
   }
   if (report_ && verified_received_ns_ != 0) budget_.learn(*report_, verified_received_ns_);

@@ -43,10 +43,10 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   ~SourceSession();
 
   void perform(const migration::Action& action);
-  // PauseJob of a rank of a gang, at the barrier that all have agreed on (GANG-1).
+  // Pauses a rank of a gang at the barrier on which all have agreed (PauseJob; GANG-1).
   void pause_at(std::uint64_t barrier);
   void set_limits(std::int64_t max_downtime_ns, std::int64_t bandwidth);
-  // Why the source ends the migration: sent to the target as well, since the target's message may reach the
+  // Sends the target the reason why the source ends the migration, since the target's message may reach the
   // coordinator first.
   void set_failure_reason(std::string reason) { why_ = std::move(reason); }
   // The measurements; only once the rank has paused.

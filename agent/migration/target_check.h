@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this node would take a program that another node would move here. A migration's target and a dry run ask the
-// same functions. Nothing is touched.
-// Threads: the event loop; files are read on the pool of images. Ownership: the context outlives it. Errors: kRefused,
-// kNotFound, kNotSupported, kInvalidArgument, with the reason; kProtocol for a list that no source sends.
+// Checks whether this node would take a program that another node would move here. A migration's target and a
+// dry run ask the same functions. Nothing is touched.
+// Threads: the event loop; files are read on the pool of images. Ownership: the context outlives it. Errors:
+// kRefused, kNotFound, kNotSupported, kInvalidArgument, with the reason; kProtocol for a list that no source
+// sends.
 #pragma once
 
 #include "agent/migration/modes/migration_context.h"
@@ -11,7 +12,7 @@ namespace ckpt::agent {
 
 // The facts of this node that its peer compares with the job, without addresses and costs.
 Task<EndpointPayload> describe_endpoint(MigrationContext& context);
-// A move that does not begin.
+// Checks a move that does not begin.
 Task<Result<void>> check_target(MigrationContext& context, wire::CheckTarget request);
 
 }  // namespace ckpt::agent

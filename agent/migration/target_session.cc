@@ -64,7 +64,7 @@ void TargetSession::report_end() {
   emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
 }
 
-// An agent before this one may have let it run.
+// An earlier agent may have let it run.
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended()) return false;
   const JobRecord& record = job_->record();
@@ -130,7 +130,7 @@ Result<void> TargetSession::check_spec(const wire::MigrationPlan& plan) const {
   wire::JobSpec spec = plan.spec;
   spec.incarnation = info_.base + 1;
   spec.ranks = plan.target_ranks;
-  if (spec.job != info_.job) return Error(ErrorCode::kProtocol, "The plan is that of another job");
+  if (spec.job != info_.job) return Error(ErrorCode::kProtocol, "The plan is for another job");
   return context_.check_spec(spec);
 }
 
@@ -203,8 +203,8 @@ void TargetSession::on_mover(mover::Packet packet) {
   if (!taking_) control::spawn(context_.executor, "target memory", take_arrived());
 }
 
-// Before VERIFIED is stated, the instance's keeper has the memory that the mover made, and the source's
-// description of the job has been compared.
+// Gives the instance's keeper the memory that the mover made, and compares the source's description of the
+// job. Both come before VERIFIED is stated.
 Task<> TargetSession::take_arrived() {
   auto self = shared_from_this();
   taking_ = true;
@@ -328,7 +328,8 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   // Memory that is to be copied here once more is with the instance's keeper; beside it the GPU may hold only
   // one more region.
   if (!way_->has_memory() && !context_.remap.imports()) co_await release_memory();
-  auto* report = report_ ? &*report_ : nullptr;  // not within the co_await: g++ 12 computes both sides there
+  auto* report =
+      report_ ? &*report_ : nullptr;  // outside of the co_await: g++ 12 computes both branches there
   CKPT_CO_TRYV(co_await way_->run(job_, order, report));
   learn();
   // The memory is the instance's own from here on; nothing may hold regions that it frees.
@@ -412,7 +413,7 @@ Task<> TargetSession::free() {
   auto self = shared_from_this();
   const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kAbandoned;
   stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
-  // An instance that is still starting ends first: the coroutine that waits for it then cleans up.
+  // Ends an instance that is still starting first: the coroutine that waits for it then cleans up.
   auto job = job_;
   co_await way_->end(job);
   if (stage_ == Stage::kAbandoned) co_return;

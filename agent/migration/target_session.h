@@ -47,9 +47,9 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   // Replaces RunInstance for a rank of a gang: the instance takes its state over and waits behind its gate.
   // kAborted: it is gone, or never will.
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
-  // It passes its gate and runs as k until `deadline`. Again: a renewal.
+  // Lets it pass its gate and run as k until `deadline`. A repetition renews the lease.
   Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
-  // In the pause, for the report.
+  // Notes for the report that communicators were made in the pause.
   void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
   // The measurements; complete once the instance runs.
   [[nodiscard]] const std::optional<wire::TargetReport>& report() const noexcept { return report_; }
@@ -106,7 +106,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   std::shared_ptr<MemoryExport> export_;
   std::deque<mover::Packet> arrived_;  // memory that the mover made, then its message that all is verified
   std::uint64_t let_go_ = 0;           // regions that the source's job has freed since
-  Nanos communicators_made_at_ = 0;    // in the pause; 0: ahead of it
+  Nanos communicators_made_at_ = 0;    // 0: ahead of the pause
   std::optional<wire::TargetReport> report_;
   std::optional<RunOrder> order_;    // the newest one not yet begun
   std::optional<RunOrder> running_;  // the one that is under way

@@ -6,10 +6,10 @@
 namespace ckpt::mover {
 namespace {
 
-// Nothing allocates where chunks pass by, so that threads seldom meet.
+// The path of chunks allocates nothing, so threads seldom meet in an arena.
 constexpr int kMaxArenas = 4;
-// Set once, it does not grow. UCX takes pools in aligned pieces of 2 MiB, which leave holes of their size in
-// an arena.
+// The threshold does not grow once it is set. UCX takes pools in aligned pieces of 2 MiB, which leave holes
+// of their size in an arena.
 constexpr int kLargeBlockBytes = 1 << 20;
 
 }  // namespace

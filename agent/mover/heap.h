@@ -7,8 +7,8 @@
 
 namespace ckpt::mover {
 
-// At the start of the process, before it has threads: few arenas, and large blocks go back to the system with
-// their end.
+// Sets few arenas, and lets large blocks go back to the system when they are freed. Called at the start of
+// the process, before it has threads.
 void bound_heap();
 // Returns free memory of the arenas to the system. A thread that allocates meanwhile may wait for some
 // milliseconds.

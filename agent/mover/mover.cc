@@ -44,7 +44,7 @@ Result<void> Mover::wait_for_packet() {
   while (true) {
     pollfd socket{agent_.socket(), POLLIN, 0};
     const int ready = ::poll(&socket, 1, sessions_.empty() && ending_.empty() ? -1 : kTickMs);
-    if (ready < 0 && errno != EINTR) return Error::from_errno("Waiting for the agent");
+    if (ready < 0 && errno != EINTR) return Error::from_errno("Cannot wait for the agent");
     bury();
     if (ready > 0) return ok();
     for (const auto& [key, session] : sessions_) session->tick();
@@ -53,7 +53,7 @@ Result<void> Mover::wait_for_packet() {
 
 Result<void> Mover::dispatch(messages::Packet packet) {
   if (const auto* request = std::get_if<messages::Configure>(&packet.message)) return configure(*request);
-  if (!gpu_) return Error(ErrorCode::kProtocol, "A message before Configure");
+  if (!gpu_) return Error(ErrorCode::kProtocol, "The agent sent a message before Configure");
   if (const auto* open = std::get_if<messages::OpenSession>(&packet.message)) {
     open_session(*open);
   } else if (const auto* end = std::get_if<messages::EndSession>(&packet.message)) {
@@ -70,7 +70,7 @@ Result<void> Mover::dispatch(messages::Packet packet) {
 }
 
 Result<void> Mover::configure(const messages::Configure& request) {
-  if (gpu_) return Error(ErrorCode::kProtocol, "A second Configure");
+  if (gpu_) return Error(ErrorCode::kProtocol, "The agent sent Configure twice");
   set_fault_role("mover." + request.node + "." + std::to_string(request.gpu));
   auto gpu = Gpu::create(request);
   Result<messages::MoverReady> ready = Error(ErrorCode::kInternal, "");
@@ -136,7 +136,7 @@ void Mover::end_session(const messages::EndSession& order) {
   agent_.send(ended);
 }
 
-// Other sessions must not wait for a disk, nor, in a pause, for what free memory takes to go.
+// Other sessions must not wait for a disk or, in a pause, for memory to be freed.
 void Mover::bury() {
   bool any_ended = false;
   for (auto it = ending_.begin(); it != ending_.end();) {
@@ -155,8 +155,7 @@ void Mover::bury() {
   if (any_ended && sessions_.empty() && ending_.empty()) give_back_free_heap();
 }
 
-// Where the memory that is made here may have to be copied once more, while the job waits, its kernels are
-// loaded before.
+// Loads the kernels that copy memory once more while the job waits, if that may be necessary here.
 void Mover::prepare_filler() {
   if (filler_) return;
   auto filler = RegionFiller::create(gpu_->device);

@@ -38,7 +38,7 @@ class Mover {
   std::unique_ptr<RegionFiller> filler_;  // from the first session that makes memory, or FillRegions, on
   LastSnapshots last_snapshots_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
-  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // that still write to a disk
+  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // they still write to a disk
 };
 
 }  // namespace ckpt::mover

@@ -128,7 +128,7 @@ Json ucx_facts() {
   uct_component_h* components = nullptr;
   unsigned count = 0;
   if (const ucs_status_t status = uct_query_components(&components, &count); status != UCS_OK) {
-    facts["problem"] = std::string("Listing UCX's components: ") + ucs_status_string(status);
+    facts["problem"] = std::string("Cannot list UCX's components: ") + ucs_status_string(status);
     return facts;
   }
   std::set<std::string> names;

@@ -44,7 +44,7 @@ Result<std::uint64_t> RegionFiller::fill(const std::vector<wire::mover::RegionIn
 
 Result<void> RegionFiller::fill_one(const wire::mover::RegionInfo& region, int source, int target) {
   if (region.id == 0 || region.bytes == 0)
-    return Error(ErrorCode::kInvalidArgument, "A region without an id or of no size");
+    return Error(ErrorCode::kInvalidArgument, "A region has no id or no size");
   const ContextScope scope(device_);
   CKPT_TRY(from, ImportedMemory::import(device_.api(), device_.device(), source, region.bytes));
   CKPT_TRY(to, ImportedMemory::import(device_.api(), device_.device(), target, region.bytes));
@@ -65,7 +65,7 @@ Result<void> RegionFiller::compare(std::uint64_t region, CUdeviceptr source, CUd
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     if (fingerprints_[chunk] == fingerprints_[chunks + chunk]) continue;
     return Error(ErrorCode::kCorrupt, "Region " + std::to_string(region) +
-                                          " is not what it was copied from, at byte " +
+                                          " differs from its source at byte " +
                                           std::to_string(chunk * kChunkBytes));
   }
   return ok();

@@ -19,16 +19,16 @@ namespace ckpt::agent {
 class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   struct Settings {
-    Milliseconds timeout{10000};  // for each step
+    Milliseconds timeout{10000};  // limit of each step
     bool keep_descriptors = false;
     std::function<void(Error)> failed;
   };
   static std::shared_ptr<MemoryExport> create(std::shared_ptr<KeeperLink> keeper,
                                               std::shared_ptr<MoverSession> session, Settings settings);
 
-  // All that is there now; then changes are followed until stop() or the end of the keeper's link.
+  // Exports all that is there, and then follows changes until stop() or the end of the keeper's link.
   Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
-  // Follows no more and sends the rank StopExport.
+  // Stops following, and sends the rank StopExport.
   Task<> stop();
   void close_descriptors() { kept_.clear(); }
 

@@ -77,13 +77,13 @@ local::Make make_order(const HeldRegions& held) {
   return order;
 }
 
-// Alternately what has the content and what is to have it.
+// Descriptors alternate: memory with the content, then memory to fill.
 Result<std::vector<UniqueFd>> pair_up(std::vector<UniqueFd> from, const std::vector<UniqueFd>& to) {
   std::vector<UniqueFd> pairs;
   for (std::size_t i = 0; i < from.size(); ++i) {
     pairs.push_back(std::move(from[i]));
     UniqueFd copy(::fcntl(to[i].get(), F_DUPFD_CLOEXEC, 3));
-    if (!copy) return Error::from_errno("Duplicating a descriptor of the rank's memory");
+    if (!copy) return Error::from_errno("Cannot duplicate a descriptor of the rank's memory");
     pairs.push_back(std::move(copy));
   }
   return pairs;

@@ -18,13 +18,13 @@ struct FillOrder {
   FillOrder(std::shared_ptr<KeeperLink> its_keeper, std::shared_ptr<MoverProcess> its_mover)
       : keeper(std::move(its_keeper)), mover(std::move(its_mover)) {}
   std::shared_ptr<KeeperLink> keeper;
-  std::shared_ptr<MoverProcess> mover;  // of the GPU that the rank is on
+  std::shared_ptr<MoverProcess> mover;  // the mover of the rank's GPU
   local::MemorySet set = local::MemorySet::kArrived;
-  wire::MigrationId migration = 0;  // of the set kArrived, else 0
-  Milliseconds timeout{60000};      // of each step
+  wire::MigrationId migration = 0;  // the migration of the set kArrived, else 0
+  Milliseconds timeout{60000};      // limit of each step
 };
 
-// The rank's memory is released. After it Map kMade ends the rank's part.
+// Fills memory for a rank whose memory is released. After it Map kMade ends the rank's part.
 Task<Result<void>> fill_memory(asio::any_io_executor executor, FillOrder order);
 
 }  // namespace ckpt::agent

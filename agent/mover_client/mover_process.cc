@@ -52,7 +52,7 @@ Result<void> MoverProcess::launch() {
   why_dropped_.reset();
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
-    return Error::from_errno("Cannot make a mover's socket");
+    return Error::from_errno("Cannot create a mover's socket");
   }
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
@@ -75,8 +75,8 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages, or reads
-  // none, is ended.
+  // An end of file alone has no reason: the exit that follows has one. A mover that sends invalid messages,
+  // or reads none, is ended.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -132,7 +132,7 @@ void MoverProcess::on_gone(const Error& error) {
 Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
   auto self = shared_from_this();
   const auto until = std::chrono::steady_clock::now() + timeout;
-  if (state_ == State::kWaiting) {  // do not make a migration wait for a long backoff
+  if (state_ == State::kWaiting) {  // a migration must not wait for a long backoff
     restart_.cancel();
     state_ = State::kIdle;
   }

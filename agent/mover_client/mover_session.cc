@@ -122,7 +122,7 @@ Task<Result<void>> MoverSession::drop_regions(std::vector<std::uint64_t> regions
   };
   const auto until = after(timeout_);
   while (!all_dropped() && !dead_ && !over_) {
-    if (!co_await memory_.wait(until)) co_return failure_or_timeout("let go of freed memory");
+    if (!co_await memory_.wait(until)) co_return failure_or_timeout("release freed memory");
   }
   for (std::uint64_t id : regions) dropped_.erase(id);
   co_return ok();

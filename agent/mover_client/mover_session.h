@@ -28,23 +28,23 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
                                                     Handlers handlers);
   ~MoverSession();
 
-  // At most mover::kMaxRegions; returns when they are imported and mapped. One call at a time, drop_regions()
-  // included.
+  // Attaches at most mover::kMaxRegions regions. Returns when they are imported and mapped. One call at a
+  // time, drop_regions() included.
   Task<Result<void>> attach_regions(std::vector<mover::RegionInfo> regions,
                                     std::vector<UniqueFd> descriptors);
   Task<Result<void>> drop_regions(std::vector<std::uint64_t> regions);
   Result<void> attach_tensors(std::vector<wire::TensorInfo> tensors);
   Result<void> drop_tensors(std::vector<std::string> names);
-  // Target: the addresses that the source's mover needs.
+  // Returns, at a target, the addresses that the source's mover needs.
   Task<Result<std::vector<std::string>>> listen();
-  // Anything else. The session key is set here.
+  // Sends any other message. The session key is set here.
   template <class M>
   Result<void> send(M message, std::vector<UniqueFd> descriptors = {}) {
     message.session = key_;
     return process_->send(message, std::move(descriptors));
   }
-  // Ends the session and waits until the mover holds nothing of the job any more. Idempotent.
-  // `reason`: for the other side, where the migration is not over.
+  // Ends the session and waits until the mover holds nothing of the job. Idempotent.
+  // `reason` goes to the other side, if the migration is not over.
   Task<void> end(std::string reason = {});
 
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }

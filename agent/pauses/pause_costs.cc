@@ -12,9 +12,9 @@ constexpr std::size_t kKeptOfASize = 5;
 constexpr std::size_t kMaxSeen = 4096;
 constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
 constexpr double kMiB = 1 << 20;
-constexpr double kPriorWeight = 0.05;  // of each end of the line that stands before anything was measured
+constexpr double kPriorWeight = 0.05;  // weight of each end of the line before anything is measured
 constexpr double kPriorEndMib = 1024;
-constexpr double kFloorNs = 5e6;  // below it an error counts as much as at it
+constexpr double kFloorNs = 5e6;  // errors of shorter times are weighted like those of this time
 constexpr Nanos kMs = kNanosPerMs;
 constexpr Nanos kManyItems = 50 * kMs;  // fewer tell nothing of their rate
 constexpr std::uint32_t kMinItemsPermille = 250;
@@ -122,7 +122,8 @@ wire::CostLine fit(const std::vector<Point>& points) {
   return {static_cast<Nanos>(base), static_cast<Nanos>(slope)};
 }
 
-// One size does not separate base and rate. The rate is as much longer or shorter as it has a part in that size.
+// One size does not separate base and rate. The rate is as much longer or shorter as it has a part in that
+// size.
 wire::CostLine scaled(const wire::CostLine& line, const Point& seen) {
   const auto base = static_cast<double>(line.base_ns);
   const auto rate = static_cast<double>(line.ns_per_mib);
@@ -258,7 +259,7 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
     const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
     if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
         line.ns_per_mib > kMaxTook || line.items_permille > kMaxItemsPermille)
-      return Error(ErrorCode::kCorrupt, "It has a line that cannot be");
+      return Error(ErrorCode::kCorrupt, "It has an impossible line");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }
   costs.memory_ = {file.memory_read, file.memory_write};

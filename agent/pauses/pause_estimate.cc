@@ -9,7 +9,7 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // differences below it say nothing
-constexpr std::uint64_t kOtherSize = 4;                      // times
+constexpr std::uint64_t kOtherSize = 4;                      // factor between sizes that differ
 
 struct Advice {
   const char* name;
@@ -57,12 +57,12 @@ bool is_like(std::uint64_t bytes, std::uint64_t last) {
 
 Nanos expected_span(const PauseWork::Part& part, const wire::CostLine& line,
                     const std::optional<wire::PauseFacts>& last, PauseTerm term) {
-  if (term == PauseTerm::kCommunicators) return part.known;  // of these ranks: no node learns it
+  if (term == PauseTerm::kCommunicators) return part.known;  // the ranks' own time: no node learns it
   const auto bytes = static_cast<std::int64_t>(part.bytes);
   if (!last || !is_like(part.bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(0, last->bytes[term]))))
     return std::max<Nanos>(0, line.at(bytes) + part.known + line.of_items(part.items));
   const Nanos took = last->ns[term];
-  // It may have grown or shrunk since.
+  // The job may have grown or shrunk since.
   return std::max<Nanos>(took / 4, took + line.grown(bytes) - line.grown(last->bytes[term]));
 }
 
@@ -74,7 +74,7 @@ bool is_done_at_target(PauseTerm term) {
 
 wire::PauseFacts PauseEstimate::with_copy(Nanos whole, const PauseEstimate& told) const {
   wire::PauseFacts out = facts;
-  const Nanos longer = whole - told.fixed();  // of the copy and what is beside it
+  const Nanos longer = whole - told.fixed();  // the longer of the copy and the work beside it
   if (longer > told.beside) out.ns[PauseTerm::kFinal] += std::max<Nanos>(0, longer - beside);
   return out;
 }
@@ -114,7 +114,7 @@ std::string too_long(const wire::PauseFacts& pause, Nanos limit) {
   const Advice advice = advice_of(longest);
   return "a move would pause the job for about " + ms_text(pause.ns.total()) + ", the limit is " +
          ms_text(limit) + ". The longest term is " + advice.name + " with " + ms_text(longest_ns) +
-         ". What would help: " + advice.help + ", or a longer --max-downtime";
+         ". Possible remedies: " + advice.help + ", or a longer --max-downtime";
 }
 
 void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target) {

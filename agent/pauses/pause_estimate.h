@@ -12,14 +12,14 @@
 
 namespace ckpt::agent {
 
-// Terms that are not part of the mode stay out.
+// Adds a term; terms that are not part of the mode stay out.
 class PauseWork {
  public:
   struct Part {
     bool on = false;
-    std::uint64_t bytes = 0;  // that it grows with
-    Nanos items = 0;          // of threads, descriptors and the like, on a common server
-    Nanos known = 0;          // of anything else, beside the line
+    std::uint64_t bytes = 0;  // with which the term grows
+    Nanos items = 0;          // time for threads, descriptors and the like, on a common server
+    Nanos known = 0;          // other time, beside the line
   };
   explicit PauseWork(PauseKind kind) : kind_(kind) {}
   PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos items = 0, Nanos known = 0) {
@@ -48,8 +48,8 @@ struct PauseEstimate {
   Nanos beside = 0;        // the part of it that runs beside that copy
   [[nodiscard]] Nanos total() const { return facts.ns.total(); }
   [[nodiscard]] Nanos fixed() const { return total() - beside; }
-  // `whole`: the pause with the copy, as a mover reports it that was told `told`. Their sum is the pause with
-  // the copy as this estimate has it; of a copy that was shorter than `told.beside`, nothing is known.
+  // `whole` is the pause with the copy, reported by a mover that had the estimate `told`. Returns this
+  // estimate with that copy. Nothing is known of a copy that was shorter than `told.beside`.
   [[nodiscard]] wire::PauseFacts with_copy(Nanos whole, const PauseEstimate& told) const;
 };
 
@@ -59,10 +59,10 @@ struct PauseEstimate {
                                            const std::optional<wire::PauseFacts>& last);
 [[nodiscard]] bool is_done_at_target(PauseTerm term);
 
-// One line: the length, the limit, the longest term and a remedy.
+// Returns a text with the length, the limit, the longest term and a remedy.
 [[nodiscard]] std::string too_long(const wire::PauseFacts& pause, Nanos limit);
 
-// For a node's memory of its costs; terms that `work` does not have are left out.
+// Teaches a node's costs; terms that `work` does not have are left out.
 void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target);
 
 }  // namespace ckpt::agent

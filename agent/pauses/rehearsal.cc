@@ -18,12 +18,12 @@ constexpr std::size_t kMaxRehearsalSaid = 64 << 10;
 constexpr std::size_t kMaxRehearsed = 16;
 constexpr std::int64_t kMaxRehearsedNumber = std::int64_t{1} << 50;
 constexpr double kLineMib = 1 << 20;
-constexpr Nanos kWordOfOthers = 2 * kNanosPerMs;  // a commit waits for messages beside its record
+constexpr Nanos kWordOfOthers = 2 * kNanosPerMs;  // a commit waits for messages besides its record
 
 Result<std::int64_t> rehearsed_number(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number_integer())
-    return Error(ErrorCode::kCorrupt, std::string("The rehearsal's \"") + key + "\" is no whole number");
+    return Error(ErrorCode::kCorrupt, std::string("The rehearsal's \"") + key + "\" is not a whole number");
   const auto value = found->get<std::int64_t>();
   if (value < 0 || value > kMaxRehearsedNumber)
     return Error(ErrorCode::kCorrupt, std::string("The rehearsal's \"") + key + "\" is out of range");
@@ -31,7 +31,7 @@ Result<std::int64_t> rehearsed_number(const Json& json, const char* key) {
 }
 
 Result<RehearsedProcess> parse_process(const Json& json) {
-  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "A rehearsed process is no JSON object");
+  if (!json.is_object()) return Error(ErrorCode::kCorrupt, "A rehearsed process is not a JSON object");
   CKPT_TRY(bytes, rehearsed_number(json, "bytes"));
   CKPT_TRY(back, rehearsed_number(json, "restored_bytes"));
   CKPT_TRY(dump, rehearsed_number(json, "dump_ns"));
@@ -58,7 +58,8 @@ wire::CostLine dump_line(const RehearsedProcess& small, const RehearsedProcess& 
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
-// Most memory of the larger process follows it, so the two differ by too little for a rate: it is that of new memory.
+// Most memory of the larger process follows it, so the two differ by too little for a rate: it is that of new
+// memory.
 wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std::uint64_t write_rate) {
   const double slope = write_rate == 0 ? 0 : kLineMib * 1e9 / static_cast<double>(write_rate);
   double base = 0;
@@ -69,14 +70,14 @@ wire::CostLine restore_line(const std::vector<RehearsedProcess>& processes, std:
   return {static_cast<Nanos>(std::max(0.0, base)), static_cast<Nanos>(slope)};
 }
 
-// How much longer than on a common server the things of `many` take.
+// Returns how much longer the items of `many` take than on a common server.
 void add_items(wire::CostLine& line, Nanos took, std::uint64_t bytes, Nanos items) {
   if (items <= 0) return;
   const Nanos rest = std::max<Nanos>(0, took - line.at(static_cast<std::int64_t>(bytes)));
   line.items_permille = items_permille_of(static_cast<double>(rest) / static_cast<double>(items));
 }
 
-// The helper's last message, on one line of a file that it alone writes.
+// Returns the helper's last message, on one line of a file that it alone writes.
 Result<RehearsalFacts> read_rehearsal(const std::string& path) {
   CKPT_TRY(said, read_file(path, kMaxRehearsalSaid));
   ::unlink(path.c_str());
@@ -84,10 +85,10 @@ Result<RehearsalFacts> read_rehearsal(const std::string& path) {
   if (at == std::string::npos) {
     while (!said.empty() && said.back() == '\n') said.pop_back();
     return Error(ErrorCode::kUnavailable,
-                 said.empty() ? "The rehearsal said nothing" : said.substr(said.rfind('\n') + 1));
+                 said.empty() ? "The rehearsal printed nothing" : said.substr(said.rfind('\n') + 1));
   }
   const Json line = Json::parse(said.substr(at, said.find('\n', at) - at), nullptr, false);
-  if (!line.is_object()) return Error(ErrorCode::kCorrupt, "The rehearsal's answer is no JSON object");
+  if (!line.is_object()) return Error(ErrorCode::kCorrupt, "The rehearsal's answer is not a JSON object");
   return parse_rehearsal(line["rehearsal"]);
 }
 

@@ -16,7 +16,7 @@
 
 namespace ckpt::agent {
 
-// One of the processes.
+// The measurements of one process.
 struct RehearsedProcess {
   std::uint64_t bytes = 0;
   std::uint64_t restored_bytes = 0;  // before it went on
@@ -40,10 +40,10 @@ Result<RehearsalFacts> parse_rehearsal(const nlohmann::ordered_json& json);
 struct RehearsalOrder {
   std::string program;  // gpumigrate-agent
   std::string home;     // the agent's folder
-  std::string criu;     // as configured; empty: it is looked for
+  std::string criu;     // the configured one; empty: it is looked for
   Milliseconds deadline{120000};
 };
-// In the agent. kTimedOut, kUnavailable with the helper's last message.
+// Runs the helper for the agent. kTimedOut, kUnavailable with the helper's last message.
 Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order);
 
 void keep_rehearsal(PauseCosts& costs, const RehearsalFacts& facts);

@@ -224,7 +224,7 @@ Result<NetworkSettings> read_network(const toml::table& table, const std::string
     return bad(source, where + ": at most 8 addresses or devices are possible");
   network.transport = record::value_named<wire::LaneTransport>(text.transport).value();
   for (const std::string& address : text.addresses) {
-    if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is no IP address");
+    if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is not an IP address");
     const std::string unusable = why_unusable(network.transport, address);
     if (!unusable.empty()) return bad(source, where + ": " + unusable);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's settings: agent.toml. settings_of() has every key with its default and what it does; docs/site/settings.md
-// is made from it. Unknown keys are refused.
-// Threads: pure functions, and a value type. Errors: kInvalidArgument naming file, key or line, and what is expected
-// there.
+// The agent's settings: agent.toml. settings_of() has every key with its default and its description;
+// docs/site/settings.md is made from it. Unknown keys are refused.
+// Threads: pure functions, and a value type. Errors: kInvalidArgument naming file, key or line, and what is
+// expected there.
 #pragma once
 
 #include <chrono>
@@ -45,8 +45,8 @@ struct Config {
   std::vector<std::string> driver_processes;
   std::vector<std::string> driver_files;
   std::vector<std::string> cache_folders = {"*/.triton/cache/", "/tmp/torchinductor_"};
-  // Not a key: what puts transparent jobs into PID namespaces of their own; empty while this node cannot move
-  // processes.
+  // Not a key: the program that puts transparent jobs into PID namespaces of their own; empty while this node
+  // cannot move processes.
   std::string init_program;
   std::string vault_dir;
   std::uint64_t vault_limit_mib = 0;
@@ -81,8 +81,8 @@ struct Config {
 
   std::vector<NetworkSettings> networks;  // none: this machine's loopback (networks.h)
 
-  // From the environment, not from the file: the GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this
-  // node, in its order; empty: all. The node counts its own GPUs from 0.
+  // The GPUs of the machine that CUDA_VISIBLE_DEVICES leaves to this node, in its order; empty: all. They
+  // come from the environment, not from the file. The node counts its own GPUs from 0.
   std::vector<std::uint32_t> visible_gpus;
   [[nodiscard]] std::uint32_t machine_gpu(std::uint32_t gpu) const {
     return gpu < visible_gpus.size() ? visible_gpus[gpu] : gpu;

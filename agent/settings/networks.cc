@@ -19,7 +19,8 @@ struct DeviceAddress {
   bool ipv6 = false;
 };
 
-// Empty for what is no IP address, and for those that are of the link alone: they mean nothing elsewhere.
+// Returns the text of an IP address. Empty for other families, and for link-local addresses, which mean
+// nothing elsewhere.
 std::string text_of(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   if (address == nullptr) return {};
@@ -38,7 +39,7 @@ std::string text_of(const sockaddr* address) {
 // IPv4 first.
 Result<std::vector<DeviceAddress>> addresses_of_this_machine() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return Error::from_errno("Listing the network devices");
+  if (::getifaddrs(&list) != 0) return Error::from_errno("Cannot list the network devices");
   std::vector<DeviceAddress> found;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     const std::string text = text_of(entry->ifa_addr);
@@ -57,7 +58,7 @@ std::string normal_form(const std::string& address) {
   return ::inet_ntop(AF_INET6, &v6, text.data(), text.size()) == nullptr ? address : text.data();
 }
 
-// In the settings' order.
+// Returns the addresses in the settings' order.
 Result<std::vector<std::string>> addresses_of(const NetworkSettings& wanted,
                                               const std::vector<DeviceAddress>& known) {
   const auto bad = [&](const std::string& what) {

@@ -16,13 +16,13 @@ namespace ckpt::agent::protect {
 struct ProtectContext {
   MigrationContext& base;
   asio::thread_pool& pool;
-  // As NVML names the GPU; kNotFound if the node has no such GPU.
+  // Returns NVML's name of the GPU; kNotFound if the node has no such GPU.
   std::function<Result<std::string>(std::uint32_t gpu)> model_of;
-  // Best effort, to the coordinator.
+  // Sends to the coordinator on a best-effort basis.
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// The order for a session on a mover that no migration has, with fresh keys.
+// Returns an order for a session that no migration has, with fresh keys.
 Result<mover::OpenSession> session_order(mover::Purpose purpose, wire::Side side,
                                          wire::Incarnation incarnation);
 

@@ -86,7 +86,8 @@ Result<VaultPlace> Protection::place_of(const std::string& folder) const {
 Result<VaultPlace> Protection::place_of(const std::string& folder, const wire::VaultPeer& peer) const {
   if (peer.address.empty()) return place_of(folder);
   if (!folder.empty() || !is_safe_name(peer.node))
-    return Error(ErrorCode::kInvalidArgument, "A vault of another node has its name, and no folder");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A vault of another node is named by its node, and not by a folder");
   VaultPlace place;
   place.path = peer.node;
   place.limit_bytes = peer.limit_bytes;
@@ -113,8 +114,8 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
   const std::string name = "Job " + wire::job_text(request.job);
-  // Also the answer to a restarted coordinator that repeats its order, whether or not the job has left for
-  // its image by now: it waits, then.
+  // A restarted coordinator that repeats its order gets this answer, too, whether or not the job has left for
+  // its image. It then waits.
   if (is_stored(request.job))
     co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
@@ -220,7 +221,7 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   if (restores_.contains(instance))
     co_return Error(ErrorCode::kUnavailable,
                     "Job " + wire::job_text(request.spec.job) + " is being restored");
-  // Ordered again by a coordinator that has not received the answer. The instance may have ended since.
+  // A coordinator that has not received the answer orders it again. The instance may have ended since.
   for (const auto& there : parts_.context.jobs.all()) {
     if (there->id() != instance.first || there->started_as() != instance.second) continue;
     if (there->unknown()) co_return Error(ErrorCode::kUnavailable, there->instance().reason);
@@ -263,7 +264,7 @@ Task<Result<void>> Protection::wait_for_restores(wire::JobId job, wire::Incarnat
   restore_waiters_.erase(waiter);
   if (!is_under_way()) co_return ok();
   co_return Error(ErrorCode::kUnavailable,
-                  "Job " + wire::job_text(job) + " is being restored, and that has not been given up yet");
+                  "Job " + wire::job_text(job) + " is being restored, and the restore has not stopped yet");
 }
 
 Task<> Protection::obey(wire::VaultOrder order) {

@@ -29,25 +29,25 @@ class Protection {
     std::function<Result<std::string>(std::uint32_t gpu)> model_of;
     std::function<bool(wire::JobId)> moves;  // a migration of the job is open
     std::function<Result<void>(const wire::JobSpec&)> check_spec;
-    std::shared_ptr<VaultServer> server;  // for other nodes
+    std::shared_ptr<VaultServer> server;  // serves the vault to other nodes
     // Orders to ranks that take part in a move. May be empty.
     std::function<Task<>(wire::GatherRank)> gather_for_move = {};
   };
-  // Before the coordinator is dialled.
+  // Made before the coordinator is dialled.
   explicit Protection(Parts parts);
   ~Protection();
 
-  // A migration needs the job: no snapshot has it after this.
+  // Ends a snapshot of a job that a migration needs: no snapshot has the job afterwards.
   Task<> give_way(wire::JobId job);
   [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
-  // At every change of a job: movers forget the snapshots of those that have left their GPU.
+  // Has movers forget the snapshots of jobs that have left their GPU. Called at every change of a job.
   void forget_jobs_that_left();
-  // The job is to end: what is being restored of it, up to that incarnation, does not run.
+  // Gives up restores of a job that is to end, up to that incarnation: their instances do not run.
   void give_up_restores(wire::JobId job, wire::Incarnation up_to);
-  // Until none of those is under way any more; kUnavailable after `timeout`.
+  // Waits until no such restore is under way; kUnavailable after `timeout`.
   Task<Result<void>> wait_for_restores(wire::JobId job, wire::Incarnation up_to, Milliseconds timeout);
-  // A transparent job whose agent ended while it was saved: its context and memory are put back, so that it
-  // can be resumed.
+  // Puts back context and memory of a transparent job whose agent ended while it was saved, so that it can be
+  // resumed.
   Task<Result<void>> resume_in_place(std::shared_ptr<Job> job);
 
  private:
@@ -63,14 +63,14 @@ class Protection {
   Task<> restore_image(wire::RestoreImage request);
   Task<Result<void>> restore(wire::RestoreImage request);
   Task<> obey(wire::VaultOrder order);
-  // Another node is about to use this one's vault.
+  // Grants another node the use of this one's vault.
   Task<> grant(wire::GrantVault request);
   Task<Result<wire::VaultGrant>> granted(wire::GrantVault request);
   Task<> read_image(wire::ReadImage request);
-  // The vault's contents, or the job's in it, to the coordinator.
+  // Reports the vault's contents, or the job's in it, to the coordinator.
   Task<> tell(std::string folder, std::string vault_job = {});
   void tell_all();
-  // The image that an instance was started from, if any.
+  // Reports the image from which an instance was started, if any.
   void tell_restored(const Job& job);
   Result<VaultPlace> place_of(const std::string& folder) const;
   Result<VaultPlace> place_of(const std::string& folder, const wire::VaultPeer& peer) const;
@@ -78,11 +78,11 @@ class Protection {
   Parts parts_;
   asio::thread_pool pool_{1};
   ProtectContext context_;
-  std::set<std::string> folders_;  // that the coordinator has named
+  std::set<std::string> folders_;  // vaults that the coordinator has named
   std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
   std::map<Instance, std::shared_ptr<RestoreSession>> restores_;
   std::list<Signal*> restore_waiters_;
-  std::set<JobOnGpu> remembered_;  // by movers: whose snapshots were begun there
+  std::set<JobOnGpu> remembered_;  // jobs whose snapshots movers may remember
 };
 
 }  // namespace ckpt::agent::protect

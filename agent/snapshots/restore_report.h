@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image that an instance was started from, in the instance's folder. Written before the instance runs.
+// The image from which an instance was started, in the instance's folder. Written before the instance runs.
 // So this agent or a later one can report it together with the fact that the instance runs.
 // Threads: any. Errors: kNotFound: it was started from none; kCorrupt, kIo.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace ckpt::agent::protect {
 
-// On the disk when it returns.
+// Writes the report; it is on the disk when this returns.
 Result<void> write_restore_report(const std::string& instance_folder, const wire::RestoreReport& report);
 Result<wire::RestoreReport> read_restore_report(const std::string& instance_folder);
 

@@ -79,8 +79,8 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
   const wire::JobSpec& spec = stored.job.spec;
   if (spec.way != request_.spec.way)
     co_return Error(ErrorCode::kRefused, "The image is of a " + std::string(to_string(spec.way)) +
-                                             " job, and a " + std::string(to_string(request_.spec.way)) +
-                                             " one is to be started from it");
+                                             " job, and the job to start is a " +
+                                             std::string(to_string(request_.spec.way)) + " one");
   if (spec.way == MigrationMode::kCooperative) co_return ok();
   CKPT_CO_TRY(model, context_.model_of(request_.spec.ranks.front().gpu_index));
   if (model == stored.job.gpu_model) co_return ok();
@@ -161,7 +161,7 @@ Task<Result<void>> RestoreSession::fill() {
   if (done_->version != stored_.number && request_.spec.gang.id != 0)
     co_return Error(ErrorCode::kCorrupt,
                     "Version " + std::to_string(stored_.number) +
-                        " is damaged, and an older one does not fit those of the other ranks");
+                        " is damaged, and an older version does not fit the versions of the other ranks");
   if (done_->version != stored_.number) {
     CKPT_CO_TRY(older, co_await read(done_->version));
     stored_ = std::move(older);
@@ -221,7 +221,7 @@ Task<Result<void>> RestoreSession::run_instance() {
     CKPT_CO_TRY(brought, co_await way_->bring());
     job_ = std::move(brought);
   }
-  // Before it runs: the report that it runs names its image.
+  // The report is written before the instance runs: the message that it runs names its image.
   CKPT_CO_TRYV(write_report());
   CKPT_CO_TRYV(check_is_wanted());
   RunOrder order;

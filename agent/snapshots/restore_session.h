@@ -21,9 +21,10 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
  public:
   RestoreSession(ProtectContext& context, wire::RestoreImage request, VaultPlace place);
 
-  // Once.
+  // Runs the restore, once.
   Task<Result<void>> run();
-  // The job is to end: the instance does not run, unless it does already. run() fails as soon as it can.
+  // Gives the restore up, since the job is to end: the instance does not run, unless it does already. run()
+  // fails as soon as it can.
   void give_up();
 
  private:

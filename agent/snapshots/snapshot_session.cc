@@ -15,12 +15,13 @@ constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 // The share of the device's time for rounds ahead while the job goes on; it also keeps each launch short.
 constexpr std::uint32_t kSlowdownPermille = 250;
-// A coordinator that went away may not come back: a rank of a gang waits no longer for its next order. One that waits for
-// other ranks repeats kReady meanwhile.
+// The time that a rank of a gang waits for its next order: a coordinator that went away may not come back.
+// One that waits for other ranks repeats kReady meanwhile.
 constexpr std::chrono::seconds kForOrders{60};
 
 Error gave_way() {
-  return {ErrorCode::kAborted, "The snapshot gave way to a migration of the job: take it again after it"};
+  return {ErrorCode::kAborted,
+          "A migration of the job has ended the snapshot: take it again after the migration"};
 }
 
 Error rank_is_over() {
@@ -234,13 +235,14 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   while (!what) {
     if (failure_) co_return *failure_;
     if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
-    // Not before all is staged: until then the mover reads the job's memory, which must stand still.
+    // A cancelled snapshot ends only once all is staged: until then the mover reads the job's memory, which
+    // must stand still.
     if (cancelled_ && staged_) co_return given_up();
     const bool woken = co_await arrived_.wait(until);
     if (!woken && !what)
       co_return Error(ErrorCode::kTimedOut,
-                      "The mover did not copy the job's memory in time; the job was not to "
-                      "wait longer. More staging memory (snapshot_staging_mib) may help");
+                      "The mover did not copy the job's memory in time, so the snapshot is "
+                      "given up. More staging memory (snapshot_staging_mib) may help");
   }
   co_return ok();
 }
@@ -255,7 +257,7 @@ Task<Result<void>> SnapshotSession::wait_for_barrier() {
   }
   if (barrier_) co_return ok();
   co_return Error(ErrorCode::kTimedOut,
-                  "The coordinator did not say at which barrier the ranks stop within " +
+                  "The coordinator did not name the barrier at which the ranks stop within " +
                       std::to_string(kForOrders.count()) + " s");
 }
 
@@ -268,7 +270,7 @@ Task<> SnapshotSession::lift_stop() {
   auto self = shared_from_this();
   const auto keeper = job_->keeper();
   if (!std::exchange(is_stopped_, false) || !keeper) co_return;
-  // Refused where it goes on already.
+  // The keeper refuses it if the rank goes on already.
   (void)co_await keeper->stop_at(request_.set, 0);
 }
 
@@ -321,7 +323,7 @@ Task<Result<wire::RankGathered>> SnapshotSession::gather(wire::GatherRank order)
     case wire::GatherAct::kInvalid:
       break;
   }
-  co_return Error(ErrorCode::kInvalidArgument, "No such order to a rank");
+  co_return Error(ErrorCode::kInvalidArgument, "A rank takes no such order");
 }
 
 Task<> SnapshotSession::hold() {
@@ -338,12 +340,12 @@ Task<> SnapshotSession::hold() {
   job_held_.reset();
 }
 
-// In every failure the job goes on.
+// Passes the barrier. The job goes on after every failure.
 Task<Result<void>> SnapshotSession::pass_barrier() {
   CKPT_CO_TRYV(co_await pause());
   auto saved = co_await save();
   if (saved && stays()) co_return ok();
-  // Where memory is filled again when the job goes back it must not be held twice.
+  // If memory is filled again when the job goes back, it must not be held twice.
   if (!context_.base.remap.imports()) {
     if (saved) co_await mover_lets_go();
     if (!saved) co_await release_memory();
@@ -379,7 +381,8 @@ Task<Result<void>> SnapshotSession::pause() {
     co_return ok();
   }
   if (state.error().code() != ErrorCode::kAborted) co_return std::move(state).error();
-  // Taken back before the barrier: the rank never notices. One that reached it in the same moment goes on.
+  // A rank whose pause is withdrawn before its barrier never notices. One that reached it in the same moment
+  // goes on.
   (void)co_await go_on();
   if (giving_way_) co_return cancelled_ ? given_up() : gave_way();
   co_return Error(ErrorCode::kTimedOut, "The job reached no barrier within " +
@@ -407,7 +410,7 @@ Task<Result<void>> SnapshotSession::save() {
   co_return ok();
 }
 
-// The job is here alone, so this is tried for as long as it lives.
+// The job is only here, so this is tried for as long as it lives.
 Task<Result<void>> SnapshotSession::go_on() {
   auto self = shared_from_this();
   paused_.reset();

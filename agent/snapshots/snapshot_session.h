@@ -32,20 +32,20 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
   [[nodiscard]] std::uint64_t set() const { return request_.set; }
-  // Once. It reports its progress and its end to the coordinator.
+  // Takes the snapshot, once. Reports progress and end to the coordinator.
   Task<Result<void>> run();
-  // An order of the coordinator to a rank of a gang.
+  // Takes an order of the coordinator to a rank of a gang.
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
-  // The image is durable, and the rank is paused: until hold().
+  // True while the image is durable and the rank is paused, until hold().
   [[nodiscard]] bool is_holding() const { return is_holding_; }
   // Returns once the rank runs, or has ended.
   Task<> hold();
-  // To a coordinator that may not be at this set any more.
+  // Repeats the report to a coordinator that may have left this set.
   void repeat_report() const { context_.report(report_); }
-  // Returns when the job is neither paused nor exported for this any more.
+  // Ends a snapshot that needs the job. Returns once the job is neither paused nor exported for it.
   Task<> give_way();
-  // Ends it, also while it writes, and returns once the job runs on. kRefused: the job has left for its image
-  // already.
+  // Cancels the snapshot, also while it writes, and returns once the job runs on. kRefused: the job has left
+  // for its image already.
   Task<Result<void>> cancel();
 
  private:
@@ -57,17 +57,17 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Task<Result<void>> export_memory();
   Result<void> start_copy(bool full);
   [[nodiscard]] bool stays() const { return request_.end_after || request_.holds_after; }
-  // The barrier at which the image is to be taken.
+  // Waits for the barrier at which the image is to be taken.
   Task<Result<void>> wait_for_barrier();
-  // Until something arrives. False: no order has come for too long.
+  // Waits until something arrives. False: no order has come for too long.
   Task<bool> wait_for_order();
-  // A rank that waits for the others goes on.
+  // Lets a rank go on that waits for the others.
   Task<> lift_stop();
   Task<Result<void>> pass_barrier();
   Task<Result<void>> pause();
   Task<Result<void>> save();
   Task<Result<void>> go_on();
-  // Until the mover holds nothing of the job's memory any more; or has failed.
+  // Waits until the mover holds nothing of the job's memory, or has failed.
   Task<> mover_lets_go();
   Task<> release_memory();
   Task<> release_session();
@@ -97,20 +97,20 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Nanos barrier_ns_ = 0;
   Signal arrived_;
   Turn job_turn_;                       // held while the job is needed
-  std::optional<Turn::Held> job_held_;  // until then
+  std::optional<Turn::Held> job_held_;  // the turn, while it is held
   Turn whole_turn_;                     // held until all is over
   std::optional<Error> failure_;
   std::chrono::steady_clock::time_point ordered_ =
       std::chrono::steady_clock::now();   // when the last one came
-  std::optional<std::uint64_t> barrier_;  // of a rank of a gang
+  std::optional<std::uint64_t> barrier_;  // only for a rank of a gang
   bool is_stopped_ = false;               // kStopAt was given
   bool is_holding_ = false;
   bool is_released_ = false;
-  bool is_over_ = false;         // run() has nothing to do any more but to let go
+  bool is_over_ = false;         // run() has only to release what it holds
   std::list<Signal*> watchers_;  // of `ready_` and `is_over_`
   bool giving_way_ = false;
   bool cancelled_ = false;
-  bool left_ = false;  // the job, for its image
+  bool left_ = false;  // the job has left for its image
 };
 
 }  // namespace ckpt::agent::protect

@@ -15,9 +15,10 @@
 namespace ckpt::agent::protect {
 namespace {
 
-// As many rows as surely fit into one message.
+// The number of rows that surely fit into one message.
 constexpr std::size_t kMaxRowsAPart = 2000;
-// More than the coordinator takes of one vault; of each job the newest stay, since it may rest there.
+// The most rows that the coordinator takes of one vault. The newest of each job stay, since the job may be
+// parked there.
 constexpr std::size_t kMaxRows = 100'000;
 
 std::int64_t barrier_of(const vault::Version& version) {
@@ -121,7 +122,7 @@ std::vector<wire::VaultContents> parts_of(wire::VaultContents head, std::vector<
 
 Result<void> may_write(const std::string& folder) {
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return ok();
-  return Error::from_errno("Writing in the folder " + folder);
+  return Error::from_errno("Cannot write in the folder " + folder);
 }
 
 // A vault's folder is made by its first writer, its parent is not.
@@ -131,24 +132,24 @@ Result<void> check_writable(const std::string& path) {
     if (!S_ISDIR(info.st_mode)) return Error(ErrorCode::kRefused, path + " is not a folder");
     return may_write(path);
   }
-  if (errno != ENOENT) return Error::from_errno("Looking at the folder " + path);
+  if (errno != ENOENT) return Error::from_errno("Cannot inspect the folder " + path);
   const std::size_t slash = path.find_last_of('/');
   const std::string parent = slash == 0 ? "/" : path.substr(0, slash);
-  if (::stat(parent.c_str(), &info) != 0) return Error::from_errno("Looking at the folder " + parent);
+  if (::stat(parent.c_str(), &info) != 0) return Error::from_errno("Cannot inspect the folder " + parent);
   return may_write(parent);
 }
 
 // `shared`: others may write there, where they cannot rename or remove what is not theirs.
 Result<void> make_private(const std::string& path, bool shared) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return Error::from_errno("Making the folder " + path);
+    return Error::from_errno("Cannot create the folder " + path);
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return Error::from_errno("Looking at the folder " + path);
+  if (::lstat(path.c_str(), &info) != 0) return Error::from_errno("Cannot inspect the folder " + path);
   const bool is_own = info.st_uid == ::geteuid() || info.st_uid == 0;
   const bool is_closed = (info.st_mode & 0022) == 0 || (shared && (info.st_mode & S_ISVTX) != 0);
   if (S_ISDIR(info.st_mode) && is_own && is_closed) return ok();
   return Error(ErrorCode::kRefused,
-               path + " is no folder of this user or of root that nobody else may change: remove it");
+               path + " is not a folder that only this user or root may change: remove it");
 }
 
 }  // namespace
@@ -203,7 +204,7 @@ Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place, con
   std::vector<wire::ImageRow> rows;
   for (const std::string& job : jobs) {
     if (!vault_job.empty() && job != vault_job) continue;
-    // One that is removed meanwhile is not there; the others are.
+    // An entry that is removed meanwhile is left out; the others are listed.
     if (auto listed = list_job(place, vault, job, rows); !listed)
       spdlog::warn("vault {}: job {} not listed: reason {}", place.path, job, listed.error().to_string());
   }
@@ -229,7 +230,8 @@ Result<StoredVersion> read_version(const VaultPlace& place, const std::string& v
   std::optional<std::uint64_t> number;
   if (version != 0) number = version;
   auto reader = vault->open_version(vault_job, number);
-  // A damaged one: the description of the newest whole one serves until the version to restore is known.
+  // If the newest version is damaged, the newest whole one's description serves until the version to restore
+  // is known.
   if (!reader && reader.error().code() == ErrorCode::kCorrupt) reader = vault->open_version(vault_job);
   if (!reader) return std::move(reader).error();
   const vault::Version& found = (*reader)->version();

@@ -18,18 +18,18 @@ namespace ckpt::agent::protect {
 
 struct VaultPlace {
   std::string path;  // of another node: its name
-  std::string word;  // as the coordinator calls it: empty is the node's own
+  std::string word;  // the coordinator's name for it; empty: the node's own
   std::uint64_t limit_bytes = 0;
   wire::mover::VaultWay way;
 
   [[nodiscard]] vault::Route route() const;
 };
 
-// All of a vault, or of one job in it, in as many parts as frames need. A folder that is no vault (yet) is an
-// empty one.
+// Lists all of a vault, or of one job in it, in as many parts as frames need. A folder without a vault counts
+// as an empty one.
 Result<std::vector<wire::VaultContents>> list_vault(const VaultPlace& place,
                                                     const std::string& vault_job = {});
-// The size of the vault's files, without those of this job.
+// Returns the size of the vault's files, without those of this job.
 Result<std::uint64_t> bytes_of_others(const VaultPlace& place, const std::string& vault_job);
 Result<void> perform(const VaultPlace& place, const wire::VaultOrder& order);
 
@@ -42,9 +42,9 @@ struct StoredVersion {
 Result<StoredVersion> read_version(const VaultPlace& place, const std::string& vault_job,
                                    std::uint64_t version);
 
-// Before images go into memory: makes the folder, and the one that it lies in, where they are not there (mode 0700).
-// kRefused if others could put something in their place: they must be this user's or root's, no links, and writable
-// for no others. The outer one may be shared as /dev/shm is.
+// Makes the folder for images in memory, and the folder in which it lies, if they are missing (mode 0700).
+// kRefused: others could replace one of them. Both must be folders of this user or root, not links, and
+// writable by no others. The outer one may be shared, like /dev/shm.
 Result<void> claim_memory_folder(const std::string& folder);
 
 }  // namespace ckpt::agent::protect

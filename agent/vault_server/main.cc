@@ -78,7 +78,7 @@ Result<void> serve(int socket, vault::FileServer::Settings settings) {
     do {
       got = ::recv(socket, room.data(), room.size(), 0);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) return Error::from_errno("Receiving an order");
+    if (got < 0) return Error::from_errno("Cannot receive an order");
     if (got == 0) return Error(ErrorCode::kUnavailable, "The agent is gone");
     CKPT_TRY(order, wire::decode<VaultOrder>(std::span(room).first(static_cast<std::size_t>(got))));
     CKPT_TRYV(say(socket, obey(server, order)));

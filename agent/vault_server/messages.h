@@ -23,8 +23,8 @@ struct VaultOrder {
   bool writes = false;
   bool into_memory = false;
   std::uint64_t lasts_ms = 0;
-  std::vector<std::byte> revoke;  // not empty: this token is not to be taken any more, and nothing is granted
-  std::uint64_t limit_bytes = 0;  // of what the job has there altogether; 0: none
+  std::vector<std::byte> revoke;  // not empty: this token is refused from now on, and nothing is granted
+  std::uint64_t limit_bytes = 0;  // of all that the job has there; 0: none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);

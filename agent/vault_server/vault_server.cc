@@ -26,7 +26,7 @@ Result<void> VaultServer::launch() {
   const std::uint64_t run = ++run_;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return Error::from_errno("Cannot make the vault server's socket");
+    return Error::from_errno("Cannot create the vault server's socket");
   UniqueFd mine(ends[0]);
   UniqueFd theirs(ends[1]);
   ProcessSpec spec;
@@ -71,7 +71,7 @@ void VaultServer::on_packet(const Packet& packet) {
   if (!answer) return on_gone(answer.error());
   const auto found = pending_.find(answer->id);
   if (found == pending_.end())
-    return on_gone(Error(ErrorCode::kProtocol, "The vault server answered what nobody had asked"));
+    return on_gone(Error(ErrorCode::kProtocol, "The vault server sent an answer without an order"));
   const Answer& said = *answer;
   const auto code = static_cast<ErrorCode>(said.error_code);
   if (said.error_code == 0)

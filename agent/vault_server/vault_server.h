@@ -43,9 +43,9 @@ class VaultServer : public std::enable_shared_from_this<VaultServer> {
   VaultServer(const VaultServer&) = delete;
   VaultServer& operator=(const VaultServer&) = delete;
 
-  // The id is set here.
+  // Sends an order; its id is set here.
   Task<Result<GrantedVault>> grant(vault_server::VaultOrder order);
-  // Also of one that is not known any more.
+  // Revokes a grant, also one that is not known.
   Task<Result<void>> revoke(std::vector<std::byte> token);
 
  private:

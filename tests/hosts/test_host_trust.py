@@ -194,7 +194,7 @@ class Trust(HostsTest):
         listed = self.as_client("viewer", "jobs")
         self.assertEqual(listed.returncode, 0, listed.stderr)
         self.assertIn("running", listed.stdout)
-        self.assertIn("not shown to viewers", self.as_client("viewer", "describe", "job").stdout)
+        self.assertIn("not shown to the role viewer", self.as_client("viewer", "describe", "job").stdout)
         move = ("migrate", "job", "--to", "node-b", "--live")
         for role, words, needed in (("viewer", move, "operator"), ("viewer", ("logs", "job"), "admin"),
                                     ("operator", ("run", "--", "/bin/true"), "admin")):

@@ -13,7 +13,7 @@ namespace {
 constexpr double kEnoughDescriptors = 65536;
 constexpr double kEnoughMemoryFolder = double{1 << 30};
 
-// The names under which findings are listed and abilities need them.
+// Names of findings. Abilities refer to their findings by these names.
 constexpr const char* kDriver = "CUDA driver";
 constexpr const char* kDevices = "CUDA devices";
 constexpr const char* kSecondDevice = "second GPU";
@@ -51,7 +51,7 @@ std::optional<bool> fact(const Json& object, const char* field) {
   return value.is_boolean() ? std::optional<bool>(value.get<bool>()) : std::nullopt;
 }
 
-// Empty if there is none.
+// Returns the text of a field, or an empty one if there is none.
 std::string text(const Json& object, const char* field) {
   const Json& value = member(object, field);
   return value.is_string() ? value.get<std::string>() : std::string();
@@ -86,13 +86,13 @@ std::vector<std::string> texts_of(const Json& list) {
   return texts;
 }
 
-// "2 x NVIDIA H200 (139.81 GiB), ..."
+// Returns a text like "2 x NVIDIA H200 (139.81 GiB), ...".
 std::string devices_text(const Json& devices) {
   std::vector<std::pair<std::string, int>> kinds;
   for (const Json& device : devices) {
     const auto bytes = amount(device, "bytes");
     std::string kind = text(device, "name");
-    if (kind.empty()) kind = has_value(device, "problem") ? text(device, "problem") : "without a name";
+    if (kind.empty()) kind = has_value(device, "problem") ? text(device, "problem") : "unnamed device";
     if (bytes) kind += " (" + tools::format_bytes(*bytes) + ")";
     const auto known =
         std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == kind; });
@@ -130,7 +130,7 @@ class Findings {
 
  private:
   [[nodiscard]] std::size_t device_count() const { return devices_.is_array() ? devices_.size() : 0; }
-  // Whether all devices can do it, and which cannot.
+  // Checks that all devices support a feature, and names those that do not.
   [[nodiscard]] Finding of_devices(const char* what, const char* field, const char* needed_for,
                                    const char* to_do) const;
   [[nodiscard]] std::string no_driver_advice() const;
@@ -170,12 +170,11 @@ class Findings {
 std::string Findings::no_driver_advice() const {
   const std::string problem = text(driver_, "problem");
   const std::string software =
-      "; GPUMIGRATE_SOFTWARE_GPU=1 gpumigrate doctor asks the software GPU in its place";
-  if (fact(driver_, "loaded") != true) return "Install NVIDIA's driver, 580 or newer" + software;
+      ". To check the software GPU instead: GPUMIGRATE_SOFTWARE_GPU=1 gpumigrate doctor";
+  if (fact(driver_, "loaded") != true) return "Install NVIDIA's driver, version 580 or newer" + software;
   if (problem.find("CUDA_ERROR_NO_DEVICE") != std::string::npos)
-    return "No GPU is visible: look at nvidia-smi, CUDA_VISIBLE_DEVICES and the container's devices" +
-           software;
-  return "nvidia-smi and the kernel's log (dmesg) say more" + software;
+    return "No GPU is visible: check nvidia-smi, CUDA_VISIBLE_DEVICES and the container's devices" + software;
+  return "Look for the cause with nvidia-smi and in the kernel log (dmesg)" + software;
 }
 
 Finding Findings::driver() const {
@@ -202,7 +201,7 @@ Finding Findings::second_device() const {
                   devices().answer,
                   {},
                   "moves within this node",
-                  "Nothing, if jobs only move to other nodes"};
+                  "No action needed if jobs only move to other nodes"};
   if (finding.answer == Answer::kYes) finding.answer = answer_of(device_count() > 1);
   return finding;
 }
@@ -211,7 +210,7 @@ Finding Findings::of_devices(const char* what, const char* field, const char* ne
                              const char* to_do) const {
   Finding finding{what, Answer::kUnknown, {}, needed_for, to_do};
   if (device_count() == 0) {
-    finding.value = "no device to ask";
+    finding.value = "no device found";
     finding.to_do = kSeeDriver;
     return finding;
   }
@@ -229,17 +228,18 @@ Finding Findings::of_devices(const char* what, const char* field, const char* ne
 
 Finding Findings::virtual_memory() const {
   return of_devices(kVirtualMemory, "virtual_memory", kEvery,
-                    "This GPU or its mode has none of it: use another");
+                    "Use another GPU or GPU mode: this one lacks virtual memory management");
 }
 
 Finding Findings::descriptors() const {
   return of_devices(kDescriptors, "descriptors", kEvery,
-                    "This GPU or its mode exports no memory (POSIX file descriptors): use another");
+                    "Use another GPU or GPU mode: this one cannot export memory as POSIX file descriptors");
 }
 
 Finding Findings::direct_rdma() const {
-  return of_devices(kDirectRdma, "direct_rdma", "RDMA without a copy in host memory",
-                    "Load nvidia-peermem, or use a GPU that can; without it data goes through host memory");
+  return of_devices(
+      kDirectRdma, "direct_rdma", "RDMA without a copy in host memory",
+      "Load nvidia-peermem, or use a GPU that supports it. Without it data is copied through host memory");
 }
 
 Finding Findings::checkpoint() const {
@@ -247,7 +247,7 @@ Finding Findings::checkpoint() const {
                   answer_of(fact(driver_, "checkpoint")),
                   {},
                   kUnmodified,
-                  "Driver 570 or newer (cuCheckpointProcess functions)"};
+                  "Install driver 570 or newer (it has the cuCheckpointProcess functions)"};
   if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   return finding;
 }
@@ -257,12 +257,13 @@ Finding Findings::change_gpu() const {
                   answer_of(fact(driver_, "change_gpu")),
                   {},
                   kUnmodified,
-                  "Driver 580 or newer (gpuPairs of cuCheckpointProcessRestore)"};
+                  "Install driver 580 or newer (it has gpuPairs of cuCheckpointProcessRestore)"};
   if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   return finding;
 }
 
-// Import is one of two ways to have memory again. A second GPU counts only where it could be tried.
+// A restored process gets its memory by import or by making its own. A second GPU counts only if it was
+// tried.
 Finding Findings::import() const {
   const auto works = [this](const char* here, const char* moved) {
     const auto first = fact(remap_, here);
@@ -270,22 +271,23 @@ Finding Findings::import() const {
     return first == true && second.has_value() ? second : first;
   };
   Finding finding{kImport, answer_of(works("import", "import_moved")), text(remap_, "problem"),
-                  "switches of unmodified programs without a copy on the GPU at their end",
-                  "Nothing: the process makes memory of its own, which is filled at the switch"};
+                  "moves of unmodified programs without a final copy on the GPU",
+                  "No action needed: the process makes memory of its own, which is filled at the switch"};
   if (finding.answer == Answer::kYes) finding.value.clear();
   if (finding.answer == Answer::kUnknown) finding.to_do = kSeeDriver;
   if (finding.answer == Answer::kNo && works("own", "own_moved") != true)
-    finding.to_do = "Another driver: with this one unmodified programs cannot be moved";
+    finding.to_do = "Install another driver: with this one unmodified programs cannot be moved";
   return finding;
 }
 
 Finding Findings::root() const {
-  return {kRoot, answer_of(fact(node_, "root")), {}, kAcross, "Run the agent, and doctor, as root"};
+  return {kRoot, answer_of(fact(node_, "root")), {}, kAcross, "Run the agent and doctor as root"};
 }
 
 Finding Findings::pid_namespaces() const {
   return {kPidNamespaces, answer_of(fact(kernel_, "pid_namespaces")), text(kernel_, "pid_namespaces_problem"),
-          kAcross, "Run as root, in a container with the SYS_ADMIN capability (--privileged)"};
+          kAcross,
+          "Run the agent and doctor as root; in a container, with the SYS_ADMIN capability (--privileged)"};
 }
 
 Finding Findings::criu() const {
@@ -296,36 +298,37 @@ Finding Findings::criu() const {
       fails ? Answer::kNo : answer_of(fact(criu_, "works")),
       {},
       kAcross,
-      fails ? "Run the agent, and doctor, as root with all capabilities and under no filter of system "
-              "calls (in a container: --privileged)"
-            : "tools/criu install, as root"};
+      fails ? "Run the agent and doctor as root with all capabilities and no filter of system calls "
+              "(in a container: --privileged)"
+            : "Run `tools/criu install` as root"};
   finding.value =
       joined({version.empty() ? "" : version + " at " + text(criu_, "program"), text(criu_, "problem")});
   return finding;
 }
 
 Finding Findings::write_tracking() const {
-  return {kWriteTracking,
-          answer_of(fact(kernel_, "write_tracking")),
-          {},
-          "host memory copied before the pause, not in it",
-          "Linux 6.7 or newer with CONFIG_USERFAULTFD; without it host memory is copied whole in the pause"};
+  return {
+      kWriteTracking,
+      answer_of(fact(kernel_, "write_tracking")),
+      {},
+      "copying host memory before the pause, not in it",
+      "Use Linux 6.7 or newer with CONFIG_USERFAULTFD. Without it all host memory is copied in the pause"};
 }
 
 Finding Findings::lazy_pages() const {
   return {kLazyPages,
           fact(criu_, "works") == true ? answer_of(fact(criu_, "restores_lazily")) : Answer::kUnknown,
           {},
-          "host memory restored while the program runs, not in the pause",
-          "A kernel that `criu check --feature uffd-noncoop` accepts (CONFIG_USERFAULTFD); see CRIU if that "
-          "is missing"};
+          "restoring host memory while the program runs, not in the pause",
+          "Use a kernel that `criu check --feature uffd-noncoop` accepts (CONFIG_USERFAULTFD). If CRIU is "
+          "missing, see CRIU"};
 }
 
 Finding Findings::open_files() const {
   Finding finding{kOpenFiles,
                   Answer::kUnknown,
                   {},
-                  "jobs of many allocations (one descriptor each)",
+                  "jobs with many allocations (one descriptor each)",
                   "Raise the hard limit to 65536 or more (LimitNOFILE=, ulimit -Hn)"};
   const auto limit = amount(kernel_, "descriptors");
   if (!limit) return finding;
@@ -339,15 +342,16 @@ Finding Findings::memory_files() const {
           answer_of(fact(kernel_, "memory_files")),
           {},
           kEvery,
-          "A kernel and a seccomp profile that allow memfd_create"};
+          "Use a kernel and a seccomp profile that allow memfd_create"};
 }
 
 Finding Findings::memory_folder() const {
-  Finding finding{kMemoryFolder,
-                  Answer::kUnknown,
-                  {},
-                  kAcross,
-                  "A tmpfs at /dev/shm larger than the programs' host memory (docker: --shm-size)"};
+  Finding finding{
+      kMemoryFolder,
+      Answer::kUnknown,
+      {},
+      kAcross,
+      "Mount a tmpfs at /dev/shm that is larger than the programs' host memory (docker: --shm-size)"};
   const std::string place = text(kernel_, "memory_folder");
   const auto free_bytes = amount(kernel_, "memory_folder_free_bytes");
   if (kernel_.is_object() && kernel_.contains("memory_folder") && place.empty()) finding.answer = Answer::kNo;
@@ -367,18 +371,19 @@ Finding Findings::ucx() const {
       return name.starts_with("tcp/") || name.starts_with("rc_");
     }));
     finding.value += ": " + joined(names);
-    finding.to_do = "A network device that UCX can use (UCX_NET_DEVICES, UCX_TLS)";
+    finding.to_do = "Give UCX a network device that it can use (UCX_NET_DEVICES, UCX_TLS)";
   }
   finding.value = joined({finding.value, text(ucx_, "problem")});
   return finding;
 }
 
 Finding Findings::ucx_cuda() const {
-  Finding finding{kUcxCuda,
-                  Answer::kUnknown,
-                  {},
-                  "RDMA without a copy in host memory",
-                  "A UCX built --with-cuda; without it data goes through pinned host memory"};
+  Finding finding{
+      kUcxCuda,
+      Answer::kUnknown,
+      {},
+      "RDMA without a copy in host memory",
+      "Install a UCX that is built --with-cuda. Without it data is copied through pinned host memory"};
   const Json& components = member(ucx_, "components");
   if (!components.is_array()) return finding;
   const auto names = texts_of(components);
@@ -393,7 +398,7 @@ Finding Findings::rdma() const {
                   Answer::kUnknown,
                   {},
                   "links faster than TCP",
-                  "An RDMA device with its driver (rdma link); without one UCX uses TCP"};
+                  "Install an RDMA device and its driver (`rdma link` shows it). Without one UCX uses TCP"};
   if (!rdma_.is_array()) return finding;
   const auto devices = texts_of(rdma_);
   const auto transports = texts_of(member(ucx_, "transports"));
@@ -403,16 +408,16 @@ Finding Findings::rdma() const {
   finding.answer = devices.empty() ? Answer::kNo : answer_of(used);
   finding.value = devices.empty() ? "no device" : joined(devices) + (used ? "" : ", which UCX does not use");
   if (!devices.empty())
-    finding.to_do = "ibv_devinfo and `ucx_info -d` say why; UCX needs its libucx-ib module";
+    finding.to_do = "Look for the cause with ibv_devinfo and `ucx_info -d`; UCX needs its libucx-ib module";
   return finding;
 }
 
 Finding Findings::tls() const {
   Finding finding{
-      kTls, answer_of(fact(kernel_, "tls")), {}, "encrypted links at speed", "A kernel with CONFIG_TLS"};
+      kTls, answer_of(fact(kernel_, "tls")), {}, "fast encrypted links", "Use a kernel with CONFIG_TLS"};
   if (finding.answer == Answer::kNo && fact(kernel_, "tls_module") == true) {
-    finding.value = "the module is there, but not loaded";
-    finding.to_do = "modprobe tls";
+    finding.value = "the module is installed, but not loaded";
+    finding.to_do = "Run `modprobe tls`";
   }
   return finding;
 }
@@ -449,8 +454,8 @@ Ability judge(const Need& need, const std::vector<Finding>& findings) {
     const auto finding =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what == name; });
     if (finding == findings.end() || finding->answer == Answer::kYes) continue;
-    // Beside what is missing, what is not known is no evidence: often it could not be asked for that very
-    // reason.
+    // Findings that are unknown are left out beside findings that are missing: a missing one is often the
+    // cause.
     if (ability.answer == Answer::kUnknown && finding->answer == Answer::kNo) ability.missing.clear();
     if (ability.answer != Answer::kNo) ability.answer = finding->answer;
     if (ability.answer == finding->answer) ability.missing.emplace_back(name);
@@ -464,7 +469,7 @@ Cell cell_of(Answer answer) {
                                                    : Tone::kFaint};
 }
 
-// Two blanks before its first line, four before the others.
+// Indents the first line by two blanks, the others by four.
 std::string advice_of(const Finding& finding, const Layout& layout) {
   constexpr std::size_t kIndent = 4;
   std::string out;
@@ -504,7 +509,7 @@ std::string to_text(const Diagnosis& diagnosis, const Layout& layout) {
     if (finding.answer != Answer::kYes) advice += advice_of(finding, layout);
   }
   return paragraph("This node: " + diagnosis.node, layout) + "\n" + abilities.text(layout) + "\n" +
-         findings.text(layout) + (advice.empty() ? "" : "\nWhat to do:\n" + advice);
+         findings.text(layout) + (advice.empty() ? "" : "\nAdvice:\n" + advice);
 }
 
 }  // namespace ckpt::cli

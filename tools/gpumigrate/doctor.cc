@@ -22,7 +22,7 @@ namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{180};  // a first cuInit, CRIU's check and a mover that hangs add up
+constexpr std::chrono::seconds kPatience{180};  // covers a first cuInit, CRIU's check and a mover that hangs
 constexpr std::size_t kMaxFacts = std::size_t{1} << 20;
 
 class Child {
@@ -34,7 +34,7 @@ class Child {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     wait();
   }
-  // Its wait status; 0 once it has been waited for.
+  // Returns its wait status, or 0 if it has been reaped already.
   int wait() {
     int status = 0;
     while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -62,7 +62,8 @@ Result<pid_t> start(const std::vector<std::string>& command, const std::vector<s
   pid_t pid = 0;
   const int failure = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
-  if (failure == ENOENT) return Error(ErrorCode::kNotFound, "There is no " + command[0] + ": build it");
+  if (failure == ENOENT)
+    return Error(ErrorCode::kNotFound, "The program " + command[0] + " does not exist: build it");
   if (failure != 0) {
     errno = failure;
     return Error::from_errno("Starting " + command[0]);
@@ -70,7 +71,7 @@ Result<pid_t> start(const std::vector<std::string>& command, const std::vector<s
   return pid;
 }
 
-// All that arrives until the other end is closed.
+// Returns the bytes that arrive until the other end is closed.
 Result<std::string> read_to_end(int fd, Clock::time_point deadline, const std::string& whose) {
   std::string text;
   std::array<char, 16384> room{};
@@ -78,13 +79,13 @@ Result<std::string> read_to_end(int fd, Clock::time_point deadline, const std::s
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd item{fd, POLLIN, 0};
     if (left <= 0 || ::poll(&item, 1, static_cast<int>(left)) == 0)
-      return Error(ErrorCode::kTimedOut, whose + " does not answer");
+      return Error(ErrorCode::kTimedOut, whose + " did not answer in time");
     const ssize_t got = ::read(fd, room.data(), room.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error::from_errno("Reading from " + whose);
     if (got == 0) return text;
     text.append(room.data(), static_cast<std::size_t>(got));
-    if (text.size() > kMaxFacts) return Error(ErrorCode::kProtocol, whose + " says too much");
+    if (text.size() > kMaxFacts) return Error(ErrorCode::kProtocol, whose + " printed more than 1 MiB");
   }
 }
 
@@ -104,7 +105,7 @@ Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::v
   const int status = child.wait();
   Json facts = Json::parse(text, nullptr, false);
   if (status == 0 && facts.is_object()) return facts;
-  return Error(ErrorCode::kIo, command[0] + (status == 0 ? " gave no facts" : " failed"));
+  return Error(ErrorCode::kIo, command[0] + (status == 0 ? " did not print a JSON object" : " failed"));
 }
 
 Json to_json(const Diagnosis& diagnosis) {
@@ -135,7 +136,7 @@ int doctor(Context& context, const std::string& agent_config) {
   if (wish != nullptr && std::string(wish) == "1") {
     const Result<GpuChoice> choice = choose_gpu(*programs);
     if (!choice) return report(context, choice.error());
-    // Only the library path is taken: the caller's environment sets the number of devices, by default one.
+    // Only the library path is used: the caller's environment sets the number of devices, by default one.
     for (std::string& entry : gpu_environment(*choice, "", 1, "")) {
       if (entry.starts_with("LD_LIBRARY_PATH=")) additions.push_back(std::move(entry));
     }

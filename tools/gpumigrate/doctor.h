@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate doctor`: what the machine it runs on can do, and what is missing for the rest. The facts come
-// from `gpumigrate-agent --probe` (agent/daemon/probe.h) as JSON of another program, so every one of them may
-// be missing; then the answer is "unknown".
-// Threads: one. Errors: kNotFound, kTimedOut or kIo if the agent's program cannot be asked.
+// `gpumigrate doctor` shows which moves this machine supports, and what the others need. The facts are JSON
+// from another program, `gpumigrate-agent --probe` (agent/daemon/probe.h). Any of them may be missing; then
+// the answer is "unknown".
+// Threads: one. Errors: kNotFound, kTimedOut or kIo if the agent's program cannot be run or does not answer.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace ckpt::cli {
 enum class Answer { kYes, kNo, kUnknown };
 [[nodiscard]] const char* name_of(Answer answer) noexcept;
 
-// One thing that a node has or lacks.
+// A requirement that a node meets or lacks.
 struct Finding {
   std::string what;
   Answer answer = Answer::kUnknown;
@@ -24,11 +24,11 @@ struct Finding {
   std::string to_do;  // if the answer is not yes
 };
 
-// One thing that a node can do: yes if it has all that it needs.
+// An operation. The answer is yes if the node meets all its requirements.
 struct Ability {
   std::string what;
   Answer answer = Answer::kUnknown;
-  std::vector<std::string> missing;  // of the findings, those that are not "yes"
+  std::vector<std::string> missing;  // names of its findings that are not "yes"
 };
 
 struct Diagnosis {
@@ -40,15 +40,15 @@ struct Diagnosis {
 // Pure.
 [[nodiscard]] Diagnosis diagnose(const Json& facts);
 [[nodiscard]] Json to_json(const Diagnosis& diagnosis);
-// Tables that fit the layout, and what to do, wrapped.
+// Returns tables that fit the layout, then the advice, wrapped.
 [[nodiscard]] std::string to_text(const Diagnosis& diagnosis, const Layout& layout = {});
 
-// The facts that the command prints, in the caller's environment with `additions`.
+// Runs the command in the caller's environment with `additions`, and returns the facts that it prints.
 Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::vector<std::string>& additions,
                            std::chrono::milliseconds patience);
 
-// The command. GPUMIGRATE_SOFTWARE_GPU=1 asks the software GPU in place of the installed driver.
-// `agent_config` (may be empty): the settings of a node's agent, which then goes by what is found again here.
+// Runs the command. GPUMIGRATE_SOFTWARE_GPU=1 probes the software GPU instead of the installed driver.
+// `agent_config` names the settings of a node's agent: the results are saved for that agent. It may be empty.
 int doctor(Context& context, const std::string& agent_config);
 
 }  // namespace ckpt::cli

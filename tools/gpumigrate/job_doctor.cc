@@ -13,7 +13,7 @@
 namespace ckpt::cli {
 namespace {
 
-// "What is refused: one; another" -> those; a reason without a list is one.
+// Splits "cannot move: one; another" at each "; ". A reason without a list is one obstacle.
 std::vector<std::string> obstacles_in(const std::string& reason) {
   std::vector<std::string> found;
   for (std::size_t at = 0; at < reason.size();) {
@@ -24,13 +24,13 @@ std::vector<std::string> obstacles_in(const std::string& reason) {
   return found;
 }
 
-// A kind of move, or a node that was asked, as its row has it.
+// A row of the table: a kind of move, or a move to a node that was queried.
 struct MoveRow {
   std::string what;
   const api::Movability* movability;
 };
 
-// One line for each obstacle.
+// Returns one line for each obstacle.
 std::string reason_of(const MoveRow& row, const Layout& layout) {
   if (!row.movability->reason) return {};
   std::string text = "\n" + paragraph("To " + row.what + ":", layout);
@@ -54,10 +54,10 @@ std::string view_obstacles(const api::Obstacles& found, const Layout& layout) {
   }
   std::string text = paragraph("job " + found.name + " (" + found.job + ") at " + found.at, layout) + "\n" +
                      table.text(layout);
-  // The nodes that were asked tell what keeps it from each.
-  const bool is_told_below = !found.between_nodes.targets.empty();
+  // Each queried node has its own obstacles below.
+  const bool is_listed_below = !found.between_nodes.targets.empty();
   for (const MoveRow& row : rows)
-    if (!is_told_below || row.movability != between.movability) text += reason_of(row, layout);
+    if (!is_listed_below || row.movability != between.movability) text += reason_of(row, layout);
   return text;
 }
 

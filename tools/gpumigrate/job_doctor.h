@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate doctor --job JOB`: what stands in the way of moving a running job, all at once, as its node finds it now.
+// `gpumigrate doctor --job JOB` shows all obstacles that prevent a running job from moving, as its node finds
+// them now.
 // Threads: one. Errors: the command prints them and returns an exit status.
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace ckpt::cli {
 
-// A line for each kind of move, and below these one for each obstacle.
+// Returns a line for each kind of move, then a line for each obstacle.
 std::string view_obstacles(const api::Obstacles& found, const Layout& layout);
 int doctor_of_job(Context& context, const std::string& job);
 

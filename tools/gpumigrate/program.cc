@@ -17,7 +17,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Whether mistakes in the command line are to be JSON, too.
+// True if errors are printed as JSON. It runs before parsing, which may fail.
 bool asks_for_json(const std::vector<std::string>& arguments) {
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
   for (auto at = arguments.begin(); at != end; ++at) {
@@ -40,10 +40,11 @@ class Parser {
     app_.require_subcommand();
     app_.pass_unknown_options_up();
     app_.add_version_flag("--version", "gpumigrate " GPUMIGRATE_VERSION);
-    app_.add_option("-o,--output", form_, "table, wide (a table with all columns) or json")
+    app_.add_option("-o,--output", form_, "Output format: table, wide (a table with all columns) or json")
         .called("FORM")
         .one_of({"table", "wide", "json"});
-    app_.add_option("--color", color_, "auto, always or never; auto: on a terminal, and without NO_COLOR")
+    app_.add_option("--color", color_,
+                    "Show colours: auto (on a terminal, unless NO_COLOR is set), always or never")
         .called("WHEN")
         .one_of({"auto", "always", "never"});
     add_job_commands(tree_);
@@ -63,7 +64,7 @@ class Parser {
     add_manual_commands(tree_);
   }
 
-  // 0 and an action, or the exit code of a command line that is wrong or asks for help.
+  // Returns kDone and chooses an action. A command line that is wrong or asks for help returns its exit code.
   int parse(std::vector<std::string> arguments, Context& context) {
     const auto separator = std::find(arguments.begin(), arguments.end(), "--");
     if (separator != arguments.end()) {
@@ -115,20 +116,21 @@ std::string default_home() {
 }
 
 int run_program(const std::vector<std::string>& arguments, Context& context) {
-  context.out.exceptions(std::ios::badbit);  // a reader that gets less than all has to know it
+  context.out.exceptions(std::ios::badbit);  // a reader must learn that the output is incomplete
   try {
     const int code = run_parsed(arguments, context);
     context.out.flush();
     return code;
   } catch (const std::ios_base::failure&) {
     context.out.exceptions(std::ios::goodbit);
-    return report(context,
-                  Error(ErrorCode::kIo, "Standard output could not be written; what was begun goes on"),
-                  kFailed);
+    return report(
+        context,
+        Error(ErrorCode::kIo, "Cannot write to standard output; operations that have begun continue"),
+        kFailed);
   } catch (const std::exception& error) {
-    // Libraries throw this on an answer of another form than docs/api.md gives.
+    // Libraries throw this if an answer does not have the form that docs/api.md gives.
     return report(context, Error(ErrorCode::kProtocol,
-                                 std::string("unexpected answer of the coordinator: ") + error.what()));
+                                 std::string("The coordinator sent an unexpected answer: ") + error.what()));
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace ckpt::cli {
 
-// GPUMIGRATE_HOME, or ~/.local/share/gpumigrate; absolute.
+// Returns GPUMIGRATE_HOME, or ~/.local/share/gpumigrate, as an absolute path.
 std::string default_home();
 
 // Runs `arguments` (without the program's name) and returns the exit code.

@@ -79,16 +79,16 @@ Result<void> make_one(const CacheFile& file, const std::string& content, MadeCac
   return ok();
 }
 
-// The program may change its folders meanwhile: what is copied is what was described.
+// The program may change its folders meanwhile, so the copy must be the file that was described.
 Result<void> save_one(const CacheFile& file, const std::string& to) {
   const UniqueFd source(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!source) return Error::from_errno("Opening " + file.path);
+  if (!source) return Error::from_errno("Cannot open " + file.path);
   struct stat facts {};
   if (::fstat(source.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != file.uid ||
       static_cast<std::uint64_t>(facts.st_size) != file.bytes)
     return Error(ErrorCode::kAborted, file.path + " has changed while the program was saved: try again");
   const UniqueFd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!target) return Error::from_errno("Making " + to);
+  if (!target) return Error::from_errno("Cannot create " + to);
   return copy_all(target.get(), source.get(), file.path);
 }
 

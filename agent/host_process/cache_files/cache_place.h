@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a file of a cache goes at the target: its folder is made, and nothing that is there is replaced. Other users may
-// write into /tmp, so links are not followed and folders of other users are refused.
+// Where a file of a cache goes at the target: its folder is made, and nothing that is there is replaced.
+// Other users may write into /tmp, so links are not followed and folders of other users are refused.
 // Threads: any; blocks for milliseconds (offload()). Errors: kRefused, naming what is in the way; kIo.
 #pragma once
 
@@ -19,8 +19,8 @@ struct CacheOwner {
   gid_t gid = 0;
 };
 
-// The folder of `path`. With `made` those that are missing are made, and noted there. Without it a missing one is no
-// error, and no descriptor.
+// Opens the folder of `path`. With `made`, missing folders are made and noted there. Without it, a missing
+// folder is no error, and gives no descriptor.
 Result<UniqueFd> open_cache_folder(const std::string& path, const CacheOwner& owner,
                                    std::vector<std::string>* made);
 
@@ -28,7 +28,7 @@ Result<UniqueFd> open_cache_folder(const std::string& path, const CacheOwner& ow
 Result<bool> place_cache_file(const UniqueFd& folder, const std::string& name, const std::string& content,
                               const CacheOwner& owner, unsigned mode);
 
-// From the descriptors' places to the end.
+// Copies from the descriptors' positions to the end.
 Result<void> copy_all(int to, int from, const std::string& what);
 
 }  // namespace ckpt::agent::host

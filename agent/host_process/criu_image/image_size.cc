@@ -6,7 +6,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Size of one entry, in CRIU 3.17 to 4.2.
+// The size of one entry in CRIU 3.17 to 4.2.
 constexpr std::uint64_t kMappingBytes = 48;     // mm-PID.img
 constexpr std::uint64_t kDescriptorBytes = 12;  // fdinfo-N.img
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many processes, threads, descriptors and mappings an image of CRIU has: what its restore takes time for beside
-// bytes. By the names and sizes of its files, so it is an estimate.
+// Counts the processes, threads, descriptors and mappings of a CRIU image: its restore takes time for them
+// beside bytes. The count comes from names and sizes of files, so it is an estimate.
 // Threads: any; reads a folder (offload()). Errors: none; what cannot be read counts nothing.
 #pragma once
 

@@ -17,10 +17,10 @@ namespace {
 
 using lazy_pages::MissingRange;
 
-// Neighbours in one process's memory that can be lazy.
+// A run of neighbouring pages of one process that can be lazy.
 struct Run {
   Pagemap* in = nullptr;
-  std::size_t begin = 0;  // of its entries
+  std::size_t begin = 0;  // index of its first entry
   std::size_t end = 0;
   std::uint64_t bytes = 0;
 };
@@ -38,7 +38,8 @@ void add_runs(Pagemap& pagemap, std::vector<Run>& runs) {
   }
 }
 
-// A range of one mapping, as it lies in the process's file of pages, or by the index in the memory log.
+// Returns where a range of one mapping lies: in the process's file of pages, or by the index in the memory
+// log.
 Result<void> add_range(const MissingRange& range, const std::optional<MemoryIndex>& index,
                        std::vector<MissingRange>& plan) {
   if (!index) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of a process that CRIU has left out of its dump (early_pages/criu_pages.c): its pagemap gets them.
-// Threads: any; files are read and written (offload). Errors: kCorrupt for images that are not understood, or pages that
-// no mapping has; kIo.
+// Adds pages to a process's pagemap that CRIU has left out of its dump (early_pages/criu_pages.c).
+// Threads: any; files are read and written (offload). Errors: kCorrupt for images that are not understood, or
+// pages that no mapping has; kIo.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace ckpt::agent::host {
 
-// `process`: its id in its own PID namespace. `pages`: whole ones, ascending, none of them in the pagemap; their
-// offsets count for nothing. They can be lazy where CRIU would have said so, by their mappings.
+// `process`: its id in its own PID namespace. `pages`: whole ones, ascending, none of them in the pagemap;
+// their offsets are ignored. Their mappings decide which of them can be lazy, by CRIU's own rule.
 Result<void> add_left_out_pages(const std::string& images, std::uint32_t process,
                                 const std::vector<IndexedRange>& pages);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFolder = "/dev/shm/";
 
-// Other records, which are most, stay as they are, byte for byte.
+// Most records are of other kinds and stay as they are, byte for byte.
 Result<std::string> with_path(const std::string& record, const std::vector<LinkPath>& links) {
   if (record.find(kFolder) == std::string::npos) return record;
   CKPT_TRY(file, parse_record<criu::file_entry>(record, "files.img"));

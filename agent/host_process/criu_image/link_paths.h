@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links by which CRIU (--link-remap) saves a file that has lost its name, "link_remap.N" in the file's folder.
-// Two dumps choose the same numbers, so the target has them in the image's own folder.
+// CRIU (--link-remap) saves a file that has lost its name by a link, "link_remap.N" in the file's folder. Two
+// dumps choose the same numbers, so the target puts the links into the image's own folder.
 // Threads: any. Errors: kCorrupt for a malformed image; kIo.
 #pragma once
 
@@ -21,10 +21,10 @@ struct LinkPath {
   std::string path;  // absolute
 };
 
-// In files.img of that folder.
+// Changes the links in files.img of that folder.
 Result<void> set_link_paths(const std::string& images, const std::vector<LinkPath>& links);
 
-// The bytes of files.img, changed. For tests.
+// Returns the changed bytes of files.img. Used by tests.
 Result<std::string> with_link_paths(const std::string& files, const std::vector<LinkPath>& links);
 
 }  // namespace ckpt::agent::host

@@ -24,7 +24,7 @@ using lazy_pages::kPageBytes;
 constexpr std::uint64_t kMagic = 0x3158'444e'494d'4d47;  // "GMMINDX1"
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kMaxIndexBytes = std::size_t{512} << 20;
-constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 57;  // bytes of one file of pages
+constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 57;  // limit of one file of pages, in bytes
 
 struct IndexHead {
   std::uint64_t magic = kMagic;
@@ -44,7 +44,7 @@ std::string pages_path(const std::string& images, std::uint32_t pages_file) {
 Result<std::uint64_t> log_bytes(const std::string& images) {
   const std::string path = images + "/" + kMemoryLog;
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) return Error::from_errno("Reading " + path);
+  if (::stat(path.c_str(), &facts) != 0) return Error::from_errno("Cannot read " + path);
   return static_cast<std::uint64_t>(facts.st_size);
 }
 
@@ -54,13 +54,13 @@ bool is_possible(const IndexedRange& range, std::uint64_t after, std::uint64_t l
          range.offset <= log - range.bytes;
 }
 
-// To the position of `to`.
+// Writes them at the position of `to`.
 Result<void> copy(int to, int from, const IndexedRange& range) {
   auto at = static_cast<off_t>(range.offset);
   for (std::uint64_t left = range.bytes; left > 0;) {
     const ssize_t done = ::sendfile(to, from, &at, left);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return Error::from_errno("Copying pages out of the memory log");
+    if (done < 0) return Error::from_errno("Cannot copy pages out of the memory log");
     if (done == 0) return strange_image("the memory log ends early");
     left -= static_cast<std::uint64_t>(done);
   }
@@ -91,7 +91,7 @@ Result<void> write_memory_index(const std::string& images, std::uint32_t pages_f
                                 const std::vector<IndexedRange>& index) {
   const std::string path = index_path(images, pages_file);
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("Making " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   IndexHead head;
   head.count = static_cast<std::uint32_t>(index.size());
   CKPT_TRYV(write_all(file.get(), std::as_bytes(std::span(&head, 1))));
@@ -120,7 +120,7 @@ Result<MemoryIndex> MemoryIndex::parse(const std::string& text, std::uint64_t lo
   std::uint64_t after = 0;
   for (const IndexedRange& range : ranges) {
     if (!is_possible(range, after, log_bytes))
-      return strange_image("the index of a memory log has a range that cannot be");
+      return strange_image("the index of a memory log has an impossible range");
     after = range.address + range.bytes;
   }
   return MemoryIndex(std::move(ranges));
@@ -146,19 +146,19 @@ Result<std::vector<IndexedRange>> MemoryIndex::find(std::uint64_t address, std::
 Result<void> MemoryIndex::write_pages(const std::string& images, const Pagemap& pagemap) const {
   const std::string path = pages_path(images, pagemap.pages_file);
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("Making " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   const std::string log_path = images + "/" + kMemoryLog;
   const UniqueFd log(::open(log_path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!log) return Error::from_errno("Opening " + log_path);
+  if (!log) return Error::from_errno("Cannot open " + log_path);
   std::uint64_t offset = 0;
   for (const criu::pagemap_entry& entry : pagemap.entries) {
     if (!is_present(entry)) continue;
     const std::uint64_t bytes = bytes_of_entry(entry);
-    if (bytes > kMaxPages - offset) return strange_image("a pagemap has more pages than there can be");
+    if (bytes > kMaxPages - offset) return strange_image("a pagemap has more pages than a process can have");
     if (!can_be_lazy(entry)) {
       CKPT_TRY(places, find(entry.vaddr(), bytes));
       if (::lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
-        return Error::from_errno("Making " + path);
+        return Error::from_errno("Cannot create " + path);
       for (const IndexedRange& place : places) {
         CKPT_TRYV(copy(file.get(), log.get(), place));
       }
@@ -166,7 +166,8 @@ Result<void> MemoryIndex::write_pages(const std::string& images, const Pagemap& 
     offset += bytes;
   }
   // Pages that follow the process have a place in the file, and no bytes.
-  if (::ftruncate(file.get(), static_cast<off_t>(offset)) != 0) return Error::from_errno("Making " + path);
+  if (::ftruncate(file.get(), static_cast<off_t>(offset)) != 0)
+    return Error::from_errno("Cannot create " + path);
   return ok();
 }
 

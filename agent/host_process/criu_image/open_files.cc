@@ -25,7 +25,7 @@ void settle_absolute(criu::timerfd_entry& timer) {
   if ((flags & TFD_TIMER_ABSTIME) == 0) return;
   const bool is_armed = timer.vsec() != 0 || timer.vnsec() != 0;
   if (is_armed && (flags & TFD_TIMER_CANCEL_ON_SET) != 0) {
-    timer.set_vsec(timer.vsec() + 1);  // it is cancelled with its clock only as an absolute one
+    timer.set_vsec(timer.vsec() + 1);  // only an absolute timer is cancelled with its clock
     return;
   }
   timer.set_settime_flags(flags & ~static_cast<std::uint32_t>(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET));

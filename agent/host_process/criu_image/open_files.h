@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open files in a dumped image. At the source a timer that has expired and was not read goes on with its interval,
-// since CRIU would leave it still. One of an absolute time keeps what is left of it. Files may get other paths. At the
-// target CRIU does not ask for the length of a file that both nodes share: it may have grown.
+// Changes open files in a dumped image. A timer that has expired unread goes on with its interval: CRIU would
+// leave it disarmed. A timer with an absolute time keeps its remaining time. Files may get other paths. CRIU
+// at the target does not check the length of a file that both nodes share: it may have grown.
 // Threads: any. Errors: kCorrupt for a malformed image; kIo.
 #pragma once
 
@@ -21,14 +21,14 @@ struct OpenFile {
   bool is_written = false;
 };
 
-// At the source, after the dump into the folder `images`: what the image has open and mapped by name. Each file gets the
-// path that `other_path` returns for its own.
+// Changes the files that the image has open and mapped by name. Each gets the path that `other_path` returns
+// for its own. Called at the source, after the dump into the folder `images`.
 Result<std::vector<OpenFile>> settle_open_files(const std::string& images, const OtherPath& other_path);
 
-// At the target, before the restore.
+// Called at the target, before the restore.
 Result<void> forget_lengths(const std::string& images, const std::set<std::string>& paths);
 
-// The bytes of files.img, changed. For tests.
+// Returns the changed bytes of files.img. Used by tests.
 Result<std::string> with_settled_files(const std::string& files, const OtherPath& other_path,
                                        std::vector<OpenFile>& found);
 Result<std::string> without_lengths(const std::string& files, const std::set<std::string>& paths);

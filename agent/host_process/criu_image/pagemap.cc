@@ -57,7 +57,7 @@ bool is_present(const criu::pagemap_entry& entry) {
 
 Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image) {
   if (word_at(mm_image, 0) != kImageMagic || word_at(mm_image, 4) != kMmMagic)
-    return strange_image("a list of mappings is of another kind");
+    return strange_image("a list of mappings has another magic");
   CKPT_TRY(records, records_of(mm_image, kPagemapMagicBytes));
   CKPT_TRY(mm, parse_record<criu::mm_entry>(records.front(), "mm"));
   std::vector<criu::vma_entry> mappings(mm.vmas().begin(), mm.vmas().end());
@@ -69,7 +69,7 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
   for (const criu::vma_entry& mapping : mappings) {
     if ((mapping.start() | mapping.end()) % kPageBytes != 0 || mapping.start() < after ||
         mapping.end() <= mapping.start())
-      return strange_image("a process has mappings that cannot be");
+      return strange_image("a process has impossible mappings");
     after = mapping.end();
   }
   return mappings;
@@ -77,7 +77,7 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
 
 Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
   if (word_at(text, 0) != kImageMagic || word_at(text, 4) != kPagemapMagic)
-    return strange_image("a pagemap is of another kind");
+    return strange_image("a pagemap has another magic");
   CKPT_TRY(records, records_of(text, kPagemapMagicBytes));
   Pagemap pagemap;
   pagemap.process = process;
@@ -89,7 +89,7 @@ Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
     CKPT_TRY(entry, parse_record<criu::pagemap_entry>(records[i], "a pagemap"));
     if (entry.vaddr() % kPageBytes != 0 || entry.vaddr() > kMaxAddress ||
         entry.nr_pages() > kMaxAddress / kPageBytes)
-      return strange_image("a pagemap has pages that cannot be");
+      return strange_image("a pagemap has impossible pages");
     pagemap.entries.push_back(std::move(entry));
   }
   return pagemap;
@@ -111,7 +111,7 @@ Result<std::vector<Pagemap>> read_all_pagemaps(const std::string& images) {
     pagemap.path = item.path().string();
     pagemaps.push_back(std::move(pagemap));
   }
-  if (error) return Error::from_errno(error.value(), "Reading " + images);
+  if (error) return Error::from_errno(error.value(), "Cannot read " + images);
   return pagemaps;
 }
 
@@ -157,7 +157,7 @@ Result<void> write_pagemap(const Pagemap& pagemap) {
   std::ofstream file(pagemap.path, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) return Error(ErrorCode::kIo, "Writing " + pagemap.path);
+  if (!file) return Error(ErrorCode::kIo, "Cannot write " + pagemap.path);
   return ok();
 }
 

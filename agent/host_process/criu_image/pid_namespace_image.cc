@@ -12,7 +12,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint32_t kInventoryMagic = 0x58313116;  // stands alone
+constexpr std::uint32_t kInventoryMagic = 0x58313116;  // the magic of the inventory alone
 constexpr std::uint32_t kTreeMagic = 0x50273030;
 constexpr std::uint32_t kPidNamespaceMagic = 0x61157326;
 constexpr std::size_t kMaxImageBytes = 4u << 20;
@@ -53,7 +53,7 @@ Result<std::vector<std::string>> namespace_dump_options(pid_t root) {
 
 Result<std::string> with_own_session(const std::string& pstree) {
   if (word_at(pstree, 0) != kImageMagic || word_at(pstree, 4) != kTreeMagic)
-    return strange_image("pstree.img is of another kind");
+    return strange_image("pstree.img has another magic");
   CKPT_TRY(records, records_of(pstree, 8));
   std::string changed = pstree.substr(0, 8);
   std::optional<criu::pstree_entry> root;
@@ -68,7 +68,7 @@ Result<std::string> with_own_session(const std::string& pstree) {
 }
 
 Result<DetachedInventory> with_other_namespace(const std::string& inventory) {
-  if (word_at(inventory, 0) != kInventoryMagic) return strange_image("inventory.img is of another kind");
+  if (word_at(inventory, 0) != kInventoryMagic) return strange_image("inventory.img has another magic");
   CKPT_TRY(records, records_of(inventory, 4));
   CKPT_TRY(entry, parse_record<criu::inventory_entry>(records.front(), "inventory.img"));
   DetachedInventory out;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dumping a process that is not the first one of its PID namespace. It can then be restored into a fresh
-// namespace, where its PID is free. A process that has such a namespace already is dumped with it as
-// "external". A process that shares this agent's namespace cannot be. Its image names the namespace of the
-// process that restores it, and the session and group of a shell. So the image is changed here. The changed
+// Prepares the image of a process that is not the first one of its PID namespace. It can then be restored
+// into a fresh namespace, where its PID is free. A process in a namespace of its own is dumped with that
+// namespace as "external". The image of a process that shares this agent's namespace is changed here. It
+// names the namespace of the process that restores it, and the session and group of a shell. The changed
 // files (inventory, pstree, pidns) are those of CRIU 4: protobuf records (criu_images.proto) behind a magic.
-// Fields of a record that are not known here are kept. Threads: any. Errors: kCorrupt for a malformed image;
-// kIo.
+// Unknown fields of a record are kept. Threads: any. Errors: kCorrupt for a malformed image; kIo.
 #pragma once
 
 #include <sys/types.h>
@@ -22,17 +21,18 @@ namespace ckpt::agent::host {
 // `--inherit-fd fd[N]:LABEL`.
 inline constexpr const char* kPidNamespaceLabel = "gpumigrate-pid-namespace";
 
-// Inode of the PID namespace of process `pid` (0: this process).
+// Returns the inode of the PID namespace of process `pid` (0: this process).
 Result<std::uint64_t> pid_namespace_of(pid_t pid);
 
-// Arguments for CRIU's dump of `root`.
+// Returns the arguments for CRIU's dump of `root`.
 Result<std::vector<std::string>> namespace_dump_options(pid_t root);
-// After a dump of a `root` that shares this agent's namespace: the image asks for one of its own, which
-// `root` enters as leader of a session and of a process group. Otherwise nothing.
+// Changes the image of a `root` that shares this agent's namespace. The image then asks for a namespace of
+// its own, which `root` enters as leader of a session and of a process group. Does nothing for any other
+// `root`.
 Result<void> detach_from_namespace(const std::string& images, pid_t root);
 
-// The bytes of pstree.img and inventory.img, changed; the second also returns the namespace id that a pidns
-// image must describe. For tests.
+// Return the changed bytes of pstree.img and inventory.img. The second also returns the namespace id that a
+// pidns image must describe. Used by tests.
 Result<std::string> with_own_session(const std::string& pstree);
 struct DetachedInventory {
   std::string bytes;

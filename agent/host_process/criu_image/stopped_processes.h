@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that a program had stopped itself before it was dumped (SIGSTOP, SIGTSTP, ...). CRIU leaves all processes of
-// a dump and a restore stopped; these stay so when the others go on.
-// At the source a file in the job's own folder tells a later agent of them.
-// Threads: any; all of it blocks for milliseconds (offload()). Errors: none; an image that cannot be read names none.
+// Processes that a program had stopped itself before its dump (SIGSTOP, SIGTSTP, ...). CRIU leaves all
+// processes stopped after a dump and a restore. These stay stopped when the others go on. A file in the job's
+// folder at the source names them for a later agent.
+// Threads: any; all of it blocks for milliseconds (offload()). Errors: none; an image that cannot be read
+// names none.
 #pragma once
 
 #include <sys/types.h>
@@ -12,10 +13,12 @@
 
 namespace ckpt::agent::host {
 
-// By their ids in the dumped PID namespace. None where its first process was stopped: then others had stopped it all.
+// Returns them by their ids in the dumped PID namespace. None if the first process was stopped: then the
+// whole job was stopped from outside.
 [[nodiscard]] std::set<pid_t> stopped_in(const std::string& images);
 
-// At the source, after the dump: kept in `folder` until take_stopped(). No file where there are none.
+// Keeps them in `folder` until take_stopped(). Called at the source, after the dump. Without such processes
+// there is no file.
 void keep_stopped(const std::string& folder, const std::set<pid_t>& stopped);
 [[nodiscard]] std::set<pid_t> take_stopped(const std::string& folder);
 

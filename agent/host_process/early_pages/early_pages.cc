@@ -18,12 +18,13 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
-// So small a part is taken to be read a second time. Memory that is had ahead and not used is given back in the pause.
+// The share of memory that is expected to be read a second time: one part in so many. Memory that is
+// allocated ahead and not used is freed in the pause.
 constexpr std::uint64_t kReadAgain = 32;
-constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // of one report
+constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // the growth that one report covers
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
-constexpr std::uint64_t kComparedPages = 512;   // of a move, by what its processes hold
-constexpr std::uint64_t kMinComparedPages = 8;  // of a process
+constexpr std::uint64_t kComparedPages = 512;   // in a move, shared out by what its processes hold
+constexpr std::uint64_t kMinComparedPages = 8;  // in each process
 
 std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   std::uint64_t bytes = 0;
@@ -31,7 +32,7 @@ std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   return bytes;
 }
 
-// So much of the front of `ranges` as is read at once.
+// Takes as much from the front of `ranges` as is read at once.
 std::vector<MemoryRange> take_some(std::vector<MemoryRange>& ranges, std::size_t& next) {
   std::vector<MemoryRange> some;
   for (std::uint64_t bytes = 0; next < ranges.size() && bytes < kMaxReadAtOnce;) {
@@ -52,7 +53,7 @@ std::vector<IndexedRange> indexed(const std::vector<MemoryRange>& ranges) {
   return made;
 }
 
-// By address, neighbours as one.
+// Returns the ranges of an index by address, with neighbours joined.
 std::vector<MemoryRange> ranges_of(const PageIndex& index) {
   std::vector<MemoryRange> made;
   for (const IndexedRange& range : index.ranges()) {
@@ -65,12 +66,12 @@ std::vector<MemoryRange> ranges_of(const PageIndex& index) {
   return made;
 }
 
-// The id that a process has in its innermost PID namespace.
+// Returns the id that a process has in its innermost PID namespace.
 Result<std::uint32_t> inner_id(pid_t pid) {
   CKPT_TRY(status, read_file(proc_path(pid, "/status"), kMaxStatus));
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos)
-    return Error(ErrorCode::kNotSupported, "The kernel does not tell the namespaces of process ids");
+    return Error(ErrorCode::kNotSupported, "The kernel does not report the namespaces of process ids");
   std::istringstream ids(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
   std::uint32_t id = 0;
   while (ids >> id) {
@@ -176,7 +177,7 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
     process->index.keep_only({});
     if (read.error().code() != ErrorCode::kNotFound) return std::move(read).error();
   }
-  grew(told_bytes_ = log_->filled());  // not for each mapping: a program may have tens of thousands
+  grew(told_bytes_ = log_->filled());  // not after each mapping: a program may have tens of thousands
   return round;
 }
 
@@ -197,7 +198,7 @@ Result<void> EarlyPages::begin_dump(const std::string& folder, const DumpEstimat
     if (std::ranges::none_of(processes_, is_it)) continue;
     // CRIU moves pages from pipe to file without a copy, and to nowhere as well.
     const std::string path = folder + "/" + pages_name(dumped.position);
-    if (::symlink("/dev/null", path.c_str()) != 0) return Error::from_errno("Making " + path);
+    if (::symlink("/dev/null", path.c_str()) != 0) return Error::from_errno("Cannot create " + path);
     thrown_away_.insert(static_cast<std::uint32_t>(dumped.position + 1));
   }
   return ok();
@@ -237,7 +238,8 @@ Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
   return proof;
 }
 
-// Memory that a process shares with one that is followed is watched, too, and so is what some other program watches.
+// Memory that a process shares with one that is followed is watched, too, and so is what some other program
+// watches.
 Result<bool> EarlyPages::has_left_out_pages(pid_t pid) const {
   MemoryWatch onlooker = MemoryWatch::onlooker(pid);
   const auto mappings = onlooker.mappings();
@@ -253,7 +255,7 @@ Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
   const std::uint64_t share = indexed_bytes_ > 0 ? kComparedPages * index.bytes() / indexed_bytes_ : 0;
   auto same = all ? compare_pages(pid, held, *log_)
                   : compare_some_pages(pid, held, *log_, std::max(share, kMinComparedPages), random_);
-  if (!same) spdlog::error("memory copied ahead is not right: {}", same.error().to_string());
+  if (!same) spdlog::error("memory copied ahead is wrong: {}", same.error().to_string());
   return same;
 }
 
@@ -273,7 +275,8 @@ Result<void> EarlyPages::read_missing(pid_t pid, PageIndex& index, const std::ve
   return ok();
 }
 
-// One that is followed, or has pages that CRIU left out, or has the place in CRIU's images of one that has ended since.
+// Handles a process that is followed, has pages that CRIU left out, or has the place in CRIU's images of a
+// process that has ended since.
 Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                                         const Growth& grew) {
   PageIndex wanted;
@@ -322,7 +325,7 @@ Result<PlacedPages> EarlyPages::finish(const std::string& folder, const Growth& 
       return Error(ErrorCode::kAborted,
                    "The job's processes changed while they were dumped, and CRIU put shared "
                    "memory where pages of one of them were expected: try again");
-    // Where CRIU gave a process another number than was expected, its file has the pages that CRIU found.
+    // If CRIU gave a process another number than was expected, its file has the pages that CRIU found.
     if (!is_thrown_away) ::unlink((folder + "/" + pages_name(dumped.pages_file - 1)).c_str());
     CKPT_TRYV(finish_process(process->second, dumped, folder, grew));
   }

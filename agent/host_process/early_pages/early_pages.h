@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written since
-// are read again: in rounds, then once more when CRIU has dumped and stopped the processes. CRIU leaves the pages of
-// watched mappings out where criu_library() is preloaded into it. What it writes of the other pages of these
-// processes is thrown away.
+// The memory of a job's processes, read while they run and sent ahead of the pause. Pages that were written
+// since are read again: in rounds, then once more when CRIU has dumped and stopped the processes. CRIU leaves
+// the pages of watched mappings out where criu_library() is preloaded into it. What it writes of the other
+// pages of these processes is thrown away.
 //
 //   CKPT_TRY(pages, EarlyPages::create(root, most));
 //   pages->run_round(grew); ...                     // while the job runs
 //   CKPT_TRYV(pages->begin_dump(folder, estimate)); // the job is paused, its processes may run
 //   ... CRIU dumps; the processes are stopped ...
-//   CKPT_TRY(placed, pages->finish(folder, grew));  // the log, and an index for each process (memory_index.h)
+//   CKPT_TRY(placed, pages->finish(folder, grew));  // the log, and each process's index (memory_index.h)
 //
-// A page counts as held only if it is proven that nobody wrote it: its mapping has been watched since it was read
-// (memory_watch.h). All else is read at the end. Something may write into a process that the kernel does not see
-// as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at the end.
-// finish() compares a sample of the pages that count as held with the process, and fails with kCorrupt if one differs.
-// Each move has another sample; with $GPUMIGRATE_COMPARE_HOST_MEMORY set it is all of them.
-// Threads: one caller at a time, which blocks (offload()); cut() and held_bytes() from any. Errors: kNotFound, no process can
-// be followed, or why the last one cannot; kOutOfMemory, the log is full; kIo, errno. After an error of finish() nothing was
-// lost: the processes have their memory still.
+// A page counts as held only if it is proven that nobody wrote it: its mapping has been watched since it was
+// read (memory_watch.h). All else is read at the end. Something may write into a process that the kernel does
+// not see as its writes: O_DIRECT, io_uring, asynchronous I/O, pinned pages. All of such a process is read at
+// the end. finish() compares a sample of the pages that count as held with the process, and fails with
+// kCorrupt if one differs. Each move has another sample; with $GPUMIGRATE_COMPARE_HOST_MEMORY set it is all
+// of them.
+// Threads: one caller at a time, which blocks (offload()); cut() and held_bytes() from any. Errors:
+// kNotFound, no process can be followed, or why the last one cannot; kOutOfMemory, the log is full; kIo,
+// errno. After an error of finish() nothing was lost: the processes have their memory still.
 #pragma once
 
 #include <sys/types.h>
@@ -42,20 +43,20 @@
 
 namespace ckpt::agent::host {
 
-// Less is dumped as fast as it is looked at.
+// The least memory of a followed process: a dump of less is as fast as a look at it.
 inline constexpr std::uint64_t kMinFollowedBytes = std::uint64_t{16} << 20;
 
 class EarlyPages {
  public:
-  // So many bytes of the log are there.
+  // Receives the number of bytes that the log has.
   using Growth = std::function<void(std::uint64_t filled)>;
   struct Round {
     std::uint64_t read_bytes = 0;
     bool is_cut = false;  // by cut(), or since the log is full
   };
 
-  // Stops each process that is followed, those of `least` bytes and more, for a moment. `most`: how long the log may
-  // become; `more`: bytes that come beside the pages.
+  // Stops each process that is followed, those of `least` bytes and more, for a moment. `most`: how long the
+  // log may become; `more`: bytes that come beside the pages.
   static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t most, std::uint64_t more,
                                                     std::uint64_t least = kMinFollowedBytes);
   EarlyPages(const EarlyPages&) = delete;
@@ -66,14 +67,14 @@ class EarlyPages {
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
   // The bytes for which the dump needs no memory, by the last round: 0 if a process is to be read again.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept;
-  // For the dump (DumpOptions::preload; left_out_pages.h); empty: CRIU reads all pages.
+  // Returns the library for DumpOptions::preload (left_out_pages.h). Empty: CRIU reads all pages.
   [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }
 
   Result<Round> run_round(const Growth& grew);
-  // The round under way ends soon, and no other begins.
+  // Ends the round under way soon; no other begins.
   void cut() noexcept { is_cut_.store(true); }
 
-  // A device may have written into this process: all of it is read at the end.
+  // True if a device may have written into this process: all of it is read at the end.
   void distrust(pid_t pid);
 
   Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);

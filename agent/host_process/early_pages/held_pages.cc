@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t kPagesAtOnce = 256;  // 1 MiB
 
-// The kernel may take a page away that the program gave up (MADV_FREE), at any time: its content counts for nothing.
+// The kernel may take away a page that the program has given up (MADV_FREE) at any time, so the page's
+// content is not compared.
 Result<bool> is_there(pid_t pid, std::uint64_t address) {
   MemoryWatch look = MemoryWatch::onlooker(pid);
   CKPT_TRYV(look.mappings());
@@ -61,9 +62,9 @@ class Batch {
   };
   [[nodiscard]] Error differs(std::uint64_t address) const {
     return {ErrorCode::kCorrupt,
-            fmt::format("The copy of the page at {:#x} of process {} from before the pause is not what the "
-                        "process has now, though nobody was seen to write it: move it with --stop-copy, "
-                        "which reads all memory in the pause, and report this",
+            fmt::format("The page at {:#x} of process {} differs from its copy, which was made before the "
+                        "pause, though no write was seen: move the job with --stop-copy, which reads "
+                        "all memory in the pause, and report this",
                         address, pid_)};
   }
 

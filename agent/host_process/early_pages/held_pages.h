@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether pages of a stopped process are in the memory log as the process has them. The kernel's answers prove it for all
-// pages that are held (memory_watch.h). This looks whether the proof is right, for a few pages of each move.
-// Threads: any; it reads the process (offload()). Errors: kCorrupt, with the first page that differs; what reading fails
-// with.
+// Compares pages of a stopped process with their copies in the memory log. The kernel's answers prove that
+// all held pages are equal (memory_watch.h). This checks the proof for a few pages of each move.
+// Threads: any; it reads the process (offload()). Errors: kCorrupt, with the first page that differs; what
+// reading fails with.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@
 
 namespace ckpt::agent::host {
 
-// All of them.
+// Compares all of them.
 Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
-// So many at most, drawn by `random`; 256 take less than a millisecond.
+// Compares at most so many pages, drawn by `random`. 256 pages take less than a millisecond.
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
                                 std::uint64_t most, std::mt19937_64& random);
 

@@ -7,8 +7,8 @@
 
 namespace ckpt::agent::host {
 
-// Its path, beside this program (../lib). Empty, with a line in the log: it is not there, or another user could have
-// written it, and CRIU runs as root. CRIU then dumps all pages.
+// Returns the library's path, beside this program (../lib). Empty, with a line in the log: the library is
+// missing, or another user could have written it while CRIU runs as root. CRIU then dumps all pages.
 std::string left_out_pages_library();
 
 }  // namespace ckpt::agent::host

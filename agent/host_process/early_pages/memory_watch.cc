@@ -91,7 +91,7 @@ Result<void> read_by_file(int memory, const MemoryRange& range, std::byte* to) {
     const ssize_t got =
         ::pread(memory, to + done, range.bytes() - done, static_cast<off_t>(range.begin + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading memory of a process");
+    if (got < 0) return Error::from_errno("Cannot read memory of a process");
     if (got == 0) return Error(ErrorCode::kRefused, "A page of a process cannot be read");
     done += static_cast<std::uint64_t>(got);
   }
@@ -137,7 +137,7 @@ Result<MemoryWatch> MemoryWatch::create(pid_t pid) {
 Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
   const std::string path = proc_path(pid_, "/pagemap");
   pagemap_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!pagemap_) return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, errno, "Opening " + path);
+  if (!pagemap_) return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, errno, "Cannot open " + path);
   std::vector<MemoryRange> found;
   std::ifstream maps(proc_path(pid_, "/maps"));
   for (std::string line; std::getline(maps, line);) {
@@ -203,8 +203,9 @@ Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   return ok();
 }
 
-// Memory becomes watched by this function alone. So what is its own and was always found watched has been so without a
-// gap. New parts are registered alone: a mapping that takes the place of an own one meanwhile stays unwatched.
+// Memory becomes watched by this function alone. So what is its own and was always found watched has been so
+// without a gap. New parts are registered alone: a mapping that takes the place of an own one meanwhile stays
+// unwatched.
 Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -249,12 +250,11 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   order.return_mask = question.returned;
   const int count = ::ioctl(pagemap_.get(), kPagemapScan, &order);
   if (count < 0 && errno == EPERM)
-    return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM,
-                 "Memory of a process is not watched any more");
+    return Error(ErrorCode::kRefused, ErrorDomain::kErrno, EPERM, "Memory of a process has lost its watch");
   if (count < 0 && errno == ESRCH)
     return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, ESRCH,
                  "Process " + std::to_string(pid_) + " has other memory now, or has ended");
-  if (count < 0) return Error::from_errno("Looking for written pages of process " + std::to_string(pid_));
+  if (count < 0) return Error::from_errno("Cannot find the written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];
     add_range(found.present, region);
@@ -263,8 +263,8 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   return order.walk_end;
 }
 
-// A scan that is to fail at the first mapping without a watch (kScanIsWatched) may have taken pages before it, which it
-// does not tell. This one passes over such mappings.
+// A scan that is to fail at the first mapping without a watch (kScanIsWatched) may have taken pages before
+// it, which it does not tell. This one passes over such mappings.
 Result<std::uint64_t> MemoryWatch::take_written(const MemoryRange& range, std::uint64_t from,
                                                 std::vector<MemoryRange>& written) {
   const Question question{.flags = kScanProtects,
@@ -311,7 +311,7 @@ Result<void> read_memory(pid_t pid, const std::vector<MemoryRange>& ranges, std:
     if (got != static_cast<ssize_t>(bytes)) {
       if (!stopped) return Error(ErrorCode::kRefused, "Pages of a process went away while they were read");
       if (!memory) memory.reset(::open(proc_path(pid, "/mem").c_str(), O_RDONLY | O_CLOEXEC));
-      if (!memory) return Error::from_errno("Opening the memory of process " + std::to_string(pid));
+      if (!memory) return Error::from_errno("Cannot open the memory of process " + std::to_string(pid));
       std::byte* at = to;
       for (std::size_t i = 0; i < count; ++i) {
         CKPT_TRYV(read_by_file(memory.get(), ranges[first + i], at));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds pages of a process written since the last look. This is userfaultfd write protection that the
-// kernel resolves by itself (UFFD_FEATURE_WP_ASYNC), read with PAGEMAP_SCAN (Linux 6.7 and newer; ioctl_userfaultfd(2),
-// Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor fault at the first write to
-// a page. The end of the watch takes all of it back.
-// Writes that the kernel does not see are not found: those of devices into memory that was given to them.
-// Others may watch the same memory: a process that shares it (vfork, CLONE_VM) has a watch of its own. A mapping has one
-// watch at a time, and only what this one has watched all the time is its own.
+// Finds pages of a process written since the last look. This is userfaultfd write protection that the kernel
+// resolves by itself (UFFD_FEATURE_WP_ASYNC), read with PAGEMAP_SCAN (Linux 6.7 and newer;
+// ioctl_userfaultfd(2), Documentation/admin-guide/mm/pagemap.rst). The process notices nothing but a minor
+// fault at the first write to a page. The end of the watch takes all of it back. Writes that the kernel does
+// not see are not found: those of devices into memory that was given to them. Others may watch the same
+// memory: a process that shares it (vfork, CLONE_VM) has a watch of its own. A mapping has one watch at a
+// time, and only what this one has watched all the time is its own.
 // Threads: one caller at a time; every call blocks for up to milliseconds (offload()). Errors: kNotSupported
 // (kernel), kNotFound (the process has ended), errno.
 #pragma once
@@ -24,10 +24,10 @@ namespace ckpt::agent::host {
 // Pages of a range, by address.
 struct PresentPages {
   std::vector<MemoryRange> present;
-  std::vector<MemoryRange> written;  // of these; since the last take_written()
+  std::vector<MemoryRange> written;  // those written since the last take_written()
 };
 
-// Whether this kernel can, and lets this process.
+// Checks that this kernel can watch memory, and allows it to this process.
 [[nodiscard]] bool kernel_watches_memory();
 
 class MemoryWatch {
@@ -39,31 +39,33 @@ class MemoryWatch {
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  // Private memory of no file: what can be watched. By address. What follows is about the memory that the process
-  // has now: after an exec, or where another one has its number, nothing of it is watched.
+  // Returns the memory that can be watched, by address: private memory without a file. The calls below
+  // concern the memory that the process has at this call. After an exec, or if another process has the
+  // number, none of it is watched.
   Result<std::vector<MemoryRange>> mappings();
-  // Whether all of the range has a watch, this or another one.
+  // True if all of the range has a watch, this or another one.
   [[nodiscard]] Result<bool> is_watched(const MemoryRange& range) const;
-  // Whether any memory of the process has a watch. After mappings().
+  // True if any memory of the process has a watch. Called after mappings().
   [[nodiscard]] Result<bool> has_watched_memory() const;
 
   struct Follow {
-    bool is_watched = false;         // false: it cannot be, or another one watches it
-    std::vector<MemoryRange> fresh;  // was not this watch's own all the time since the last call: not known
+    bool is_watched = false;  // false: it cannot be watched, or another watch has it
+    std::vector<MemoryRange>
+        fresh;  // not this watch's own for all the time since the last call, so nothing is known of it
   };
   // Watches all of the range, one of mappings(), from now on. A mapping that is new at an old place is fresh.
   Result<Follow> follow(const MemoryRange& range);
-  // The part of the range that this watch has watched since follow(). The process is stopped.
+  // Returns the part of the range that this watch has watched since follow(). The process must be stopped.
   Result<std::vector<MemoryRange>> own(const MemoryRange& range);
 
   // The pages of the range that were written since the last take_written(), from `from` on: some of them.
-  // Those count as not written from here on, so they are read after this. Returns where to go on;
-  // range.end: that was all. Zero pages are none, and pages that nobody watches. After an error nothing is known of
-  // the pages from `from` on: some of them may count as not written.
+  // Those count as not written from here on, so they are read after this. Returns where to go on; range.end:
+  // that was all. Zero pages are none, and pages that nobody watches. After an error nothing is known of the
+  // pages from `from` on: some of them may count as not written.
   Result<std::uint64_t> take_written(const MemoryRange& range, std::uint64_t from,
                                      std::vector<MemoryRange>& written);
-  // All pages of the range that are not zero pages, guards or absent. Adds to `found`; what was written
-  // stays so.
+  // Adds all pages of the range to `found` that are not zero pages, guards or absent. Written pages stay
+  // marked as written.
   Result<void> find_present(const MemoryRange& range, PresentPages& found) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the memory log the newest copy of each page of a process is.
+// The place of the newest copy of each page of a process in the memory log.
 // Threads: a value of one owner. No function fails.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether something may write into the memory of a process without its page tables. Such a write is not found by
-// a MemoryWatch. Threads: any; it reads many files of /proc (offload()). No function fails: what cannot be read
-// counts as yes.
+// True if something may write into the memory of a process without its page tables. A MemoryWatch does not
+// find such a write. Threads: any; it reads many files of /proc (offload()). No function fails: what cannot
+// be read counts as yes.
 #pragma once
 
 #include <sys/types.h>

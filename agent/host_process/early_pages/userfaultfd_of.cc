@@ -61,14 +61,15 @@ Result<std::uint64_t> find_syscall_instruction(pid_t pid) {
   iovec here{code.data(), code.size()};
   iovec there{reinterpret_cast<void*>(begin), code.size()};
   if (::process_vm_readv(pid, &here, 1, &there, 1, 0) != static_cast<ssize_t>(code.size()))
-    return Error::from_errno("Reading the vdso of process " + std::to_string(pid));
+    return Error::from_errno("Cannot read the vdso of process " + std::to_string(pid));
   const std::size_t at = code.find("\x0f\x05");
   if (at == std::string::npos)
-    return Error(ErrorCode::kNotSupported, "The vdso of process " + std::to_string(pid) + " makes no call");
+    return Error(ErrorCode::kNotSupported,
+                 "The vdso of process " + std::to_string(pid) + " has no system call instruction");
   return begin + at;
 }
 
-// One thread, stopped, until this ends.
+// A thread that is stopped for as long as this object lives.
 class StoppedThread {
  public:
   StoppedThread(pid_t tid, const TraceOptions& options) : tid_(tid), options_(options) {}
@@ -76,7 +77,7 @@ class StoppedThread {
   StoppedThread& operator=(const StoppedThread&) = delete;
   ~StoppedThread() {
     if (!seized_) return;
-    // The kernel would end the process with this tracer.
+    // The kernel ends the process if this tracer ends.
     if (changed_) (void)come_back(Patience::kForEver);
     (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
   }
@@ -84,9 +85,9 @@ class StoppedThread {
   Result<void> stop();
   // Returns what the call returned, which may be a negated errno.
   Result<long> call(std::uint64_t instruction, long number, long argument);
-  // It is where it was when it was stopped. After the last call().
+  // Puts the thread back where it was stopped. Called after the last call().
   Result<void> return_to_work() { return come_back(Patience::kLimited); }
-  // Its registers are not its own.
+  // True if the thread's registers are not its own.
   [[nodiscard]] bool is_changed() const { return changed_; }
 
  private:
@@ -117,7 +118,7 @@ Result<int> StoppedThread::wait_for_stop(Patience patience) {
   for (auto pause = kFirstLook;; pause = std::min(pause * 2, kLastLook)) {
     int status = 0;
     const pid_t got = ::waitpid(tid_, &status, __WALL | WNOHANG);
-    if (got < 0 && errno != EINTR) return failed("Waiting for");
+    if (got < 0 && errno != EINTR) return failed("Cannot wait for");
     if (got == tid_) {
       stands_ = WIFSTOPPED(status);
       if (!stands_) return ended(tid_);
@@ -131,16 +132,16 @@ Result<int> StoppedThread::wait_for_stop(Patience patience) {
 }
 
 Result<void> StoppedThread::run(__ptrace_request how, int signal) {
-  if (::ptrace(how, tid_, nullptr, static_cast<long>(signal)) != 0) return failed("Continuing");
+  if (::ptrace(how, tid_, nullptr, static_cast<long>(signal)) != 0) return failed("Cannot continue");
   stands_ = false;
   return ok();
 }
 
 Result<void> StoppedThread::stop() {
   constexpr long kOptions = PTRACE_O_TRACESYSGOOD;
-  if (::ptrace(PTRACE_SEIZE, tid_, nullptr, kOptions) != 0) return failed("Tracing");
+  if (::ptrace(PTRACE_SEIZE, tid_, nullptr, kOptions) != 0) return failed("Cannot trace");
   seized_ = true;
-  if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
+  if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Cannot stop");
   for (;;) {
     CKPT_TRY(status, wait_for_stop());
     const int signal = WSTOPSIG(status);
@@ -148,31 +149,32 @@ Result<void> StoppedThread::stop() {
       if (signal == SIGTRAP) return ok();
       return Error(ErrorCode::kRefused, "Process " + std::to_string(tid_) + " is stopped by a signal");
     }
-    // It was about to get a signal. It gets it, and stops before it does anything else.
+    // The thread was about to get a signal. It gets the signal, and stops before it does anything else.
     CKPT_TRYV(run(PTRACE_CONT, signal));
   }
 }
 
 Result<void> StoppedThread::set_registers(const user_regs_struct& registers) const {
   iovec set{const_cast<user_regs_struct*>(&registers), sizeof registers};
-  if (::ptrace(PTRACE_SETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Setting the registers of");
+  if (::ptrace(PTRACE_SETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Cannot set the registers of");
   return ok();
 }
 
-// From here on the thread must not go on as it is.
+// Changes the thread: from here on it must not go on as it is.
 Result<void> StoppedThread::change() {
   if (changed_) return ok();
   iovec set{&saved_, sizeof saved_};
-  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Reading the registers of");
+  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Cannot read the registers of");
   if (set.iov_len != sizeof saved_ || saved_.cs != kUser64)
-    return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is no 64-bit program");
-  if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0) return failed("Reading the signals of");
+    return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is not a 64-bit program");
+  if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0)
+    return failed("Cannot read the signals of");
   // A filter of system calls might end the process for this one.
   constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP;
-  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Tracing");
+  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Cannot trace");
   std::uint64_t all = kAllSignals;
   changed_ = true;
-  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof all, &all) != 0) return failed("Holding the signals of");
+  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof all, &all) != 0) return failed("Cannot block the signals of");
   if (options_.inside) options_.inside();
   return ok();
 }
@@ -181,8 +183,8 @@ bool is_event(int status) {
   return status >> 16 == PTRACE_EVENT_STOP;
 }
 
-// SIGSTOP cannot be held. The thread gets it, and the kernel stops it for that once it is let go of, unless a SIGCONT
-// has come meanwhile.
+// SIGSTOP cannot be blocked. The thread gets it, and the kernel stops it once it is detached, unless a
+// SIGCONT has come meanwhile.
 Result<void> StoppedThread::run_to_syscall_stop() {
   for (int signal = 0;;) {
     CKPT_TRYV(run(PTRACE_SYSCALL, signal));
@@ -190,8 +192,8 @@ Result<void> StoppedThread::run_to_syscall_stop() {
     if (WSTOPSIG(status) == kSyscallStop) return ok();
     signal = is_event(status) ? 0 : WSTOPSIG(status);
     if (signal != 0 && signal != SIGSTOP)
-      return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped for " +
-                                             std::to_string(WSTOPSIG(status)) + " inside of a call");
+      return Error(ErrorCode::kInternal, "Process " + std::to_string(tid_) + " stopped with signal " +
+                                             std::to_string(WSTOPSIG(status)) + " inside a system call");
   }
 }
 
@@ -206,17 +208,17 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
   CKPT_TRYV(run_to_syscall_stop());
   CKPT_TRYV(run_to_syscall_stop());
   iovec set{&registers, sizeof registers};
-  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Reading the registers of");
+  if (::ptrace(PTRACE_GETREGSET, tid_, NT_PRSTATUS, &set) != 0) return failed("Cannot read the registers of");
   return static_cast<long>(registers.rax);
 }
 
-// At a stop of the same kind as the first one: there the kernel begins an interrupted call again, or ends it for
-// a signal, by the thread's own registers.
+// Brings the thread to a stop of the same kind as the first one. From there the kernel restarts an
+// interrupted call, or ends it for a signal, by the thread's own registers.
 Result<void> StoppedThread::come_back(Patience patience) {
   if (!changed_) return ok();
-  // Any other stop takes the wish for this one back.
+  // Any other stop cancels the request for this one.
   for (int signal = 0;;) {
-    if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Stopping");
+    if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Cannot stop");
     if (stands_) {
       CKPT_TRYV(run(PTRACE_CONT, signal));
     }
@@ -225,15 +227,16 @@ Result<void> StoppedThread::come_back(Patience patience) {
     signal = WSTOPSIG(status) == SIGSTOP ? SIGSTOP : 0;
   }
   CKPT_TRYV(set_registers(saved_));
-  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_) != 0) return failed("Giving the signals to");
-  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, nullptr) != 0) return failed("Tracing");
+  if (::ptrace(PTRACE_SETSIGMASK, tid_, sizeof mask_, &mask_) != 0)
+    return failed("Cannot restore the signals of");
+  if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, nullptr) != 0) return failed("Cannot trace");
   changed_ = false;
   return ok();
 }
 
 Result<UniqueFd> take_descriptor(pid_t pid, long number) {
   UniqueFd taken = borrow_descriptor(pid, static_cast<int>(number));
-  if (!taken) return Error::from_errno("Taking a descriptor of process " + std::to_string(pid));
+  if (!taken) return Error::from_errno("Cannot copy a descriptor of process " + std::to_string(pid));
   return taken;
 }
 
@@ -244,7 +247,7 @@ Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
   if (made < 0) {
     CKPT_TRYV(thread.return_to_work());
     return Error::from_errno(static_cast<int>(-made),
-                             "Making a userfaultfd in process " + std::to_string(pid));
+                             "Cannot create a userfaultfd in process " + std::to_string(pid));
   }
   auto taken = take_descriptor(pid, made);
   CKPT_TRYV(thread.call(instruction, SYS_close, made));
@@ -254,8 +257,8 @@ Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
 
 }  // namespace
 
-// A tracer that ends lets go of a thread that it could not stop in time; so this one ends. It goes on alone where the
-// thread's registers are not its own yet.
+// The end of a tracer detaches a thread that it could not stop in time, so this tracer's thread ends. It goes
+// on alone while the traced thread's registers are not its own.
 Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
   struct Answer {
     Result<UniqueFd> made;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GNU build id of an ELF file, which tells two builds of a program or library apart. Threads: any.
 // Errors: none; a file that is no ELF file of this machine's kind, cannot be read or carries none has the
-// empty id. Nothing in the file is believed: every offset is checked.
+// empty id. Nothing in the file is trusted: every offset is checked.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of the content of files that two nodes have each for itself. Up to kMaxWholeBytes all of a file is read.
-// Of a larger one (weights of many gigabytes) the first and the last block are read, and blocks at places that a random
-// seed chooses. Files together are read up to a limit of bytes and of time.
-// Threads: any, one at a time per reader; blocks for as long as it reads (offload()). Errors: none; a file that is
-// too short, cannot be read, or is over a limit has the empty digest.
+// Digests of the content of files that two nodes have each for itself. Up to kMaxWholeBytes all of a file is
+// read. Of a larger one (weights of many gigabytes) the first and the last block are read, and blocks at
+// places that a random seed chooses. Files together are read up to a limit of bytes and of time.
+// Threads: any, one at a time per reader; blocks for as long as it reads (offload()). Errors: none; a file
+// that is too short, cannot be read, or is over a limit has the empty digest.
 #pragma once
 
 #include <chrono>

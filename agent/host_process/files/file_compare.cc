@@ -32,7 +32,8 @@ std::string size_text(const FileFact& fact, std::uint64_t here) {
          std::to_string(fact.bytes) + " at the source";
 }
 
-// By its length alone: an older source sends no more, and an image's program wrote on after it was saved.
+// Compares the length alone: an older source sends no more, and the program of an image wrote on after it was
+// saved.
 std::string difference_of_length(const FileFact& fact, std::uint64_t here) {
   const bool fits = fact.use == FileUse::kWritten ? here >= fact.bytes : here == fact.bytes;
   return fits ? "" : size_text(fact, here);
@@ -54,7 +55,7 @@ std::string FileComparison::difference(const FileFact& fact, bool& is_same) {
     return facts.st_rdev == fact.device ? "" : fact.path + " is another device at the target";
   if (!has_content(fact.use)) return {};
   if (fact.kernels_own)
-    return is_kernels_own(fact.path) ? "" : fact.path + " is no file of the kernel at the target";
+    return is_kernels_own(fact.path) ? "" : fact.path + " is not a file of the kernel at the target";
   return difference_of_file(fact, facts, is_same);
 }
 
@@ -76,7 +77,7 @@ std::string FileComparison::difference_of_file(const FileFact& fact, const struc
   return difference_of_content(fact, facts);
 }
 
-// Where a file system gives no handle, a file that has grown since has the source's content in front.
+// If a file system gives no handle, a file that has grown since must begin with the source's content.
 bool FileComparison::is_same_file(const FileFact& fact, const struct stat& facts) {
   const FileIdentity here = systems_.identity_of(fact.path, facts);
   const Sameness found = compare(fact.identity, here, one_kernel_);
@@ -98,14 +99,13 @@ std::string FileComparison::difference_of_content(const FileFact& fact, const st
            kShareIt;
   if (fact.sampled && systems_.identity_of(fact.path, facts).written_ns != fact.identity.written_ns)
     return fact.path +
-           " has another time at the target, and is too long to be compared whole: copy it with its time (cp "
-           "-p, "
-           "rsync -a), or put it on a file system that both nodes mount";
+           " has another time at the target, and is too long to be compared whole: copy it with its time "
+           "(cp -p, rsync -a), or put it on a file system that both nodes mount";
   const std::string digest =
       fact.sampled ? reader_.sampled(fact.path, fact.bytes) : reader_.whole(fact.path, fact.bytes);
   if (digest == fact.digest) return {};
   if (digest.empty())
-    return fact.path + " cannot be read at the target in time, to compare its content" + kShareIt;
+    return fact.path + " cannot be read at the target in time, so its content cannot be compared" + kShareIt;
   return fact.path +
          " has other content at the target: copy the source's file there, or put it on a file system that "
          "both nodes mount";

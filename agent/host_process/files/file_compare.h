@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a file of the source's list is at the target what it is at the source. One and the same file is
-// (file_identity.h), whatever others write to it meanwhile. A file that each node has for itself must have the same
-// content: a build id for programs, else a digest. Memory that is mapped from a file for writing must be the same file.
+// Compares a file of the source's list with the target's file. If both nodes share the file
+// (file_identity.h), it fits, whatever others write to it meanwhile. A file that each node has for itself
+// must have the same content: a build id for programs, else a digest. Memory that is mapped from a file for
+// writing must be the same file.
 // Threads: any; reads files (offload()). Errors: none; a difference is a text for the user.
 #pragma once
 
@@ -15,7 +16,7 @@ namespace ckpt::agent::host {
 
 enum class Compared : std::uint8_t {
   kNow,     // the program runs at the source
-  kStored,  // it was saved at some time: one and the same file may have changed since
+  kStored,  // it was saved earlier: a shared file may have changed since
 };
 
 class FileComparison {
@@ -24,9 +25,9 @@ class FileComparison {
   FileComparison(Compared when, bool one_kernel, std::uint64_t seed)
       : when_(when), one_kernel_(one_kernel), reader_(seed) {}
 
-  // Empty: it is here what it is there. `is_same`: it is one and the same file.
+  // Returns the difference; empty: none. `is_same`: both nodes share the file.
   [[nodiscard]] std::string difference(const FileFact& fact, bool& is_same);
-  // The folder is one and the same: a file that it lacks is gone at the source, too.
+  // True if both nodes share the folder: a file that it lacks is gone at the source, too.
   [[nodiscard]] bool is_same(const FolderFact& folder);
 
  private:
@@ -40,8 +41,8 @@ class FileComparison {
   FileSystems systems_;
 };
 
-// At the source: identity and content of the files of `facts`, and their folders. With `written` also the content of
-// those that are open for writing. What has gone meanwhile is left out.
+// Adds identity and content to the files of `facts`, and their folders. With `written` it reads the content
+// of files that are open for writing, too. Files that have gone meanwhile are left out. Called at the source.
 void describe_content(std::vector<FileFact>& facts, ContentReader& reader, bool written);
 [[nodiscard]] std::vector<FolderFact> folders_of(const std::vector<FileFact>& facts);
 

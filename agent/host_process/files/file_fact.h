@@ -38,7 +38,7 @@ struct FileFact {
   std::uint64_t device = 0;
   std::string build_id;
   FileIdentity identity;
-  bool kernels_own = false;    // of /proc, /sys: it tells of its node, and has no content to compare
+  bool kernels_own = false;    // in /proc or /sys: it describes its node, and has no content to compare
   bool is_mount = false;       // it is mounted at its path, in its folder's place
   bool shares_memory = false;  // mapped for writing: it is memory of the program
   std::string digest;          // of `bytes` bytes (content_digest.h); empty: not read

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a path names one and the same file at two nodes. Within one kernel device and inode say so. Between
-// kernels only a file system that both mount from the same place can. NFS, Lustre and others give a file a handle that
-// all clients see. Where they give none, size and times must agree, or the content is compared (file_compare.h).
-// Threads: any; blocks as long as the file system does (offload()). Errors: none; what cannot be found out is empty.
+// Tells whether a path names one and the same file at two nodes. Within one kernel, device and inode decide.
+// Between kernels it takes a file system that both mount from the same place. NFS, Lustre and others give a
+// file a handle that all clients see. Where they give none, size and times must agree, or the content is
+// compared (file_compare.h).
+// Threads: any; blocks as long as the file system does (offload()). Errors: none; what cannot be found out is
+// empty.
 #pragma once
 
 #include <sys/stat.h>
@@ -33,16 +35,16 @@ struct FileIdentity {
 enum class Sameness : std::uint8_t { kSame, kPerhaps, kOther };
 // `one_kernel`: both were seen by the same one (running_kernel()).
 [[nodiscard]] Sameness compare(const FileIdentity& there, const FileIdentity& here, bool one_kernel);
-// Neither content nor attributes have changed between the two.
+// True if neither content nor attributes have changed between the two.
 [[nodiscard]] bool is_unchanged(const FileIdentity& before, const FileIdentity& now);
 
-// Another after each boot: the kernel's boot id. Empty: not known.
+// Returns the kernel's boot id, which changes at each boot. Empty: not known.
 [[nodiscard]] std::string running_kernel();
 
-// Something is mounted there: the path may lead elsewhere than the folder that has the name.
+// True if something is mounted there: the path may then lead elsewhere than the folder that has the name.
 [[nodiscard]] bool is_mount(const std::string& path);
 
-// The kernel's own files, which tell of this node: /proc, /sys, control groups.
+// True for files of the kernel, which describe this node: /proc, /sys, control groups.
 [[nodiscard]] bool is_kernels_own(const std::string& path);
 
 // Finds identities by this process's mounts, which it reads once.
@@ -59,7 +61,8 @@ class FileSystems {
   bool is_read_ = false;
 };
 
-// One line of /proc/self/mountinfo: its mount's number, and "TYPE SOURCE" where several nodes mount it. For tests.
+// One line of /proc/self/mountinfo: its mount's number, and "TYPE SOURCE" where several nodes mount it. For
+// tests.
 struct MountLine {
   std::uint64_t mount = 0;
   std::string network;

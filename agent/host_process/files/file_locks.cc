@@ -59,9 +59,8 @@ std::optional<FileLock> lock_in(const std::string& line) {
 
 std::string lock_is_taken(const FileLock& lock) {
   return lock.text() +
-         ", and it is taken at the target, too: the moved program would wait for it. Let the program give "
-         "the lock "
-         "back, or keep that file on a disk of each node";
+         ", and the lock is held at the target, too: the moved program would wait for it. Let the program "
+         "release the lock, or keep that file on a disk of each node";
 }
 
 std::string lock_is_refused(const FileLock& lock) {
@@ -73,7 +72,8 @@ std::string try_flock(int file, const FileLock& lock) {
   return errno == EWOULDBLOCK ? lock_is_taken(lock) : lock_is_refused(lock);
 }
 
-// Only asked for: a lock of an open file is in the way of all others', and all others' of it.
+// Asks for the lock without taking it: a lock of an open file conflicts with all others', and all others'
+// with it.
 std::string ask_range(int file, const FileLock& lock) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
   if (lock.start > kMost || (lock.end != 0 && (lock.end < lock.start || lock.end > kMost))) return {};
@@ -122,7 +122,7 @@ std::vector<std::string> TreeLocks::problems() const {
   std::vector<std::string> texts;
   for (const FileLock& lock : locks_) {
     if (lock.kind == LockKind::kLease)
-      texts.push_back(lock.text() + ", a lease, which cannot be moved: let the program give it back");
+      texts.push_back(lock.text() + ", a lease, which cannot be moved: let the program release it");
   }
   return texts;
 }

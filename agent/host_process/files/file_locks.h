@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks on files that the program holds: flock(2), fcntl(2)'s and those of an open file. A lock on a file that each
-// node has for itself moves. One that the target sees, too, is held by the stopped original, and its copy would wait
-// for it. So the target tries each lock, without waiting. A lease (F_SETLEASE) moves nowhere: the copy's open of the
-// file would break it.
+// Locks on files that the program holds: flock(2), fcntl(2)'s and those of an open file. A lock on a file
+// that each node has for itself moves. If the target sees the file, too, the stopped original holds the lock,
+// and its copy would wait for it. So the target tries each lock, without waiting. A lease (F_SETLEASE) cannot
+// move: the copy's open of the file would break it.
 // Threads: any; reads files under /proc (offload()). Errors: none; what is in the way is a text for the user.
 #pragma once
 
@@ -28,7 +28,7 @@ struct FileLock {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr std::string_view kName = "FileLock";
   LockKind kind = LockKind::kFlock;
-  bool excludes = false;  // for writing
+  bool excludes = false;  // a lock for writing
   std::string path;
   std::uint64_t start = 0;
   std::uint64_t end = 0;  // the last byte; 0: to the end of the file
@@ -49,7 +49,7 @@ struct FileLock {
 class TreeLocks {
  public:
   void note(pid_t pid, int descriptor, const std::string& path);
-  // The locks that cannot move, as texts.
+  // Returns a text for each lock that cannot move.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<FileLock>& locks() const noexcept { return locks_; }
 
@@ -58,7 +58,7 @@ class TreeLocks {
   std::set<std::tuple<LockKind, bool, std::string, std::uint64_t, std::uint64_t>> known_;
 };
 
-// At the target. Empty: it can be taken here. It is not kept.
+// Returns why the lock cannot be taken at this target. Empty: it can. The lock is not kept.
 [[nodiscard]] std::string why_not_taken(const FileLock& lock);
 
 }  // namespace ckpt::agent::host

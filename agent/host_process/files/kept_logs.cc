@@ -39,10 +39,10 @@ std::optional<std::string> read_end(const std::string& path) {
   return text;
 }
 
-// Not synced: after a failed dump the program waits for this.
+// Writes without a sync: after a failed dump the program waits for this.
 Result<void> write_text(const std::string& path, const std::string& text) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("Opening " + path);
+  if (!file) return Error::from_errno("Cannot open " + path);
   return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
 }
 

@@ -41,15 +41,15 @@ bool names_process(const std::string& path) {
 }
 
 std::string why_not_its_own(pid_t pid, const std::string& path) {
-  // The node's first group is the root folder: its files tell of the node, as /proc/meminfo does.
+  // Files of the node's first group, the root folder, describe the node, like /proc/meminfo.
   if (path.starts_with(kGroups) && path.find('/', kGroups.size()) != std::string::npos)
     return path +
-           ", which tells of a control group of this node: let the program open it only while it reads it";
+           ", which describes a control group of this node: let the program close it when it has read it";
   const ProcPath parsed = parse_proc_path(path);
   if (parsed.pid == 0 || (parsed.pid == pid && !is_of_thread(parsed))) return {};
-  return path + ", which tells of " +
+  return path + ", which describes " +
          (parsed.pid == pid ? "one of its threads" : "process " + std::to_string(parsed.pid)) +
-         " by its number on this node: let the program open it only while it reads it";
+         " by its number on this node: let the program close it when it has read it";
 }
 
 std::string by_self(const std::string& path, const std::set<pid_t>& tree) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRIU names its links in /dev/shm by small numbers, the same in each dump, and fails where such a name exists. So on
-// one machine one dump at a time makes links. A file in /run is the lock and names the files that are linked. What an
-// agent that was killed has left is removed by the next dump.
+// CRIU names its links in /dev/shm by small numbers, the same in each dump, and fails if such a name exists.
+// So only one dump at a time may make links on a machine. A file in /run is the lock and names the linked
+// files. The next dump removes the links that a killed agent has left.
 // Threads: any. Errors: none; without /run there is no lock, and dumps that meet fail.
 #pragma once
 
@@ -15,10 +15,10 @@ namespace ckpt::agent::host {
 class DumpLinks {
  public:
   DumpLinks() = default;
-  // Before the dump of a tree with these files; nothing: another dump has the lock.
+  // Takes the lock before the dump of a tree with these files. Nothing: another dump has the lock.
   static std::optional<DumpLinks> try_take(const NamedMemory& memory,
                                            const char* lock = "/run/gpumigrate-dump-links");
-  // The links are gone (save_named_memory(), remove_links()).
+  // Called once the links are gone (save_named_memory(), remove_links()).
   void release();
 
  private:

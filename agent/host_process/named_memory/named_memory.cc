@@ -66,7 +66,7 @@ Result<void> copy(int to, int from, std::uint64_t bytes, const std::string& what
     const ssize_t done =
         ::sendfile(to, from, nullptr, std::min<std::uint64_t>(bytes, std::uint64_t{1} << 30));
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return io_error("Copying " + what);
+    if (done < 0) return io_error("Cannot copy " + what);
     if (done == 0) return Error(ErrorCode::kCorrupt, what + " ends early");
     bytes -= static_cast<std::uint64_t>(done);
   }
@@ -76,9 +76,9 @@ Result<void> copy(int to, int from, std::uint64_t bytes, const std::string& what
 Result<void> save_content(const NamedFile& file, const std::string& to) {
   const std::string path = path_of(file.names.front());
   const UniqueFd source(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!source) return io_error("Opening " + path);
+  if (!source) return io_error("Cannot open " + path);
   const UniqueFd target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!target) return io_error("Making " + to);
+  if (!target) return io_error("Cannot create " + to);
   return copy(target.get(), source.get(), file.bytes, path);
 }
 
@@ -102,7 +102,7 @@ bool is_proper(const NamedMemory& memory) {
          });
 }
 
-// No file: nothing travels.
+// Without the file nothing travels.
 Result<NamedMemory> read_index(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return NamedMemory();
   CKPT_TRY(text, read_file(path, kMaxIndexBytes));
@@ -122,18 +122,18 @@ Error taken(const std::string& name) {
 
 Result<void> make_file(const NamedFile& file, const std::string& content, const std::string& path) {
   const UniqueFd source(::open(content.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!source) return io_error("Opening " + content);
+  if (!source) return io_error("Cannot open " + content);
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!target && errno == EEXIST) return taken(file.names.front());
-  if (!target) return io_error("Making " + path);
+  if (!target) return io_error("Cannot create " + path);
   auto made = copy(target.get(), source.get(), file.bytes, path);
   if (made && (::fchown(target.get(), file.uid, file.gid) != 0 || ::fchmod(target.get(), file.mode) != 0))
-    made = io_error("Making " + path);
+    made = io_error("Cannot create " + path);
   if (!made) ::unlink(path.c_str());
   return made;
 }
 
-// A copy in its place, in one step.
+// Puts a copy in its place in one step.
 Result<void> replace_file(const NamedFile& file, const std::string& content, const std::string& mark) {
   const std::string path = path_of(file.names.front());
   const std::string copy = path_of("gpumigrate-copy." + std::to_string(file.inode));
@@ -141,7 +141,7 @@ Result<void> replace_file(const NamedFile& file, const std::string& content, con
   CKPT_TRYV(make_file(file, content, copy));
   set_mark(copy, mark, true);
   if (::rename(copy.c_str(), path.c_str()) == 0) return ok();
-  const Error error = io_error("Making " + path);
+  const Error error = io_error("Cannot create " + path);
   ::unlink(copy.c_str());
   return error;
 }
@@ -150,7 +150,7 @@ Result<void> link_names(const NamedFile& file) {
   for (std::size_t i = 1; i < file.names.size(); ++i) {
     if (is_link_name(file.names[i])) continue;
     if (::link(path_of(file.names.front()).c_str(), path_of(file.names[i]).c_str()) == 0) continue;
-    return errno == EEXIST ? taken(file.names[i]) : io_error("Making " + path_of(file.names[i]));
+    return errno == EEXIST ? taken(file.names[i]) : io_error("Cannot create " + path_of(file.names[i]));
   }
   return ok();
 }
@@ -162,7 +162,7 @@ void remove_names(const NamedFile& file) {
   }
 }
 
-// One file and its names; `made` has it also where a name could not be made.
+// Makes one file and its names. `made` has it even if a name could not be made.
 Result<void> make(const NamedFile& file, const std::string& content, const std::string& mark,
                   NamedMemory& made) {
   const std::string path = path_of(file.names.front());
@@ -200,13 +200,13 @@ Result<void> place_links(const NamedMemory& memory, const std::string& images) {
       link.link = name;
       link.path = images + "/" + name;
       if (::link(path_of(file.names.front()).c_str(), link.path.c_str()) != 0)
-        return io_error("Making " + link.path);
+        return io_error("Cannot create " + link.path);
     }
   }
   return links.empty() ? ok() : set_link_paths(images, links);
 }
 
-// By inode; whether by a name that is gone.
+// By inode: true if a process has the file by a name that is gone.
 Result<std::map<std::uint64_t, bool>> held_files_of(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
   std::map<std::uint64_t, bool> found;

@@ -24,13 +24,13 @@ namespace {
 constexpr const char* kMarkAttribute = "trusted.gpumigrate.maker";
 constexpr std::size_t kMaxMark = 256;
 constexpr std::string_view kOwnPrefix = "gpumigrate";  // images and images' vaults
-constexpr std::int64_t kStartTickMs = 10;  // a start is known to a tick of the kernel's clock, in ms
+constexpr std::int64_t kStartTickMs = 10;  // precision of a start time: one tick of the kernel's clock, in ms
 
 struct NameEntry {
   std::string name;
   std::uint64_t inode = 0;
   bool is_file = false;
-  bool is_marked = false;  // as the job's
+  bool is_marked = false;  // its mark names the job
 };
 
 std::string mark_at(const std::string& path) {
@@ -62,7 +62,7 @@ class Marks {
     if (space_.empty() || space_end == std::string::npos || mark.substr(0, space_end) != space_) return false;
     return own_namespace_ || owner_.tree.contains(std::atoi(mark.c_str() + space_end + 1));
   }
-  // Whether one without a mark may be the job's.
+  // True if a file without a mark may be the job's.
   [[nodiscard]] bool may_lack() const { return own_namespace_; }
 
  private:
@@ -100,8 +100,8 @@ std::vector<NameEntry> name_entries_of(const NameOwner& owner, const std::set<st
 std::string entry_text(const NameEntry& entry) {
   const std::string path = kSharedFolder + entry.name;
   const std::string remedy = ": let the program remove it before the move";
-  if (!entry.is_file) return path + " of the job is no file, and would be lost" + remedy;
-  return path + ", which no process has open, may be of this job or of another one of its user" + remedy +
+  if (!entry.is_file) return path + " of the job is not a file, and would be lost" + remedy;
+  return path + ", which no process has open, may belong to this job or to another job of its user" + remedy +
          ", or keep it open";
 }
 

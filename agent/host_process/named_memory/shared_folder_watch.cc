@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kEventsBytes = 16u << 10;
 
-// The name behind the folder's handle; empty: the event has none.
+// Returns the name behind the folder's handle; empty: the event has none.
 std::string name_of_event(const fanotify_event_metadata& event) {
   const auto* const bytes = reinterpret_cast<const char*>(&event);
   std::size_t at = event.metadata_len;
@@ -69,7 +69,7 @@ void watch_until(const UniqueFd& watch, const UniqueFd& end) {
 Result<SharedFolderWatch> SharedFolderWatch::start() {
   const auto refused = [] {
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-                 std::string("Watching who makes files in ") + kSharedFolder);
+                 std::string("Cannot watch which processes create files in ") + kSharedFolder);
   };
   UniqueFd watch(::fanotify_init(
       FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME | FAN_UNLIMITED_QUEUE, O_RDONLY));
@@ -78,7 +78,7 @@ Result<SharedFolderWatch> SharedFolderWatch::start() {
                       AT_FDCWD, kSharedFolder) != 0)
     return refused();
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   try {

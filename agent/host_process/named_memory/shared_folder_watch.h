@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes on each file that is made in /dev/shm who has made it (names_alone.h), since the file itself does not tell. A
-// process that has ended before it is asked for leaves its file without a mark.
-// Threads: one of its own. Ownership: it ends with the object. Errors: kNotSupported where the kernel reports no makers
-// (Linux older than 5.9, no root).
+// Marks each file in /dev/shm with the process that makes it (names_alone.h), since the file itself does not
+// name its maker. A file whose maker ends before the watch looks stays without a mark.
+// Threads: one of its own, which ends with the object. Errors: kNotSupported where the kernel reports no
+// makers (Linux older than 5.9, no root).
 #pragma once
 
 #include <thread>
@@ -21,7 +21,7 @@ class SharedFolderWatch {
 
  private:
   SharedFolderWatch(UniqueFd end, std::thread thread) : end_(std::move(end)), thread_(std::move(thread)) {}
-  UniqueFd end_;  // closed: the thread ends
+  UniqueFd end_;  // the thread ends when this is closed
   std::thread thread_;
 };
 

@@ -39,7 +39,7 @@ constexpr std::array<FileSystem, 9> kOfTheKernel = {{{0x5345434d, "secret memory
                                                      {0x09041934, "an object of the kernel"}}};
 constexpr unsigned long kHugePages = 0x958458f6;
 
-// The number behind "NAME:" of /proc/PID/fdinfo/N.
+// Returns the number behind "NAME:" of /proc/PID/fdinfo/N.
 std::optional<long> fdinfo_number(pid_t pid, int number, const std::string& name, int base = 10) {
   const Result<std::string> info = read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), kMaxFdinfo);
   if (!info.has_value()) return std::nullopt;
@@ -73,7 +73,7 @@ bool is_known_kind(std::string_view kind) {
   return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
 }
 
-// Directly in the root, where no program keeps files that it deletes: a name that the kernel gave.
+// A name directly in the root, where no program keeps files that it deletes, is the kernel's.
 bool is_name_of_kernel(pid_t pid, const std::string& path, const std::string& opened_as) {
   if (!path.ends_with(kDeletedEnd) || path.find('/', 1) < path.size() - kDeletedEnd.size()) return false;
   struct stat file {};

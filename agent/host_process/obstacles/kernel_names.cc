@@ -30,7 +30,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxObjectsText = 16u << 20;
 constexpr std::chrono::seconds kLongestLook{2};
-constexpr int kMaxSemaphores = 4096;  // of a set, that are asked
+constexpr int kMaxSemaphores = 4096;  // the most semaphores of a set that are read
 
 struct ObjectTable {
   ObjectKind kind;
@@ -40,7 +40,7 @@ constexpr std::array<ObjectTable, 3> kObjectTables = {
     {{ObjectKind::kMemory, "shm"}, {ObjectKind::kSemaphores, "sem"}, {ObjectKind::kQueue, "msg"}}};
 
 using ObjectKey = std::pair<ObjectKind, int>;
-using Users = std::map<ObjectKey, std::set<pid_t>>;  // that have made or used it; 0 and below: nobody
+using Users = std::map<ObjectKey, std::set<pid_t>>;  // processes that have made or used it; 0 and below: none
 
 // The columns by the heading's names, as they differ between kernels.
 void read_objects(ObjectKind kind, const std::string& text, std::vector<SystemVObject>& objects,
@@ -84,8 +84,9 @@ bool has_user(const std::set<pid_t>& pids) {
   return std::any_of(pids.begin(), pids.end(), [](pid_t pid) { return pid > 0; });
 }
 
-// After the fork: async-signal-safe calls only. Writes the tables as this PID namespace sees them, each behind its
-// length, and a number for each semaphore set: whether one of the namespace has used it last.
+// Runs after the fork, so it makes async-signal-safe calls only. Writes the tables as this PID namespace sees
+// them, each behind its length. Then writes a number for each semaphore set: whether a process of the
+// namespace has used it last.
 [[noreturn]] void tell_from_within(int to, const std::vector<SystemVObject>& objects) {
   const auto write_all_of = [to](const void* bytes, std::size_t count) {
     const char* at = static_cast<const char*>(bytes);
@@ -150,7 +151,8 @@ std::string read_until(int from, steady_clock::time_point deadline) {
   }
 }
 
-// It ends by itself once it has reaped its child, which would else stay in the namespace, and keep its init from ending.
+// The process ends by itself once it has reaped its child. Unreaped, the child would stay in the namespace
+// and keep its init from ending.
 void await_look(pid_t child, steady_clock::time_point deadline) {
   const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
@@ -161,7 +163,7 @@ void await_look(pid_t child, steady_clock::time_point deadline) {
   }
 }
 
-// Users as the PID namespace of `root` numbers them.
+// Returns the users by their numbers in the PID namespace of `root`.
 Users users_within(pid_t root, const std::vector<SystemVObject>& objects) {
   Users users;
   const UniqueFd space(::open(proc_path(root, "/ns/pid").c_str(), O_RDONLY | O_CLOEXEC));

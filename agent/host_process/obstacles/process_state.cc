@@ -22,8 +22,8 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxStateText = 1u << 16;
-constexpr std::size_t kSpareDescriptors = 4;  // CRIU opens so many in the process
-// CRIU keeps so many of its own above the process's highest one, below its own limit in steps of 128.
+constexpr std::size_t kSpareDescriptors = 4;  // CRIU opens as many in the process
+// CRIU keeps as many of its own above the process's highest one, below its own limit in steps of 128.
 constexpr std::uint64_t kCriuDescriptors = 64;
 constexpr std::uint64_t kDescriptorStep = 128;
 constexpr int kResetOnFork = 0x40000000;
@@ -129,7 +129,7 @@ void ProcessLook::look_at_namespaces() {
   }
 }
 
-// At the target no process may have other rights than the job's user.
+// Checks the user: no process at the target may have other rights than the job's user.
 void ProcessLook::look_at_user() {
   const std::string first = pid_ == root_ ? status_ : state_text(proc_path(root_, ""));
   for (const char* name : {"Uid", "Gid"}) {
@@ -147,9 +147,8 @@ void ProcessLook::look_at_user() {
 // The kernel lets no process under a filter take another out of one: "suspending seccomp failed: EPERM".
 void ProcessLook::look_at_filter() {
   if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
-  add("runs under a filter of system calls (seccomp), and so does this agent, which keeps CRIU from saving "
-      "it: "
-      "start the agent without one (seccomp=unconfined)");
+  add("runs under a filter of system calls (seccomp), and so does this agent, so CRIU cannot save it: "
+      "start the agent without a filter (seccomp=unconfined)");
 }
 
 // CRIU: "Zombies with threads are not supported".
@@ -178,7 +177,7 @@ void ProcessLook::look_at_threads() {
   }
 }
 
-// True: one text for all threads suffices. CRIU restores a thread with what the first one has.
+// True: one text for all threads suffices. CRIU gives a restored thread what the first thread has.
 bool ProcessLook::look_at_thread(pid_t thread) {
   const std::string folder = proc_path(pid_, "/task/") + std::to_string(thread);
   look_at_tracer(thread == pid_ ? status_ : state_text(folder));
@@ -205,7 +204,7 @@ void ProcessLook::look_at_tracer(const std::string& status) {
   const auto tracer = static_cast<pid_t>(state_number(status, "TracerPid"));
   if (tracer == 0 || is_traced_ || own_.contains(tracer)) return;
   is_traced_ = true;
-  add("is traced by " + name_of_process(tracer) + ": let go of it first");
+  add("is traced by " + name_of_process(tracer) + ": detach the tracer first");
 }
 
 // CRIU: "Inconsistent sched params", at the restore.
@@ -219,7 +218,7 @@ void ProcessLook::look_at_schedule(pid_t thread) {
       (policy == 6 ? " (SCHED_DEADLINE)" : "") + ", which CRIU cannot restore: use chrt to change it");
 }
 
-// How many this agent's CRIU may have.
+// Returns how many descriptors this agent's CRIU may have.
 std::uint64_t limit_of_criu() {
   rlimit own{};
   if (::getrlimit(RLIMIT_NOFILE, &own) != 0) return 0;

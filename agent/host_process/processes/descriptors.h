@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Open descriptors of other processes: what they are, who else has them, and copies of them for this process.
-// Threads: any; reads files under /proc (offload()). Errors: none; what is gone, or may not be inspected, is left out.
+// Threads: any; reads files under /proc (offload()). Errors: none; what is gone, or may not be inspected, is
+// left out.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +21,8 @@ struct Owner {
   pid_t pid = 0;
   std::string name;  // /proc/PID/comm
 };
-// A process that has each of these open; `kind` as for inode_of(). What no process has, or one that may not be
-// inspected, is left out. Of several processes one that is not in `besides` is named.
+// A process that has each of these open; `kind` as for inode_of(). What no process has, or one that may not
+// be inspected, is left out. Of several processes one that is not in `besides` is named.
 std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind,
                                  const std::set<pid_t>& besides);
 
@@ -30,8 +31,8 @@ std::map<Inode, Owner> owners_of(const std::set<Inode>& inodes, const char* kind
 // N of "KIND:[N]", 0 if `link` is not that.
 [[nodiscard]] Inode inode_of(const std::string& link, const char* kind);
 
-// A descriptor of this process for the same open file (pidfd_getfd(2)); invalid, and errno has the reason, where process or
-// descriptor are gone.
+// A descriptor of this process for the same open file (pidfd_getfd(2)); invalid, and errno has the reason,
+// where process or descriptor are gone.
 [[nodiscard]] UniqueFd borrow_descriptor(pid_t pid, int number);
 
 }  // namespace ckpt::agent::host

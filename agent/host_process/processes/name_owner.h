@@ -18,7 +18,7 @@ inline constexpr std::int64_t kNeverMs = std::numeric_limits<std::int64_t>::max(
 struct NameRules {
   std::string job;  // tells it from all jobs of this machine
   std::int64_t started_unix_ms =
-      0;                  // its instance here; 0: only names that a living process has used are its own
+      0;  // its instance on this node; 0: only names that a living process has used are its own
   bool is_alone = false;  // no other job of its user runs on this node
 };
 
@@ -27,14 +27,14 @@ struct NameOwner {
   pid_t root = 0;
   std::set<pid_t> tree;
   uid_t uid = 0;
-  std::int64_t since_unix_ms = kNeverMs;  // the job runs here since then
+  std::int64_t since_unix_ms = kNeverMs;  // when the job began to run on this node
   bool is_alone = false;
 };
 
 // An adopted job's process is older than its instance.
 [[nodiscard]] NameOwner name_owner(pid_t root, const NameRules& rules);
 
-// It has a PID namespace other than this process's.
+// True if it has a PID namespace other than this process's.
 [[nodiscard]] bool has_own_pid_namespace(pid_t root);
 
 }  // namespace ckpt::agent::host

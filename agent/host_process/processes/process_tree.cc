@@ -59,7 +59,7 @@ Result<std::string> status_of(pid_t pid) {
   return Error(ErrorCode::kNotFound, "Process " + std::to_string(pid) + " has ended");
 }
 
-// In its own PID namespace.
+// Returns the process's id in its own PID namespace.
 pid_t innermost_id_of(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return pid;
@@ -73,7 +73,7 @@ bool is_memory_file(std::string_view name) {
   return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)") || name.starts_with("/SYSV");
 }
 
-// Memory without a file's name that processes share: what is mapped so, and memory files that are open.
+// Finds memory without a file's name that processes share: such mappings, and open memory files.
 void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   std::error_code gone;
   std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);
@@ -105,7 +105,7 @@ bool left_meanwhile(pid_t pid, pid_t root) {
   return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// The most bytes that a dump of the process writes.
+// Returns the most bytes that a dump of the process writes.
 Result<std::uint64_t> memory_of(pid_t pid) {
   CKPT_TRY(status, status_of(pid));
   std::uint64_t kib = 0;
@@ -186,7 +186,7 @@ bool has_ended(pid_t pid) {
   for (const std::uint64_t threads : status_numbers(*status, "Threads", 10)) {
     if (threads > 1) return false;
   }
-  // Gives up its folder on its way out, before it waits for its parent.
+  // A process gives up its working folder when it ends, before it waits for its parent.
   std::error_code failed;
   (void)std::filesystem::read_symlink(proc_path(pid, "/cwd"), failed);
   return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
@@ -213,7 +213,7 @@ Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped) {
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
     if (!stopped.empty() && stopped.contains(innermost_id_of(*it))) continue;
     if (::kill(*it, SIGCONT) != 0 && errno != ESRCH)
-      return Error::from_errno("Letting process " + std::to_string(*it) + " go on");
+      return Error::from_errno("Cannot continue process " + std::to_string(*it));
   }
   return ok();
 }
@@ -234,8 +234,9 @@ Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
     const bool powerless = capabilities.size() == 1 && capabilities[0] == 0;
     if (!all_are(status_numbers(status, "Uid", 10), uid) ||
         !all_are(status_numbers(status, "Gid", 10), gid) || (uid != 0 && !powerless)) {
-      return Error(ErrorCode::kRefused, "Process " + std::to_string(pid) + " has other rights than user " +
-                                            std::to_string(uid) + ", whose job it is");
+      return Error(ErrorCode::kRefused, "Process " + std::to_string(pid) +
+                                            " does not have exactly the rights of user " +
+                                            std::to_string(uid) + ", who owns the job");
     }
   }
   return ok();

@@ -18,47 +18,47 @@ namespace ckpt::agent::host {
 
 inline constexpr std::size_t kMaxProcesses = 4096;
 
-// `root` first, parents before children.
+// Lists the tree: `root` first, parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);
 
-// `pid`, its parent, and so on; shorter where one of them ended meanwhile.
+// Returns `pid`, its parent, and so on; fewer if one of them ended meanwhile.
 [[nodiscard]] std::vector<pid_t> line_of(pid_t pid);
 
-// Field 22 of /proc/PID/stat: with the PID it identifies a process for ever. 0 if there is none.
+// Returns field 22 of /proc/PID/stat, which with the PID identifies a process for ever. 0 if there is none.
 [[nodiscard]] std::uint64_t start_ticks_of(pid_t pid);
 [[nodiscard]] inline bool is_process(pid_t pid, std::uint64_t start_ticks) {
   return pid > 1 && start_ticks != 0 && start_ticks_of(pid) == start_ticks;
 }
 
-// Its real user id; that of nobody (65534) where it is gone.
+// Returns its real user id; that of nobody (65534) if it is gone.
 [[nodiscard]] uid_t user_of(pid_t pid);
 
-// It is gone, on its way out, or waits for its parent to take its status: it has no files any more.
+// True if it is gone, ending, or waits for its parent to take its status: it has no files then.
 [[nodiscard]] bool has_ended(pid_t pid);
 
-// Stopped by a signal (SIGSTOP, SIGTSTP, ...), not by a tracer.
+// True if it is stopped by a signal (SIGSTOP, SIGTSTP, ...), not by a tracer.
 [[nodiscard]] bool is_stopped(pid_t pid);
 
-// Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
+// True if the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
 // it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
-// Lets all of them go on (SIGCONT) but `stopped`, which the program had stopped itself, by their ids in its own PID
-// namespace (stopped_processes.h); what CRIU left stopped at the source runs again.
+// Continues all of them (SIGCONT) but `stopped`, which the program had stopped itself, by their ids in its
+// own PID namespace (stopped_processes.h). Used for processes that CRIU left stopped at the source, too.
 Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped = {});
 
-// Ends them at once, stopped or not; `root` first, which ends a whole PID namespace. Nothing there: nothing
-// to do.
+// Kills them at once, stopped or not; `root` first, which ends a whole PID namespace. Does nothing if there
+// are none.
 void kill_source(pid_t root);
 
-// Every process has exactly these user and group ids and, but for root, no capability. A restored process
-// tree must pass this before it is continued, since CRIU gives processes the credentials that the image
-// names.
+// Checks that every process has exactly these user and group ids and, but for root, no capability. A restored
+// process tree must pass this before it is continued, since CRIU gives processes the credentials that the
+// image names.
 Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid);
 
-// A process whose session or process group is led from outside our PID namespace (the kernel then reports it
-// as 0) cannot be dumped: kRefused, naming the process. Such processes were started in a container by a
-// command from outside (docker exec, kubectl exec).
+// Refuses a process whose session or process group is led from outside our PID namespace: it cannot be
+// dumped. The kernel reports such a leader as 0. kRefused names the process. Such processes were started in a
+// container by a command from outside (docker exec, kubectl exec).
 Result<void> check_sessions(const std::vector<pid_t>& processes);
 
 struct DumpEstimate {
@@ -71,8 +71,9 @@ struct DumpEstimate {
   std::uint64_t bytes =
       0;  // of memory that a dump of the tree writes at most (private and shared pages that are not a file's)
   std::uint64_t largest_bytes = 0;  // the largest process's share
-  // The position of that process's pages among CRIU's files of pages. Parents come before children, a child's children
-  // before its sister. Memory that a process is the first to share comes before its own: a file for each (CRIU 4.2.1).
+  // The position of that process's pages among CRIU's files of pages. Parents come before children, a child's
+  // children before its sister. Memory that a process is the first to share comes before its own: a file for
+  // each (CRIU 4.2.1).
   std::size_t largest_position = 0;
 };
 Result<DumpEstimate> estimate_dump(pid_t root);
@@ -80,14 +81,14 @@ Result<DumpEstimate> estimate_dump(pid_t root);
 // The sizes that a dump and a restore take longer for. Processes that end meanwhile are not counted.
 struct TreeSize {
   std::uint64_t private_bytes = 0;
-  std::uint64_t shared_bytes = 0;  // that are not a file's
+  std::uint64_t shared_bytes = 0;  // without memory of files
   std::uint64_t processes = 0;
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
   std::uint64_t mappings = 0;
   std::uint64_t most_mappings = 0;  // of one process
   std::vector<pid_t> members;
-  // Without `bytes` of the shared ones, which are transferred apart.
+  // Returns the size without `bytes` of the shared memory, which is transferred apart.
   [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
     return private_bytes + (shared_bytes > bytes ? shared_bytes - bytes : 0);
   }

@@ -40,7 +40,7 @@ void trim(Processors& processors) {
   while (!processors.empty() && processors.back() == 0) processors.pop_back();
 }
 
-// The processors on which a thread may run; 0: this thread. Empty: it is gone.
+// Returns the processors on which a thread may run; 0: this thread. Empty: it is gone.
 Processors processors_of(pid_t thread) {
   Processors mask(kMaxProcessorWords);
   const long bytes = ::syscall(SYS_sched_getaffinity, thread, mask.size() * sizeof mask[0], mask.data());
@@ -106,7 +106,7 @@ std::string status_of_thread(pid_t process, pid_t thread) {
   return proc_path(process, "/task/") + std::to_string(thread) + "/status";
 }
 
-// The settings of this agent and its node: what equals them is not noted.
+// The settings of this agent and its node. Settings that equal them are not noted.
 struct Usual {
   Processors own = processors_of(0);
   Processors all = node_processors();
@@ -141,7 +141,9 @@ void set_processors(pid_t thread, const ThreadSettings& wanted, const Processors
   for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= i < here.size() ? here[i] : 0;
   trim(mask);
   if (mask.empty()) {
-    spdlog::warn("thread {} of a moved program runs on any processor: this node has none of its own", thread);
+    spdlog::warn(
+        "thread {} of a moved program runs on any processor: this node has none of those it was bound to",
+        thread);
     return;
   }
   if (::syscall(SYS_sched_setaffinity, thread, mask.size() * sizeof mask[0], mask.data()) != 0)

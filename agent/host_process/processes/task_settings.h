@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of threads and processes that CRIU does not save. A thread has the processors that it may run on, its I/O
-// priority and its timer slack; a process has what its core dumps hold. Only what differs from a thread that this
-// agent starts is noted. A thread goes on on those of its processors that the target has; where it had all of
-// the source's, on all of the target's.
-// Threads: any; reads files under /proc (offload()). Errors: kCorrupt for malformed bytes; kIo. A setting that the
-// target refuses is logged, and the program goes on without it.
+// Settings of threads and processes that CRIU does not save. A thread has the processors that it may run on,
+// its I/O priority and its timer slack; a process has what its core dumps hold. Only what differs from a
+// thread that this agent starts is noted. A restored thread gets those of its processors that the target has.
+// If it had all of the source's, it gets all of the target's.
+// Threads: any; reads files under /proc (offload()). Errors: kCorrupt for malformed bytes; kIo. A setting
+// that the target refuses is logged, and the program goes on without it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,7 @@ struct ThreadSettings {
   static constexpr std::string_view kName = "ThreadSettings";
   std::uint32_t thread = 0;               // in its own PID namespace
   std::vector<std::uint64_t> processors;  // a bit each; empty: as the agent's
-  bool all_processors = false;            // that the node has
+  bool all_processors = false;            // it may run on all of the node's
   std::uint32_t io_priority = 0;          // ioprio_get(2); 0: none
   std::uint64_t timer_slack_ns = 0;       // 0: the usual one
   template <class A>
@@ -59,10 +59,11 @@ struct TaskSettings {
 };
 
 Result<TaskSettings> settings_of(pid_t root);
-// Gives them to a tree that was restored and is stopped.
+// Applies them to a tree that was restored and is stopped.
 Result<void> apply_settings(pid_t root, const TaskSettings& settings);
 
-// At the source after a dump, and at the target: in the image's folder. An older source saves none.
+// Write and read the settings in the image's folder: at the source after a dump, and at the target. An older
+// source saves none.
 Result<void> save_settings(pid_t root, const std::string& images);
 Result<TaskSettings> saved_settings(const std::string& images);
 

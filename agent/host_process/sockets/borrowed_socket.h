@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP and UDP sockets of a process tree, as descriptors of this process for as long as they are asked or set.
+// The TCP and UDP sockets of a process tree, as descriptors of this process for as long as they are asked or
+// set.
 // Threads: any. Errors: kNotFound where the tree is gone, and what the callback returns.
 #pragma once
 

@@ -25,7 +25,7 @@ Result<void> BoundPorts::share(pid_t root) {
   return for_each_socket(root, [this](Inode, const BorrowedSocket& socket) -> Result<void> {
     if (socket.fd && is_shared(socket.fd.get())) return ok();
     if (!socket.fd || !set_shared(socket.fd.get(), 1))
-      return Error::from_errno("Sharing the port of " + socket.where());
+      return Error::from_errno("Cannot share the port of " + socket.where());
     shared_.push_back({socket.pid, socket.number});
     return ok();
   });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TCP and UDP ports that a stopped program holds, while its restored copy on the same machine takes them, too:
-// SO_REUSEPORT. It is set after the dump, so that the image has what the program itself had set.
-// Threads: any. Ownership: holds no socket, so that a port ends with its program. Errors: kIo, naming the process.
+// The TCP and UDP ports that a stopped program holds, while its restored copy on the same machine takes them,
+// too: SO_REUSEPORT. It is set after the dump, so that the image has what the program itself had set.
+// Threads: any. Ownership: holds no socket, so that a port ends with its program. Errors: kIo, naming the
+// process.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,8 @@ class BoundPorts {
  public:
   // Shares the ports of all processes under `root`, which are stopped.
   Result<void> share(pid_t root);
-  // As the program had it; before it goes on. What has ended meanwhile is left out.
+  // Restores the program's own option, before the program goes on. Sockets that have ended meanwhile are left
+  // out.
   void take_back();
 
  private:

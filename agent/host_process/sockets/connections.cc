@@ -60,7 +60,7 @@ Result<void> ConnectionRepair::end(pid_t root) const {
     if (!connections.contains(inode) || !socket.fd) return ok();
     if (option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR) != 1) return ok();
     if (!set_option(socket.fd.get(), IPPROTO_TCP, TCP_REPAIR, 0))
-      return Error::from_errno("Letting the connection of " + socket.where() + " go on");
+      return Error::from_errno("Cannot continue the connection of " + socket.where());
     const auto before = reuse_.find(inode);
     (void)set_option(socket.fd.get(), SOL_SOCKET, SO_REUSEADDR, before == reuse_.end() ? 1 : before->second);
     return ok();

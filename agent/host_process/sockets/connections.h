@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open TCP connections between two sockets of one process tree: to itself, or between its processes. They travel
-// between networks (CRIU's --tcp-established): both ends are saved with what is in their queues. Each end stays
-// in repair mode after a dump, so that it closes in silence.
+// Open TCP connections between two sockets of one process tree: to itself, or between its processes. They
+// travel between networks (CRIU's --tcp-established): both ends are saved with what is in their queues. Each
+// end stays in repair mode after a dump, so that it closes in silence.
 // Threads: any; reads files under /proc (offload()). Errors: kIo; what has ended meanwhile is left out.
 #pragma once
 
@@ -22,11 +22,12 @@ namespace ckpt::agent::host {
 
 class ConnectionRepair {
  public:
-  // Before the dump: repair mode changes an option of a socket.
+  // Notes the options of the sockets before the dump: repair mode changes one.
   static Result<ConnectionRepair> before(pid_t root);
-  // None may be dumped otherwise.
+  // True if there are such connections: a dump must then save them.
   [[nodiscard]] bool has_any() const noexcept { return !reuse_.empty(); }
-  // After a dump, before the processes go on; also by an agent that has not begun the dump.
+  // Ends repair mode after a dump, before the processes go on. An agent that has not begun the dump may call
+  // it, too.
   Result<void> end(pid_t root) const;
 
  private:

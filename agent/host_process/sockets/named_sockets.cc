@@ -51,14 +51,14 @@ bool is_socket(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode);
 }
 
-// As /tmp is.
+// True for a folder like /tmp, in which everybody may make files.
 bool is_for_everybody(const fs::path& folder) {
   struct stat facts {};
   return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0 &&
          (facts.st_mode & S_IWOTH) != 0;
 }
 
-// Elsewhere the folder may be one that nodes share, where the path is the restored program's now.
+// In other folders, which nodes may share, the path may be the restored program's.
 bool is_temporary(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   return is_for_everybody(folder) || is_for_everybody(folder.parent_path());
@@ -70,11 +70,11 @@ bool is_folder(const std::string& path) {
 }
 
 Result<void> make_folder(const SocketFolder& folder) {
-  if (::mkdir(folder.path.c_str(), 0700) != 0) return Error::from_errno("Making " + folder.path);
+  if (::mkdir(folder.path.c_str(), 0700) != 0) return Error::from_errno("Cannot create " + folder.path);
   if (::lchown(folder.path.c_str(), folder.uid, folder.gid) == 0 &&
       ::chmod(folder.path.c_str(), folder.mode & kFolderRights) == 0)
     return ok();
-  auto failed = Error::from_errno("Making " + folder.path);
+  auto failed = Error::from_errno("Cannot create " + folder.path);
   ::rmdir(folder.path.c_str());
   return failed;
 }

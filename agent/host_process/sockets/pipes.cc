@@ -16,7 +16,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// True if the pipe's only end in the tree is still open under that number, and its other end is open, too.
+// True if the tree has still one end of the pipe, under that number, and the other end is open elsewhere.
 bool has_other_end(Inode pipe, pid_t pid, int number) {
   const UniqueFd end = borrow_descriptor(pid, number);
   struct stat facts {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipes of a process tree: which of them lead to a process outside. An end whose other end is closed leads to
-// nobody and travels, as when a program has closed the input of its child.
+// The pipes of a process tree: which of them lead to a process outside. An end whose other end is closed
+// leads to nobody and travels, as when a program has closed the input of its child.
 // Threads: any; reads files under /proc (offload()). Errors: kNotFound where the tree is gone.
 #pragma once
 

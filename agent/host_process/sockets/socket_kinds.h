@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds and states of sockets that CRIU cannot save or restore. What it is known to restore passes, and all else is
-// named by its family. Tried with CRIU 4.2.1.
+// Kinds and states of sockets that CRIU cannot save or restore. Kinds that it is known to restore pass. All
+// others are named by their family. Tried with CRIU 4.2.1.
 // Threads: any; reads files under /proc (offload()). Errors: none; what is gone meanwhile passes.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace ckpt::agent::host {
 
-// The sockets of netlink in process `pid`'s network that hold messages: inode -> what.
+// Returns the netlink sockets in process `pid`'s network that hold messages: inode -> text.
 [[nodiscard]] std::map<Inode, std::string> unread_netlink(pid_t pid);
 
-// Why a socket cannot travel, of which this process has a copy; empty: it can.
+// Returns why a socket, of which this process has a copy, cannot travel; empty: it can.
 [[nodiscard]] std::string why_not_socket(int socket);
 
 }  // namespace ckpt::agent::host

@@ -79,7 +79,7 @@ Result<void> read_tables(pid_t pid, std::initializer_list<const char*> tables, c
 
 Result<UniqueFd> ask_for_unix_sockets() {
   UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!socket) return Error::from_errno("Asking the kernel for Unix sockets");
+  if (!socket) return Error::from_errno("Cannot ask the kernel for Unix sockets");
   struct {
     nlmsghdr header;
     unix_diag_req request;
@@ -91,7 +91,7 @@ Result<UniqueFd> ask_for_unix_sockets() {
   message.request.udiag_states = ~0U;
   message.request.udiag_show = UDIAG_SHOW_PEER;
   if (::send(socket.get(), &message, sizeof message, 0) != static_cast<ssize_t>(sizeof message))
-    return Error::from_errno("Asking the kernel for Unix sockets");
+    return Error::from_errno("Cannot ask the kernel for Unix sockets");
   return socket;
 }
 
@@ -148,10 +148,10 @@ Result<std::string> why_not_bound(const std::string& protocol, const std::string
   CKPT_TRY(parsed, control::parse_address(address));
   if (parsed.is_unix || (!is_tcp && !protocol.starts_with("UDP")))
     return Error(ErrorCode::kProtocol,
-                 "\"" + protocol + "\" at \"" + address + "\" is no socket that travels");
+                 "\"" + protocol + "\" at \"" + address + "\" is not a socket that can be moved");
   const UniqueFd socket(
       ::socket(parsed.endpoint.protocol().family(), (is_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0));
-  const int yes = 1;  // as CRIU: what only a former connection held is free
+  const int yes = 1;  // CRIU does so, too: an address that only a former connection held is free
   if (is_tcp) (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (socket &&
       ::bind(socket.get(), parsed.endpoint.data(), static_cast<socklen_t>(parsed.endpoint.size())) == 0)
@@ -184,7 +184,7 @@ Result<std::map<Inode, Inode>> unix_peers() {
   for (;;) {
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error::from_errno("Reading the kernel's Unix sockets");
+    if (got <= 0) return Error::from_errno("Cannot read the kernel's Unix sockets");
     auto left = static_cast<unsigned>(got);
     for (auto* header = reinterpret_cast<const nlmsghdr*>(buffer.data()); NLMSG_OK(header, left);
          header = NLMSG_NEXT(header, left)) {

@@ -23,13 +23,15 @@ struct Connection {
 // Connected (or connecting, or half closed) TCP sockets of process `pid`'s network.
 Result<std::map<Inode, Connection>> tcp_connections(pid_t pid);
 
-// Where TCP and UDP sockets of process `pid`'s network listen or are bound: inode -> "127.0.0.1:8080".
+// Returns the addresses at which TCP and UDP sockets of process `pid`'s network listen or are bound: inode ->
+// "127.0.0.1:8080".
 Result<std::map<Inode, std::string>> bound_addresses(pid_t pid);
 
-// Tells one network of one machine from all others: of process `pid`. Empty if the kernel does not tell.
+// Returns a text that tells the network of process `pid` from all others, on all machines. Empty if the
+// kernel does not report it.
 [[nodiscard]] std::string network_of(pid_t pid);
-// Why a socket of that protocol cannot be bound to such an address in this process's network; empty: it can. Errors:
-// kProtocol for what is no address or another protocol.
+// Returns why a socket of that protocol cannot be bound to such an address in this process's network; empty:
+// it can. Errors: kProtocol for another protocol, or text that is not an address.
 Result<std::string> why_not_bound(const std::string& protocol, const std::string& address);
 
 // "TCP", "UDPv6", "UNIX", ... of an open socket (/proc/PID/fd/N); empty if the kernel does not report it.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kNotStarted = 127;
 
-// In the child: async-signal-safe calls only.
+// Runs in the child, so it makes async-signal-safe calls only.
 [[noreturn]] void become_holder(const char* init, int alive, int null) {
   ::setsid();
   const bool good = ::dup2(alive, 0) >= 0 && ::dup2(null, 1) >= 0 && ::dup2(null, 2) >= 0;
@@ -24,17 +24,17 @@ constexpr int kNotStarted = 127;
 
 Result<NamespaceHolder> hold_pid_namespace(const std::string& init) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");
   const UniqueFd read_end(ends[0]);
   NamespaceHolder holder;
   holder.alive.reset(ends[1]);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null) return Error::from_errno("Opening /dev/null");
+  if (!null) return Error::from_errno("Cannot open /dev/null");
   CKPT_TRY(child, fork_into_pid_namespace());
   if (child == 0) become_holder(init.c_str(), read_end.get(), null.get());
   const std::string path = "/proc/" + std::to_string(child) + "/ns/pid";
   holder.pid_namespace.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!holder.pid_namespace) return Error::from_errno("Opening " + path);
+  if (!holder.pid_namespace) return Error::from_errno("Cannot open " + path);
   return holder;
 }
 

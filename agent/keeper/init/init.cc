@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-init --report FD -- PROGRAM ARGS...: process 1 of a job's own PID namespace, child of the
 // keeper, parent of the program. The namespace lets a copy of the program keep its process ids while the
-// stopped original still has them; it is moved with the program, so it is small, static, and holds no
+// stopped original still has them. The init is moved with the program, so it is small, static, and holds no
 // descriptor but 0-2. Started by the keeper with the program's environment, folder and descriptors.
-//   Signals: one sent to this process alone is passed on to the program. The keeper signals each process of the job
-//   itself. Status: it reaps, and ends when the program has ended (the kernel then kills what is left in the
-//   namespace); after a SIGTERM to the whole job when all others have ended, too. It ends with the program's exit code;
-//   what else is to be known of the program's end is in its name (init_words.h).
+//   Signals: a signal to this process alone is passed on to the program. The keeper itself signals each
+//   process of the job.
+//   Status: it reaps, and ends when the program has ended (the kernel then kills the rest of the namespace).
+//   After a SIGTERM to the whole job it waits until all others have ended, too. It ends with the program's
+//   exit code; its name has the rest of the program's end (init_words.h).
+//   FD: an int (errno) is written to it if PROGRAM cannot be started; it is closed with nothing written once
+//   PROGRAM runs.
 // gpumigrate-init --hold: process 1 of a PID namespace into which others are restored; it ends when its
 // standard input does (holder.h).
-//   FD: an Int (errno) is written to it if PROGRAM cannot be started; closed with nothing written once it runs.
 // Threads: one. Errors: exit code 127 after a report; 64: wrong usage.
 #include <fcntl.h>
 #include <signal.h>
@@ -36,7 +38,7 @@ constexpr int kExitNotStarted = 127;
 constexpr int kSignalBase = 128;
 
 volatile sig_atomic_t program = 0;
-volatile sig_atomic_t is_terminated = 0;  // the whole job was
+volatile sig_atomic_t is_terminated = 0;  // the whole job got SIGTERM
 
 void pass_on(int number, siginfo_t* info, void*) {
   if (number == SIGTERM && info->si_code == SI_QUEUE && info->si_pid == 0 &&
@@ -44,8 +46,8 @@ void pass_on(int number, siginfo_t* info, void*) {
     is_terminated = 1;
     return;
   }
-  // From the namespace's own processes (the program's kill(0, …)) or as the group's share: the program has
-  // its own copy already.
+  // A signal from the namespace's own processes (the program's kill(0, …)), or to the whole group, reaches
+  // the program itself.
   const bool from_outside = info->si_code <= 0 && info->si_pid == 0;
   if (from_outside && program > 0 && ::getpgid(program) != ::getpgrp()) ::kill(program, number);
 }
@@ -83,7 +85,8 @@ void wait_for_all_others() {
   }
 }
 
-// An exit code has too few bits, and process 1 that is killed has none: its name stays readable until it is reaped.
+// An exit code has too few bits, and process 1 that is killed has none: its name stays readable until it is
+// reaped.
 void tell_end(int status) {
   char name[16];
   if (WIFSIGNALED(status)) {

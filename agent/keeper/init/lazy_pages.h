@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a restored program that runs before all of it is there. A process of CRIU, the server, brings
-// each page that the program touches, and the others beside that. The kernel makes the program wait until then
-// (userfaultfd). It gives zeros instead once the server is gone. So the caller traces the server (ptrace(2)):
-// one that is about to end too early, for whatever reason, stops first, with all that it holds.
-// Threads: one, always the same, as ptrace asks. Ownership: the server is a child of the caller, who waits for
-// it; it ends by itself. If the caller ends, the server goes on. Errors: of ptrace.
+// each page that the program touches, and the others beside that. The kernel makes the program wait until
+// then (userfaultfd). It gives zeros instead once the server is gone. So the caller traces the server
+// (ptrace(2)): one that is about to end too early, for whatever reason, stops first, with all that it holds.
+// Threads: one, always the same, as ptrace asks. Ownership: the server is a child of the caller, who waits
+// for it; it ends by itself. If the caller ends, the server goes on. Errors: of ptrace.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace ckpt::keeper {
 
 class LazyPages {
  public:
-  // `server` waits for a restore.
+  // Traces `server`, which waits for a restore.
   static Result<LazyPages> create(pid_t server);
 
   [[nodiscard]] pid_t server() const { return server_; }
@@ -25,11 +25,11 @@ class LazyPages {
     kWhole,  // all pages are there
     kLost,   // it is stopped at its end, or has ended; pages are missing
   };
-  // `status`: of waitpid, of the server. A stop that is not its end is undone.
+  // Takes a status of the server from waitpid. A stop that is not its end is undone.
   [[nodiscard]] State on_changed(int status);
-  // After kLost: the wait status that it ends with.
+  // Returns the wait status with which the server ends, after kLost.
   [[nodiscard]] int end_status() const { return end_status_; }
-  // No process is left that could read zeros.
+  // Called when no process is left that could read zeros.
   void let_end();
 
  private:

@@ -37,7 +37,7 @@ Result<pid_t> fork_into_pid_namespace() {
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                  "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
   }
-  return Error::from_errno("Starting a process for the job");
+  return Error::from_errno("Cannot start a process for the job");
 }
 
 int program_status(pid_t init, int init_status) {

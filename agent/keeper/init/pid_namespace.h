@@ -13,15 +13,15 @@
 
 namespace ckpt::keeper {
 
-// As fork(), but the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay:
+// Forks; the child is process 1 of a new PID namespace. It must exec gpumigrate-init without delay:
 // its parent's id is 0 there, and fork handlers have not run.
 Result<pid_t> fork_into_pid_namespace();
 
-// How the program ended, as a wait status, from the one of its init. Call it before `init` is reaped (waitid
-// with WNOWAIT tells when): a signal that killed the program is in the init's name.
+// Returns how the program ended, as a wait status, from that of its init. Call it before `init` is reaped
+// (waitid with WNOWAIT tells when): a signal that killed the program is in the init's name.
 [[nodiscard]] int program_status(pid_t init, int init_status);
 
-// The program itself, child of `init`, as this namespace counts; 0 if there is none.
+// Returns the program itself, child of `init`, by its number in this namespace; 0 if there is none.
 [[nodiscard]] pid_t program_of(pid_t init);
 
 }  // namespace ckpt::keeper

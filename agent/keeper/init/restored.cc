@@ -21,7 +21,7 @@ namespace {
 constexpr int kNotStarted = 127;
 constexpr std::size_t kMaxChildrenText = 1 << 20;
 
-// In the child: async-signal-safe calls only.
+// Runs in the child, so it makes async-signal-safe calls only.
 [[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
   for (int number = 1; number < NSIG; ++number) {
     if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
@@ -44,7 +44,7 @@ constexpr std::size_t kMaxChildrenText = 1 << 20;
 
 Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  if (!process) return Error::from_errno("Watching CRIU");
+  if (!process) return Error::from_errno("Cannot watch CRIU");
   pollfd ended{process.get(), POLLIN, 0};
   int ready = 0;
   do {
@@ -55,7 +55,7 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
                                            std::to_string(timeout.count()) + " ms and has been killed");
   }
   int status = 0;
-  if (::waitpid(child, &status, 0) != child) return Error::from_errno("Waiting for CRIU");
+  if (::waitpid(child, &status, 0) != child) return Error::from_errno("Cannot wait for CRIU");
   return status;
 }
 
@@ -87,7 +87,7 @@ Result<pid_t> read_pid(const std::string& path) {
   return pid;
 }
 
-// Until the command has ended; `failed`: the message if it did not succeed.
+// Waits until the command has ended. `failed` is the message if it did not succeed.
 Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command,
                          const char* failed) {
   std::vector<char*> argv;
@@ -95,9 +95,9 @@ Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null) return Error::from_errno("Opening /dev/null");
+  if (!null) return Error::from_errno("Cannot open /dev/null");
   const pid_t child = ::fork();
-  if (child < 0) return Error::from_errno("Starting " + command[0]);
+  if (child < 0) return Error::from_errno("Cannot start " + command[0]);
   if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace);
   CKPT_TRY(status, wait_for(child, spec.timeout));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();

@@ -21,19 +21,19 @@ namespace ckpt::keeper {
 // The descriptor under which CRIU finds the program's new log (`--inherit-fd fd[10]:…` of the command).
 inline constexpr int kRestoredLogFd = 10;
 
-// And under which its PID namespace, if one was made beforehand.
+// The descriptor under which CRIU finds its PID namespace, if one was made beforehand.
 inline constexpr int kRestoredNamespaceFd = 11;
 
 struct RestoreSpec {
   std::vector<std::string> command;          // argv; [0] is the path of CRIU
-  std::string pid_file;                      // which the command makes CRIU write; removed first
+  std::string pid_file;                      // written by CRIU at the command's order; removed first
   int log = -1;                              // the program's new log, opened for appending
   int pid_namespace = -1;                    // holder.h; -1: the image has its own
   std::chrono::milliseconds timeout{60000};  // later CRIU is killed
   // Run first; starts the process that brings the program's memory. Empty: it comes with the program. The
   // caller is a subreaper then.
   std::vector<std::string> lazy_pages;
-  std::string lazy_pages_pid_file;  // which that command writes
+  std::string lazy_pages_pid_file;  // written by that command
 };
 
 struct RestoredProgram {

@@ -32,7 +32,7 @@ class AgentPort {
 
   explicit AgentPort(Owner& owner) : owner_(owner) {}
 
-  // The newest agent wins: one that is attached is dropped first.
+  // Attaches the newest agent, and drops one that is attached first.
   void attach(Peer peer);
   void drop();
   [[nodiscard]] bool is_attached() const { return static_cast<bool>(peer_); }
@@ -41,7 +41,7 @@ class AgentPort {
 
   void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
   void answer(std::uint64_t request, local::Body body, std::vector<UniqueFd> descriptors = {});
-  // With the keeper's status as it is now; request 0: an event.
+  // Answers with the keeper's present status; request 0: an event.
   void send_status(std::uint64_t request) { answer(request, owner_.status()); }
   void refuse(std::uint64_t request, local::MessageType type, ErrorCode code, const std::string& why);
 

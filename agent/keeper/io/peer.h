@@ -20,14 +20,15 @@ class Peer {
   explicit operator bool() const { return static_cast<bool>(socket_); }
   [[nodiscard]] int fd() const { return socket_.fd(); }
   [[nodiscard]] bool wants_to_write() const { return !queue_.empty(); }
-  // More than this waits: take no more messages for this peer from the other side.
+  // True if too much waits: take no more messages for this peer from the other side.
   [[nodiscard]] bool is_full() const { return queue_.size() >= kMaxQueued; }
 
   Result<void> send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
   Result<void> flush();
   Result<local::Received> receive() { return socket_.receive(); }
   Result<local::Socket::Peer> identity() const { return socket_.peer(); }
-  // The process that has connected, not just one with its number. False where the kernel cannot tell (before Linux 6.5).
+  // True if the process that has connected has ended, even if another one has its number. False if the kernel
+  // cannot tell (before Linux 6.5).
   [[nodiscard]] bool has_ended() const;
 
  private:

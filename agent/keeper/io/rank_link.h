@@ -25,7 +25,7 @@ class RankLink {
     virtual void on_rank_message(local::Received received) = 0;
     // Its session is closed already.
     virtual void on_rank_gone() = 0;
-    // The agent cannot take more now, so the rank is not read.
+    // True if the agent cannot take more: the rank is not read then.
     [[nodiscard]] virtual bool is_agent_full() const = 0;
   };
   struct Session {
@@ -45,21 +45,21 @@ class RankLink {
   [[nodiscard]] pid_t pid() const { return pid_; }
 
   void open(Peer peer, pid_t pid);
-  // The process is known although it has no session: an adopted one.
+  // Sets the process of an adopted job, which has no session.
   void know(pid_t pid) { pid_ = pid; }
   void add_other(Peer peer, pid_t pid);
-  // The first of the others becomes the rank's. False: there is none.
+  // Makes the first of the others the rank's session. False: there is none.
   bool promote_other();
-  // All sessions, when the program has ended; the owner is not notified.
+  // Closes all sessions, when the program has ended. The owner is not notified.
   void close();
   void drop();
 
   void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
-  // All that is there: the rank's last messages come before its end.
+  // Reads all that is there: the rank's last messages come before its end.
   void read();
   void read_other(std::size_t index);
 
-  // Empty: as far as sessions go, the job can be moved.
+  // Returns why the sessions keep the job from a move. Empty: they do not.
   [[nodiscard]] std::string why_not_movable() const;
   void mark_not_movable(local::StateSummary& summary) const;
 

@@ -10,7 +10,7 @@ namespace ckpt::keeper {
 
 Result<Timer> Timer::create() {
   UniqueFd fd(::timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC));
-  if (!fd) return Error::from_errno("Making a timer");
+  if (!fd) return Error::from_errno("Cannot create a timer");
   return Timer(std::move(fd));
 }
 

@@ -15,7 +15,7 @@ class Timer {
   [[nodiscard]] int fd() const { return fd_.get(); }
   void set(Nanos at_ns);  // a past time is due at once
   void clear();
-  // True once after it came due.
+  // Returns true once after it came due.
   bool take_due();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-lazy-pages FOLDER PIDFILE: brings the memory of the processes that `criu restore --lazy-pages`
 // restores from FOLDER, its working folder, too. Returns 0 when it waits for that restore; what
-// goes on has its id in PIDFILE, and ends with 0 when nothing is missing any more. One line on standard error
+// goes on has its id in PIDFILE, and ends with 0 once nothing is missing. One line on standard error
 // otherwise.
 #include <fcntl.h>
 #include <signal.h>
@@ -20,16 +20,17 @@ namespace ckpt::lazy_pages {
 namespace {
 
 constexpr int kExitUsage = 64;
-constexpr Nanos kMaxRestore = Nanos{3600} * 1'000'000'000;  // as long as a keeper waits for one
+constexpr Nanos kMaxRestore = Nanos{3600} * 1'000'000'000;  // a keeper waits for one this long
 
 Result<void> write_pid(const std::string& path, pid_t pid) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("Making " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   const std::string text = std::to_string(pid);
   return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// The program dies with it, and it looks large: it maps the image. Without the right to do this it goes on as it is.
+// Keeps this process from the kernel's out-of-memory killer: the program dies with it, and it looks large,
+// since it maps the image. Without the right to do so it goes on.
 void spare_from_oom_killer() {
   const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file) (void)!::write(file.get(), "-1000", 5);
@@ -42,10 +43,10 @@ int report(const Error& error) {
 
 Result<void> start(const std::string& folder, const std::string& pid_file) {
   CKPT_TRY(server, Server::create(folder));
-  if (::chdir(folder.c_str()) != 0) return Error::from_errno("Entering " + folder);
+  if (::chdir(folder.c_str()) != 0) return Error::from_errno("Cannot enter " + folder);
   CKPT_TRY(listener, listen_for_criu());
   const pid_t child = ::fork();
-  if (child < 0) return Error::from_errno("Starting a process");
+  if (child < 0) return Error::from_errno("Cannot start a process");
   if (child > 0) return write_pid(pid_file, child);
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);

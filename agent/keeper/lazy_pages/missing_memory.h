@@ -19,16 +19,16 @@ class MissingMemory {
     const std::byte* from = nullptr;
   };
 
-  // Replaces what was missing there.
+  // Replaces the ranges that were missing there.
   void add(const Piece& piece);
   void drop(std::uint64_t address, std::uint64_t bytes);
-  // mremap: what was missing at `from` is missing at `to`.
+  // Handles mremap: memory that was missing at `from` is missing at `to`.
   void move(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
 
   [[nodiscard]] bool is_empty() const { return ranges_.empty(); }
-  // The range that has `address`, from there on, at most `most` bytes.
+  // Returns the range that has `address`, from there on, at most `most` bytes.
   [[nodiscard]] std::optional<Piece> at(std::uint64_t address, std::uint64_t most) const;
-  // The first range from `address` on, else the first of all; not to be called when empty.
+  // Returns the first range from `address` on, else the first of all. There must be one.
   [[nodiscard]] Piece next(std::uint64_t address, std::uint64_t most) const;
 
  private:

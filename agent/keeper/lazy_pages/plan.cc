@@ -32,7 +32,7 @@ bool is_possible(const MissingRange& range) {
 Result<void> write_plan(const std::string& folder, const std::vector<MissingRange>& ranges) {
   const std::string path = folder + "/" + kPlanName;
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return Error::from_errno("Making " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   PlanHead head;
   head.count = static_cast<std::uint32_t>(ranges.size());
   CKPT_TRYV(write_all(file.get(), std::as_bytes(std::span(&head, 1))));
@@ -47,12 +47,12 @@ Result<std::vector<MissingRange>> read_plan(const std::string& folder) {
   std::memcpy(&head, text.data(), sizeof head);
   if (head.magic != kPlanMagic || head.version != kPlanVersion ||
       text.size() - sizeof head != head.count * sizeof(MissingRange))
-    return Error(ErrorCode::kCorrupt, path + " is no plan of missing pages");
+    return Error(ErrorCode::kCorrupt, path + " is not a plan of missing pages");
   std::vector<MissingRange> ranges(head.count);
   if (!ranges.empty())
     std::memcpy(ranges.data(), text.data() + sizeof head, head.count * sizeof(MissingRange));
   for (const MissingRange& range : ranges) {
-    if (!is_possible(range)) return Error(ErrorCode::kCorrupt, path + " has a range that cannot be");
+    if (!is_possible(range)) return Error(ErrorCode::kCorrupt, path + " has an impossible range");
   }
   return ranges;
 }

@@ -15,9 +15,10 @@
 namespace ckpt::lazy_pages {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 256 << 10;  // a thread that waits waits for one piece at most
-constexpr std::uint64_t kAroundBytes = 64 << 10;  // that come with a page that is waited for
-// A mapping that moves is not at its old place before the kernel reports it, which a thread of the process does.
+constexpr std::uint64_t kPieceBytes = 256 << 10;  // a waiting thread waits for one piece at most
+constexpr std::uint64_t kAroundBytes = 64 << 10;  // brought with a page for which a thread waits
+// A mapping that moves is not at its old place before the kernel reports it, which a thread of the process
+// does.
 constexpr Nanos kSettled = Nanos{60} * 1'000'000'000;
 
 }  // namespace
@@ -28,8 +29,9 @@ Result<void> ProcessPages::read_events(std::vector<ProcessPages>& forked) {
     const ssize_t got = ::read(faults_.get(), &event, sizeof event);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return ok();
-    if (got < 0) return Error::from_errno("Reading what a process does to its missing memory");
-    if (got != sizeof event) return Error(ErrorCode::kIo, "The kernel told half of what a process does");
+    if (got < 0) return Error::from_errno("Cannot read the memory events of a process");
+    if (got != sizeof event)
+      return Error(ErrorCode::kIo, "The kernel reported half a memory event of a process");
     switch (event.event) {
       case UFFD_EVENT_PAGEFAULT: {
         CKPT_TRYV(bring(event.arg.pagefault.address / kPageBytes * kPageBytes));
@@ -46,7 +48,8 @@ Result<void> ProcessPages::read_events(std::vector<ProcessPages>& forked) {
         forked.emplace_back(UniqueFd(static_cast<int>(event.arg.fork.ufd)), missing_);
         break;
       default:
-        return Error(ErrorCode::kIo, "The kernel told event " + std::to_string(event.event));
+        return Error(ErrorCode::kIo,
+                     "The kernel reported an unknown memory event, " + std::to_string(event.event));
     }
   }
 }
@@ -95,7 +98,7 @@ Result<ProcessPages::Outcome> ProcessPages::try_copy(const MissingMemory::Piece&
   return settle(piece, error);
 }
 
-// After a copy of nothing.
+// Decides what to do after a copy that brought nothing.
 Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& piece, int error) {
   switch (error) {
     case EAGAIN:
@@ -117,7 +120,7 @@ Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& p
       has_ended_ = true;
       return Outcome::kEnded;
     default:
-      return Error::from_errno(error, "Bringing missing memory of a process");
+      return Error::from_errno(error, "Cannot bring missing memory of a process");
   }
 }
 
@@ -130,14 +133,14 @@ Result<ProcessPages::Outcome> ProcessPages::zero(std::uint64_t address) {
     case ENOMEM:
       return Outcome::kLater;
     case EEXIST:
-    case ENOENT:  // unmapped meanwhile: the thread that waits finds that itself
+    case ENOENT:  // unmapped meanwhile: the waiting thread finds that itself
       wake(address);
       return Outcome::kDone;
     case ESRCH:
       has_ended_ = true;
       return Outcome::kEnded;
     default:
-      return Error::from_errno("Bringing an empty page to a process");
+      return Error::from_errno("Cannot bring an empty page to a process");
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The missing pages of one process: those that it waits for come at once, the others piece by piece. By
-// userfaultfd(2) the kernel reports what the process touches, moves, discards and forks. It refuses every copy
-// (EAGAIN) while it has reported a change that was not read yet.
+// Brings the missing pages of one process: those for which it waits come at once, the others piece by piece.
+// By userfaultfd(2) the kernel reports what the process touches, moves, discards and forks. It refuses every
+// copy (EAGAIN) while it has reported a change that was not read yet.
 // Threads: one. Ownership: the userfaultfd; memory behind MissingMemory outlives it. Errors: kIo, errno: then
 // the process must not go on.
 #pragma once
@@ -23,14 +23,14 @@ class ProcessPages {
       : faults_(std::move(faults)), missing_(std::move(missing)) {}
 
   [[nodiscard]] int fd() const { return faults_.get(); }
-  // Nothing is missing, or the process has ended.
+  // True if nothing is missing, or the process has ended.
   [[nodiscard]] bool is_done() const { return has_ended_ || (missing_.is_empty() && waiting_.empty()); }
-  // Some pages could not be brought yet.
+  // True if some pages could not be brought yet.
   [[nodiscard]] bool is_behind() const { return !waiting_.empty() || is_stalled_; }
 
-  // All that the kernel has told; children that it has forked come into `forked`.
+  // Reads all events of the kernel. Children that the process has forked come into `forked`.
   Result<void> read_events(std::vector<ProcessPages>& forked);
-  // One piece of what it has not asked for.
+  // Brings one piece that the process has not asked for.
   Result<void> bring_some();
   // Brings the pages that a thread waits for and that a change has put off.
   Result<void> bring_waiting();
@@ -48,7 +48,7 @@ class ProcessPages {
   MissingMemory missing_;
   std::vector<std::uint64_t> waiting_;       // pages that a thread waits for
   std::uint64_t cursor_ = 0;                 // where bring_some() goes on
-  std::map<std::uint64_t, Nanos> unmapped_;  // pages that have no mapping, as it seems, and since when
+  std::map<std::uint64_t, Nanos> unmapped_;  // pages that seem to have no mapping, and since when
   bool is_stalled_ = false;                  // bring_some() could bring nothing
   bool has_ended_ = false;
 };

@@ -22,8 +22,8 @@ Result<void> wait_for_input(int fd, Nanos deadline) {
     pollfd ready{fd, POLLIN, 0};
     const int found = ::poll(&ready, 1, static_cast<int>(std::max<Nanos>(left, 0) / kNanosPerMs));
     if (found > 0) return ok();
-    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore said nothing in time");
-    if (errno != EINTR) return Error::from_errno("Waiting for CRIU's restore");
+    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore sent nothing in time");
+    if (errno != EINTR) return Error::from_errno("Cannot wait for CRIU's restore");
   }
 }
 
@@ -37,14 +37,14 @@ Result<UniqueFd> listen_for_criu() {
   ::unlink(kSocketName);
   if (!listener || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listener.get(), 1) != 0)
-    return Error::from_errno(std::string("Listening on ") + kSocketName);
+    return Error::from_errno(std::string("Cannot listen on ") + kSocketName);
   return listener;
 }
 
 Result<RestoringCriu> RestoringCriu::accept(int listener, Nanos deadline) {
   CKPT_TRYV(wait_for_input(listener, deadline));
   UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (!connection) return Error::from_errno("Accepting CRIU's restore");
+  if (!connection) return Error::from_errno("Cannot accept the connection of CRIU's restore");
   return RestoringCriu(std::move(connection), deadline);
 }
 

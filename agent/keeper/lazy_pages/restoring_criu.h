@@ -14,10 +14,10 @@
 
 namespace ckpt::lazy_pages {
 
-// In the restore's working folder, where CRIU looks for it.
+// The socket's name in the restore's working folder, where CRIU looks for it.
 inline constexpr const char* kSocketName = "lazy-pages.socket";
 
-// The caller's working folder is that folder: a path of it may be too long for an address.
+// The caller's working folder must be that folder: its path may be too long for an address.
 Result<UniqueFd> listen_for_criu();
 
 class RestoringCriu {
@@ -29,7 +29,7 @@ class RestoringCriu {
     std::uint32_t id = 0;
     UniqueFd faults;  // none: a process that has ended
   };
-  // The process that has come when fd() is readable. None: all processes are restored.
+  // Returns the process that has come when fd() is readable. None: all processes are restored.
   Result<std::optional<Process>> next();
   [[nodiscard]] int fd() const { return connection_.get(); }
 

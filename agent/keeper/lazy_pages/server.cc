@@ -46,13 +46,13 @@ Result<const std::byte*> Server::map_pages(const std::string& folder, const Miss
   if (file.memory == nullptr) {
     const UniqueFd opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat facts {};
-    if (!opened || ::fstat(opened.get(), &facts) != 0) return Error::from_errno("Opening " + path);
+    if (!opened || ::fstat(opened.get(), &facts) != 0) return Error::from_errno("Cannot open " + path);
     file.bytes = static_cast<std::uint64_t>(facts.st_size);
     if (file.bytes == 0) return Error(ErrorCode::kCorrupt, path + " is empty");
     void* const memory = ::mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, opened.get(), 0);
     if (memory == MAP_FAILED) {
       files_.erase(range.pages_file);
-      return Error::from_errno("Mapping " + path);
+      return Error::from_errno("Cannot map " + path);
     }
     file.memory = static_cast<std::byte*>(memory);
   }
@@ -90,7 +90,7 @@ Result<void> Server::run_once(RestoringCriu& criu) {
     if (process.is_behind()) timeout = kWaitForChangeMs;
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR)
-    return Error::from_errno("Waiting for processes");
+    return Error::from_errno("Cannot wait for processes");
   if (watched[0].revents != 0) {
     CKPT_TRYV(take_process(criu));
   }

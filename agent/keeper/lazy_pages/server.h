@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings the missing memory of restored processes, from their restore until all of it is there.
-// Threads: one. Ownership: the mapped files of pages, the processes' userfaultfd. Errors: of the plan, of CRIU,
-// of the kernel: the processes must not go on then.
+// Threads: one. Ownership: the mapped files of pages, the processes' userfaultfd. Errors: of the plan, of
+// CRIU, of the kernel: the processes must not go on then.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class Server {
     std::uint64_t bytes = 0;
   };
   std::map<std::uint32_t, Mapping> files_;
-  std::map<std::uint32_t, MissingMemory> missing_;  // until its process is there
+  std::map<std::uint32_t, MissingMemory> missing_;  // of processes that have not come yet
   std::list<ProcessPages> processes_;
   bool is_restored_ = false;  // before it, mappings may not be there yet
 };

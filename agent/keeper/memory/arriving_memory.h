@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the host memory of a restored program is whole, which may run before (init/lazy_pages.h). Until then
-// it must not be dumped: the image would lack what is missing.
-// Threads: one. Ownership: the trace of what brings it. Errors: a program whose memory cannot be brought any
-// more is killed; who waits for it, then or later, is refused with the reason.
+// Knows whether the host memory of a restored program is whole. The program may run before that
+// (init/lazy_pages.h), but must not be dumped: the image would lack the missing memory.
+// Threads: one. Ownership: the trace of what brings it. Errors: a program whose memory cannot be brought is
+// killed. Requests that wait for the memory, then or later, are refused with the reason.
 #pragma once
 
 #include <sys/types.h>
@@ -24,10 +24,11 @@ class ArrivingMemory {
 
   void begin(std::optional<LazyPages> pages);
   [[nodiscard]] bool is_whole() const { return !pages_.has_value() && why_never_.empty(); }
-  // Why the program was killed; empty: it was not.
+  // Returns why the program was killed; empty: it was not.
   [[nodiscard]] const std::string& loss() const { return loss_; }
 
-  // Answered with Done once it is whole. Refused if it never will be: it was lost, or the program ended before.
+  // Answers with Done once the memory is whole. Refuses if it never will be: it was lost, or the program
+  // ended before.
   void await(std::uint64_t request);
   void refuse_dump(std::uint64_t request);
 

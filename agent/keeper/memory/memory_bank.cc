@@ -14,13 +14,13 @@ constexpr rlim_t kReserve = 256;
 
 Result<UniqueFd> duplicate(int fd) {
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!copy) return Error::from_errno("Keeping a descriptor of the job's device memory");
+  if (!copy) return Error::from_errno("Cannot keep a descriptor of the job's device memory");
   return copy;
 }
 
 Result<void> check_room(std::uint64_t wanted) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return Error::from_errno("Asking for the descriptor limit");
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return Error::from_errno("Cannot read the descriptor limit");
   if (wanted + kReserve <= limit.rlim_cur) return ok();
   return Error(ErrorCode::kRefused, "The keeper may have " + std::to_string(limit.rlim_cur) +
                                         " descriptors, too few for " + std::to_string(wanted) +
@@ -55,10 +55,11 @@ Result<void> MemoryBank::replace(std::span<const local::RegionRecord> records,
   for (std::size_t i = 0; i < records.size(); ++i) {
     const auto found = entries_.find(records[i].id);
     if (found == entries_.end())
-      return Error(ErrorCode::kNotFound, "There is no region " + std::to_string(records[i].id) + " here");
+      return Error(ErrorCode::kNotFound, "The keeper holds no region " + std::to_string(records[i].id));
     if (found->second.record.bytes != records[i].bytes)
-      return Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(records[i].id) + " is not of " +
-                                                    std::to_string(records[i].bytes) + " bytes");
+      return Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(records[i].id) +
+                                                    " does not have " + std::to_string(records[i].bytes) +
+                                                    " bytes");
     CKPT_TRY(copy, duplicate(descriptors[i].get()));
     copies.push_back(std::move(copy));
   }

@@ -23,27 +23,27 @@ class MemoryBank {
   Result<void> add(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
   void drop(std::uint64_t id, std::uint64_t generation);
   void clear();
-  // Other memory for regions that are here already, of the same sizes; duplicates are taken. All or none:
-  // kNotFound, kInvalidArgument.
+  // Replaces the memory of regions that are held, by memory of the same sizes. It takes duplicates. All or
+  // none: kNotFound, kInvalidArgument.
   Result<void> replace(std::span<const local::RegionRecord> records, std::span<const UniqueFd> descriptors);
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] std::uint64_t size() const { return entries_.size(); }
   [[nodiscard]] std::uint64_t digest() const;
-  // Why something that should be here is not; empty if nothing is missing.
+  // Returns why a descriptor that should be held is not; empty: nothing is missing.
   [[nodiscard]] const std::string& missing() const { return missing_; }
 
-  // Up to kMaxRecords records after `last` in the order of ids, with duplicates of their descriptors. Empty
-  // at the end.
+  // Up to kMaxRecords records after `last`, in the order of ids, with duplicates of their descriptors. It is
+  // empty at the end.
   struct Batch {
     std::vector<local::RegionRecord> records;
     std::vector<UniqueFd> descriptors;
   };
   Result<Batch> batch_after(std::uint64_t last) const;
-  // Their ids, the largest first.
+  // Returns the ids of the regions, the largest region first.
   [[nodiscard]] std::vector<std::uint64_t> by_size() const;
-  // The records of `ids` that are here, in this order: at most `most`, and after the first no more than
-  // `bytes` together. `taken`: how many of `ids` were looked up.
+  // Returns the records of `ids` that are held, in this order: at most `most`, and after the first no more
+  // than `bytes` together. `taken`: how many of `ids` were looked up.
   Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t most, std::uint64_t bytes,
                          std::size_t& taken) const;
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
@@ -57,8 +57,8 @@ class MemoryBank {
   std::string missing_;
 };
 
-// As many descriptors as this process may have at all, for itself: processes that it started before keep
-// their own limit.
+// Raises this process's limit of descriptors as far as it may. Processes that it started before keep their
+// own limit.
 void raise_descriptor_limit();
 
 }  // namespace ckpt::keeper

@@ -19,7 +19,7 @@ using local::MemoryState;
 using local::MessageType;
 using local::Phase;
 
-// The process and thread of `pids` that wait to be called back.
+// Finds the process and thread of `pids` that wait to be called back.
 Result<std::pair<pid_t, pid_t>> find_service_thread(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) {
     const std::string tasks = "/proc/" + std::to_string(pid) + "/task/";
@@ -40,7 +40,7 @@ Result<void> call_back(std::pair<pid_t, pid_t> thread, std::uint64_t token) {
   info.si_uid = ::getuid();
   info.si_value.sival_ptr = reinterpret_cast<void*>(token);
   if (::syscall(SYS_rt_tgsigqueueinfo, thread.first, thread.second, info.si_signo, &info) != 0)
-    return Error::from_errno("Calling the job's process back");
+    return Error::from_errno("Cannot call the job's process back");
   return ok();
 }
 
@@ -51,7 +51,7 @@ void MemoryExchange::handle_request(local::Received received) {
   const MessageType type = type_of(received.message.body);
   if (!parts_.is_transparent)
     return parts_.agent.refuse(request, type, ErrorCode::kInvalidArgument,
-                               "The job moves the cooperative way");
+                               "The job moves in cooperative mode");
   if (handle_set_request(received) || !may_begin(request, type)) return;
   switch (type) {
     case MessageType::kRelease:
@@ -155,7 +155,7 @@ void MemoryExchange::release(std::uint64_t request) {
   if (!discard && !sets_.exported().missing().empty()) {
     return parts_.agent.refuse(
         request, MessageType::kRelease, ErrorCode::kRefused,
-        "Not all of the job's device memory is held here: " + sets_.exported().missing());
+        "The keeper does not hold all of the job's device memory: " + sets_.exported().missing());
   }
   begin(MessageType::kRelease, request);
   memory_before_ = std::exchange(memory_, MemoryState::kReleasing);
@@ -259,7 +259,8 @@ void MemoryExchange::handle_answer(local::Received received) {
   }
 }
 
-// kRefused: nothing was touched. After anything else the memory is in pieces: Release or Map puts it right.
+// kRefused: nothing was touched. After any other error the memory is incomplete, until Release or Map repairs
+// it.
 bool MemoryExchange::on_failed(const local::Message& message) {
   if (is_idle() || message.request != pending_.request) return false;
   const auto& failed = std::get<local::Failed>(message.body);
@@ -307,7 +308,7 @@ void MemoryExchange::keep_exported(const local::Received& received) {
   }
 }
 
-// Not while the job lives from it.
+// Drops the exported set, unless it is the job's only memory.
 void MemoryExchange::drop_exported() {
   if (is_mapped() && pending_.type != MessageType::kRelease) sets_.exported().clear();
 }

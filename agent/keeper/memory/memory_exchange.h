@@ -31,13 +31,13 @@ class MemoryExchange {
     const RankLease& lease;
     RankLink& rank;
     AgentPort& agent;
-    bool is_transparent = false;  // else the rank keeps its memory, and an export is passed on only
+    bool is_transparent = false;  // false: the rank keeps its memory, and exports are only passed on
   };
   explicit MemoryExchange(Parts parts) : parts_(parts) {}
 
   // ---- from the agent ----
   void handle_request(local::Received received);
-  // The next request to the rank, if there is one.
+  // Begins an export, which is passed to the rank if it has a session.
   void begin_export(std::uint64_t request);
   void stop_export();
   void release(std::uint64_t request);
@@ -45,19 +45,19 @@ class MemoryExchange {
 
   // ---- from the rank ----
   void handle_answer(local::Received received);
-  // True: it was the answer to the request that is under way.
+  // Returns true if it was the answer to the request under way.
   bool on_failed(const local::Message& message);
-  // False: of an export that was stopped.
+  // Returns false if the export was stopped.
   bool on_export(local::Received& received);
   // Handles any refusal: an export that is refused is over.
   void on_export_failed(const local::Message& message);
-  // The connection has ended. True: for a dump that was prepared; the process is stopped now.
+  // Called when the connection has ended. True: it ended for a prepared dump, and the process is stopped.
   bool on_dumped();
-  // The connection has ended, with its open request.
+  // Called when the connection has ended, with its open request.
   void on_rank_gone(const std::string& why);
-  // The program has ended.
+  // Called when the program has ended.
   void on_exited();
-  // The program has come from an image: it has no device memory yet.
+  // Called for a program that has come from an image: it has no device memory yet.
   void take_restored() { memory_ = local::MemoryState::kReleased; }
   void on_called_back();  // the rank is back after Reattach
 
@@ -66,7 +66,8 @@ class MemoryExchange {
   [[nodiscard]] local::MemoryState memory() const { return memory_; }
   [[nodiscard]] bool is_exporting() const { return export_request_ != 0; }
   [[nodiscard]] const MemorySets& sets() const { return sets_; }
-  // Where a dumped process that is called back connects to; null if none is.
+  // Returns the listener to which a dumped process connects when it is called back; null: none is called
+  // back.
   [[nodiscard]] local::Listener* reattach_listener() { return reattach_ ? &*reattach_ : nullptr; }
   [[nodiscard]] bool is_called_back() const { return reattach_.has_value(); }
 

@@ -21,14 +21,14 @@ class MemorySets {
   [[nodiscard]] const MemoryBank& exported() const { return exported_; }
   [[nodiscard]] const MemoryBank& arrived() const { return arrived_; }
   [[nodiscard]] std::uint64_t arrived_migration() const { return arrived_migration_; }
-  // Empty for a migration of which nothing has arrived. kExported is always there.
+  // Returns null for a migration of which nothing has arrived. kExported is always there.
   [[nodiscard]] const MemoryBank* find(local::MemorySet set, std::uint64_t migration) const;
 
-  // Another migration's deposit takes the place of all that has arrived.
+  // Takes a deposit. Another migration's deposit replaces all that has arrived.
   Result<void> deposit(const local::Received& received);
   void withdraw(std::uint64_t migration);
   void withdraw_regions(const local::WithdrawRegions& gone);
-  // Memory of the rank's own making in the place of a set's.
+  // Puts memory that the rank has made in the place of a set's.
   Result<void> replace(const local::Received& received);
   // The next part of a set, largest first: then no part holds more than the first region alone, which has to
   // be there twice in any case. No records: that was all.

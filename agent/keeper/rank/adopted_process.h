@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that was running before its keeper, so is not a child of it: it is watched by a process descriptor.
+// A process that was running before its keeper, so is not a child of it: it is watched by a process
+// descriptor.
 // Threads: none. Ownership: nothing; the process stays its own parent's child.
 // Errors: kNotFound if it has ended, or its number belongs to another process by now.
 #pragma once
@@ -13,10 +14,11 @@
 
 namespace ckpt::keeper {
 
-// How a process ended whose parent is another: not known. No wait status has this value.
+// Stands for the unknown end of a process that is not a child of the keeper. No wait status has this value.
 inline constexpr int kUnknownStatus = -1;
 
-// Readable when the process has ended. `start_ticks`: field 22 of /proc/PID/stat.
+// Returns a descriptor that is readable when the process has ended. `start_ticks`: field 22 of
+// /proc/PID/stat.
 Result<UniqueFd> open_process(pid_t pid, std::uint64_t start_ticks);
 
 }  // namespace ckpt::keeper

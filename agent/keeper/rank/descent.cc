@@ -27,7 +27,8 @@ std::string proc(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid) + std::string(rest);
 }
 
-// The fields of a stat file from the third on, the state; the name before them may hold anything. Empty: gone.
+// The fields of a stat file from the third on, the state; the name before them may hold anything. Empty:
+// gone.
 std::string fields_after_name(const std::string& path) {
   const Result<std::string> stat = read_file(path, kMaxStat);
   if (!stat.has_value()) return {};
@@ -36,7 +37,7 @@ std::string fields_after_name(const std::string& path) {
   return stat->substr(name_end + 2);
 }
 
-// 0: it is gone.
+// Returns its parent; 0: it is gone.
 pid_t parent_of(pid_t pid) {
   const std::string fields = fields_after_name(proc(pid, "/stat"));
   return fields.size() < 2 ? 0 : static_cast<pid_t>(std::strtol(fields.c_str() + 1, nullptr, 10));
@@ -52,8 +53,8 @@ std::vector<pid_t> ancestors_now(pid_t pid) {
   return line;
 }
 
-// A parent that is still the same number is still the same process: one that ends leaves its children to another,
-// and that is older than the process that gets the number next.
+// A parent that is still the same number is still the same process: one that ends leaves its children to
+// another, and that is older than the process that gets the number next.
 bool is_still(const std::vector<pid_t>& line) {
   for (std::size_t i = 0; i + 1 < line.size(); ++i) {
     if (parent_of(line[i]) != line[i + 1]) return false;

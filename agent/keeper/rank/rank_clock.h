@@ -17,7 +17,8 @@ namespace ckpt::keeper {
 // without them.
 Result<Nanos> rank_clock_lag(pid_t pid);
 
-// From the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). 0 if there is no such line.
+// Reads the lag from the text of /proc/PID/timens_offsets ("boottime SECONDS NANOSECONDS"). 0 if there is no
+// such line.
 [[nodiscard]] Nanos lag_of_offsets(std::string_view text);
 
 }  // namespace ckpt::keeper

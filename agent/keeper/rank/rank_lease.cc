@@ -43,9 +43,10 @@ void RankLease::end() {
     is_over_ = true;
     parts_.page.set_gate(true);
     if (parts_.is_transparent) parts_.rank.send({0, 0, local::RankStopped{now_ns()}});
-    // A dump leaves all of them stopped, and a hold the others: that is no choice of the program's.
+    // A dump leaves all processes stopped, and a hold leaves others stopped. Only stops of the program itself
+    // are remembered.
     parts_.process.stop_all(phase != local::Phase::kDumped && !parts_.hold.is_held());
-    // Not at once: the order that set the deadline is answered before the stop is reported.
+    // The check waits a moment: the order that set the deadline is answered before the stop is reported.
     parts_.timer.set(now_ns() + kStopCheckNs);
     return;
   }
@@ -68,8 +69,8 @@ void RankLease::on_continued() {
   look_whether_stopped();
 }
 
-// Another process's SIGCONT may let one go on that is no child of this keeper, so this is repeated for as long as the
-// job has no lease.
+// A SIGCONT of another process may continue one that is not a child of this keeper, so the stop is repeated
+// for as long as the job has no lease.
 void RankLease::look_whether_stopped() {
   const bool stopped = stand_still(parts_.process.members());
   if (!stopped) parts_.process.stop_all(false);

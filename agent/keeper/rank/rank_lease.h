@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lease of a rank (SW-11). At its deadline the gate of the control page is closed and the rank stopped,
-// whether an agent is attached or not. A later deadline gives the lease back. A stop may get lost or be undone, and it
-// may not reach what has left the job's process group. So all of the job is looked at again and again for as long as it
-// has no lease, and what runs is stopped. What the job had stopped itself stays so afterwards.
+// whether an agent is attached or not. A later deadline gives the lease back. A stop may get lost or be
+// undone, and it may not reach what has left the job's process group. So all of the job is looked at again
+// and again for as long as it has no lease, and what runs is stopped. What the job had stopped itself stays
+// so afterwards.
 // Threads: one. Ownership: the timer; arguments at construction outlive it. Errors: none.
 #pragma once
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kMaxStatusText = 1u << 16;
 
-// Its id in its innermost PID namespace, the last of "NSpid:	4711	3".
+// Returns the process's id in its innermost PID namespace, the last of "NSpid:	4711	3".
 pid_t innermost_id_of(pid_t pid) {
   const auto status = read_file("/proc/" + std::to_string(pid) + "/status", kMaxStatusText);
   const std::string text = status.has_value() ? *status : std::string();
@@ -74,10 +74,10 @@ Result<Prepared> prepare(const Config& config, const std::string& socket_path, c
   for (std::string& text : prepared.env_text) prepared.env.push_back(text.data());
   prepared.env.push_back(nullptr);
   prepared.input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!prepared.input) return Error::from_errno("Opening /dev/null");
+  if (!prepared.input) return Error::from_errno("Cannot open /dev/null");
   // A file, not a pipe: the program must not die or block because a reader went away.
   prepared.log.reset(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!prepared.log) return Error::from_errno("Opening " + log_path);
+  if (!prepared.log) return Error::from_errno("Cannot open " + log_path);
   return prepared;
 }
 
@@ -90,7 +90,7 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// In the child, after fork. Which step failed goes to the parent with errno.
+// The steps in the child after fork. The child reports the failed step to its parent, with errno.
 enum class Step : int { kFolder = 1, kDescriptors, kExec, kOrphaned };
 struct Failure {
   Step step;
@@ -126,7 +126,8 @@ struct Failure {
   std::abort();
 }
 
-// As shells tell them apart. execvp looks for a name without '/' in the program's own PATH.
+// Tells the errors apart the way that shells do. execvp looks for a name without '/' in the program's own
+// PATH.
 Error cannot_start(const std::string& program, int error_number) {
   const bool missing = error_number == ENOENT || error_number == ENOTDIR;
   // A script whose interpreter is missing is there itself.
@@ -139,11 +140,11 @@ Error cannot_start(const std::string& program, int error_number) {
 Error to_error(const Failure& failure, const Config& config) {
   switch (failure.step) {
     case Step::kFolder:
-      return Error::from_errno(failure.error_number, "Going to the job's folder " + config.cwd);
+      return Error::from_errno(failure.error_number, "Cannot enter the job's folder " + config.cwd);
     case Step::kExec:
       return cannot_start(config.argv.front(), failure.error_number);
     default:
-      return Error::from_errno(failure.error_number, "Preparing the job's process");
+      return Error::from_errno(failure.error_number, "Cannot prepare the job's process");
   }
 }
 
@@ -153,16 +154,16 @@ Result<RankProcess> RankProcess::start(const Config& config, const std::string& 
                                        const std::string& log_path) {
   CKPT_TRY(prepared, prepare(config, socket_path, log_path));
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Making a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   if (!config.init.empty()) put_init_first(config, write_end.get(), prepared);
   const pid_t keeper = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) return Error::from_errno("Starting a process for the job");
+  if (child < 0) return Error::from_errno("Cannot start a process for the job");
   if (child == 0) become_program(config, prepared, write_end.get(), keeper);
   if (config.init.empty())
-    ::setpgid(child, child);  // also here: whichever comes first, it is done when start() returns
+    ::setpgid(child, child);  // parent and child both do it, so it is done when start() returns
   write_end.reset();
   Failure failure{};
   ssize_t got = 0;
@@ -202,7 +203,8 @@ std::vector<pid_t> RankProcess::roots() const {
   return roots;
 }
 
-// True for a child that the keeper inherited from the rank. Its own are its helper and its process group.
+// True for a child that the keeper inherited from the rank. The keeper's own children are its helper and
+// those in its process group.
 bool RankProcess::is_orphan(pid_t child) const {
   return child != helper_ && ::getpgid(child) != ::getpgrp();
 }
@@ -275,12 +277,12 @@ Result<void> RankProcess::kill_all() const {
     for (const pid_t pid : members()) ::kill(pid, SIGKILL);
   }
   if (is_foreign_ || !is_there() || ::kill(pid_, SIGKILL) == 0) return ok();
-  return Error::from_errno("Killing the program, process " + std::to_string(pid_));
+  return Error::from_errno("Cannot kill the program, process " + std::to_string(pid_));
 }
 
 Result<void> enter_new_pid_namespace() {
   if (::unshare(CLONE_NEWPID) == 0) return ok();
-  if (errno != EPERM) return Error::from_errno("Making a PID namespace");
+  if (errno != EPERM) return Error::from_errno("Cannot create a PID namespace");
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of a job and what descends from it, in whatever session or process group: the job's processes. It is
-// started with clean descriptors in a process group of its own. The kernel kills the program if the keeper dies.
-// In a PID namespace of its own orphans stay with its init. Else they come to the keeper, a subreaper, which leaves
-// its own process group to itself and its helpers.
+// The program of a job and what descends from it, in whatever session or process group: the job's processes.
+// It is started with clean descriptors in a process group of its own. The kernel kills the program if the
+// keeper dies. In a PID namespace of its own orphans stay with its init. Else they come to the keeper, a
+// subreaper, which leaves its own process group to itself and its helpers.
 // Threads: one. Ownership: the processes end with kill_all() or by themselves; the destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once
@@ -28,28 +28,31 @@ class RankProcess {
   // (enter_new_pid_namespace).
   static Result<RankProcess> start(const Config& config, const std::string& socket_path,
                                    const std::string& log_path);
-  // A child of this process that was restored from an image: the init of its PID namespace.
+  // Takes a child of this process that was restored from an image: the init of its PID namespace.
   static RankProcess adopt(pid_t pid);
-  // One that was not started by us (adopted_process.h), here or where it came from. Its orphans go elsewhere.
+  // Takes a process that was not started by gpumigrate (adopted_process.h), on this node or another. Its
+  // orphans go to another parent.
   static RankProcess foreign(pid_t pid);
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] std::uint64_t start_ticks() const { return start_ticks_; }
-  // A child of the keeper in a process group of its own that is not of the job.
+  // Names a child of the keeper in a process group of its own that is not one of the job's processes.
   void leave_out(pid_t helper) { helper_ = helper; }
-  // `pid`, which must not be able to end meanwhile, is of the job.
+  // True if `pid` is one of the job's processes. The process must not be able to end meanwhile.
   [[nodiscard]] bool contains(pid_t pid) const;
-  // Parents before children; without what has ended.
+  // Lists the living processes, parents before children.
   [[nodiscard]] std::vector<pid_t> members() const;
 
-  // With `remembers_stopped`, a process that is stopped already stays so in continue_all().
+  // Stops all processes. With `remembers_stopped`, a process that was stopped before stays so in
+  // continue_all().
   void stop_all(bool remembers_stopped);
-  // For continue_all(), too: processes of a restored job that it had stopped itself, as its PID namespace counts them.
+  // Adds processes that a restored job had stopped itself, by their ids in its PID namespace. continue_all()
+  // leaves them stopped.
   void remember_stopped(const std::vector<pid_t>& in_namespace);
   void continue_all();
-  // SIGTERM. An init ends after all others then.
+  // Sends SIGTERM. An init then ends after all others.
   void terminate_all() const;
-  // SIGKILL. kIo: not even the program was reached, although it must not have been reaped.
+  // Sends SIGKILL. kIo: not even the program could be killed, although it has not been reaped.
   [[nodiscard]] Result<void> kill_all() const;
 
  private:
@@ -65,7 +68,7 @@ class RankProcess {
   bool has_namespace_;
   bool is_foreign_ = false;
   pid_t helper_ = 0;
-  std::map<pid_t, std::uint64_t> stopped_before_;  // with their start ticks
+  std::map<pid_t, std::uint64_t> stopped_before_;  // start ticks, by process
 };
 
 // The next child is process 1 of a new PID namespace. Needs root; kNotSupported without.

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxStatusBytes = 64 << 10;
 // The driver gets the process id of this namespace.
 Result<void> stay_in_own_pid_namespace() {
   const UniqueFd own(::open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC));
-  if (!own) return Error::from_errno("Opening this keeper's PID namespace");
+  if (!own) return Error::from_errno("Cannot open this keeper's PID namespace");
   if (::setns(own.get(), CLONE_NEWPID) == 0) return ok();
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
                "A keeper that is not root cannot start a program beside its job's PID namespace");
@@ -53,7 +53,7 @@ Result<pid_t> start_saver(const std::string& program, pid_t rank) {
   const int error =
       ::posix_spawn(&saver, program.c_str(), nullptr, &attributes, const_cast<char* const*>(argv), environ);
   ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) return Error(ErrorCode::kIo, ErrorDomain::kErrno, error, "Starting " + program);
+  if (error != 0) return Error(ErrorCode::kIo, ErrorDomain::kErrno, error, "Cannot start " + program);
   return saver;
 }
 

@@ -12,12 +12,12 @@
 
 namespace ckpt::keeper {
 
-// Its errors go where this process's go. It ends with 0 once the context is saved. It is in this process's
-// PID namespace, and so are all later children: kNotSupported without the right to leave the one that the job
-// was given.
+// Starts the saver, whose standard error is this process's. It ends with 0 once the context is saved. It runs
+// in this process's PID namespace, and so do all later children. kNotSupported: this process may not leave
+// the job's PID namespace.
 Result<pid_t> start_saver(const std::string& program, pid_t rank);
 
-// Whether the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
+// True if the signal does not end the process by itself: it has a handler for it, ignores it, or waits for
 // it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 

@@ -25,7 +25,7 @@ constexpr Nanos kStopLimitNs = 1'000 * kNanosPerMs;
 constexpr std::chrono::microseconds kStopLook{100};
 constexpr std::size_t kMaxStat = 4096;
 
-// In a trace stop, or gone.
+// True if the thread is in a trace stop, or gone.
 bool stands(pid_t thread) {
   const auto stat = read_file("/proc/" + std::to_string(thread) + "/stat", kMaxStat);
   if (!stat) return true;
@@ -59,7 +59,7 @@ Result<void> ThreadHold::take(pid_t pid, const std::vector<pid_t>& workers, Nano
     if (::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_EXITKILL) == 0) {
       threads_.push_back(thread);
     } else if (errno != ESRCH) {
-      const Error error = Error::from_errno("Holding thread " + std::to_string(thread));
+      const Error error = Error::from_errno("Cannot hold thread " + std::to_string(thread));
       detach_all();
       return error;
     }
@@ -113,7 +113,7 @@ void ThreadHold::release() {
   held_pid_ = 0;
 }
 
-// One that cannot be detached has ended.
+// A thread that cannot be detached has ended.
 void ThreadHold::detach_all() {
   for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
   threads_.clear();

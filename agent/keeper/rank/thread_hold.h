@@ -5,7 +5,8 @@
 // this keeper ends first. Other processes of the tree stay stopped as CRIU left them.
 // A thread may be held while it owns a lock that the work needs. So there is a limit, after which all go on.
 // Threads: one, always the same, as ptrace(2) asks. Ownership: the traces; the destructor does nothing.
-// Errors: of ptrace; kNotFound for a thread that is to work and is not there; kTimedOut for one that does not stop.
+// Errors: of ptrace; kNotFound for a thread that is to work and is not there; kTimedOut for one that does not
+// stop.
 #pragma once
 
 #include <sys/types.h>
@@ -23,18 +24,18 @@ class ThreadHold {
  public:
   ThreadHold(RankProcess& process, Timer limit) : process_(process), limit_(std::move(limit)) {}
 
-  // `pid` is stopped, and of the job. Its threads `workers` are left out. On failure nothing is held.
+  // Holds `pid`, a stopped process of the job, without its threads `workers`. On failure nothing is held.
   [[nodiscard]] Result<void> take(pid_t pid, const std::vector<pid_t>& workers, Nanos limit_ns);
-  // The job may run: while it is held only the workers do.
+  // Lets the job run; while it is held only the workers do.
   void go_on();
-  // The hold is over: all run at once with `may_run`, else at the next go_on().
+  // Ends the hold. All run at once with `may_run`, else at the next go_on().
   void end(bool may_run);
-  // Nothing is left to hold.
+  // Called when nothing is left to hold.
   void on_exited();
 
   [[nodiscard]] bool is_held() const { return held_pid_ != 0; }
   [[nodiscard]] int fd() const { return limit_.fd(); }
-  // True: the limit has passed.
+  // Returns true if the limit has passed.
   [[nodiscard]] bool take_due() { return limit_.take_due(); }
 
  private:
@@ -49,7 +50,7 @@ class ThreadHold {
   std::vector<pid_t> threads_;  // traced
 };
 
-// The ids of a process's threads; empty if it is gone.
+// Returns the ids of a process's threads; empty if it is gone.
 [[nodiscard]] std::vector<pid_t> threads_of(pid_t pid);
 
 }  // namespace ckpt::keeper

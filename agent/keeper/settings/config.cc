@@ -66,7 +66,7 @@ constexpr std::uint64_t kMaxPid = 1u << 30;
 Result<std::string> optional_path(const Json& document, const char* field) {
   if (!document.contains(field)) return std::string();
   CKPT_TRY(path, text_of(document, field));
-  if (path.front() != '/') return bad(std::string("'") + field + "' must be a whole path");
+  if (path.front() != '/') return bad(std::string("'") + field + "' must be an absolute path");
   return path;
 }
 
@@ -132,7 +132,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
   CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
-  if (config.way != MigrationMode::kTransparent) return bad("'restore' is for the transparent way");
+  if (config.way != MigrationMode::kTransparent) return bad("'restore' is for the transparent mode");
   const Json timeout = restore.value("timeout_ms", Json(60000u));
   constexpr std::uint64_t kMaxMs = 3'600'000;
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)

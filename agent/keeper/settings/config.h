@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of a keeper: JOBDIR/keeper.json, written by the agent.
 // Threads: none. Errors: kInvalidArgument, naming the field.
-//   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby", "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
+//   { "job": "j-1", "name": "train", "incarnation": 1, "role": "fresh" | "standby",
+//     "argv": ["prog", ...], "env": {"K": "V"}, "cwd": "/...",
 //     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
-//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so", "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
-//     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 }, "adopt": { "pid": 4711, "start_ticks": 123456 } }
+//     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
+//     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
+//     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
+//     "adopt": { "pid": 4711, "start_ticks": 123456 } }
 // `env` is the whole environment of the program. Nothing is inherited from the keeper but CKPT_SOCKET and
-// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The rest
-// belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
+// CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. If `way` is left out it is cooperative. The
+// rest belongs to the transparent mode. `preload` comes first in the program's LD_PRELOAD. `gpu_memory_quota`
 // (bytes, 0: none) is passed to the program. `init` puts it into a PID namespace of its own (needs root).
 // `restore` brings the program back from an image instead of starting it (init/restored.h). It is then in
-// phase kDumped until Reattach. Its `stopped`, `[3, 4]`, stay stopped then. Its `lazy_pages`, `{ "command": [...], "pid_file": "/..." }`, brings its memory
-// while it runs (init/lazy_pages.h). `context_program` saves a context before a kill (saver.h); if it is left out,
+// phase kDumped until Reattach. The processes of its `stopped`, such as `[3, 4]`, stay stopped then. Its
+// `lazy_pages`, `{ "command": [...], "pid_file": "/..." }`, brings its memory while it runs
+// (init/lazy_pages.h). `context_program` saves a context before a kill (saver.h); if it is left out,
 // gpumigrate-context beside the keeper's own program. `way` "adopted": a process without any of our
 // libraries. `adopt` names one that runs already (then `argv` and `env` are what is known of it). With
 // `restore` it comes back into a PID namespace that the keeper makes, whose first process is `init`.

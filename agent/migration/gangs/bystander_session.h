@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of a rank that stays where it is while others of its gang move. It gets new communicators, is paused at the
-// common barrier, and goes on. Each order returns at once; its result is an event.
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed; a pause that fails, too,
-// since the rank cannot be held then. A rank that is to go on is told so again for as long as it lives.
+// The effects of a rank that stays where it is while others of its gang move. It gets new communicators, is
+// paused at the common barrier, and goes on. Each order returns at once; its result is an event.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed; it also
+// reports a pause that fails, since the rank cannot be held then. The order to go on is repeated for as long
+// as the rank lives.
 #pragma once
 
 #include <functional>
@@ -17,20 +18,21 @@ namespace ckpt::agent {
 class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
  public:
   using Emit = std::function<void(gang::BystanderEvent)>;
-  // It goes on with its new communicators: when it came to its barrier and when it went on, by this node's clock, and how
-  // long they had taken.
+  // Reports a rank that goes on with its new communicators: when it came to its barrier and when it went on,
+  // by this node's clock, and how long the communicators took.
   using Measured = std::function<void(Nanos stood_since, Nanos went_on, Nanos groups)>;
   BystanderSession(MigrationContext& context, gang::StayingRank rank, std::uint64_t epoch, Emit emit,
                    Measured measured);
   ~BystanderSession();
 
-  // Nothing else stops the rank from now on: RankReady.
+  // Admits the rank to the move: nothing else stops it from here on. Emits RankReady.
   void admit();
-  // With these tickets; none: the rank has no group with a moved member. It is admitted before.
+  // Makes new communicators with these tickets; none: the rank has no group with a moved member. It must be
+  // admitted before.
   void join(std::vector<gang::GroupTicket> tickets, Milliseconds timeout);
   void discard();
   void pause_at(std::uint64_t barrier);
-  // With the new communicators, or with the old ones.
+  // Lets the rank go on with the new communicators, or with the old ones.
   void go_on(bool with_new);
   void end();
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
@@ -50,14 +52,14 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   const Measured measured_;
   bool is_admitted_ = false;
   Nanos groups_took_ = 0;
-  Nanos stood_since_ = 0;  // 0: it does not stand still, as far as known
+  Nanos stood_since_ = 0;  // 0: it is not known to stand still
   std::shared_ptr<Job> job_;
   std::uint64_t listener_ = 0;
   std::unique_ptr<KeeperLink::Exchange> pausing_;
-  std::uint64_t orders_ = 0;  // to go on; only the last one counts
+  std::uint64_t orders_ = 0;  // number of orders to go on; only the last one counts
 };
 
-// As a rank's library takes them. kInvalidArgument for what does not fit there.
+// Converts tickets to an order of the rank's library. kInvalidArgument: a ticket does not fit there.
 [[nodiscard]] Result<local::JoinGroups> to_order(const std::vector<gang::GroupTicket>& tickets,
                                                  std::uint64_t epoch);
 

@@ -96,7 +96,7 @@ Result<runner::Step<gang::Batch>> GangDriver::step(wire::MigrationId /*migration
   return runner::as_step(parties_.on_event(own.key, own.event, now_ns()));
 }
 
-// Where the disk is full the party is not made: the coordinator asks again, and gives up in the end.
+// If the disk is full the party is not made: the coordinator asks again, and gives up in the end.
 Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessage& message) {
   const bool is_new = message.info && parties_.find({message.migration, message.to}) == nullptr;
   if (!is_new) return runner::as_step(hand_over(message));
@@ -108,7 +108,7 @@ Result<runner::Step<gang::Batch>> GangDriver::take_message(const gang::GangMessa
       return Batches();
     }
     CKPT_TRY(batches, hand_over(message));
-    // A move begins once the one before it is over everywhere: nobody asks about that any more.
+    // A move begins once the one before it is over everywhere, so nobody asks about the earlier one.
     forget([gang = message.gang, now = message.migration](const gang::GangInfo& info) {
       return info.gang == gang && info.migration < now;
     });

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's driver of moves of ranks (libckpt/protocol/gang): the machines of all parties on this node, and their journal,
-// on a MachineRunner. All are in one queue, since a later move of a rank ends the machines of an earlier one.
+// The agent's driver of moves of ranks (libckpt/protocol/gang): the machines of all parties on this node, and
+// their journal, on a MachineRunner. All are in one queue, since a later move of a rank ends the machines of
+// an earlier one.
 //
 // Records of bystanders survive this process but no power cut: their ranks do not survive that either.
-// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the driver owns
-// machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
+// Threads: the event loop; the journal is touched by the disk thread, one call at a time. Ownership: the
+// driver owns machines, journal and timers. Errors: the runner's (libckpt/runner/machine_runner.h).
 #pragma once
 
 #include <chrono>
@@ -26,11 +27,11 @@ class GangEffects {
  public:
   virtual ~GangEffects() = default;
   virtual void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) = 0;
-  // A message for a party that is not known here: its sender, the coordinator, is to describe the move.
+  // Asks the coordinator to describe the move, after a message for an unknown party.
   virtual void ask_for_info(const gang::GangMessage& message) = 0;
-  // The party has sent all that it has recorded to a coordinator that lost its own record of the move.
+  // Called when the party has sent all of its records to a coordinator that lost its own record of the move.
   virtual void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) = 0;
-  // All other actions but WriteRecord, ArmTimer, DisarmTimer.
+  // Performs all actions but WriteRecord, ArmTimer and DisarmTimer.
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;
 };
 
@@ -57,16 +58,16 @@ class GangDriver : private runner::Protocol<GangTypes> {
   };
   GangDriver(Machines machines, GangEffects& effects);
 
-  // Once, before anything else: rebuilds the machines and executes their actions.
+  // Rebuilds the machines and executes their actions. Called once, before anything else.
   Task<Result<void>> restore();
-  // A message of the coordinator or of a peer. It may be dropped when too many wait: it is sent again.
+  // Takes a message of the coordinator or of a peer. It may be dropped when too many wait: it is sent again.
   void on_message(gang::GangMessage message);
   void on_own_message(gang::GangMessage message);
   void on_event(const gang::PartyKey& key, gang::PartyEvent event);
   void set_lease_term(std::uint32_t term_ms) { parties_.set_lease_term(term_ms); }
-  // The coordinator can be reached again: unanswered messages are sent now.
+  // Sends unanswered messages at once, since the coordinator can be reached again.
   void ask_again();
-  // Machines and records of closed moves that this is true of.
+  // Removes machines and records of closed moves for which this is true.
   void forget(std::function<bool(const gang::GangInfo&)> which);
 
   [[nodiscard]] const gang::GangParties& parties() const noexcept { return parties_; }

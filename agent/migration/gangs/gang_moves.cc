@@ -141,7 +141,7 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
     member.bystander = std::move(session);
   }
   member.stop = std::make_shared<RankStop>(std::move(stop));
-  // After a restart of the agent the rank may stand at the common barrier already.
+  // The rank may stand at the common barrier already, after a restart of the agent.
   const gang::PartyState* state = driver_.parties().find(key);
   const bool stands =
       state != nullptr && (gang::phase_name(*state) == "BARRIER" || gang::phase_name(*state) == "HELD" ||
@@ -234,7 +234,7 @@ Task<> GangMoves::end_rank(std::shared_ptr<Job> job) {
   if (job) co_await job->destroy();
 }
 
-// `beside`: until the others take part, too.
+// `beside` is further time, until the other ranks take part.
 Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<TargetSession> session,
                                                  Milliseconds beside) {
   const Member* known = find(key);
@@ -322,7 +322,7 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& ev
   return false;
 }
 
-// An instance that has finished is none that is lost: nothing of it is to be run again.
+// An instance that has finished is not lost: it must not run again.
 bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& event) {
   for (auto& [of, known] : members_) {
     if (!known.target || known.info.migration != key.migration) continue;
@@ -356,7 +356,7 @@ Task<> GangMoves::gather(wire::GatherRank order) {
     if (key.migration == order.migration && known.job == order.job && known.stop) stop = known.stop;
   if (!stop)
     co_return link_.reply(id, Error(ErrorCode::kNotFound, "Rank " + wire::job_text(order.job) +
-                                                              " takes part in no such move here"));
+                                                              " takes part in no such move on this node"));
   auto gathered = co_await stop->gather(std::move(order));
   if (!gathered) co_return link_.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);
@@ -381,14 +381,16 @@ Task<Result<gang::RankGroups>> GangMoves::groups_of(const gang::AskGroups& reque
   local::AskGroups order;
   order.epoch = request.epoch;
   for (const std::uint32_t rank : request.moved) {
-    if (rank >= local::kMaxRanks) co_return Error(ErrorCode::kInvalidArgument, "There is no such rank");
+    if (rank >= local::kMaxRanks)
+      co_return Error(ErrorCode::kInvalidArgument, "There is no rank " + std::to_string(rank));
     order.moved[rank / 64] |= std::uint64_t{1} << (rank % 64);
   }
   const std::uint32_t limit = request.timeout_ms == 0 ? kTicketsMs : std::min(request.timeout_ms, kTicketsMs);
   auto asked = co_await keeper->ask_groups(order, Milliseconds(limit));
   if (!asked && asked.error().code() == ErrorCode::kTimedOut)
-    co_return Error(ErrorCode::kTimedOut, "Its process has not answered within " + std::to_string(limit) +
-                                              " ms: it stands still, or a callback of its groups does");
+    co_return Error(ErrorCode::kTimedOut, "The process of the rank has not answered within " +
+                                              std::to_string(limit) +
+                                              " ms: the process or a callback of its groups hangs");
   CKPT_CO_TRY(groups, std::move(asked));
   gang::RankGroups answer;
   answer.knows_gang = groups.knows_gang;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effects of all moves of ranks on this node: the session for each action, and the route of each message. Also the
-// coordinator's orders to ranks: where they stop, and which groups they have.
+// The effects of all moves of ranks on this node: the session for each action, and the route of each message.
+// Also the coordinator's orders to ranks: where they stop, and which groups they have.
 //
-// A rank that moves has the sessions of a job of one rank, with its own migration id and plan (gang::MovedRank). Their
-// events come here by that id. Numbers: what the machines call n+i is for a rank its own incarnation and i.
-// Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none leave this
-// class; a failure becomes an event of the machine that it concerns.
+// A rank that moves has the sessions of a job of one rank, with its own migration id and plan
+// (gang::MovedRank). Their events come here by that id. Numbers: what the machines call n+i is for a rank its
+// own incarnation and i.
+// Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none
+// leave this class; a failure becomes an event of the machine that it concerns.
 #pragma once
 
 #include <map>
@@ -30,21 +31,21 @@ class GangMoves : public GangEffects, public RankParties {
             GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
-  // From another agent. False: that node has no such rank in this move.
+  // Takes a message from another agent. False: that node has no such rank in this move.
   bool take_of_peer(const std::string& node, const gang::GangMessage& message);
-  // An event of a session; false: of no moved rank.
+  // Takes an event of a session; false: it is not a moved rank's.
   bool take(const migration::SwitchKey& key, migration::SourceEvent& event);
   bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
-  // An order to a rank that takes part in a move.
+  // Takes an order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
   Task<> answer_groups(gang::AskGroups request);
   Result<void> set_limits(const wire::SetLimits& limits);
-  // The coordinator is back.
+  // Repeats reports to a coordinator that is back.
   void restate();
   void forget(wire::JobId job);
 
-  // For a coordinator that may have lost its record of them: moves that are not over here, the newest id of all that
-  // are known, and what such a move is (null: not known).
+  // Reports for a coordinator that may have lost its records: the moves that are not over here, the newest
+  // known id, and the description of a move (null: not known).
   [[nodiscard]] std::vector<wire::OpenSwitch> open_switches() const;
   [[nodiscard]] wire::MigrationId newest() const;
   [[nodiscard]] const gang::GangInfo* description_of(wire::MigrationId move) const;
@@ -69,7 +70,7 @@ class GangMoves : public GangEffects, public RankParties {
   struct Member {
     std::shared_ptr<const gang::GangPlan> plan;
     std::uint64_t epoch = 0;
-    bool overlaps = true;  // as gang::GangInfo has it
+    bool overlaps = true;  // gang::GangInfo::overlaps
     wire::Incarnation gang_base = 0;
     wire::JobId gang = 0;
     std::uint32_t rank = 0;
@@ -88,7 +89,7 @@ class GangMoves : public GangEffects, public RankParties {
   void add_sessions(const gang::PartyKey& key, Member& member);
   void emit(const gang::PartyKey& key, gang::PartyEvent event) { driver_.on_event(key, std::move(event)); }
   [[nodiscard]] wire::Incarnation own(const Member& member, wire::Incarnation k) const;
-  // The incarnation that a party decides about. A later one has come back from its images since.
+  // Returns the incarnation about which a party decides. A later one has been restored from images since.
   [[nodiscard]] wire::Incarnation last_incarnation(const Member& member, gang::Role role) const;
 
   void perform_source(const gang::PartyKey& key, Member& member, const gang::Action& action);

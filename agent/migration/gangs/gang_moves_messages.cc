@@ -33,7 +33,7 @@ void GangMoves::send(const PartyKey& key, const gang::GangInfo& info, const gang
   const Member* sender = member(key, info);
   const std::string node = sender == nullptr ? "" : node_of(*sender->plan, what.to);
   if (node == context_.config.node) return driver_.on_own_message(std::move(message));
-  // Both ways: one of them may be cut.
+  // Messages go by the coordinator and directly: one of the two connections may be cut.
   if (!node.empty()) peers_.send(node, message);
   link_.tell(message);
 }
@@ -45,7 +45,8 @@ bool GangMoves::take_of_peer(const std::string& node, const gang::GangMessage& m
   return true;
 }
 
-// With whom a party decides: all with the lead, a source with its target. A source frees once a bystander is gone.
+// Keeps connections to the nodes with which a party decides: all with the lead, a source with its target. A
+// source frees once a bystander is gone.
 void GangMoves::keep_peers(const PartyKey& key, const gang::GangPlan& plan) {
   for (const gang::MovedRank& moved : plan.moved) {
     const auto own = wire::decode_plan(moved.plan);

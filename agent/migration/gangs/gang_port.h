@@ -16,7 +16,7 @@ class GangPort {
   virtual bool tell(const gang::GangMessage& message) = 0;
   virtual bool tell(const wire::RankGathered& answer) = 0;
   virtual bool tell(const gang::RankGroups& answer) = 0;
-  // To a request that has failed.
+  // Answers a request that has failed.
   virtual void reply(std::uint64_t request, const Error& why) = 0;
 };
 

@@ -9,7 +9,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kForOrders{60};
 
 Error is_over() {
-  return {ErrorCode::kAborted, "This rank takes no part in the move any more"};
+  return {ErrorCode::kAborted, "This rank has left the move"};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
     case wire::GatherAct::kInvalid:
       break;
   }
-  co_return Error(ErrorCode::kInvalidArgument, "No such order to a rank that is to move");
+  co_return Error(ErrorCode::kInvalidArgument, "A rank that is to move takes no such order");
 }
 
 Task<Result<wire::RankGathered>> RankStop::wait_until_wanted() {
@@ -79,7 +79,7 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
   co_return answer;
 }
 
-// A coordinator that went away may not come back.
+// Gives up if no order comes: a coordinator that went away may not come back.
 Task<> RankStop::watch_orders() {
   auto self = shared_from_this();
   Signal changed(parts_.executor);
@@ -88,9 +88,9 @@ Task<> RankStop::watch_orders() {
     (void)co_await changed.wait(ordered_ + kForOrders);
   watchers_.remove(&changed);
   if (!is_over_ && barrier_ == 0)
-    parts_.failed(
-        Error(ErrorCode::kTimedOut, "The coordinator did not say at which barrier the ranks stop within " +
-                                        std::to_string(kForOrders.count()) + " s"));
+    parts_.failed(Error(ErrorCode::kTimedOut,
+                        "The coordinator did not name the barrier at which the ranks stop within " +
+                            std::to_string(kForOrders.count()) + " s"));
 }
 
 }  // namespace ckpt::agent

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings one rank of a gang to the barrier that all ranks agree on (GANG-1), by orders of the coordinator
-// (wire::GatherRank). The rank waits there, and is then paused. `pause_at` is how its party, source or bystander, pauses it.
+// (wire::GatherRank). The rank waits there, and is then paused. `pause_at` is how its party, source or
+// bystander, pauses it.
 //
-// kReady is answered once the party wants to be held: its rounds have converged. A rank that is held already answers with
-// the barrier, so that a restarted coordinator agrees on no other one.
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: those of the keeper, to the coordinator. A rank
-// that waits for others and gets no order for a minute is reported to `failed`.
+// kReady is answered once the party wants to be held: its rounds have converged. A rank that is held already
+// answers with the barrier, so that a restarted coordinator agrees on no other one.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: those of the keeper, to the
+// coordinator. A rank that waits for others and gets no order for a minute is reported to `failed`.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,7 @@ namespace ckpt::agent {
 
 class RankStop : public std::enable_shared_from_this<RankStop> {
  public:
-  // That it stands there, but not at which barrier: its agent was restarted since.
+  // The barrier of a rank that stands at one, if a restarted agent does not know which.
   static constexpr std::uint64_t kUnknownBarrier = ~std::uint64_t{0};
   struct Parts {
     asio::any_io_executor executor;
@@ -32,9 +33,9 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
 
   void want();
   void is_held();
-  // The rank goes on, or its party has left: all who wait are answered.
+  // Answers all that wait, because the rank goes on or its party has left.
   void end();
-  // When it was last told to stop at a barrier, by this node's clock; 0: it was not.
+  // Returns when it was last ordered to stop at a barrier, by this node's clock; 0: never.
   [[nodiscard]] Nanos told_at() const noexcept { return told_at_; }
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
 
@@ -47,9 +48,9 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   bool is_wanted_ = false;
   bool is_over_ = false;
   bool is_watching_ = false;
-  std::uint64_t barrier_ = 0;  // that it is paused at
-  std::uint64_t attempt_ = 0;  // to agree on a barrier
-  Nanos told_at_ = 0;          // first, in this attempt
+  std::uint64_t barrier_ = 0;  // at which it is paused
+  std::uint64_t attempt_ = 0;  // the number of the attempt to agree on a barrier
+  Nanos told_at_ = 0;          // the first time in this attempt
   std::chrono::steady_clock::time_point ordered_;
   std::list<Signal*> watchers_;
 };

@@ -25,7 +25,7 @@
 namespace ckpt::agent {
 namespace {
 
-// As the keeper passes it on (agent/keeper/init/restored.h).
+// The number under which the keeper passes the namespace on (agent/keeper/init/restored.h).
 constexpr int kNamespaceFd = 11;
 
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
@@ -78,8 +78,8 @@ Task<Result<void>> AdoptedSource::check(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRY(state, co_await context_.contexts.state(root));
   if (state != context::ProcessState::kRunning)
-    co_return Error(ErrorCode::kRefused, "Somebody else holds the GPU context of process " +
-                                             std::to_string(root) + ": the driver calls it " +
+    co_return Error(ErrorCode::kRefused, "Another program holds the GPU context of process " +
+                                             std::to_string(root) + ": the driver reports it as " +
                                              context::name_of(state));
   if (stays_) co_return ok();
   co_return co_await check_process(job, status);
@@ -286,14 +286,14 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
   if (!stays_) restored = co_await restore();
   if (restored && !*restored) restored = Error(ErrorCode::kNotFound, "The job's process has ended");
   if (restored) co_return restored;
-  // It never ran here, and the source is stopped at its barrier still.
+  // The process has never run here, and the source is still stopped at its barrier.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
       .caused_by(std::move(restored).error());
 }
 
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   if (!image_.file || !criu_)
-    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent ended");
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
@@ -346,7 +346,8 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   co_return job;
 }
 
-// kAborted only before the process was let go on: then the source, which still has everything, may.
+// kAborted is returned only if the process has not been continued: then the source, which still has
+// everything, may go on.
 Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   const auto keeper = job->keeper();
   if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
@@ -359,7 +360,7 @@ Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, 
         .caused_by(std::move(placed).error());
   const AdoptedPlace& at = *placed;
   if (!at.runs)
-    co_return Error(ErrorCode::kUnavailable, "It is not known whether the job goes on")
+    co_return Error(ErrorCode::kUnavailable, "The agent does not know whether the job goes on")
         .caused_by(at.runs.error());
   local::Resume resume;
   resume.incarnation = order.k;

@@ -25,7 +25,7 @@
 
 namespace ckpt::agent {
 
-// When its context was on the GPU, and whether the process goes on with it.
+// The time at which its context was on the GPU, and whether the process goes on with it.
 struct AdoptedPlace {
   Nanos restored_ns = 0;
   Result<void> runs = ok();
@@ -41,7 +41,7 @@ class AdoptedSource final : public SourceMode {
       : context_(context),
         operation_(std::move(operation)),
         stays_(operation_.pause_kind() == PauseKind::kAdoptedSwap) {}
-  // Also where the process stays: the saved state is all there is to send.
+  // True even if the process stays: the saved state is all there is to send.
   [[nodiscard]] bool sends_host_state() const override { return true; }
   [[nodiscard]] PauseWork pause_work(const Job& job, const local::StateSummary& summary) const override;
   Task<Result<void>> check(std::shared_ptr<Job> job) override;
@@ -100,16 +100,16 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
-  host::CheckedFiles checked_;   // by compare()
-  host::TaskSettings settings_;  // of the image
+  host::CheckedFiles checked_;   // result of compare()
+  host::TaskSettings settings_;  // from the image
   MadeResources made_;
-  std::set<pid_t> stopped_;  // stopped_processes.h
+  std::set<pid_t> stopped_;  // by the program itself (stopped_processes.h)
   host::TreeSize size_;      // of the processes, once they run here
   std::uint64_t image_bytes_ = 0;
 };
 
-// Puts the job back if it is held, whatever an earlier agent has begun with it: its context is on that GPU of
-// this node, and the process goes on.
+// Puts the job back if it is held, whatever an earlier agent has begun with it. Its context is then on that
+// GPU of this node, and the process goes on.
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
                                     host::ConnectionRepair repair = {});
 

@@ -110,7 +110,7 @@ Task<Result<void>> CooperativeTarget::resume_standby(std::shared_ptr<Job> job, R
   }
   const Nanos sent_ns = now_ns();
   const auto keeper = job->keeper();  // the instance may have ended meanwhile
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was resumed");
   auto resumed = co_await keeper->resume(resume, std::move(host_state));
   if (!resumed && is_misfit(resumed.error()))
     co_return Error(ErrorCode::kAborted, "The standby could not take over the job's state")
@@ -138,7 +138,7 @@ Task<Result<void>> CooperativeTarget::enter_gate(std::shared_ptr<Job> job, wire:
     host_state = std::move(loaded);
   }
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was told to go on");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance ended before it was resumed");
   auto entered = co_await keeper->enter_gate(resume, std::move(host_state));
   if (!entered && is_misfit(entered.error()))
     co_return Error(ErrorCode::kAborted, "The standby could not take over the rank's state")

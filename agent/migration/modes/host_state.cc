@@ -16,8 +16,7 @@ Result<void> copy_bytes(int from, int to, std::uint64_t bytes, const std::string
     const ssize_t moved = ::sendfile(to, from, &offset, bytes - static_cast<std::uint64_t>(offset));
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0) return Error::from_errno("Cannot copy the host state " + what);
-    if (moved == 0)
-      return Error(ErrorCode::kCorrupt, "The host state is shorter than it says (" + what + ")");
+    if (moved == 0) return Error(ErrorCode::kCorrupt, "The host state is shorter than stated (" + what + ")");
   }
   return ok();
 }
@@ -26,7 +25,7 @@ Result<void> copy_bytes(int from, int to, std::uint64_t bytes, const std::string
 
 Result<void> save_host_state(int memory_file, std::uint64_t bytes, const std::string& path) {
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file) return Error::from_errno("Cannot make " + path);
+  if (!file) return Error::from_errno("Cannot create " + path);
   return copy_bytes(memory_file, file.get(), bytes, "to " + path);
 }
 

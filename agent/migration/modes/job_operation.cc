@@ -24,7 +24,7 @@ PauseKind pause_kind_of(MigrationMode mode, bool within_node) {
   }
 }
 
-// Also later than those of an agent before this one.
+// Returns a number later than those of an earlier agent.
 wire::MigrationId next_restore_number() {
   static std::uint64_t last = 0;  // of the event loop
   last = std::max<std::uint64_t>(last + 1, static_cast<std::uint64_t>(wall_clock_ms()));

@@ -29,26 +29,26 @@ class JobOperation {
  public:
   enum class Kind : std::uint8_t { kMigration, kSnapshot, kRestore };
 
-  // A plan that cannot be read (a migration that only its outcome is known of) counts as cooperative.
+  // A plan that cannot be read counts as cooperative: only the outcome of such a migration is known.
   static JobOperation migration(const migration::SwitchInfo& info);
-  // A snapshot of the running instance: `spec` is from its start, and it runs as `incarnation`.
+  // Makes a snapshot of the running instance: `spec` is from its start, and it runs as `incarnation`.
   static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);
-  // A move that is only checked: it has no target, and no id.
+  // Makes a move that is only checked: it has no target, and no id.
   static JobOperation checked(const wire::JobSpec& spec, wire::Incarnation incarnation, bool leaves_node);
-  // Into a new instance; each call makes another operation.
+  // Makes a restore into a new instance. Each call makes another operation.
   static JobOperation restore(const wire::JobSpec& spec);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] std::string name() const;
   [[nodiscard]] wire::MigrationId number() const noexcept { return number_; }
   [[nodiscard]] wire::JobId job() const noexcept { return job_; }
-  // The one that the source runs as; the target's is the next one.
+  // The incarnation that the source runs as; the target's is the next one.
   [[nodiscard]] wire::Incarnation base() const noexcept { return base_; }
   [[nodiscard]] wire::Incarnation next() const noexcept { return base_ + 1; }
   [[nodiscard]] PauseKind pause_kind() const noexcept { return pause_kind_; }
-  // The limit at which a migration ends its pause; nothing: it goes on.
+  // Returns the limit at which a migration ends its pause; nothing: there is none.
   [[nodiscard]] std::optional<Nanos> pause_limit() const noexcept { return pause_limit_; }
-  // A live migration: memory is copied while the job runs.
+  // True for a live migration: memory is copied while the job runs.
   [[nodiscard]] bool copies_ahead() const noexcept { return copies_ahead_; }
   [[nodiscard]] const wire::JobSpec& spec() const noexcept { return spec_; }
   // The standby's command where it is a new program, and how its names may differ (wire::kAllow...).

@@ -14,15 +14,15 @@ struct LastSave {
   Signal done;
 };
 
-// A pause that another operation has requested stays that operation's: then only the steps that need no pause
-// are done.
+// A pause that another operation has requested stays that operation's. Then only the steps that need no pause
+// are taken.
 Task<> pause_rank(const std::shared_ptr<KeeperLink>& keeper) {
   const auto exchange = keeper->begin_pause();
   (void)co_await keeper->finish_pause(*exchange);
 }
 
-// A rank lets go only of memory that its keeper holds: all of it is exported, for as long as `exchange`
-// lives. A pause that is under way already is another operation's, and serves as well.
+// A rank releases only memory that its keeper holds, so all of it is exported for as long as `exchange`
+// lives. A pause that is under way is another operation's, and is sufficient.
 Task<Result<void>> export_all(KeeperLink::Exchange& exchange) {
   for (;;) {
     CKPT_CO_TRY(answer, co_await exchange.next(kMaxLastSave));
@@ -56,7 +56,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   // A process that was dumped, or has not come back from a dump, has its context saved.
   if (status.session_pid == 0 || status.phase == local::Phase::kDumped) co_return ok();
   if (status.stopped != 0)
-    co_return Error(ErrorCode::kRefused, "The process is stopped, since its lease is over");
+    co_return Error(ErrorCode::kRefused, "The process is stopped because its lease has ended");
   const auto pid = static_cast<pid_t>(status.session_pid);
   CKPT_CO_TRY(state, co_await context.contexts.state(pid));
   if (state == context::ProcessState::kCheckpointed) co_return ok();

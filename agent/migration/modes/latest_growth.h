@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of a growing log, from the thread that fills it to the loop. What grows before the loop has told the last one
-// is told as one: however small the pieces are, no more than one report waits.
+// Reports of a growing log, from the thread that fills it to the loop. Growth before the loop has passed on
+// the last report is joined to one report. However small the pieces are, no more than one report waits.
 // Threads: the function may be called by any. Ownership: shared by its copies. Errors: none.
 #pragma once
 

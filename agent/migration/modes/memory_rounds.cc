@@ -13,9 +13,10 @@ namespace {
 
 constexpr int kMaxRounds = 12;
 constexpr std::uint64_t kFew = std::uint64_t{4}
-                               << 20;  // take no longer in the pause than a dump's other work
-constexpr double kHelps = 0.7;         // of what the round before it read
-// Some pieces wait for more of the log, and others take less time than a report of them.
+                               << 20;  // as many take no longer in the pause than a dump's other work
+constexpr double kHelps = 0.7;         // a round helps if it reads less than this share of the round before
+// So many bytes may be unsent when a round counts as sent. Some pieces wait for more of the log, and others
+// take less time than a report of them.
 constexpr std::uint64_t kUnsent = std::uint64_t{16} << 20;
 constexpr Nanos kFresh = 300 * kNanosPerMs;
 constexpr Milliseconds kLook{1000};
@@ -70,7 +71,7 @@ Task<bool> MemoryRounds::run_round() {
   const auto run = [this] { return pages_->run_round(growth()); };
   auto round = co_await offload(context_.images, run);
   if (!round) {
-    spdlog::warn("host memory is not copied ahead any more: reason {}", round.error().to_string());
+    spdlog::warn("host memory is copied ahead no further: reason {}", round.error().to_string());
     is_over_ = true;
     co_return false;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounds in which the memory of a job's processes leaves ahead of the pause (EarlyPages), beside the rounds of
-// device memory. A round begins once what the one before it has read was sent.
-// Threads: the event loop; rounds run on the pool. Ownership: shared by the mode and the coroutine of the rounds.
+// The rounds in which the memory of a job's processes leaves ahead of the pause (EarlyPages), beside the
+// rounds of device memory. A round begins once what the one before it has read was sent.
+// Threads: the event loop; rounds run on the pool. Ownership: shared by the mode and the coroutine of the
+// rounds.
 // Errors: a round that fails ends the rounds and is logged: the pause then reads what was not.
 #pragma once
 
@@ -22,23 +23,23 @@ class MemoryRounds : public std::enable_shared_from_this<MemoryRounds> {
 
   [[nodiscard]] host::EarlyPages& pages() noexcept { return *pages_; }
 
-  // Once. `grew` is called at each growth of the log, on the loop.
+  // Starts the rounds, once. `grew` is called at each growth of the log, on the loop.
   void start(HostGrowth grew);
-  // So much of the log was given to the network.
+  // Reports how much of the log was given to the network.
   void sent(std::uint64_t bytes);
-  // The first round is to read all; later there is only what was read and not sent yet.
+  // The first round has all memory to read. Later only bytes are left that were read and not sent yet.
   [[nodiscard]] HostProgress progress() const;
-  // The bytes that the pause is to read: those that the last round found written.
+  // Returns the bytes that the pause has to read: those that the last round found written.
   [[nodiscard]] std::uint64_t rest_bytes() const noexcept { return has_settled() ? last_read_ : 0; }
   // The bytes that are in the log and need not be in the image, once the rounds have settled.
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return has_settled() ? pages_->held_bytes() : 0; }
-  // Until few pages have been written since they were read, or more rounds do not help.
+  // Waits until few pages have been written since they were read, or more rounds do not help.
   Task<> settle();
-  // No round is under way after it, and none begins.
+  // Stops the rounds: none is under way after it, and none begins.
   Task<> stop();
-  // After stop(): lets go of the processes and of the log, which takes milliseconds. Any thread.
+  // Lets go of the processes and of the log, which takes milliseconds. Called after stop(), by any thread.
   void close() { pages_.reset(); }
-  // For finish(): reports growth on the loop. Any thread.
+  // Returns the function that finish() calls to report growth on the loop. Any thread may call it.
   [[nodiscard]] host::EarlyPages::Growth growth() const;
 
  private:

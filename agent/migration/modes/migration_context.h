@@ -24,7 +24,8 @@ namespace ckpt::agent {
 struct MigrationContext {
   const Config& config;
   asio::any_io_executor executor;
-  // For host images and for reading processes: gigabytes, so the journal has a thread of its own.
+  // Runs work on host images and reads of processes. That is gigabytes, so the journal has a thread of its
+  // own.
   asio::thread_pool& images;
   JobTable& jobs;
   // The identity of a GPU of this node; kNotFound if the node has no such GPU.
@@ -35,20 +36,19 @@ struct MigrationContext {
   std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
   std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;
   std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
-  // Best effort, to the coordinator.
+  // Sends to the coordinator on a best-effort basis.
   std::function<void(const wire::MigrationProgress&)> progress;
-  // Returns once nothing else has the job (a snapshot ends). May be empty.
+  // Returns once nothing else has the job: a snapshot ends. May be empty.
   std::function<Task<>(wire::JobId)> acquire_exclusive = {};
-  // For a transparent job that is paused without a migration: it has its context and memory again. May be
-  // empty.
+  // Gives a transparent job that is paused without a migration its context and memory back. May be empty.
   std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
   std::shared_ptr<PauseMemory> pauses = {};
-  // Whether this node may run what a plan asks it to run. May be empty.
+  // Checks that this node may run the job of a plan. May be empty.
   std::function<Result<void>(const wire::JobSpec&)> check_spec = {};
-  // Memory of GPUs that the driver counted for a process when it was last asked; 0: it names no such process.
-  // May be empty.
+  // Returns the GPU memory of a process by the driver's last answer; 0: it names no such process. May be
+  // empty.
   std::function<std::uint64_t(pid_t)> device_bytes_of = {};
-  // Best effort, to the coordinator, also once the migration is over. May be empty.
+  // Sends to the coordinator on a best-effort basis, also once the migration is over. May be empty.
   std::function<void(const wire::TargetReport&)> late_report = {};
 };
 

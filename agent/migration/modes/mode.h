@@ -29,7 +29,7 @@ struct HostState {
   HostState(UniqueFd memory_file, std::uint64_t size) : file(std::move(memory_file)), bytes(size) {}
   UniqueFd file;
   std::uint64_t bytes = 0;
-  Nanos paused_ns = 0;  // at a target: when its mover was told of the pause; 0: there is none
+  Nanos paused_ns = 0;  // at a target: when its mover learnt of the pause; 0: there is none
 };
 
 // Host state that is written into a memory file while it is sent.
@@ -38,7 +38,7 @@ struct GrowingHostState {
   std::uint64_t most = 0;
   std::uint64_t expected = 0;
 };
-// `filled`: so many bytes are there; `whole`: these are all. Called on the loop.
+// `filled` is the number of bytes that are there; `whole`: these are all. Called on the loop.
 using HostGrowth = std::function<void(std::uint64_t filled, bool whole)>;
 
 // The progress of host state that leaves ahead of the pause: the bytes to send so far, and those sent.
@@ -50,47 +50,46 @@ struct HostProgress {
 class SourceMode {
  public:
   virtual ~SourceMode() = default;
-  // After check(). With a growing state the final round begins beside save(). Then save() returns no bytes,
-  // but reports its progress to the callback.
-  // It may grow before the pause, where the target reads a memory log.
+  // Returns growing host state, after check(). The final round then begins beside save(), which returns no
+  // bytes but reports its progress to the callback. The state may grow before the pause, if the target reads
+  // a memory log.
   virtual std::optional<GrowingHostState> growing_host_state(HostGrowth, bool /*target_reads_log*/) {
     return std::nullopt;
   }
-  // So much of it was given to the network.
+  // Reports how much of the host state was given to the network.
   virtual void host_state_sent(std::uint64_t /*bytes*/) {}
   [[nodiscard]] virtual HostProgress host_progress() const { return {}; }
-  // Before the pause: until what is left of the host state is short, or gets no shorter.
+  // Waits, before the pause, until the rest of the host state is short, or gets no shorter.
   virtual Task<> settle_host_state() { co_return; }
-  // The final round carries the result of save(), so it waits for it. Otherwise both run at once, and the
+  // True if the final round carries the result of save(), and so waits for it. Else both run at once, and the
   // manifest waits.
   [[nodiscard]] virtual bool sends_host_state() const = 0;
-  // Whether the job can be moved so, before anything is touched. kRefused otherwise.
+  // Checks that the job can be moved in this mode, before anything is touched. kRefused otherwise.
   virtual Task<Result<void>> check(std::shared_ptr<Job> job) = 0;
-  // After check(), before anything is paused: the target can take what the job has. kRefused otherwise.
+  // Checks that the target can take the job, after check() and before anything is paused. kRefused otherwise.
   virtual Result<void> check_target(const EndpointPayload&) { return ok(); }
-  // After check(): the work of a pause here and at the target beside the copy of device memory. After
-  // settle_host_state() it knows how much the job writes.
+  // Returns the work of a pause here and at the target beside the copy of device memory, after check(). After
+  // settle_host_state() it counts how much the job writes.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job, const local::StateSummary& summary) const = 0;
-  // After check(): for compare() at the target.
+  // Returns the payload for compare() at the target, after check().
   [[nodiscard]] virtual wire::Bytes payload() const { return {}; }
-  // After check(): the things that a target must be able to take (check_needs()).
+  // Returns the needs that a target must meet (check_needs()), after check().
   [[nodiscard]] virtual wire::MoveNeeds needs() const { return {}; }
-  // The rank is paused. After this the target has all it needs but device memory; measurements go into
-  // `report`.
+  // Saves the state of the paused rank. The target then has all it needs but device memory. Measurements go
+  // into `report`.
   virtual Task<Result<HostState>> save(std::shared_ptr<Job> job, PausedState paused,
                                        wire::SourceReport& report) = 0;
-  // The rank can be resumed here: also where save() failed in the middle, was never called, or was called by
-  // an earlier agent.
+  // Prepares the rank to be resumed here, even if save() failed in the middle, was never called, or was
+  // called by an earlier agent.
   virtual Task<Result<void>> go_back(std::shared_ptr<Job> job) = 0;
-  // The migration sends nothing more, and no call of save() is under way: memory kept for sending is
-  // released. Idempotent.
+  // Releases memory kept for sending: the migration sends nothing more, and no call of save() is under way.
+  // Idempotent.
   virtual Task<> let_go() { co_return; }
-  // The job runs at the target: the rest of it here ends. Idempotent.
+  // Ends the rest of the job here, once it runs at the target. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
-// When the lease ends under which an order stands. All copies see a renewal, since an order may take longer
-// than its lease.
+// The end of the lease of an order. All copies see a renewal, since an order may take longer than its lease.
 class LeaseEnd {
  public:
   LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
@@ -103,41 +102,43 @@ class LeaseEnd {
 
 struct RunOrder {
   wire::Incarnation k = 0;
-  bool has_run = false;  // as k: what holds it now is a pause of its own, which ends elsewhere
+  bool has_run = false;  // it has run as k, and a pause that holds it is ended by another operation
   LeaseEnd deadline;
 };
 
 class TargetMode {
  public:
   virtual ~TargetMode() = default;
-  // The instance of an earlier agent's preparation, or null.
+  // Returns the instance of an earlier agent's preparation, or null.
   virtual std::shared_ptr<Job> find() = 0;
-  // The instance, or null: there is none before bring().
+  // Starts and returns the instance, or null: there is none before bring().
   virtual Task<Result<std::shared_ptr<Job>>> start() = 0;
-  // Until it can take memory.
+  // Waits until the instance can take memory.
   virtual Task<Result<void>> ready(std::shared_ptr<Job> job) = 0;
-  // The source's description of the job fits this node: beside the rounds, before anything is paused.
-  // kRefused otherwise.
+  // Checks that the source's description of the job fits this node, beside the rounds and before anything is
+  // paused. kRefused otherwise.
   virtual Task<Result<void>> compare(wire::Bytes payload);
-  // COMMITTED, and there is no instance: makes it of the kept host state. kAborted where that is impossible.
+  // Makes the instance from the kept host state, if there is none after COMMITTED. kAborted: that is
+  // impossible.
   virtual Task<Result<std::shared_ptr<Job>>> bring();
-  // It has memory of its own that the mover attaches; otherwise the mover makes it and take_memory() gets it.
+  // True if the instance has memory of its own, which the mover attaches. Else the mover makes it and
+  // take_memory() gets it.
   [[nodiscard]] virtual bool has_memory() const = 0;
   virtual Task<Result<void>> take_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                          std::vector<UniqueFd> descriptors) = 0;
-  // Regions of take_memory() that the job has freed since: nothing here holds them after it.
+  // Drops regions of take_memory() that the job has freed since: nothing here holds them afterwards.
   virtual Task<Result<void>> drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions);
-  // Host state arrived and is verified: it must be there still for an agent that is started after COMMITTED.
+  // Keeps verified host state for an agent that is started after COMMITTED.
   virtual Result<void> keep(std::shared_ptr<Job> job, HostState state) = 0;
-  // It runs as `order.k`. kAborted: it never will here. The report's points are set where they are reached
-  // for the first time (`report` may be null).
+  // Runs the instance as `order.k`. kAborted: it never will run here. The report's points are set where they
+  // are reached for the first time (`report` may be null).
   virtual Task<Result<void>> run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) = 0;
   // Replaces run() for a rank of a gang: it takes its state over and waits behind its gate. `epoch` is that
   // of its groups. Repeated without harm. kAborted: it never will here.
   virtual Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch);
-  // After run(): the work that it did here.
+  // Returns the work that run() did here.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
-  // The migration was given up, or ended: first the instance, if it is this migration's own, then the rest of
+  // Clean up after the migration's end: first the instance, if it is this migration's own, then the rest of
   // it here. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
@@ -145,7 +146,7 @@ class TargetMode {
 
 // The work that a pause has in every mode.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
-// As this node knows them now.
+// Returns the lines that this node knows at this moment.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
 // The record of the instance that the operation makes, before it has run.
 [[nodiscard]] JobRecord standby_record(const JobOperation& operation);

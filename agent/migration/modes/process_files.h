@@ -25,18 +25,18 @@ namespace ckpt::agent {
 // Errors: kRefused, naming each obstacle.
 Task<Result<host::FileList>> collect_files(MigrationContext& context, pid_t root, host::FileRules rules);
 
-// As collect_files() found them, after the dump (switch_files.h).
+// Saves the switch's changes to the files that collect_files() found, after the dump (switch_files.h).
 Task<Result<void>> save_switch(MigrationContext& context, pid_t root, const std::string& images,
                                const host::FileList& listed, const host::FileRules& rules);
 
-// At the target. Errors: kRefused, naming each difference.
+// Compares the files at the target. Errors: kRefused, naming each difference.
 Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const JobOperation& operation,
                                                wire::Bytes payload);
 [[nodiscard]] host::Compared moment_of(const JobOperation& operation);
 // Applies the settings to the restored tree, before it runs.
 Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings);
 
-// How many things of the program keep it from a move to another node. None: it ended, or this node cannot tell.
+// Counts the obstacles to a move of the program to another node. None: it ended, or this node cannot tell.
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job);
 
 }  // namespace ckpt::agent

@@ -152,8 +152,9 @@ Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const h
     timer.expires_after(kLinksPause);
     co_await timer.async_wait(asio::use_awaitable);
   }
-  co_return Error(ErrorCode::kTimedOut,
-                  "Another dump on this machine has links in /dev/shm for too long: try again later");
+  co_return Error(
+      ErrorCode::kTimedOut,
+      "Another dump on this machine has held its links in /dev/shm for too long: try again later");
 }
 
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
@@ -185,7 +186,7 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
   if (!has_room)
     return Error(
         ErrorCode::kRefused,
-        fmt::format("A process of the job has {} mappings of memory, and the target lets a process have {} "
+        fmt::format("A process of the job has {} mappings of memory, and the target allows a process {} "
                     "while it is restored: raise vm.max_map_count there",
                     needs.most_mappings, target.max_mappings));
   if (!needs.has_connections || target.restores_connections) return ok();

@@ -30,7 +30,7 @@ namespace ckpt::agent {
 // same home.
 [[nodiscard]] std::string image_folder_name(const MigrationContext& context, const JobOperation& operation,
                                             const char* side);
-// Removes the source's images of a job that goes on here: none is of use, whatever it was dumped for.
+// Removes the source's images of a job that goes on here: none is needed, whatever it was dumped for.
 void remove_images_of_source(const MigrationContext& context, wire::JobId job);
 // Images that an agent that was killed has left in memory.
 void remove_image_folder(const MigrationContext& context, const JobOperation& operation, const char* side);
@@ -38,8 +38,9 @@ void remove_image_folder(const MigrationContext& context, const JobOperation& op
 // How the names of a rehearsal's image folders begin, after folder_prefix().
 inline constexpr const char* kRehearsalImages = "rehearsal-";
 
-// Removes images that a killed agent of this home has left in memory: at the target, whose instance is dead,
-// of a rehearsal, and at the source of jobs not in `live`. At start, before any migration goes on.
+// Removes images that a killed agent of this home has left in memory: those of a target, whose instance is
+// dead, those of a rehearsal, and those of a source for jobs not in `live`. Called at start, before any
+// migration goes on.
 void remove_unused_images(const Config& config, const std::set<wire::JobId>& live);
 
 // The named resources of the job's processes on this node: memory in /dev/shm, and sockets with a path.
@@ -50,24 +51,25 @@ struct NamedResources {
 // The rules that tell the job's names on this node from those of others.
 [[nodiscard]] host::NameRules name_rules(const MigrationContext& context, const Job& job);
 
-// Finds the resources of its processes, as long as they are there; nothing afterwards.
+// Finds the resources of the job's processes while these live; nothing afterwards.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
-// With what the job has by name alone: where it leaves.
+// Finds also the resources that the job has by name alone. Called where the job leaves.
 Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<Job> job);
-// After a dump: into the image's folder, and files of caches, too.
+// Saves resources and files of caches into the image's folder, after a dump.
 Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
                               std::string images);
-// When they have ended, here where they do not go on.
+// Removes the resources after the end of processes that do not go on here.
 Task<> remove_named(MigrationContext& context, NamedResources named);
 
-// The same at the target, made for a process that is restored. Threads: the event loop; make() any.
+// The resources that a target has made for a restored process. Threads: the event loop; make() any.
 class MadeResources {
  public:
   // Makes the resources of an image, before the restore from its folder.
   Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
-  // The process has them: nothing is removed.
+  // Keeps the resources: the process has them.
   void keep();
-  // The process was not restored, or has ended. Files of caches go only in the first case.
+  // Removes the resources of a process that was not restored, or has ended. Files of caches are removed only
+  // in the first case.
   Task<> remove(MigrationContext& context);
 
  private:
@@ -76,23 +78,23 @@ class MadeResources {
   host::MadeCacheFiles cached_;
 };
 
-// Before a dump that makes links. Errors: kTimedOut where another dump has the lock for too long.
+// Takes the lock for a dump that makes links. Errors: kTimedOut: another dump has held it for too long.
 Task<Result<host::DumpLinks>> take_dump_links(MigrationContext& context, const host::NamedMemory& memory);
-// CRIU's links to it, of a dump that is not used.
+// Removes CRIU's links of a dump that is not used.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 
-// Connections within the program (connections.h): their options before a dump.
+// Notes the options of connections within the program before a dump (connections.h).
 Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
-// After a dump, of a program that goes on here.
+// Ends repair mode after a dump of a program that goes on here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
-// The target can take so much of a program. kRefused where it allows fewer mappings, or is an older agent that would
-// close the program's connections to itself.
+// Checks that the target meets the needs of a program. kRefused: it allows fewer mappings, or is an older
+// agent that would close the program's connections to itself.
 Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& target);
 
-// The image's memory goes beside the loop: so many pages take milliseconds.
+// Frees the image's memory beside the loop: that takes milliseconds.
 Task<> release_image(MigrationContext& context, HostState image);
 
-// kRefused, with the reason, where this node has none that works.
+// Finds CRIU. kRefused, with the reason: this node has none that works.
 Task<Result<host::Criu>> find_criu(MigrationContext& context);
 
 }  // namespace ckpt::agent

@@ -26,10 +26,10 @@
 namespace ckpt::agent {
 namespace {
 
-// For memory that a process gains meanwhile, and for its other images.
+// Space for memory that a process gains meanwhile, and for its other images.
 constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMaxHostState = engine::kMaxHostState;
-// As much as movers took before; a longer file is announced only where it is needed.
+// The length that older movers take. A longer file is announced only if it is needed.
 constexpr std::uint64_t kUsualHostState = std::uint64_t{4} << 30;
 // The least that a dump reads of memory that was copied ahead: written since, or read at the end anyway.
 constexpr std::uint64_t kRestBytes = std::uint64_t{4} << 20;
@@ -99,8 +99,8 @@ PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
 
 namespace {
 
-// How long the file may become. What is not used costs nothing, and what the driver saves of a context is known only
-// once it has; pages that are written again are in a log twice.
+// Returns the most that the file may hold. Unused length costs nothing. The size of a saved context is known
+// only after its save, and pages that are written again are in a log twice.
 std::uint64_t longest_state(std::uint64_t expected) {
   return std::max(kUsualHostState, expected + expected / 2 + kSpareBytes);
 }
@@ -151,7 +151,8 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   co_return co_await open_stream(root, context + named_bytes_);
 }
 
-// Before the pause, which would otherwise wait for the kernel to find and clear so much memory.
+// Gets the stream's memory before the pause, which would else wait for the kernel to find and clear so much
+// memory.
 Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_bytes) {
   if (operation_.copies_ahead()) {
     const bool follows = co_await follow_memory(root, beside_bytes);
@@ -166,7 +167,7 @@ Task<Result<void>> ProcessSource::open_stream(pid_t root, std::uint64_t beside_b
   co_return ok();
 }
 
-// False: it is read in the pause.
+// Returns false if host memory is read in the pause.
 Task<bool> ProcessSource::follow_memory(pid_t root, std::uint64_t context_bytes) {
   if (!can_stream(size_.private_bytes)) co_return false;
   const auto follow = [root, context_bytes, most = longest_state(size_.private_bytes)] {
@@ -374,7 +375,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   co_return ok();
 }
 
-// So many pages take milliseconds.
+// Frees the log beside the loop: that takes milliseconds.
 Task<> ProcessSource::let_go() {
   grew_ = {};
   auto stream = std::exchange(stream_, nullptr);

@@ -29,8 +29,8 @@
 
 namespace ckpt::agent {
 
-// CRIU stops, asks and starts each thread, opens each file and maps each piece of memory by itself: what that takes on a
-// common server. A node's own factor is learnt (pause_costs.h).
+// The time on a common server for each item: CRIU stops, queries and starts each thread, opens each file and
+// maps each piece of memory by itself. A node's own factor is learnt (pause_costs.h).
 [[nodiscard]] Nanos dump_cost(const host::TreeSize& size);
 [[nodiscard]] Nanos restore_cost(const host::TreeSize& size);
 
@@ -46,18 +46,19 @@ struct HostMemoryWork {
   std::uint64_t restored = 0;  // before the process goes on
   Nanos scan = 0;              // of pages that are at the target already
 };
-// Nothing was copied ahead. `named_bytes`: of size.private_bytes, named memory and files of caches. Device memory that
-// a mover copies (`region_bytes`) is no host memory, though the driver may keep it in the process.
+// Returns the work if nothing was copied ahead. `named_bytes` is the part of size.private_bytes in named
+// memory and files of caches. Device memory that a mover copies (`region_bytes`) is no host memory, though
+// the driver may keep it in the process.
 [[nodiscard]] HostMemoryWork host_memory_work(const host::TreeSize& size, std::uint64_t region_bytes,
                                               std::uint64_t named_bytes);
-// `ahead` of the bytes were copied ahead, of which `rest` were written since. `leaves_out`: CRIU leaves the others out
-// (left_out_pages.h).
+// Returns the work if `ahead` of the bytes were copied ahead, of which `rest` were written since.
+// `leaves_out`: CRIU leaves the others out (left_out_pages.h).
 [[nodiscard]] HostMemoryWork copied_ahead(HostMemoryWork work, std::uint64_t ahead, std::uint64_t rest,
                                           bool leaves_out);
 // `streams`: pages are sent while they are dumped.
 [[nodiscard]] PauseWork process_work(const host::TreeSize& size, const HostMemoryWork& memory,
                                      std::uint64_t region_bytes, bool streams, bool imports);
-// Memory suffices to stream so much, and for a target on this same node.
+// True if this node has memory to stream so much, even for a target on the same node.
 [[nodiscard]] bool can_stream(std::uint64_t largest_bytes);
 
 class ProcessSource final : public SourceMode {

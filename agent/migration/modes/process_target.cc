@@ -20,7 +20,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::chrono::hours kLongestArrival{1};  // of host memory that follows; later is not reported
+constexpr std::chrono::hours kLongestArrival{
+    1};  // a later arrival of the memory that follows is not reported
 
 Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire::TargetReport report) {
   const Nanos began = now_ns();
@@ -93,14 +94,14 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
   if (restored) co_return restored;
   if (auto in_time = check_pause(operation_, image_.paused_ns); !in_time)
     co_return std::move(in_time).error().caused_by(std::move(restored).error());
-  // It never ran here, and the source is stopped at its barrier still.
+  // The process has never run here, and the source is still stopped at its barrier.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
       .caused_by(std::move(restored).error());
 }
 
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   if (!image_.file || !criu_)
-    co_return Error(ErrorCode::kNotFound, "Its image was lost with an agent that ended");
+    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent ended");
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
@@ -127,7 +128,7 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   const Nanos unpacked = now_ns();
   CKPT_CO_TRY(notes, read_image_notes(folder.path()));
   if (notes.log.empty())
-    co_return Error(ErrorCode::kCorrupt, "The image of the process does not say which log is its own");
+    co_return Error(ErrorCode::kCorrupt, "The image of the process does not name the log of its program");
   lazy_bytes_ = pages.lazy;
   host::RestoreOptions options;
   options.images = options.work = folder.path();
@@ -167,7 +168,7 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   co_return co_await apply_settings(context_, root, settings_);
 }
 
-// From here on the memory outlives this agent.
+// Deposits the memory with the keeper: from then on it outlives this agent.
 Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
   while (!memory_.empty()) {
     std::vector<local::RegionRecord> records;
@@ -207,7 +208,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
       .caused_by(std::move(resumed).error());
 }
 
-// An agent before this one may have come no further than the resume.
+// An earlier agent may have ended right after the resume.
 Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   co_return co_await keeper->withdraw(operation_.number());
@@ -229,7 +230,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
-  // The last moment: from its next instruction on, it is the job.
+  // This is the last check: from its next instruction on, the process is the job.
   if (is_held_) {
     CKPT_CO_TRYV(check_pause(operation_, image_.paused_ns));
   }
@@ -238,14 +239,14 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   resume.incarnation = order.k;
   resume.deadline_ns = order.deadline;
   keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was resumed");
   CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd{}));
   if (report != nullptr && report->resume_sent_ns == 0) {
     placed.tell(*report);
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }
-  // The process has the memory: a second hold of it would keep what it frees.
+  // The process has the memory: a second holder would keep memory that it frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
     spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();
@@ -274,7 +275,7 @@ Task<> ProcessTarget::free(std::shared_ptr<Job> job) {
   remove_image_folder(context_, operation_, "target");
   if (!job) co_return;
   if (!job->record().ran) co_return co_await context_.jobs.remove(job);
-  // The job has its memory; the keeper's second hold of it goes.
+  // Withdraws the keeper's second hold of the memory, once the job has it.
   if (job->keeper()) (void)co_await job->keeper()->withdraw(operation_.number());
 }
 

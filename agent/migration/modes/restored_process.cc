@@ -12,13 +12,13 @@
 namespace ckpt::agent {
 namespace {
 
-// A thin context takes half a second, more goes at some GB a second.
+// A thin context takes half a second; a larger one takes a second for some GB.
 constexpr std::uint64_t kHoldMs = 5000;
 constexpr std::uint64_t kBytesPerMs = 1 << 20;
-constexpr Nanos kTooLong = 10;  // times what is expected
+constexpr Nanos kTooLong = 10;  // times the expected duration
 constexpr Milliseconds kLeastRestore{5000};
 
-// The restore thread of the tree's first process that uses a GPU; 0: the driver names none.
+// Returns the restore thread of the tree's first process that uses a GPU; 0: the driver names none.
 Task<pid_t> find_restore_thread(MigrationContext& context, pid_t root) {
   const auto processes = co_await processes_of(context, root);
   if (!processes) co_return 0;
@@ -36,7 +36,7 @@ Result<void> check_pause(const JobOperation& operation, Nanos paused_ns) {
   if (!limit || paused_ns == 0 || now_ns() - paused_ns < *limit) return ok();
   return Error(ErrorCode::kAborted, "The pause has passed its limit of " +
                                         std::to_string(*limit / kNanosPerMs) +
-                                        " ms before the job went on at the target: it goes back");
+                                        " ms before the job went on at the target: it goes on at the source");
 }
 
 Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,

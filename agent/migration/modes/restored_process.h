@@ -21,30 +21,32 @@
 
 namespace ckpt::agent {
 
-// How long CRIU may take for a process (docs/adr/0050). A migration's source can go on with it, so a restore that takes
-// far longer than expected is given up, and so is one that passes the limit of the pause. A restore from an image has
-// all the time.
+// Returns the time that CRIU may take for a process (docs/adr/0050). The source of a migration can go on with
+// the process, so a restore that takes far longer than expected is given up, and so is one that passes the
+// limit of the pause. A restore from an image has no limit.
 struct RestoreWork {
   std::uint64_t image_bytes = 0;
   std::uint64_t restored_bytes = 0;  // before the process goes on
   host::TreeSize size;
   Nanos paused_ns = 0;  // HostState::paused_ns
 };
-// kAborted: the pause is over already.
+// kAborted: the pause has passed its limit already.
 Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation& operation,
                                   const RestoreWork& work);
-// kAborted once the operation's pause has passed its limit.
+// Returns kAborted once the operation's pause has passed its limit.
 Result<void> check_pause(const JobOperation& operation, Nanos paused_ns);
 
-// How a keeper takes a process from an image (agent/keeper/init/restored.h).
+// Returns the order by which a keeper takes a process from an image (agent/keeper/init/restored.h).
 [[nodiscard]] HostRestore restore_order(const host::Criu& criu, const host::RestoreOptions& options,
                                         Milliseconds timeout);
 
-// The keeper and its restored process, in place of what an earlier attempt left. The error has CRIU's own reason.
+// Starts the keeper and its restored process, in place of an earlier attempt's remains. The error has CRIU's
+// own reason.
 Task<Result<std::shared_ptr<Job>>> start_restored(MigrationContext& context, const JobOperation& operation,
                                                   JobRecord record, HostRestore order);
 
-// `device_bytes`: of its context; the more, the longer it may take. `stopped`: stopped_processes.h. True: it is held.
+// `device_bytes`: of its context; the more, the longer it may take. `stopped`: stopped_processes.h. True: it
+// is held.
 Task<Result<bool>> call_back(MigrationContext& context, std::shared_ptr<KeeperLink> keeper, pid_t root,
                              std::uint64_t device_bytes, std::set<pid_t> stopped);
 

@@ -68,14 +68,14 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
   co_return ok();
 }
 
-// A helper that died at it may have done it. Its host threads run already, so a restore that can still
-// succeed must.
+// A helper that died at the order may have executed it. The process's host threads run already, so the
+// restore is tried again as long as it can succeed.
 Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs) {
   auto restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {
     const ErrorCode code = restored.error().code();
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) break;
-    auto state = co_await context_.contexts.state(pid_);  // of the next helper, once it serves
+    auto state = co_await context_.contexts.state(pid_);  // asks the next helper, once it serves
     if (!state) continue;
     if (*state != context::ProcessState::kCheckpointed) {
       if (*state == context::ProcessState::kFailed) break;
@@ -90,7 +90,7 @@ Task<Result<void>> SavedContext::unlock() {
   if (state_ == context::ProcessState::kRunning) co_return ok();
   auto unlocked = co_await context_.contexts.unlock(pid_, kDriverTime);
   for (int attempt = 1; !unlocked && attempt < kAttempts; ++attempt) {
-    auto state = co_await context_.contexts.state(pid_);  // of the next helper, once it serves
+    auto state = co_await context_.contexts.state(pid_);  // asks the next helper, once it serves
     if (!state) continue;
     state_ = *state;
     if (state_ == context::ProcessState::kRunning) co_return ok();

@@ -13,9 +13,9 @@
 
 namespace ckpt::agent {
 
-// Where the job's context is, or, `state` being kCheckpointed, was when it was saved. The record
-// (job_record.h) is brought up to date where an earlier agent ended between the driver's restore and writing
-// so down.
+// Returns the GPU of the job's context or, if `state` is kCheckpointed, the GPU on which it was saved. It
+// corrects the record (job_record.h) if an earlier agent ended between the driver's restore and the record of
+// it.
 Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
                                      context::ProcessState state);
 
@@ -24,15 +24,15 @@ class SavedContext {
   SavedContext(MigrationContext& context, std::shared_ptr<Job> job)
       : context_(context), job_(std::move(job)) {}
 
-  // First: which process it is, and the driver's state of it.
+  // Finds the process and the driver's state of it. Called first.
   Task<Result<void>> look(std::shared_ptr<KeeperLink> keeper);
-  // Nothing of the process is in the driver any more, and nothing in flight. kTimedOut: it runs on.
+  // Locks the process: none of its calls is in the driver, and nothing is in flight. kTimedOut: it runs on.
   Task<Result<void>> lock(Milliseconds timeout);
   Task<Result<void>> save();
-  // On `gpu`, wherever it was; locked, if it was not running there already.
+  // Brings the context to `gpu`, wherever it was. It is locked then, unless it was running there already.
   Task<Result<void>> restore(GpuUuid gpu);
-  // It runs. Repeated until the driver reports it: whether a process runs must be known. An error does not
-  // show that it does not.
+  // Unlocks the process, and repeats until the driver reports that it runs: whether it runs must be known. An
+  // error does not prove that it does not.
   Task<Result<void>> unlock();
 
  private:

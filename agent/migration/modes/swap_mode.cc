@@ -9,7 +9,7 @@
 namespace ckpt::agent {
 namespace {
 
-// It stands at its barrier; what runs must not lose its memory under its feet.
+// The rank must stand at its barrier: a running one must not lose its memory.
 bool is_held(const Job& job) {
   return job.phase() == local::Phase::kPaused;
 }
@@ -107,7 +107,7 @@ Result<void> SwapTarget::keep(std::shared_ptr<Job>, HostState) {
 Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   if (order.has_run || !is_held(*job)) {
     CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
-    co_await free(job);  // an agent before this one may have come no further than the resume
+    co_await free(job);  // an earlier agent may have ended right after the resume
     co_return ok();
   }
   auto resumed = co_await resume(job, order, report);
@@ -125,7 +125,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
   const Nanos placed_ns = now_ns();
   CKPT_CO_TRYV(co_await job->moved_to(index));
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was told to go on");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The process ended before it was resumed");
   local::Resume resume;
   resume.incarnation = order.k;
   resume.deadline_ns = order.deadline;
@@ -135,7 +135,7 @@ Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, 
     report->resume_sent_ns = placed_ns;
     report->resumed_ns = running.resumed_ns;
   }
-  // The process has the memory: a second hold of it would keep what it frees.
+  // The process has the memory: a second holder would keep memory that it frees.
   if (auto withdrawn = co_await keeper->withdraw(operation_.number()); !withdrawn)
     spdlog::warn("memory not withdrawn: id {} reason {}", operation_.name(), withdrawn.error().to_string());
   co_return ok();

@@ -34,7 +34,7 @@ bool travels(const std::string& path, const host::FileRules& rules) {
          host::is_cache_file(path, rules.cache_folders);
 }
 
-// Its content at the time of the check is no proof any more.
+// Its content at the time of the check proves nothing after a write.
 void add_changed(const host::FileList& listed, const host::FileRules& rules, host::FileSystems& systems,
                  host::FileList& now) {
   for (const host::FileFact& fact : listed.files) {
@@ -52,7 +52,7 @@ void add_changed(const host::FileList& listed, const host::FileRules& rules, hos
   }
 }
 
-// Opened since the check. Whether it is mapped is not known: then it would be memory of the program.
+// A file that was opened since the check may be mapped, too. Then it would be memory of the program.
 void add_opened(const std::vector<host::OpenFile>& open, const host::FileRules& rules,
                 std::set<std::string>& known, host::FileSystems& systems, host::FileList& now) {
   for (const host::OpenFile& file : open) {
@@ -75,7 +75,7 @@ void add_opened(const std::vector<host::OpenFile>& open, const host::FileRules& 
   }
 }
 
-// Where CRIU has saved any: all that the stopped processes hold.
+// Adds all locks that the stopped processes hold, if CRIU has saved any.
 void add_locks(const std::vector<pid_t>& tree, const std::string& images, host::FileList& now) {
   std::error_code missing;
   const std::uintmax_t bytes = std::filesystem::file_size(images + kLocksImage, missing);

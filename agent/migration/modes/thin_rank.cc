@@ -12,7 +12,7 @@
 namespace ckpt::agent {
 namespace {
 
-// One rank in one stretch of save or place.
+// Handles one rank during one save or place.
 class Placing {
  public:
   Placing(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<KeeperLink> keeper)
@@ -61,7 +61,7 @@ class Placing {
     co_return ok();
   }
 
-  // A context that is saved comes to `gpu`, one that is elsewhere is saved first.
+  // Brings a saved context to `gpu`; one on another GPU is saved first.
   Task<Result<void>> restore(GpuUuid gpu) {
     if (on_ != gpu) {
       CKPT_CO_TRYV(co_await save());
@@ -93,7 +93,7 @@ class Placing {
     co_return ok();
   }
 
-  // Memory of its own instead, with the same content.
+  // Gives the rank memory of its own instead, with the same content.
   Task<Result<void>> fill(GpuUuid gpu, MemoryChoice memory) {
     CKPT_CO_TRY(mover, mover_on(gpu));
     FillOrder order(keeper_, mover);
@@ -149,7 +149,7 @@ Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {
     auto mapped = co_await rank.map(gpu, memory);
-    // Going back takes whatever works: it has nowhere else to go.
+    // Going back tries both ways: the rank has nowhere else to go.
     const bool may_make =
         rank.was_restored() && (context.remap.is_free() || memory.set == local::MemorySet::kExported);
     if (mapped || !may_make || mapped.error().code() == ErrorCode::kUnavailable) co_return mapped;

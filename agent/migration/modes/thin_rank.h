@@ -3,7 +3,8 @@
 // keeper holds the descriptors. Its context is small then, and the driver saves it in the process's own
 // memory. Afterwards the context is on a GPU again, with memory at the old addresses.
 //   save_context()   paused, as it ran                     -> memory released, context saved
-//   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set (remap.h); still paused
+//   place_context()  any of these, however far it came     -> context on a GPU, with the memory of a set
+//                                                             (remap.h); still paused
 // Keeper and driver are queried for the rank's state, and the GPU of its context is in the job's record. So
 // both may be repeated, by another agent, too, and one undoes half of the other.
 // Threads: the event loop; calls for one job wait for one another. Errors: kUnavailable without a keeper;
@@ -26,8 +27,8 @@ struct MemoryChoice {
 };
 
 Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> job);
-// When (now_ns()) the context was on the GPU, and when memory that the rank has made itself had its content;
-// 0: that was not to be done.
+// The times (now_ns()) at which the context was on the GPU, and at which memory that the rank has made itself
+// had its content; 0: there was no such step.
 struct RestoreTimings {
   Nanos restored_ns = 0;
   Nanos filled_ns = 0;
@@ -36,8 +37,8 @@ struct RestoreTimings {
     report.memory_filled_ns = filled_ns;
   }
 };
-// No mover of that GPU holds what the rank is to get, or it is there twice while its own memory is filled
-// (remap.h).
+// Places the context. No mover of that GPU may hold the rank's memory: it would be there twice while the
+// rank's own memory is filled (remap.h).
 Task<Result<RestoreTimings>> place_context(MigrationContext& context, std::shared_ptr<Job> job,
                                            local::GpuIdentity gpu, MemoryChoice memory);
 

@@ -26,25 +26,26 @@ class SourceExtents {
 
   void name(const std::vector<wire::TensorInfo>& tensors);
 
-  // A plan of the tensors named since the last one, which join `tensors`; none if there are none. The first
-  // plan is made even if it is empty: it carries the chunk size. A running job names memory before it exports
-  // it: a tensor without a region yet waits for the next plan, but not `at_last`: a rank is paused only when
-  // its exports are acknowledged, so a tensor without a region then was freed, or was never exported.
+  // Makes a plan of the tensors named since the last one, which join `tensors`; none if there are none. The
+  // first plan is made even if it is empty: it carries the chunk size. A running job names memory before it
+  // exports it: a tensor without a region yet waits for the next plan, but not `at_last`: a rank is paused
+  // only when its exports are acknowledged, so a tensor without a region then was freed, or was never
+  // exported.
   Result<std::optional<image::Plan>> next_plan(const Regions& regions, std::uint64_t chunk_bytes,
                                                bool at_last, std::vector<wire::TensorInfo>& tensors);
   // Adds the regions of a plan that was sent to the sender. kInvalidArgument: a tensor lies outside of its
   // allocation.
   Result<void> add(const image::Plan& plan, const Regions& regions, engine::Sender& sender);
 
-  // Both return the extents that have gone: for Sender::drop_region(), without the lock. An extent goes with
-  // the last of `tensors` that lies in it, or with its region.
+  // Both return the extents that are dropped, for Sender::drop_region() without the lock. An extent is
+  // dropped with the last of `tensors` that lies in it, or with its region.
   std::vector<std::uint64_t> drop_tensors(const std::vector<std::string>& names,
                                           const std::vector<wire::TensorInfo>& tensors);
   std::vector<std::uint64_t> drop_region(std::uint64_t region);
 
-  // The tensors of all plans; an empty plan counts as one tensor.
+  // Returns the number of tensors in all plans; an empty plan counts as one tensor.
   [[nodiscard]] std::uint64_t tensors_sent() const noexcept { return tensors_sent_; }
-  [[nodiscard]] std::string tensor_of(std::uint64_t extent) const;  // empty: it has gone
+  [[nodiscard]] std::string tensor_of(std::uint64_t extent) const;  // empty: it was dropped
   [[nodiscard]] std::vector<track::ChunkRange> ranges(const Regions& regions) const;
   [[nodiscard]] std::vector<image::ManifestExtent> in_manifest() const;
 

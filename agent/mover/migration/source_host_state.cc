@@ -12,7 +12,7 @@ Result<void> SourceHostState::open_file(const wire::mover::HostStateFile& reques
 }
 
 Result<void> SourceHostState::grew(const wire::mover::HostGrew& request, engine::Sender* sender) {
-  if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state that has no file grows");
+  if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state grows, and has no file");
   CKPT_TRYV(stream_->grew(request.filled, request.whole));
   if (sender != nullptr) sender->host_state_grew(request.filled, request.whole);
   return ok();
@@ -34,7 +34,8 @@ void SourceHostState::announce(engine::Sender& sender) {
 Result<engine::RoundReport> SourceHostState::run_final(const wire::mover::FinalRound& order, UniqueFd file,
                                                        Params params, engine::Sender& sender) {
   if (order.host_state_grows) {
-    if (!stream_) return Error(ErrorCode::kInvalidArgument, "Host state that grows has no file");
+    if (!stream_)
+      return Error(ErrorCode::kInvalidArgument, "The final round waits for host state that has no file");
     ahead_bytes_ = sender.progress().host_state_bytes;
     CKPT_TRY(report, sender.run_final_while_it_grows(stream_->memory()));
     bytes_ = stream_->extent().filled;

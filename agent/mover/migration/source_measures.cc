@@ -10,7 +10,7 @@ namespace ckpt::mover {
 namespace {
 
 constexpr std::uint64_t kReadRateBytes = std::uint64_t{256}
-                                         << 20;  // at most, to measure how fast memory is read
+                                         << 20;  // the most that is read to measure the read rate
 
 std::uint64_t rate(std::uint64_t bytes, Nanos time) {
   return time <= 0 ? 0
@@ -80,7 +80,8 @@ void SourceMeasures::count(const engine::RoundReport& report) {
   link_rate_ = std::max(link_rate_, static_cast<std::uint64_t>(report.drain_bytes_per_second));
 }
 
-// The answer itself comes while the target releases memory and starts a process. The job does not wait for it.
+// The answer itself comes while the target releases memory and starts a process. The job does not wait for
+// it.
 Nanos SourceMeasures::verified_ns(const engine::Verdict& verdict) const {
   if (!has_clock_) return verdict.heard_ns;
   return std::clamp(verdict.compared_ns - clock_.offset, verdict.sent_ns, verdict.heard_ns);

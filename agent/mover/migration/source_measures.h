@@ -21,21 +21,21 @@ class SourceMeasures {
   Result<void> measure_link(engine::Sender& sender);
   // Measures several times; the measurement with the shortest round trip counts.
   void measure_clock(engine::Sender& sender);
-  // How fast memory is read, by a plain read of some of `ranges`, beside which the scans stand. A move does
-  // not fail for want of it, but kDevice: the context is lost.
+  // Measures how fast memory is read, by a plain read of some of `ranges`. Scans are compared with it. A move
+  // does not fail if this fails, except for kDevice: the context is lost.
   Result<void> measure_memory(const Device& device, std::shared_ptr<const track::FingerprintParams> params,
                               std::vector<track::ChunkRange> ranges);
 
   void count_round(const engine::RoundReport&
-                       report);  // also one that was cut: the final round finds what it has not sent
-  // `host_bytes` of host state were sent in it, `host_ahead_bytes` before it.
+                       report);  // a cut round, too: the final round finds bytes that it has not sent
+  // Counts the final round. `host_bytes` of host state were sent in it, `host_ahead_bytes` before it.
   void count_final(const engine::RoundReport& report, std::uint64_t host_bytes,
                    std::uint64_t host_ahead_bytes);
 
-  [[nodiscard]] std::uint32_t rounds() const noexcept { return rounds_; }  // that were not cut
+  [[nodiscard]] std::uint32_t rounds() const noexcept { return rounds_; }  // without those that were cut
   [[nodiscard]] Nanos last_round_time() const noexcept { return last_round_time_; }
   [[nodiscard]] std::uint64_t link_rate() const noexcept { return link_rate_; }
-  // When the target had verified, by this node's clock.
+  // Returns when the target had verified, by this node's clock.
   [[nodiscard]] Nanos verified_ns(const engine::Verdict& verdict) const;
   [[nodiscard]] wire::mover::SourceCounters counters(const engine::RoundProgress& progress,
                                                      Nanos estimate) const;

@@ -82,7 +82,7 @@ void SourceTransfer::start(const messages::StartSource& request) {
     return fail(Error(ErrorCode::kInvalidArgument, "The session has been started already"));
   if (request.addresses.empty() || request.addresses.size() > messages::kMaxLanes)
     return fail(Error(ErrorCode::kInvalidArgument,
-                      "A source is started with " + std::to_string(request.addresses.size()) + " lanes"));
+                      "A source cannot start with " + std::to_string(request.addresses.size()) + " lanes"));
   request_ = request;
   bandwidth_ = request.options.bandwidth_bytes_per_second;
   thread_ = std::thread([this] { run(); });
@@ -165,7 +165,7 @@ void SourceTransfer::tick() {
   send_progress();
 }
 
-// With order_mutex_ held. Also after each round, since a round may be shorter than a tick.
+// Called with order_mutex_ held, after each round, too, since a round may be shorter than a tick.
 void SourceTransfer::send_progress() {
   if (!sender_ || !convergence_ || ending_ || finished_) return;
   const engine::RoundProgress now = sender_->progress();
@@ -180,8 +180,7 @@ void SourceTransfer::send_progress() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  // Until the second round is over the job's write rate is not known: the first takes at least what is left
-  // of it.
+  // The job's write rate is unknown until the second round is over: the first takes at least the rest of it.
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();
@@ -334,7 +333,7 @@ Result<void> SourceTransfer::send_new_tensors(bool at_last) {
   return ok();
 }
 
-// Under the lock: a region that is freed meanwhile is let go of after it.
+// Measures under the lock: a region that is freed meanwhile is released after it.
 Result<void> SourceTransfer::measure_memory() {
   auto params = chunk_params();
   const std::lock_guard lock(mutex_);
@@ -396,7 +395,8 @@ Result<void> SourceTransfer::precopy() {
   return ok();
 }
 
-// The target scans beside it. Its times tell more of a pause only where the rounds before have shared the link.
+// The target scans beside it. Its times tell more of a pause only where the rounds before have shared the
+// link.
 Result<void> SourceTransfer::last_round() {
   const bool shared = shares_link();
   CKPT_TRY(report, run_round());
@@ -461,7 +461,7 @@ bool SourceTransfer::wait_for_order(Nanos timeout) {
   return true;
 }
 
-// Between the decision and the pause the job runs on, to its next barrier.
+// Keeps the target fresh between the decision and the pause, while the job runs to its next barrier.
 Result<void> SourceTransfer::keep_fresh() {
   const double duty = duty_of(request_.options.slowdown_permille);
   while (!wait_for_order(fresh_pause(measures_.last_round_time(), duty))) {

@@ -60,11 +60,11 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<std::vector<std::byte>> manifest();
   [[nodiscard]] std::shared_ptr<const track::FingerprintParams> chunk_params() const;
   Result<void> measure_memory();
-  [[nodiscard]] bool shares_link();  // with host state that leaves ahead of the pause
+  [[nodiscard]] bool shares_link();  // true: host state leaves ahead of the pause
   [[nodiscard]] bool may_yet_fit();
   bool wait_for_order(Nanos timeout);  // a final round or the end; false: the time is over
   Result<void> stop_copy();
-  Nanos estimate();  // of the pause; 0: none yet
+  Nanos estimate();  // the estimated pause; 0: none yet
   messages::SourceCounters counters();
 
   messages::StartSource request_;

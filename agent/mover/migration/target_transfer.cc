@@ -101,7 +101,8 @@ Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_
   return matched;
 }
 
-// They are received and verified as all others are, into memory of their own, which is given back with the session.
+// They are received and verified as all others are, into memory of their own, which is given back with the
+// session.
 Result<void> TargetTransfer::place_dropped(const std::vector<image::Extent>& dropped,
                                            engine::PlanPlaces& places) {
   if (dropped.empty()) return ok();
@@ -207,7 +208,7 @@ Result<void> TargetTransfer::on_manifest(std::span<const std::byte> bytes, const
   CKPT_TRY(manifest, image::decode_manifest(bytes));
   if (manifest.migration != identity_.migration || manifest.incarnation != identity_.incarnation ||
       manifest.rank != identity_.rank || manifest.chunk_bytes != chunk_bytes_)
-    return Error(ErrorCode::kProtocol, "The manifest of another migration");
+    return Error(ErrorCode::kProtocol, "The manifest belongs to another migration");
   image::HostStateSum sum;
   sum.bytes = host_state.bytes;
   sum.fingerprint = host_fingerprint_ ? host_fingerprint_->finish(host_state.bytes)

@@ -14,16 +14,17 @@ namespace ckpt::mover {
 
 [[nodiscard]] codec::CodecMode codec_mode(wire::CodecMode mode) noexcept;
 
-// --slowdown as the share of the GPU's time that copying may take; 1 is no limit.
+// Returns --slowdown as the share of the GPU's time that copying may take; 1 is no limit.
 [[nodiscard]] double duty_of(std::uint32_t slowdown_permille) noexcept;
 
-// Between the decision to switch and the pause the target is kept fresh by further rounds: how long to wait
-// after one that took `round` at this duty, so that they take at most a fifth of the GPU's time and never
-// more than the duty.
+// Returns how long to wait after a round that took `round` at this duty. Further rounds keep the target fresh
+// between the decision to switch and the pause. They take at most a fifth of the GPU's time and never more
+// than the duty.
 [[nodiscard]] Nanos fresh_pause(Nanos round, double duty) noexcept;
 
-// --shadow-memory, but at most half of the memory that the node has left, by the text of /proc/meminfo: a
-// migration shall not push the node's jobs out of their memory. Nothing where the text has no such line.
+// Returns --shadow-memory, but at most half of the memory that the node has left, by the text of
+// /proc/meminfo: a migration must not push the node's jobs out of their memory. Nothing if the text has no
+// such line.
 [[nodiscard]] std::uint64_t shadow_memory(std::uint64_t asked, std::string_view meminfo) noexcept;
 
 }  // namespace ckpt::mover

@@ -47,15 +47,17 @@ Gpu::Network open_network(const wire::DataNetwork& network, transport::PortRange
 Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure) {
   if (configure.staging_bytes > kMaxStagingBytes)
     return Error(ErrorCode::kInvalidArgument, "Staging memory of " + std::to_string(configure.staging_bytes) +
-                                                  " bytes: at most " + std::to_string(kMaxStagingBytes));
+                                                  " bytes is over the limit of " +
+                                                  std::to_string(kMaxStagingBytes));
   const std::uint64_t chunk_bytes =
       configure.chunk_bytes == 0 ? engine::kDefaultChunkBytes : configure.chunk_bytes;
   if (!engine::is_chunk_size(chunk_bytes))
-    return Error(ErrorCode::kInvalidArgument, "Chunks of " + std::to_string(chunk_bytes) +
-                                                  " bytes: a power of two from 64 KiB to 2 MiB is possible");
+    return Error(ErrorCode::kInvalidArgument,
+                 "Chunks of " + std::to_string(chunk_bytes) +
+                     " bytes are refused: the size must be a power of two from 64 KiB to 2 MiB");
   if (configure.last_port < configure.first_port || (configure.first_port == 0 && configure.last_port != 0))
     return Error(ErrorCode::kInvalidArgument, "Ports from " + std::to_string(configure.first_port) + " to " +
-                                                  std::to_string(configure.last_port) + ": no range");
+                                                  std::to_string(configure.last_port) + " are not a range");
   CKPT_TRY(device, Device::open(static_cast<int>(configure.gpu)));
   auto gpu = std::make_unique<Gpu>(std::move(device));
   gpu->chunk_bytes = chunk_bytes;
@@ -79,7 +81,7 @@ Result<std::unique_ptr<transport::Transport>> Gpu::lanes_over(const std::string&
   if (end > network->paths.size())
     return Error(ErrorCode::kNotFound, "Network " + network->name + " has " +
                                            std::to_string(network->paths.size()) + " addresses here, " +
-                                           std::to_string(end) + " are asked for. Try again");
+                                           std::to_string(end) + " are needed. Try again");
   std::vector<transport::Transport*> over;
   for (std::size_t i = first; i < end; ++i) {
     const Path& path = network->paths[i];

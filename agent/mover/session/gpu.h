@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mover's resources of its GPU, for as long as it lives: context, pinned staging memory, a transport for
-// each address of each network. Made at start, since a full or faulty GPU gives none later. A network that cannot be used
-// fails the sessions that ask for it, and no other. Threads: immutable once made; the parts have their own
-// rules.
+// each address of each network. Made at start, since a full or faulty GPU gives none later. A network that
+// cannot be used fails the sessions that ask for it, and no other. Threads: immutable once made; the parts
+// have their own rules.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ struct Gpu {
   explicit Gpu(Device d) : device(std::move(d)) {}
   static Result<std::unique_ptr<Gpu>> create(const wire::mover::Configure& configure);
   Result<wire::mover::MoverReady> describe() const;
-  // Lanes over `paths` addresses in turn, from the `first` on, of the network; of the first one if `name` is
-  // empty. To be destroyed before this. kNotFound: there is no such network or address. kUnavailable, and why:
-  // one of the addresses cannot be used.
+  // Returns a transport for lanes over `paths` addresses of the network in turn, from the `first` on. An
+  // empty `name` is the first network. The transport must be destroyed before this object. kNotFound: there
+  // is no such network or address. kUnavailable, and why: one of the addresses cannot be used.
   Result<std::unique_ptr<transport::Transport>> lanes_over(const std::string& name, std::uint32_t first,
                                                            std::uint32_t paths) const;
 

@@ -35,13 +35,13 @@ Result<HostStateView> HostStateView::look_at(const UniqueFd& file, std::uint64_t
   HostStateView view;
   if (bytes == 0) return view;
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return Error::from_errno("Reading the size of the host state");
+  if (::fstat(file.get(), &status) != 0) return Error::from_errno("Cannot read the size of the host state");
   if (static_cast<std::uint64_t>(status.st_size) < bytes)
-    return Error(ErrorCode::kInvalidArgument, "The host state's file is shorter than it was said to be");
+    return Error(ErrorCode::kInvalidArgument, "The host state's file is shorter than stated");
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
     void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-    if (mapping == MAP_FAILED) return Error::from_errno("Mapping the host state");
+    if (mapping == MAP_FAILED) return Error::from_errno("Cannot map the host state");
     view.mapping_ = mapping;
     view.mapped_bytes_ = bytes;
     return view;
@@ -50,7 +50,7 @@ Result<HostStateView> HostStateView::look_at(const UniqueFd& file, std::uint64_t
   for (std::uint64_t at = 0; at < bytes;) {
     const ssize_t got = ::pread(file.get(), view.copy_.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Error::from_errno("Reading the host state");
+    if (got < 0) return Error::from_errno("Cannot read the host state");
     if (got == 0) return Error(ErrorCode::kInvalidArgument, "The host state's file shrank while it was read");
     at += static_cast<std::uint64_t>(got);
   }

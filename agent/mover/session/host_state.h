@@ -31,7 +31,7 @@ class HostStateView {
     return mapping_ != nullptr ? std::span(static_cast<const std::byte*>(mapping_), mapped_bytes_)
                                : std::span<const std::byte>(copy_);
   }
-  // The fingerprint of bytes(). Waits for it; once.
+  // Returns the fingerprint of bytes(), and waits for it. Called once.
   [[nodiscard]] track::Fingerprint fingerprint() { return fingerprint_.get(); }
 
  private:

@@ -12,14 +12,13 @@ Result<std::unique_ptr<HostStream>> HostStream::open(UniqueFd file, std::uint64_
                                                      std::shared_ptr<const track::FingerprintParams> params) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0)
-    return Error::from_errno("Reading the size of the host state's file");
+    return Error::from_errno("Cannot read the size of the host state's file");
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (most == 0 || expected > most || static_cast<std::uint64_t>(status.st_size) < most || seals < 0 ||
       (seals & F_SEAL_SHRINK) == 0)
-    return Error(ErrorCode::kInvalidArgument,
-                 "The host state's file is shorter than it was said to be, or may shrink");
+    return Error(ErrorCode::kInvalidArgument, "The host state's file is shorter than stated, or may shrink");
   void* memory = ::mmap(nullptr, most, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return Error::from_errno("Mapping the host state's file");
+  if (memory == MAP_FAILED) return Error::from_errno("Cannot map the host state's file");
   const std::shared_ptr<const void> mapping(
       memory, [most](const void* at) { ::munmap(const_cast<void*>(at), most); });
   const std::span<const std::byte> view(static_cast<const std::byte*>(memory), most);
@@ -32,7 +31,7 @@ Result<void> HostStream::grew(std::uint64_t filled, bool is_whole) {
     const std::lock_guard lock(mutex_);
     if (filled > memory_.size() || filled < extent_.filled || extent_.whole ||
         (is_whole && filled == extent_.filled))
-      return Error(ErrorCode::kInvalidArgument, "Host state that grows from " +
+      return Error(ErrorCode::kInvalidArgument, "The host state cannot grow from " +
                                                     std::to_string(extent_.filled) + " to " +
                                                     std::to_string(filled) + " bytes");
     extent_ = {filled, is_whole};

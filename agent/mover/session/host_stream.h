@@ -33,7 +33,7 @@ class HostStream {
     bool whole = false;
   };
   [[nodiscard]] Extent extent() const;
-  // The fingerprint of all that was filled, once it is whole. Waits for it.
+  // Returns the fingerprint of the whole host state, and waits for it.
   [[nodiscard]] track::Fingerprint fingerprint();
 
  private:

@@ -11,7 +11,7 @@
 namespace ckpt::mover {
 namespace {
 
-constexpr std::chrono::seconds kLongestWait{30};  // for freed memory that another process holds
+constexpr std::chrono::seconds kLongestWait{30};  // until another process releases freed memory
 
 }  // namespace
 
@@ -110,7 +110,7 @@ Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& 
                                             " is not moved whole, and there is no standby that has the rest");
     auto made = make_region(gpu, extent, reclaims);
     if (!made)
-      return Error(made.error().code(), "The target has no room for the job's " +
+      return Error(made.error().code(), "The target has no free memory for the job's " +
                                             std::to_string(plan.state_bytes()) + " bytes of device memory")
           .caused_by(std::move(made).error());
     all.push_back(*std::move(made));

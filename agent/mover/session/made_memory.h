@@ -3,8 +3,8 @@
 // each region of the source's plan, under the same id. So the process that gets the descriptors knows the
 // address of each.
 // Threads: none inside; ReclaimTracker: any. Ownership: the allocations live while their `mapping` or a
-// descriptor does. Errors: kOutOfMemory with the amount that was wanted; kRefused for a plan whose regions are not
-// moved whole.
+// descriptor does. Errors: kOutOfMemory with the amount that was wanted; kRefused for a plan whose regions
+// are not moved whole.
 #pragma once
 
 #include <condition_variable>
@@ -31,9 +31,9 @@ class ReclaimTracker {
  public:
   void made(std::uint64_t regions);          // the job has them now
   void dropped();                            // the job has freed one
-  void let_go_elsewhere(std::uint64_t all);  // freed regions that no other process holds any longer
+  void let_go_elsewhere(std::uint64_t all);  // all freed regions so far that no other process holds
   void end();                                // every wait() returns
-  // Until something has changed; false: there is nothing to wait for.
+  // Waits until something has changed; false: there is nothing to wait for.
   bool wait();
 
  private:
@@ -43,14 +43,14 @@ class ReclaimTracker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;
-  std::uint64_t allocations_ = 0;  // that exist
-  std::uint64_t kept_ = 0;         // that the job has
+  std::uint64_t allocations_ = 0;  // number of existing ones
+  std::uint64_t kept_ = 0;         // number of those that the job has
   std::uint64_t dropped_ = 0;
   std::uint64_t let_go_ = 0;
   bool ending_ = false;
 };
 
-// Content undefined (the engine writes all of it, zeroes too).
+// Makes memory with undefined content (the engine writes all of it, zeroes too).
 Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& plan,
                                              const std::shared_ptr<ReclaimTracker>& reclaims);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session without memory: whether this mover and another reach each other over a network. One lane with
-// the session's token, on a thread of its own; it carries nothing. PeerReached comes from the source's side
-// when the lane is open, from the target's when its peer has left again. A lane that ends before is a
-// failure. A thread ends with its session, or after kMaxLife.
+// A session without memory, which tries whether this mover and another reach each other over a network. One
+// lane with the session's token, on a thread of its own; it carries nothing. PeerReached comes from the
+// source's side when the lane is open, from the target's when its peer has left again. A lane that ends
+// before is a failure. A thread ends with its session, or after kMaxLife.
 // Threads: the mover's for all calls. Errors: SessionFailed with the lane's.
 #pragma once
 
@@ -32,7 +32,7 @@ class NetworkCheck final : public Session {
   void drive();
 
   std::unique_ptr<End> end_;
-  std::unique_ptr<transport::Lane> lane_;  // of the thread, once that runs
+  std::unique_ptr<transport::Lane> lane_;  // belongs to the thread once that runs
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };

@@ -37,7 +37,7 @@ Result<void> Session::import_all(const messages::AttachRegions& request, std::ve
   for (std::size_t i = 0; i < request.regions.size(); ++i) {
     const messages::RegionInfo& info = request.regions[i];
     if (info.id == 0 || info.bytes == 0)
-      return Error(ErrorCode::kInvalidArgument, "A region without an id or of no size");
+      return Error(ErrorCode::kInvalidArgument, "A region has no id or no size");
     CKPT_TRY(memory, ImportedMemory::import(gpu_.device.api(), gpu_.device.device(), descriptors[i].get(),
                                             info.bytes));
     AttachedRegion region;

@@ -55,14 +55,14 @@ class Session {
   void drop_regions(const messages::DropRegions& request);
   virtual void attach_tensors(const messages::AttachTensors& request);
   virtual void drop_tensors(const messages::DropTensors& request);
-  // A message that only one of the sides knows. False: not this one.
+  // Handles a message that only one of the sides knows. False: this side does not.
   virtual bool handle(messages::Packet& packet) = 0;
-  // Before it is destroyed: why it ends, if the migration is not over.
+  // Sets why the session ends, if the migration is not over. Called before it is destroyed.
   void ends_because(std::string reason) { end_reason_ = std::move(reason); }
-  // A few times a second.
+  // Called a few times a second.
   virtual void tick() {}
-  // The agent has no more use for it: to be destroyed as soon as is_over() returns true: then this takes no
-  // time.
+  // Called when the agent needs the session no more. It is destroyed once is_over() returns true, which then
+  // takes no time.
   virtual void wind_up() {}
   [[nodiscard]] virtual bool is_over() const { return true; }
   // Reports once; later calls do nothing.
@@ -73,7 +73,7 @@ class Session {
   virtual void let_go(std::uint64_t region) = 0;
   virtual void attached() = 0;  // crash point
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
-  // Before its lanes are made; they end before the session.
+  // Makes the transport. Called before the lanes are made, which end before the session.
   Result<void> use_network();
 
   Gpu& gpu_;
@@ -83,7 +83,7 @@ class Session {
   const std::string network_;
   const std::uint32_t first_path_;
   const std::uint32_t paths_;
-  std::unique_ptr<transport::Transport> transport_;  // of these; set by use_network()
+  std::unique_ptr<transport::Transport> transport_;  // set by use_network()
   const SessionSecrets secrets_;
   const engine::SessionIdentity identity_;
   std::mutex mutex_;  // regions_, tensors_, failed_

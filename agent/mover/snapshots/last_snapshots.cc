@@ -9,9 +9,9 @@
 namespace ckpt::mover {
 namespace {
 
-// Beyond it a job's next snapshot copies everything.
+// The most jobs with kept fingerprints: the next snapshot of another job copies everything.
 constexpr std::size_t kMaxKept = 64;
-// Beyond it a job's next snapshot begins with the making of streams and lists.
+// The most jobs with kept scans: the next snapshot of another job first makes streams and lists.
 constexpr std::size_t kMaxScans = 4;
 
 }  // namespace

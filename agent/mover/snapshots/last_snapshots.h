@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fingerprints of each job's memory in its last version, of snapshots that this mover has taken. So the
 // next snapshot copies and writes only chunks that differ. Fingerprints are under a key of the job's own that
-// never leaves this process. A mover that is started again knows nothing. The next snapshot copies everything,
-// and content that the vault has already is not written again (it compares names). What is known of a job
-// goes when the job leaves the GPU. Scans hold streams and pinned memory: only the jobs that were snapshot
-// last keep theirs.
+// never leaves this process. A mover that is started again knows nothing. The next snapshot copies
+// everything, and content that the vault has already is not written again (it compares names). The records of
+// a job are dropped when it leaves the GPU. Scans hold streams and pinned memory, so only the jobs with the
+// newest snapshots keep theirs.
 // Threads: all calls from any; a record that was taken belongs to its taker. Ownership: the Device outlives
 // it. Errors: the driver's.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace ckpt::mover {
 
-// A run of a job's memory, as long as it is the same.
+// A stretch of a job's memory, for as long as it is the same.
 struct MemoryPlace {
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
@@ -45,11 +45,11 @@ struct LastSnapshot {
   std::uint64_t next_id = 1;
   std::map<MemoryPlace, KnownExtent> extents;
   std::shared_ptr<const track::FingerprintParams> params;
-  std::unique_ptr<WideScan> scan;  // null after a long rest
+  std::unique_ptr<WideScan> scan;  // null if it was not used for long
 
-  // Nothing is known, under a new key.
+  // Forgets everything, and makes a new key.
   static Result<std::unique_ptr<LastSnapshot>> create(const Device& device);
-  // There is a scan after it, under the key as before.
+  // Makes a scan if there is none, under the same key.
   Result<void> prepare_scan(const Device& device);
   void forget() {
     version = 0;
@@ -60,11 +60,11 @@ struct LastSnapshot {
 class LastSnapshots {
  public:
   using Key = std::pair<std::string, std::string>;  // folder of the vault, name of the job in it
-  // Null: none, or another session has it.
+  // Takes a record. Null: there is none, or another session has it.
   std::unique_ptr<LastSnapshot> take(const Key& key);
-  // Beyond the limits the oldest records are dropped.
+  // Keeps a record, and drops the oldest beyond the limits.
   void put(const Key& key, std::unique_ptr<LastSnapshot> last);
-  // The job has left this GPU. Returns the number of versions released.
+  // Forgets a job that has left this GPU. Returns the number of versions released.
   std::size_t forget(wire::JobId job);
 
  private:

@@ -170,7 +170,7 @@ Result<void> RestoreTransfer::find_places(const vault::Version& version, const i
   chunk_bytes_ = version.chunk_bytes;
   places_.assign(found.size(), Place());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    // In the plan's order, which is the version's.
+    // Regions are in the plan's order, which is the version's.
     const auto region = regions_.find(found[i].region);
     if (region == regions_.end() || found[i].offset > region->second.bytes ||
         found[i].bytes > region->second.bytes - found[i].offset)
@@ -210,7 +210,7 @@ Result<void> RestoreTransfer::finish(vault::VersionReader& reader) {
   return compare();
 }
 
-// The memory itself, as the device reads it.
+// Compares the memory itself, as the device reads it.
 Result<void> RestoreTransfer::compare() {
   {
     const ContextScope scope(gpu_.device);
@@ -226,7 +226,7 @@ Result<void> RestoreTransfer::compare() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     for (std::size_t chunk = 0; chunk < places_[i].written.size(); ++chunk, ++now) {
       if (*now == places_[i].written[chunk]) continue;
-      // Not kCorrupt: an older version would fare no better.
+      // The code is not kCorrupt, since an older version would fail as well.
       return Error(ErrorCode::kIo, "The GPU's memory does not hold what was written to it: region " +
                                        std::to_string(i) + ", chunk " + std::to_string(chunk) +
                                        "; the image is whole, restore it on another GPU");

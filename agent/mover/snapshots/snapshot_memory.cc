@@ -103,7 +103,7 @@ Result<void> SnapshotMemory::run_round(const image::Plan& plan, bool final) {
     for (std::uint32_t i = 0; i < extent->chunks; ++i) {
       piece.push_back({extent, i});
       bytes += options_.chunk_bytes;
-      // While it stands still a job frees nothing, and each gap costs it time.
+      // A job that stands still frees nothing, and each gap costs it time.
       if (final || (bytes < kPieceBytes && piece.size() < kPieceChunks)) continue;
       CKPT_TRYV(run());
     }
@@ -111,7 +111,8 @@ Result<void> SnapshotMemory::run_round(const image::Plan& plan, bool final) {
   return run();
 }
 
-// The extents of the plan in its order; what left the plan gives its places in staging back.
+// Takes the extents of the plan in its order. Extents that have left the plan give their places in staging
+// back.
 Result<void> SnapshotMemory::line_up(const image::Plan& plan) {
   order_.clear();
   for (const auto& [place, extent] : all_) extent->in_plan = false;
@@ -153,11 +154,11 @@ SnapshotMemory::Extent& SnapshotMemory::enter(const MemoryPlace& place, const st
   return *extent;
 }
 
-// Under source_.hold().
+// Called under source_.hold().
 Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
   ranges_.clear();
   const Extent* extent = nullptr;
-  std::optional<FoundRegion> found;  // of it
+  std::optional<FoundRegion> found;  // the extent's region
   for (const Chunk& chunk : piece) {
     if (chunk.extent != extent) found = source_.find(chunk.extent->place.region);
     extent = chunk.extent;
@@ -221,7 +222,7 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   CKPT_TRYV(copy(placed));
   for (const Chunk& chunk : placed) {
     staged_bytes_ += bytes_of(chunk);
-    // At the barrier the bytes stand still: check() compares when the job runs again.
+    // The bytes stand still at the barrier, so check() compares when the job runs again.
     chunk.extent->staged[chunk.index] =
         final ? chunk.extent->scanned[chunk.index] : track::fingerprint(*last_.params, bytes(chunk));
   }
@@ -229,7 +230,7 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   return ok();
 }
 
-// Under source_.hold().
+// Called under source_.hold().
 Result<void> SnapshotMemory::copy(std::span<const Chunk> chunks) {
   const ContextScope scope(device_);
   for (std::size_t from = 0; from < chunks.size();) {

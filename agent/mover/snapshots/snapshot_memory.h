@@ -41,8 +41,8 @@ struct FoundRegion {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // A region of find() stays mapped until this is given back; soon, since a job that frees memory waits for
-  // it.
+  // A region of find() stays mapped until this is released. Release it soon: a job that frees memory waits
+  // for it.
   virtual std::unique_lock<std::mutex> hold() = 0;
   virtual std::optional<FoundRegion> find(std::uint64_t region) = 0;
 };
@@ -50,7 +50,7 @@ class MemorySource {
 struct SnapshotMemoryOptions {
   std::uint64_t chunk_bytes = 0;
   std::uint64_t staging_bytes = 0;
-  double duty = 1.0;  // of the rounds ahead
+  double duty = 1.0;  // share of the GPU's time for the rounds ahead
 };
 
 class SnapshotMemory {
@@ -77,20 +77,20 @@ class SnapshotMemory {
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
-  // How much differs from the version before, by a scan of a few chunks in each hundred. Extents that the
-  // version lacks count in full.
+  // Estimates how much differs from the version before, by a scan of a few chunks in each hundred. Extents
+  // that the version lacks count in full.
   Result<std::uint64_t> estimate_dirty(const image::Plan& plan);
-  // Staging for so much, before it is needed.
+  // Makes staging for so much, before it is needed.
   void reserve(std::uint64_t bytes) { arena_.reserve(bytes); }
   Result<void> run_ahead(const image::Plan& plan);
   Result<void> run_final(const image::Plan& plan);
   [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
-  // The staged chunks are not needed any more: others take their place.
+  // Frees the staged chunks for others.
   Result<std::vector<Chunk>> stage_waiting();
 
-  // In the order of the last plan's extents.
+  // Returns the extents in the order of the last plan.
   [[nodiscard]] const std::vector<Extent*>& extents() const noexcept { return order_; }
-  // After run_final(): the staged chunks.
+  // Returns the staged chunks, after run_final().
   [[nodiscard]] std::vector<Chunk> staged() const;
   [[nodiscard]] std::span<const std::byte> bytes(const Chunk& chunk) const;
   [[nodiscard]] Result<void> check(const Chunk& chunk) const;
@@ -111,7 +111,7 @@ class SnapshotMemory {
   Extent& enter(const MemoryPlace& place, const std::string& name);
   Result<void> run_piece(std::span<const Chunk> piece, bool final);
   Result<void> find_ranges(std::span<const Chunk> piece);
-  // Chunks that do not fit into staging are left in `chunks`.
+  // Stages chunks. Those that do not fit into staging are left in `chunks`.
   Result<void> stage(std::vector<Chunk>& chunks, bool final);
   Result<void> copy(std::span<const Chunk> chunks);
   [[nodiscard]] std::uint64_t bytes_of(const Chunk& chunk) const noexcept;

@@ -25,12 +25,12 @@ class SnapshotOrders {
     std::uint64_t bytes = 0;
   };
 
-  // False: it is no such order.
+  // Takes an order. False: it is not an order for a snapshot.
   bool take(const messages::Message& message, UniqueFd file);
   // Cancels the memory's scans and copies, and ends every wait.
   void end();
 
-  // From now on end() cancels it; null: nothing any more.
+  // Sets the memory that end() cancels; null: none.
   Result<void> set_memory(SnapshotMemory* memory);
   [[nodiscard]] bool is_ending();
   // kAborted once the session ends.
@@ -40,7 +40,7 @@ class SnapshotOrders {
   Result<void> pause(std::chrono::milliseconds time);
 
  private:
-  // Until `ready`, with the lock held.
+  // Waits until `ready`, with the lock held.
   template <class Ready>
   Result<void> wait_until(std::unique_lock<std::mutex>& lock, Ready ready);
 

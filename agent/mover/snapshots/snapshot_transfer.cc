@@ -17,7 +17,7 @@
 namespace ckpt::mover {
 namespace {
 
-// A round ahead that copied no more is the last: the barrier does not take long over so much.
+// A round ahead that copies no more than this is the last: the barrier's copy of so much is short.
 constexpr std::uint64_t kLittleBytes = std::uint64_t{16} << 20;
 constexpr int kMaxRoundsAhead = 3;
 constexpr std::uint64_t kLittleDirtyBytes = std::uint64_t{64} << 20;
@@ -30,14 +30,15 @@ constexpr int kWriterNice = 10;
 
 Result<std::vector<std::byte>> read_memory_file(const UniqueFd& file, std::uint64_t bytes) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return Error::from_errno("Reading the size of a job's record");
+  if (::fstat(file.get(), &status) != 0) return Error::from_errno("Cannot read the size of a job's record");
   if (bytes > kMaxRecordBytes || static_cast<std::uint64_t>(status.st_size) < bytes)
-    return Error(ErrorCode::kInvalidArgument, "A job's record of " + std::to_string(bytes) + " bytes");
+    return Error(ErrorCode::kInvalidArgument,
+                 "A job's record cannot have " + std::to_string(bytes) + " bytes");
   std::vector<std::byte> out(bytes);
   for (std::uint64_t at = 0; at < bytes;) {
     const ssize_t got = ::pread(file.get(), out.data() + at, bytes - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error::from_errno("Reading a job's record");
+    if (got <= 0) return Error::from_errno("Cannot read a job's record");
     at += static_cast<std::uint64_t>(got);
   }
   return out;
@@ -85,7 +86,7 @@ void SnapshotTransfer::start(const messages::StartSnapshot& request, UniqueFd re
   thread_ = std::thread([this] { run(); });
 }
 
-// It has left regions_ already; what is being read of it is not, after this.
+// The region has left regions_ already. After this nothing reads it.
 void SnapshotTransfer::let_go(std::uint64_t) {
   const std::lock_guard held(held_);
 }
@@ -170,7 +171,7 @@ Result<image::Plan> SnapshotTransfer::plan() {
   return image::build_plan(tensors_, gpu_.chunk_bytes, 1, 1);
 }
 
-// A round ahead reads all memory beside the job: that costs it more than the barrier's copy of so little.
+// A round ahead reads all memory beside the job, which costs it more than the barrier's copy of so little.
 Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
@@ -218,8 +219,8 @@ Result<void> SnapshotTransfer::run_final(const messages::FinalRound& order) {
   return ok();
 }
 
-// From here on nothing of the job is read: it goes on. Unmapping takes as long as the scan did, so that is
-// behind its back as well.
+// The job goes on: nothing of it is read from here on. Unmapping takes as long as the scan did, so it is done
+// while the job runs.
 void SnapshotTransfer::tell_staged() {
   messages::SnapshotStaged staged;
   staged.session = key_;
@@ -332,7 +333,7 @@ Result<void> SnapshotTransfer::put(const std::vector<SnapshotMemory::Chunk>& chu
     next.store(chunks.size());
   };
   const auto work = [&] {
-    // Behind the job's back: it and its host threads come first.
+    // The write has a low priority: the job and its host threads come first.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kWriterNice);
     for (std::size_t i = next++; i < chunks.size(); i = next++) {
       const SnapshotMemory::Chunk& chunk = chunks[i];

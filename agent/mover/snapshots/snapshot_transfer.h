@@ -65,7 +65,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   UniqueFd record_file_;
   std::thread thread_;
   std::atomic<bool> working_{false};
-  std::mutex held_;  // while memory is scanned or copied
+  std::mutex held_;  // locked while memory is scanned or copied
 
   SnapshotOrders orders_;
 
@@ -74,7 +74,7 @@ class SnapshotTransfer final : public Session, private MemorySource {
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;
   std::unique_ptr<SnapshotMemory> memory_;
-  std::unique_ptr<vault::Files> files_;  // of vault_, which goes before
+  std::unique_ptr<vault::Files> files_;  // used by vault_, which is destroyed first
   std::unique_ptr<vault::Vault> vault_;
   std::unique_ptr<vault::VersionWriter> writer_;
   std::map<const SnapshotMemory::Extent*, std::uint32_t> regions_in_version_;

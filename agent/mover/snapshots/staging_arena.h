@@ -22,19 +22,19 @@ class StagingArena {
   StagingArena(const StagingArena&) = delete;
   StagingArena& operator=(const StagingArena&) = delete;
 
-  // A place for one chunk; neighbours in time are neighbours in memory, mostly. nullopt: the limit is
-  // reached.
+  // Returns a place for one chunk. Places taken in a row are mostly neighbours in memory. nullopt: the limit
+  // is reached.
   std::optional<std::uint32_t> take();
-  // Memory for so many more bytes, made and touched now rather than while the job stands still; as far as the
-  // limit allows.
+  // Makes and touches memory for so many more bytes, as far as the limit allows, so that the job need not
+  // stand still for it.
   void reserve(std::uint64_t bytes);
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
-  // All places are free again.
+  // Frees all places.
   void clear();
   [[nodiscard]] std::byte* memory(std::uint32_t slot) const noexcept {
     return segments_[slot / slots_per_segment_] + (slot % slots_per_segment_) * chunk_bytes_;
   }
-  // Whether the second follows the first in memory.
+  // True if the second follows the first in memory.
   [[nodiscard]] bool adjoin(std::uint32_t first, std::uint32_t second) const noexcept {
     return second == first + 1 && second % slots_per_segment_ != 0;
   }

@@ -110,7 +110,7 @@ class Words(unittest.TestCase):
                                         text=True, timeout=60, check=False)
             self.assertEqual(result.returncode, 1, arguments)
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-            self.assertIn("Standard output could not be written", result.stderr)
+            self.assertIn("Cannot write to standard output", result.stderr)
 
 
 class EmptyValues(ClusterTest):

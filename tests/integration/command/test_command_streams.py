@@ -108,7 +108,7 @@ class Streams(ClusterTest):
 
     def test_a_drain_is_meant_by_its_place(self):
         cluster = self.cluster
-        self.refused("drains", "node-a", contains="no drain of")
+        self.refused("drains", "node-a", contains="There is no drain")
         drain = cluster.json("drain", "node-a")
         self.assertEqual(cluster.json("drains", "node-a")["id"], drain["id"])
 
@@ -122,13 +122,13 @@ class Streams(ClusterTest):
         # The first one is taken at once, and its writer has the store until then.
         eventually(lambda: len(cluster.json("images")) == 2, "protection has taken its first image")
         self.assertEqual(cluster.call("unprotect", "job").stdout,
-                         f"job {identity} is not protected any more; its images stay\n")
+                         f"job {identity} is unprotected; its images stay\n")
         self.assertEqual(cluster.call("images", "rm", image).stdout, f"image {image} is removed\n")
 
     def test_help_describes_the_streams_of_a_job(self):
         text = self.cluster.call("run", "--help").stdout
-        self.assertIn("standard input is empty", " ".join(text.split()))
-        self.assertIn("standard output and standard error are one stream", " ".join(text.split()))
+        self.assertIn("Standard input is empty", " ".join(text.split()))
+        self.assertIn("Standard output and standard error are one stream", " ".join(text.split()))
 
     def test_an_end_is_a_line_and_describe_ends_with_events(self):
         cluster = self.cluster
@@ -184,7 +184,7 @@ class Refusals(ClusterTest):
         refused = cluster.call("migrate", "job", exits=(5,)).stderr
         self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
         dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
-        self.assertIn(f"  GPUs        {causes} (-v: each)\n", dry)
+        self.assertIn(f"  GPUs        {causes} (-v shows each)\n", dry)
         self.assertNotIn("fan", dry)
         for arguments in (("-v",), ("-o", "wide")):
             self.assertIn("node-c:0  no        -      cordoned by operator: fan",

@@ -56,11 +56,11 @@ class Waits(ClusterTest):
 
     def test_a_wait_shows_what_for_and_ends_at_the_first_signal(self):
         """Also of orders that the coordinator does not answer: here it is stopped."""
-        waits = [(("wait", "job"), "the end of job job", 2, "it runs on; `gpumigrate wait job` waits again"),
-                 (("snapshot", "job"), "snapshot of job", 6, "say whether it has begun"),
-                 (("suspend", "job"), "suspend of job", 6, "say whether it has begun"),
-                 (("resume", "job"), "resume of job", 6, "say whether it has begun"),
-                 (("adopt", os.getpid()), f"a node to take process {os.getpid()} in", 6, "Interrupted before"),
+        waits = [(("wait", "job"), "the end of job job", 2, "it keeps running; `gpumigrate wait job` waits again"),
+                 (("snapshot", "job"), "snapshot of job", 6, "show whether the snapshot has begun"),
+                 (("suspend", "job"), "suspend of job", 6, "show whether the suspend has begun"),
+                 (("resume", "job"), "resume of job", 6, "show whether the resume has begun"),
+                 (("adopt", os.getpid()), f"a node to adopt process {os.getpid()}", 6, "Interrupted before"),
                  (("images", "rm", "j1.v1@node-a"), "image j1.v1@node-a", 6, "Interrupted before")]
         self.cluster.kill("gpumigrate-coordinator", signal.SIGSTOP)
         try:
@@ -104,8 +104,8 @@ class Waits(ClusterTest):
         self.assertEqual((drains[0]["place"], drains[0]["result"]), ("node-a", "incomplete"))
 
     def test_followed_streams_end_at_the_first_signal(self):
-        for arguments, end in ((("logs", "job", "-f"), "job job goes on"),
-                               (("events", "-f"), "`gpumigrate events -f` follows them again")):
+        for arguments, end in ((("logs", "job", "-f"), "Job job keeps running"),
+                               (("events", "-f"), "`gpumigrate events -f` follows the events again")):
             with self.cluster.popen(*arguments) as process:
                 next_line(process.stdout, f"{arguments} has printed a line")
                 process.send_signal(signal.SIGTERM)

@@ -45,7 +45,7 @@ class JobOutput(ClusterTest):
         self.assertGreater(log.stat().st_size, 6 * LIMIT)
         numbers, told = self.output()
         self.assertGreater(len(numbers), LIMIT // 9)
-        self.assertRegex(told, r"MiB of older output of job job are gone: its node keeps the newest")
+        self.assertRegex(told, r"MiB of older output of job job is deleted: its node keeps only the newest output")
         self.assertRegex(self.cluster.call("logs", "job", "--tail", "2").stdout, r"\Astep \d+ .*\nstep \d+ .*\n\Z")
 
     def test_the_end_outlives_its_node(self):
@@ -63,7 +63,7 @@ class JobOutput(ClusterTest):
         eventually(is_away, "node-a is away")
         numbers, told = self.output()
         self.assertGreater(len(numbers), LIMIT // 9)
-        self.assertIn("output of job job on node-a is left out", told)  # its begin
+        self.assertIn("Output of job job on node-a is missing", told)  # its begin
         self.cluster.call("node", "rm", "node-a", "--force", "--fenced")
         again, _ = self.output()
         self.assertEqual(again, numbers)

@@ -32,7 +32,7 @@ class NothingLost(ClusterTest):
             self.assertEqual((dry["image"], dry["runs"], dry["possible"]), (image, True, False), dry)
             self.assertGreater(dry["lost_ms"], 0)
             accepted = self.cluster.call("restore", target, "--dry-run", "--accept-loss")
-            self.assertRegex(accepted.stdout, r"of work would be lost; it runs, and would be ended")
+            self.assertRegex(accepted.stdout, r"of work would be lost; its running instance would be stopped")
         after = self.cluster.job("job")
         self.assertEqual((after["incarnation"], after["ranks"][0]["pid"]),
                          (before["incarnation"], before["ranks"][0]["pid"]))
@@ -126,7 +126,7 @@ class Quotas(ClusterTest):
 
     def test_quota_needs_a_unit(self):
         refused = self.cluster.call("run", "--gpu-memory", "5", "--", "/bin/true", exits=(64,))
-        self.assertIn('"5" has no unit', refused.stderr)
+        self.assertIn('"5" needs a unit', refused.stderr)
         self.assertEqual(self.cluster.json("jobs"), [])
 
     def test_quota_is_shown_and_named_where_it_is_exceeded(self):
@@ -138,4 +138,4 @@ class Quotas(ClusterTest):
         self.assertRegex(self.cluster.call("describe", "plain").stdout, r"quota 20(\.0)? MiB;")
         self.cluster.call("run", "--cooperative", "--name", "coop", "--gpu-memory", "20MiB", "--", *hotset)
         self.assertRegex(self.cluster.call("describe", "coop").stdout,
-                         r"quota 20(\.0)? MiB \(for placement; not enforced\)")
+                         r"quota 20(\.0)? MiB \(used for placement, not enforced\)")

@@ -177,7 +177,7 @@ class LocalUp(unittest.TestCase):
 
     def test_up_that_is_left_says_what_goes_on(self):
         (self.home / "hold").touch()
-        goes_on = "what was started goes on; `gpumigrate local up` waits again"
+        goes_on = "the cluster continues to start; `gpumigrate local up` waits again"
         self.left("local", "up", waits_for="the coordinator to listen", goes_on=goes_on)
         (self.home / "hold").unlink()
         self.assertEqual(self.up()["started"], 2)
@@ -186,7 +186,7 @@ class LocalUp(unittest.TestCase):
         self.up("--nodes", "1")
         agent = self.processes()["node-a"]["pid"]
         os.kill(agent, signal.SIGSTOP)
-        goes_on = "what was told to end goes on ending; `gpumigrate local down` ends the rest"
+        goes_on = "processes that were signalled still end; `gpumigrate local down` ends the rest"
         self.left("local", "down", waits_for="the agents to end", goes_on=goes_on)
         self.assertTrue(self.processes()["coordinator"]["runs"])
         os.kill(agent, signal.SIGCONT)

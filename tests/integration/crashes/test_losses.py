@@ -43,7 +43,7 @@ class Losses(CrashingTest):
             progress = iter(moving.stderr)
             next(line for line in progress if "round 1" in line)
             cluster.kill("gpumigrate-coordinator")
-            next(line for line in progress if "asking again" in line)
+            next(line for line in progress if "retrying" in line)
             moving.send_signal(signal.SIGTERM)
             # Without the signal it would retry for a minute and then report the same.
             rest = moving.communicate(timeout=30)[1]

@@ -101,7 +101,7 @@ class Gangs(ClusterTest):
                              (("--ranks", "3", "--nodes", "node-a"), "node-a is to take 3 ranks, and 2 of its GPUs can"),
                              (("--ranks", "2", "--nodes", "node-a,node-x"), "node-x"),
                              (("--ranks", "2", "--nodes", "node-a,node-a"), "twice"),
-                             (("--ranks", "2", "--gpus", "2"), "give one of them"), (("--nodes", "node-a"), "needs --ranks")):
+                             (("--ranks", "2", "--gpus", "2"), "exclude each other"), (("--nodes", "node-a"), "requires --ranks")):
             refused = self.cluster.run("run", "--detach", *options, "--", PYTHON, PROGRAM, "5")
             self.assertIn(refused.returncode, (5, 64), refused)
             self.assertIn(why, refused.stderr, options)

@@ -88,7 +88,7 @@ class OperatorDay(OperatorActs):
         self.see("the drain is undone")
         node = self.so.places["coop"].partition(":")[0]
         self.drain(node, 0)
-        self.assertIn("nothing to do", self.cluster.call("drain", node).stdout)
+        self.assertIn("it had no jobs", self.cluster.call("drain", node).stdout)
         self.refuse("cordoned by operator: new driver", "migrate", "coop", "--to", node)
         self.refuse("cordoned by operator: new driver", "run", "--node", node, "--detach", "--", "/bin/true")
         self.uncordon(node)

@@ -66,7 +66,7 @@ class GangsThatRest(GangImagesTest):
         self.start()
         before = self.gpus_of_job()
         rests = self.cluster.call("suspend", "train").stdout
-        self.assertRegex(rests, r"train \(j\S+\) rests in 2 images")
+        self.assertRegex(rests, r"train \(j\S+\) is parked in 2 images")
         self.assertEqual(self.state(), "parked")
         eventually(lambda: self.cluster.pids("charlm-dp") == [], "no rank is left")
         self.assertEqual({job["state"] for job in self.cluster.json("jobs")}, {"parked"})
@@ -97,7 +97,7 @@ class GangsThatRest(GangImagesTest):
         self.assertIn("--accept-loss", refused.stderr)
         restored = self.cluster.run("restore", "train", "--accept-loss")
         self.assertEqual(restored.returncode, 3, restored)
-        self.assertIn("of work are lost", restored.stdout)
+        self.assertIn("of work is lost", restored.stdout)
         self.check_end()
 
     def test_damaged_image_of_one_rank_lets_all_rest(self):

@@ -28,7 +28,7 @@ class Estimates(ClusterTest):
         for mode in ("--live", "--stop-copy"):
             stayed = self.cluster.run("migrate", "job", "--to", to, mode, "--max-downtime", limit)
             self.assertEqual(stayed.returncode, 5, stayed)
-            self.assertRegex(stayed.stdout + stayed.stderr, rf"longest term is {term}.*What would help: ",
+            self.assertRegex(stayed.stdout + stayed.stderr, rf"longest term is {term}.*Possible remedies: ",
                              stayed)
             job = self.cluster.job("job")
             self.assertEqual((job["state"], f"{job['node']}:{job['gpu']}"), ("running", place), job)
@@ -66,7 +66,7 @@ class Estimates(ClusterTest):
         plan = self.cluster.json("migrate", "job", "--to", to, "--dry-run")
         self.assertEqual(plan["expected_pause_from"], "estimate", plan)
         self.assertGreater(plan["expected_pause_ms"], 0, plan)
-        self.assertIn("estimated, as it has not moved so yet",
+        self.assertIn("an estimate: the job has not moved in this way yet",
                       self.cluster.call("migrate", "job", "--to", to, "--dry-run").stdout)
 
     def check_forecast_of_last_move(self, scope):

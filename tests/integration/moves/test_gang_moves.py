@@ -220,7 +220,7 @@ class GangMovesOfRanksThatHang(GangMovesTest):
         os.kill(self.pid, signal.SIGSTOP)
         refused = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
         self.assertEqual(refused.returncode, 5, refused)
-        self.assertIn("Rank 1 on node-a: Its process has not answered", refused.stderr)
+        self.assertIn("Rank 1 on node-a: The process of the rank has not answered", refused.stderr)
         self.assertEqual(self.cluster.json("migrations"), [], "nothing was touched")
         self.moves_once_it_goes_on()
 

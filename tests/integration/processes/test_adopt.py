@@ -168,7 +168,7 @@ class DryRuns(Adopting):
         self.assertIn(reason, real.stdout + real.stderr)
         logs = self.cluster.call("logs", "job")
         self.assertEqual(logs.stdout, "")
-        self.assertIn("was adopted: its output goes where it went before", logs.stderr)
+        self.assertIn("was adopted and has no log: its output still goes where it went before", logs.stderr)
 
     def test_dry_run_names_the_mode_that_the_move_has(self):
         self.start(100000)
@@ -190,7 +190,7 @@ class Refusals(Adopting):
         self.refused(ended.pid, "no process")
         with subprocess.Popen(["sleep", "1000"]) as sleeper:
             self.addCleanup(sleeper.kill)
-            self.refused(sleeper.pid, "no CUDA process")
+            self.refused(sleeper.pid, "not a CUDA process")
             sleeper.kill()
         training = self.start(100000)
         self.refused(training.pid, "no node", "--node", "node-z")

@@ -13,7 +13,7 @@ from waiting import eventually
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "programs" / "files_job.py"
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 MOVED = ("timers", "settings", "own-proc", "grows-r", "grows-w", "grows-a+", "temporary")
-REFUSED = {"flock": "is locked for writing (flock) by process", "lockf": "(fcntl or lockf)", "other-proc": "/statm, which tells of"}
+REFUSED = {"flock": "is locked for writing (flock) by process", "lockf": "(fcntl or lockf)", "other-proc": "/statm, which describes"}
 MISSING = "does not exist at the target"
 APPENDING = 'while :; do for file; do echo other >>"$file"; done; sleep 0.005; done'
 

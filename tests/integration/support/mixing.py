@@ -25,7 +25,7 @@ EXITS = {
     "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6),
     "resume": (0, 1, 2, 3, 5, 6),
     "restore": (0, 1, 2, 3, 5, 6), "stop": (0, 5, 6), "drain": (0, 1, 2, 3, 5, 6), "uncordon": (0, 5, 6)}
-AWAY = re.compile(r"Cannot reach the coordinator|No coordinator at|Lost contact with the coordinator|is not connected")
+AWAY = re.compile(r"Cannot reach the coordinator|There is no coordinator at|Lost contact with the coordinator|is not connected")
 LINE = re.compile(r"^(?:step|request) (\d+)\b.* at ([\d.]+)$", re.M)
 
 Slot = collections.namedtuple("Slot", "name program way arguments pace fast")

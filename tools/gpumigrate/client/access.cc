@@ -23,12 +23,13 @@ Error bad_file(const std::string& file, const std::string& what) {
 constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kScheme = "https://";
 
-// "https://10.0.0.1:7060"
+// Takes a URL like "https://10.0.0.1:7060" apart.
 Result<void> take_url(const std::string& url, const std::string& file, Access& access) {
   access.url = url;
   const std::size_t colon = url.rfind(':');
-  const Error unusable(ErrorCode::kProtocol, file + " names no usable address: \"" + url.substr(0, 80) +
-                                                 "\"; it must be like https://10.0.0.1:7060");
+  const Error unusable(
+      ErrorCode::kProtocol,
+      file + ": \"" + url.substr(0, 80) + "\" is not a valid address; use one like https://10.0.0.1:7060");
   if (!url.starts_with(kScheme) || colon <= kScheme.size()) return unusable;
   const char* end = url.data() + url.size();
   const auto [parsed, failure] = std::from_chars(url.data() + colon + 1, end, access.port);
@@ -50,9 +51,9 @@ Result<Access> from_api_file(const std::string& home) {
   const std::string file = home + "/coordinator/api.json";
   auto text = read_file(file, kLargestFile);
   if (!text)
-    return Error(
-        ErrorCode::kUnavailable,
-        "No coordinator at " + home + ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME");
+    return Error(ErrorCode::kUnavailable,
+                 "There is no coordinator at " + home +
+                     ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME to the home of one");
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   const auto value = [&json](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
@@ -100,7 +101,8 @@ Result<Access> from_client_file(const std::string& text, const std::string& file
                                               : nullptr;
     const auto value = node.value_exact<std::string>();
     if (out == nullptr || !value)
-      return bad_file(file, "\"" + std::string(key.str()) + "\" is not known, or no string");
+      return bad_file(file,
+                      "the key \"" + std::string(key.str()) + "\" is unknown, or its value is not a string");
     *out = *value;
   }
   CKPT_TRYV(take_url(url, file, access));
@@ -125,8 +127,8 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
   }
   if (!access.url.empty()) return access.url;
   return Error(ErrorCode::kInvalidArgument,
-               "The API of a coordinator with certificates is needed: give its address, as "
-               "in --url https://10.0.0.1:7060");
+               "The coordinator's URL is not known on this machine, or the coordinator has no certificates: "
+               "name its URL, like --url https://10.0.0.1:7060");
 }
 
 std::string client_settings(const std::string& url) {

@@ -35,7 +35,7 @@ std::string view_evacuations(const std::vector<api::Evacuation>& evacuations, co
   return table.text(layout);
 }
 
-// Whether it led to a cordon.
+// Tells whether the finding led to a cordon.
 std::string cordon_of(const api::Finding& finding) {
   if (finding.paused) return "no (paused)";
   return finding.cordon ? "yes" : "no";
@@ -62,7 +62,7 @@ std::string summary_of_rebalance(std::size_t moves, const api::RebalanceEffect& 
   return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") + joined(effect.freed, ", ") +
          " (" + std::to_string(effect.free_before) + " GPUs without a job before, " +
          std::to_string(effect.free_after) + " after)" +
-         (effect.exhaustive ? "" : "; there may be better plans: too many to try all");
+         (effect.exhaustive ? "" : "; a better plan may exist: there are too many to try all");
 }
 
 std::string view_rebalance_moves(const std::string& head, const std::vector<api::RebalanceMove>& moves,
@@ -91,10 +91,11 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& switches,
   for (const api::UndecidedMigration& one : switches) {
     const std::string away = joined(one.away, ", ");
     const std::string what =
-        away.empty()
-            ? "its nodes are asked, after a full lease term their records decide"
-            : away + " is away; `gpumigrate resolve " + one.migration + "` is your word that it is dead";
-    out += paragraph("Migration " + one.migration + " of " + one.job + " is not decided: " + what, layout);
+        away.empty() ? "the coordinator asks its nodes; after a full lease term their records decide"
+                     : away + (one.away.size() > 1 ? " are" : " is") +
+                           " unreachable; if dead for good, confirm that with " + "`gpumigrate resolve " +
+                           one.migration + "`";
+    out += paragraph("Migration " + one.migration + " of " + one.job + " is undecided: " + what, layout);
   }
   return out;
 }
@@ -104,7 +105,8 @@ std::string view_resting(const std::vector<api::ImageOfUnknownJob>& images, cons
   Table table({"JOB", {"NAME", {.least = 8}}, {"IMAGE", {.least = 12}}});
   for (const api::ImageOfUnknownJob& one : images) table.add({one.job, one.name, one.image});
   return paragraph(
-             "Images of jobs that are not known (`gpumigrate resume NAME`, or `gpumigrate restore IMAGE`):",
+             "Images of unknown jobs (continue one with `gpumigrate resume NAME` or `gpumigrate restore "
+             "IMAGE`):",
              layout) +
          table.text(layout);
 }
@@ -167,20 +169,22 @@ std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
   Table table({"FOUND", {"NODE", {.rank = 1, .least = 8}}, {"JOB", {.rank = 2}}, {"WHAT", {.least = 20}}});
   for (const api::RecoveryFact& one : recovery.found)
     table.add({one.kind, one.node, one.job.value_or("-"), one.text});
-  std::string out = table.empty()
-                        ? paragraph("Nothing was found that this coordinator's store did not know.", layout)
-                        : table.text(layout);
+  std::string out =
+      table.empty()
+          ? paragraph("Nodes have reported nothing that is missing in the coordinator's store.", layout)
+          : table.text(layout);
   out += view_undecided(recovery.undecided, layout);
   out += view_resting(recovery.images_of_unknown_jobs, layout);
   const std::string away = joined(recovery.nodes_away, ", ");
-  if (!away.empty()) out += paragraph("Not heard yet: " + away + ". What runs there is not known.", layout);
+  if (!away.empty())
+    out += paragraph("No report yet from: " + away + ". It is unknown which jobs run there.", layout);
   if (recovery.open_until)
-    out += paragraph("Reports of nodes are taken in until " + clock_text(*recovery.open_until, layout) +
-                         ". Only orders move jobs that were taken in, until `gpumigrate cluster confirm`.",
+    out += paragraph("Jobs that nodes report are accepted until " + clock_text(*recovery.open_until, layout) +
+                         ". Only users move an accepted job before `gpumigrate cluster confirm JOB`.",
                      layout);
   if (!recovery.found.empty())
     out += paragraph(
-        "Cordons, drains, protection schedules, and what jobs printed before their last move are not known.",
+        "Cordons, drains, protection schedules and the output of jobs before their last move are lost.",
         layout);
   return out;
 }

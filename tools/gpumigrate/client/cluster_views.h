@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images, health, rebalances and what was recovered, as text that fits a layout. Pure functions of the
-// coordinator's JSON (docs/api.md); fields that are missing show as "-".
+// Images, health, rebalances and recoveries as text that fits a layout. Pure functions of the coordinator's
+// JSON (docs/api.md). A missing field is shown as "-".
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@
 namespace ckpt::cli {
 
 std::string view_images(const std::vector<api::Image>& images, const Layout& layout);
-// Whether automatic moves are on, and the nodes that are paused.
+// Shows whether automatic moves are on, and the paused nodes.
 std::string view_policy(const api::Policy& policy, const Layout& layout);
-// `health`: the policy, what was moved because of it, and what was found.
+// `health`: the policy, the evacuations and the findings.
 std::string view_health(const api::Health& health, const Layout& layout);
-// The plan, or how far its execution is.
+// Show the plan, or the progress of its execution.
 std::string view_rebalance(const api::RebalancePlan& plan, const Layout& layout);
 std::string view_rebalance(const api::Rebalance& run, const Layout& layout);
 std::string view_recovery(const api::Recovery& recovery, const Layout& layout);  // `cluster recover`

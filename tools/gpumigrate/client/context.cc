@@ -6,7 +6,7 @@
 namespace ckpt::cli {
 namespace {
 
-// As in docs/api.md.
+// Returns the code of docs/api.md.
 const char* code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:

@@ -27,7 +27,8 @@ Error error_of(const HttpResponse& response) {
   const Json answer = Json::parse(response.body, nullptr, false);
   const Json& error = member(answer, "error");
   if (!error.is_object()) {
-    return Error(ErrorCode::kProtocol, "The coordinator answered HTTP " + std::to_string(response.status));
+    return Error(ErrorCode::kProtocol, "The coordinator answered with HTTP status " +
+                                           std::to_string(response.status) + " and no error message");
   }
   const int exit_code = static_cast<int>(number_of(error, "exit_code"));
   if (is_program_status(exit_code)) return program_error(exit_code, text_of(error, "message"));
@@ -79,7 +80,7 @@ Result<Json> CoordinatorClient::get_all(const std::string& path, const char* nam
     if (!has_value(page, "next")) return all;
     std::string next = text_of(page, "next");
     if (next == after)
-      return Error(ErrorCode::kProtocol, "The coordinator gives the same page of " + path + " twice");
+      return Error(ErrorCode::kProtocol, "The coordinator sent the same page of " + path + " twice");
     after = std::move(next);
   }
 }
@@ -95,8 +96,8 @@ Result<Json> CoordinatorClient::post(const std::string& path, const Json& body, 
   auto answer = json_of(call(std::move(request)));
   if (!answer && answer.error().code() == ErrorCode::kAborted)
     return Error(ErrorCode::kTimedOut, http_.is_over_time()
-                                           ? "The coordinator had not answered within the time limit"
-                                           : "Interrupted before the coordinator had answered");
+                                           ? "The coordinator did not answer within the time limit"
+                                           : "Interrupted before the coordinator answered");
   return answer;
 }
 
@@ -118,9 +119,9 @@ Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery&
   LogPiece piece;
   piece.ended = response.log.ended;
   if (!parse_number(response.log.next_offset, piece.next_offset)) {
-    return Error(ErrorCode::kProtocol, "The coordinator's answer lacks X-Next-Offset");
+    return Error(ErrorCode::kProtocol, "The coordinator's answer lacks the header X-Next-Offset");
   }
-  // A coordinator of an earlier version gives none of these.
+  // A coordinator of an earlier version sends none of these.
   (void)parse_number(response.log.length, piece.length);
   (void)parse_number(response.log.lost_ms, piece.lost_ms);
   (void)parse_number(response.log.skipped, piece.skipped);

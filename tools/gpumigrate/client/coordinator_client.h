@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's API (docs/api.md) as calls that return JSON. Where it listens (access.h) is read again for every
-// call, since a coordinator that was started again may listen elsewhere.
-// Threads: one. Errors: those of HttpClient, and the coordinator's own refusals with its own line.
+// The coordinator's API (docs/api.md) as calls that return JSON. Every call reads the address again
+// (access.h), since a restarted coordinator may listen elsewhere.
+// Threads: one. Errors: those of HttpClient, and the coordinator's refusals with their own messages.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ struct LogPiece {
   std::string bytes;
   std::uint64_t next_offset = 0;
   bool ended = false;
-  std::uint64_t length = 0;   // of the whole log, as far as the coordinator knows
-  std::string incarnation;    // of the instance that wrote the bytes
-  std::string restored_from;  // the image that it was started from; empty: none
-  double lost_ms = 0;         // of work since that image
-  std::string missing;        // nodes that are away, of whose part something was passed over
+  std::uint64_t length = 0;   // bytes of the whole log that the coordinator knows
+  std::string incarnation;    // the number of the instance that wrote the bytes
+  std::string restored_from;  // the image that the instance was started from; empty: none
+  double lost_ms = 0;         // work since that image, in milliseconds; it is lost
+  std::string missing;        // unreachable nodes whose output was passed over
   std::uint64_t skipped = 0;  // bytes before these that a node has freed
 };
 
@@ -40,11 +40,12 @@ class CoordinatorClient {
 
   Result<Json> get(const std::string& path,
                    std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
-  // All of a list, page by page; `name` is its field in the answers. A coordinator that knows no pages
-  // answers with the whole list.
+  // Reads a whole list, page by page; `name` is its field in the answers. A coordinator without pages returns
+  // the list in one answer.
   Result<Json> get_all(const std::string& path, const char* name);
-  // One interrupt does not end it, since what was asked for should be known before anything else is decided;
-  // so many do, and then, as after `timeout`, it is kTimedOut: the effect is not known.
+  // Sends a POST. It ends at the given number of interrupts, or after `timeout`, with kTimedOut: the effect
+  // is unknown. By default one interrupt does not end it, since the command needs the answer to decide what
+  // to do.
   Result<Json> post(const std::string& path, const Json& body, int interrupts = 2,
                     std::chrono::milliseconds timeout = std::chrono::milliseconds(90'000));
   Result<Json> remove(const std::string& path);  // DELETE
@@ -58,16 +59,16 @@ class CoordinatorClient {
 
   std::string home_;
   HttpClient http_;
-  std::shared_ptr<tls::Identity> identity_;  // of the last call
+  std::shared_ptr<tls::Identity> identity_;  // the identity of the last call
 };
 
-// A name or id as part of a path.
+// Encodes a name or id as part of a path.
 std::string path_part(const std::string& text);
-// Whether it has the form of an id of that kind: "m7" or "m7-k3fa". A name may have it, too.
+// True if the text has the form of an id of that kind: "m7" or "m7-k3fa". A name may have that form, too.
 [[nodiscard]] bool has_id_form(std::string_view text, char kind);
 
-// Fields of an answer, whatever they turn out to be: text for people ("-" for null or missing), a number or a
-// default.
+// Read a field of an answer, whatever its type is. text_of() returns a text for people, or "-" for a missing
+// field. number_of() returns a number or the default.
 std::string text_of(const Json& object, const char* field);
 double number_of(const Json& object, const char* field, double otherwise = 0);
 bool flag_of(const Json& object, const char* field);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit codes that scripts rely on, and which of them an error gets. Pure.
+// The exit codes that scripts rely on, and the exit code of each error. Pure.
 #pragma once
 
 #include "libckpt/base/error.h"
@@ -9,15 +9,15 @@ namespace ckpt::cli {
 
 enum ExitCode : int {
   kDone = 0,
-  kFailed = 1,       // the job runs on at the source
-  kInterrupted = 2,  // timed out or interrupted; the job runs on at the source
-  kRestored = 3,     // from an image; work since then is lost
+  kFailed = 1,       // the job keeps running at the source
+  kInterrupted = 2,  // timed out or interrupted; the job keeps running at the source
+  kRestored = 3,     // restored from an image; work since the image is lost
   kLost = 4,         // the job is lost
-  kRefused = 5,      // nothing was touched
-  kUnknown = 6,      // contact lost, the outcome is not known
+  kRefused = 5,      // nothing was changed
+  kUnknown = 6,      // contact was lost, and the outcome is unknown
   kUsage = 64,
-  kTimedOutWaiting = 124,  // the limit of a --timeout, as of timeout(1)
-  kRunFailed = 125,  // `run`: not the job failed, but gpumigrate; 126 and 127: libckpt/base/program_error.h
+  kTimedOutWaiting = 124,  // --timeout has passed; timeout(1) uses the same code
+  kRunFailed = 125,        // `run`: gpumigrate failed, not the job; 126 and 127: libckpt/base/program_error.h
 };
 
 [[nodiscard]] constexpr int exit_code_of(ErrorCode code) noexcept {
@@ -26,7 +26,7 @@ enum ExitCode : int {
       return kUsage;
     case ErrorCode::kAborted:
       return kInterrupted;
-    // The request had left when contact was lost, or the answer makes no sense: it may have had an effect.
+    // The request may have had an effect: contact was lost after it was sent, or the answer makes no sense.
     case ErrorCode::kTimedOut:
     case ErrorCode::kCorrupt:
     case ErrorCode::kProtocol:

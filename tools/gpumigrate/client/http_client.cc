@@ -27,10 +27,10 @@ constexpr std::uint64_t kLargestAnswer = std::uint64_t{64} << 20;
 struct HttpClient::Loop {
   asio::io_context io;
   std::optional<asio::signal_set> signals;
-  int interrupts = 0;            // not yet taken
-  std::function<void()> cancel;  // ends what is waited for
+  int interrupts = 0;            // since the last take_interrupts()
+  std::function<void()> cancel;  // ends the current wait
   std::function<void()> on_interrupt;
-  // Compared by its handler: one that was due when its timer was replaced is called all the same.
+  // The handler compares it: asio may still call the handler of a timer that was due when it was replaced.
   std::shared_ptr<asio::steady_timer> deadline;
   bool is_over_time = false;
   std::shared_ptr<asio::steady_timer> ticker;
@@ -132,7 +132,7 @@ void HttpClient::wait_readable(const std::vector<int>& descriptors, std::chrono:
   loop_->cancel = [timer] { timer->cancel(); };
   loop_->wait([&](auto handler) { timer->async_wait(handler); });
   loop_->cancel = nullptr;
-  for (auto& descriptor : watched) descriptor.release();  // the caller's
+  for (auto& descriptor : watched) descriptor.release();  // the caller owns it
 }
 
 namespace {
@@ -181,7 +181,7 @@ Result<control::Address> address_of(const HttpRequest& request) {
   const auto host = asio::ip::make_address(request.host, error);
   if (error) return no_connection(request, error);
   if (!request.identity)
-    return Error(ErrorCode::kRefused, "No certificate to ask " + place_of(request) + " with");
+    return Error(ErrorCode::kRefused, "Cannot ask " + place_of(request) + ": this client has no certificate");
   return control::Address{asio::ip::tcp::endpoint(host, request.port), false};
 }
 
@@ -197,7 +197,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   }
   stream.close_after(request.timeout);
   const auto interrupted = [&] { return loop.interrupts >= request.interrupts || loop.is_over_time; };
-  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (interrupted()) return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
   // Closing the stream fails the operations that begin after it, too.
   loop.cancel = [&] {
     if (interrupted()) stream.close();
@@ -208,7 +208,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
   } forget{loop};
 
   error = loop.wait([&](auto handler) { stream.socket().async_connect(address.endpoint, handler); });
-  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (interrupted()) return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
   if (error) return no_connection(request, error);
   // Handshake and request are several small writes.
   if (request.socket.empty()) stream.socket().set_option(asio::ip::tcp::no_delay(true), error);
@@ -219,17 +219,17 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request) {
       handler(boost::system::error_code());
     });
   });
-  if (interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (interrupted()) return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
   if (!secured)
-    return Error(secured.error().code(), "No connection with " + place_of(request))
-        .caused_by(secured.error());
+    return Error(secured.error().code(), "Cannot connect to " + place_of(request)).caused_by(secured.error());
   const auto message = encode(request);
   error = loop.wait([&](auto handler) { http::async_write(stream, message, handler); });
   beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
   parser.body_limit(kLargestAnswer);
   if (!error) error = loop.wait([&](auto handler) { http::async_read(stream, buffer, parser, handler); });
-  if (error && interrupted()) return Error(ErrorCode::kAborted, "interrupted");
+  if (error && interrupted())
+    return Error(ErrorCode::kAborted, "Interrupted before the coordinator answered");
   if (error && error.category() == http::make_error_code(http::error::body_limit).category() &&
       error != http::error::end_of_stream && error != http::error::partial_message) {
     return Error(ErrorCode::kProtocol,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits. Over TCP the coordinator
-// has shown its certificate before a byte of the request leaves.
+// HTTP/1.1 requests to the coordinator, one connection each, and Ctrl-C while one waits. Over TCP the client
+// verifies the coordinator's certificate before it sends a byte of the request.
 // Threads: one. Ownership: the client owns its event loop; nothing runs between calls.
-// Errors: kUnavailable: no connection, so nothing was asked. kRefused: not the
-// coordinator, by its certificate. kTimedOut: contact was lost after the request
-// had left, its effect is not known. kAborted: interrupted, or the deadline has passed. That may be
-// after the request had left. kProtocol: not HTTP, or larger than 64 MiB.
+// Errors: kUnavailable: there is no connection, so nothing was sent. kRefused: the peer's certificate is not
+// the coordinator's. kTimedOut: contact was lost after the request was sent, so its effect is unknown.
+// kAborted: an interrupt or the deadline ended the call, possibly after the request was sent. kProtocol: the
+// answer is not HTTP, or is larger than 64 MiB.
 #pragma once
 
 #include <chrono>
@@ -31,10 +31,10 @@ struct HttpRequest {
   std::shared_ptr<tls::Identity> identity;  // required for TCP
   std::string body;                         // JSON; empty: none
   std::chrono::milliseconds timeout{90'000};
-  int interrupts = 1;  // so many end the call
+  int interrupts = 1;  // number of interrupts that end the call
 };
 
-// Headers of an answer that is a part of a log (docs/api.md), as they stand there.
+// Headers of an answer with a part of a log (docs/api.md), unparsed.
 struct LogHeaders {
   std::string next_offset;
   bool ended = false;
@@ -61,24 +61,25 @@ class HttpClient {
 
   Result<HttpResponse> send(const HttpRequest& request);
 
-  // From now on SIGINT and SIGTERM end a call (HttpRequest::interrupts) instead of the program.
+  // Makes SIGINT and SIGTERM end a call (HttpRequest::interrupts) instead of the program.
   void catch_interrupts();
-  // Interrupts since the last time this was asked.
+  // Returns the number of interrupts since the last call of this function.
   int take_interrupts();
-  // Called within calls and pauses at each interrupt. Nothing: no more.
+  // Sets the action that runs at each interrupt within calls and pauses. An empty one removes it.
   void on_interrupt(std::function<void()> action);
 
   using Time = std::chrono::steady_clock::time_point;
-  // Calls and pauses end at that time as at an interrupt, and later ones at once. Nothing: no such time.
+  // Ends calls and pauses at that time like an interrupt; later ones end at once. Nothing: there is no
+  // deadline.
   void set_deadline(std::optional<Time> deadline);
   [[nodiscard]] bool is_over_time() const;
-  // `action` is called within calls and pauses, each time that so much has passed. Nothing: no more.
+  // Runs `action` within calls and pauses, once per interval. An empty action ends it.
   void set_ticker(std::chrono::milliseconds every, std::function<void()> action);
 
   static constexpr std::chrono::milliseconds kRedialInterval{250};
-  // Lets time pass before a lost coordinator is dialled again; ends early at an interrupt or the deadline.
+  // Waits before a lost coordinator is redialled. Ends early at an interrupt or the deadline.
   void pause(std::chrono::milliseconds time);
-  // As pause(), and ends once one of the descriptors is readable. Each is one that can be polled.
+  // Like pause(), and also ends when one of the descriptors is readable. They must support poll().
   void wait_readable(const std::vector<int>& descriptors, std::chrono::milliseconds time);
 
  private:

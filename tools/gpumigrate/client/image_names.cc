@@ -8,12 +8,12 @@
 namespace ckpt::cli {
 namespace {
 
-// Older images, and those of older builds, have lower numbers.
+// Orders images by age. Images of builds without sequence numbers count as the oldest.
 std::pair<std::uint64_t, std::uint64_t> order_of(const api::Image& image) {
   return {image.sequence.value_or(0), image.version};
 }
 
-// The newest ones: copies of one moment in several places.
+// Returns the newest images: there are several if one snapshot was copied to several places.
 std::vector<api::Image> newest_of(const std::vector<api::Image>& images) {
   std::pair<std::uint64_t, std::uint64_t> highest;
   for (const api::Image& image : images) highest = std::max(highest, order_of(image));
@@ -34,7 +34,7 @@ Error ambiguous(const std::string& given, const std::vector<api::Image>& images)
   for (std::size_t i = 0; i < std::min(kNamed, images.size()); i++)
     names += (names.empty() ? "" : ", ") + images[i].id;
   if (images.size() > kNamed) names += " and " + std::to_string(images.size() - kNamed) + " more";
-  return {ErrorCode::kRefused, "\"" + given + "\" means several images: " + names};
+  return {ErrorCode::kRefused, "\"" + given + "\" names several images, use the id of one: " + names};
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ Result<std::string> image_meant(const std::vector<api::Image>& images, const std
     if (is_of_job && is_version) found.push_back(image);
   }
   if (found.empty()) return Error(ErrorCode::kNotFound, "There is no image \"" + given + "\"");
-  // A job's name stands for its newest image, unless several jobs have the name.
+  // A job's name means its newest image, unless several jobs have the name.
   if (mark == std::string::npos && are_of_one_job(found)) found = newest_of(found);
   if (found.size() > 1) return ambiguous(given, found);
   return found.front().id;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the image that a user's text means: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job),
-// or NAME (the job's newest).
-// Threads: one. Errors: kNotFound; kRefused if several are meant, naming them; those of the coordinator's client.
+// Finds the image that a user's text names: its id (j3.v12@node-a), NAME#NUMBER (version NUMBER of the job),
+// or NAME (the job's newest image).
+// Threads: one. Errors: kNotFound; kRefused if the text names several, which the error lists; those of the
+// coordinator's client.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@
 
 namespace ckpt::cli {
 
-// Whether it names an image: no job's name has an '@' or '#'.
+// True if the text names an image: no job's name has an '@' or '#'.
 bool is_image(const std::string& text);
 
-// The id. `images`: all that there are. Pure.
+// Returns the id of the image that `given` names among `images`, all images of the cluster. Pure.
 Result<std::string> image_meant(const std::vector<api::Image>& images, const std::string& given);
 
-// An id is not looked up.
+// Asks the coordinator for the images, unless `given` is an id: an id is returned without a lookup.
 Result<std::string> find_image(CoordinatorClient& coordinator, const std::string& given);
 
 }  // namespace ckpt::cli

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxVariablesBytes = std::size_t{512} << 10;
 
-// Variables that a program needs to be found, to find its home, and to print.
+// Variables for the lookup of programs, for the user's folders and for output.
 constexpr std::array kSentNames = {
     "COLUMNS", "HOME", "LANG",   "LANGUAGE", "LINES", "LOGNAME",     "MPLCONFIGDIR",       "PATH",
     "SHELL",   "TERM", "TMPDIR", "TZ",       "USER",  "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
@@ -29,7 +29,7 @@ constexpr std::array kSentPrefixes = {
     "PYTHON",      "PYTORCH_", "TF_",     "TOKENIZERS_", "TORCH",   "TRANSFORMERS_", "TRITON_",
     "UCX_",        "VLLM_",    "WANDB_",  "XDG_",        "XLA_",
 };
-// Parts of names whose values are for nobody else.
+// Parts of names that suggest a secret value.
 constexpr std::array kSecretParts = {"TOKEN",      "SECRET", "PASSWORD", "PASSWD",
                                      "CREDENTIAL", "KEY",    "AUTH",     "COOKIE"};
 
@@ -39,8 +39,8 @@ bool begins_with_any(std::string_view name, const std::array<const char*, N>& pr
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-// True for variables that choose libraries and GPUs: those depend on the node that the program runs on, not
-// on the shell it was submitted from.
+// True for variables that choose libraries and GPUs: their values depend on the job's node, not on the shell
+// that submits the job.
 bool belongs_to_node(std::string_view name) {
   constexpr std::array kOfNode = {"LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
                                   "NVIDIA_VISIBLE_DEVICES"};
@@ -63,8 +63,9 @@ Result<void> add_variable(const std::string& from, const std::string& text, Json
   }
   const char* value = std::getenv(name.c_str());
   if (value == nullptr)
-    return Error(ErrorCode::kInvalidArgument,
-                 from + ": " + name + " is not set here; " + name + "=VALUE sets it");
+    return Error(
+        ErrorCode::kInvalidArgument,
+        from + ": the variable " + name + " is not set in this shell; give a value with " + name + "=VALUE");
   env[name] = value;
   return ok();
 }
@@ -90,7 +91,7 @@ bool is_sent_by_itself(std::string_view name) {
   std::string upper(name);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   return std::none_of(kSecretParts.begin(), kSecretParts.end(), [&](const char* part) {
-    // Settings of tokenizers are none.
+    // TOKENIZERS_ is the prefix of a library's settings.
     return upper.find(part) != std::string::npos &&
            !(std::string_view(part) == "TOKEN" && upper.starts_with("TOKENIZERS_"));
   });

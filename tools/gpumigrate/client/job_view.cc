@@ -31,7 +31,7 @@ std::string head_of(const api::Job& job, const Layout& layout) {
          "\n";
 }
 
-// "~200 ms to another node"; a pause of nothing has not been measured.
+// Adds a text like "~200 ms to another node". A pause of 0 was not measured and is left out.
 void add_pause(const std::optional<double>& pause_ms, const std::optional<std::string>& source,
                const char* where, std::string& out) {
   if (pause_ms.value_or(0) <= 0) return;
@@ -60,11 +60,11 @@ std::string memory_of(const api::Job& job, const Layout& layout, bool all) {
   if (all && memory && memory->peak_time) out += " at " + clock_text(*memory->peak_time, layout);
   const std::uint64_t limit = job.gpu_memory_bytes.value_or(0);
   out += ", quota " + (limit > 0 ? short_bytes(limit) : std::string("none"));
-  if (limit > 0 && job.way != "transparent") out += " (for placement; not enforced)";
+  if (limit > 0 && job.way != "transparent") out += " (used for placement, not enforced)";
   return out + "; state " + short_bytes(job.state_bytes) + "; priority " + std::to_string(job.priority);
 }
 
-// "by the minute: 1 GiB 3 GiB - 1 GiB"
+// Returns the peak of each of the last minutes, like "1 GiB 3 GiB - 1 GiB".
 std::string minutes_of(const std::optional<api::MemoryHistory>& memory) {
   constexpr std::size_t kShown = 10;
   std::string out;
@@ -86,16 +86,17 @@ std::string protection_of(const api::Protection& protection, const Layout& layou
 }
 
 std::string command_of(const api::JobDetail& job) {
-  if (!job.argv) return "not shown to viewers";
+  if (!job.argv) return "not shown to the role viewer";
   std::string out;
   for (const std::string& word : job.argv->words) out += (out.empty() ? "" : " ") + word;
   return (out.empty() ? "-" : out) + "   (in " + (job.cwd ? job.cwd->text : "-") + ")";
 }
 
 std::string operation_text(const api::Operation& operation, const Layout& layout) {
-  return operation.verb + " is " + operation.stage + ", until " +
+  return operation.verb + " is " + operation.stage + ", deadline " +
          clock_text(operation.deadline.value_or("-"), layout) +
-         (operation.cancelled ? ", given up: " + *operation.cancelled : "; given up by " + operation.cancel);
+         (operation.cancelled ? ", cancelled: " + *operation.cancelled
+                              : "; to cancel it: " + operation.cancel);
 }
 
 std::string images_of(const api::JobDetail& detail, const Layout& layout) {
@@ -117,8 +118,8 @@ std::string images_of(const api::JobDetail& detail, const Layout& layout) {
 std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   std::string out = field_line("placed", detail.placed.value_or("-"), layout);
   if (detail.job.unconfirmed)
-    out += field_line("taken in",
-                      "by its node's word: drains, evacuations and the like leave it where it is until "
+    out += field_line("unconfirmed",
+                      "only its node reports it: drains, evacuations and rebalances do not move it before "
                       "`gpumigrate cluster confirm " +
                           detail.job.name + "`",
                       layout);
@@ -131,7 +132,7 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   return out;
 }
 
-// A line for each rank of a job of several; empty for another job.
+// Returns a line for each rank of a job of several ranks; empty for another job.
 std::string ranks_of(const api::Job& job, const Layout& layout) {
   if (!job.gang) return "";
   std::string out;
@@ -153,7 +154,7 @@ std::string moves_of(const api::JobDetail& job, const std::vector<api::Migration
   if (count == 0) return "";
   const bool some = moves.size() < count;
   std::string out =
-      field_line("moves", std::to_string(count) + (some ? ", the last (-a: all):" : ":"), layout);
+      field_line("moves", std::to_string(count) + (some ? ", the newest (-a shows all):" : ":"), layout);
   for (const api::Migration& move : moves) {
     std::string line = "    " + move.id + "  " + move.from + " -> " + move.to + "  ";
     line += move.result == "done" ? span_or_dash(move.report ? move.report->downtime_ms : std::nullopt)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A join token: one line of text with which a machine becomes a node once, within ten minutes. It holds all that the
-// machine needs to talk to the right coordinator and to no other:
+// A join token: one line of text with which a machine becomes a node, once and within ten minutes. It has the
+// address of the coordinator and the certificates for both sides to identify each other:
 //
-//   gmjoin1,URL,CA,CERTIFICATE,KEY     URL of the API; the others are PEM without its first and last line, in one line
+//   gmjoin1,URL,CA,CERTIFICATE,KEY     URL: of the API; the others: PEM in one line, without its frame lines
 //
-// Threads: pure functions. Errors: kInvalidArgument for other text, which is not repeated in the error.
+// Threads: pure functions. Errors: kInvalidArgument for any other text. The error does not repeat the
+// text, since it may be a secret.
 #pragma once
 
 #include <string>

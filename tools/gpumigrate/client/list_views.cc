@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kDateLength = 10;  // 2026-01-31
 
-// "node-a by operator: new driver; node-a:1 by health: Xid 79".
+// Returns a text like "node-a by operator: new driver; node-a:1 by health: Xid 79".
 std::string cordons_of(const std::optional<std::vector<api::Cordon>>& cordons) {
   std::string out;
   for (const api::Cordon& cordon : cordons.value_or(std::vector<api::Cordon>())) {
@@ -21,7 +21,7 @@ std::string cordons_of(const std::optional<std::vector<api::Cordon>>& cordons) {
   return out.empty() ? "-" : out;
 }
 
-// A line for each node that has no GPUs, or no fresh facts about them.
+// Returns a line for each node that has no GPUs, or no current facts about them.
 std::string gpu_reasons_of(const std::vector<api::Node>& nodes, const Layout& layout) {
   std::string text;
   for (const api::Node& node : nodes)
@@ -35,7 +35,7 @@ bool is_cordoned(const api::Node& node) {
                      [&](const api::Cordon& cordon) { return cordon.place == node.name; });
 }
 
-// The memory that a job holds on a GPU, or would hold there.
+// Returns the memory that a job holds on its GPU, or that a parked job would hold.
 std::string shown_memory_of(const api::Job& job) {
   const std::uint64_t held = job.memory ? job.memory->now_bytes : 0;
   return short_bytes(held > 0 ? held : job.state_bytes);
@@ -47,20 +47,20 @@ Tone tone_of_result(const std::string& result) {
   return result == "lost" || result == "failed" ? Tone::kBad : Tone::kWarning;
 }
 
-// "no", "yes", or "within its node; 2 obstacles": what keeps the job from another node.
+// Returns "no", "yes", or "within its node; 2 obstacles" if it cannot move to another node.
 std::string movable_of(const api::Job& job) {
   if (!job.movable) return "no";
   const std::string obstacles = obstacles_of(job);
   return obstacles.empty() ? "yes" : "within its node; " + obstacles;
 }
 
-// Why it was begun, or why it did not come to its end.
+// Returns the error of a migration that did not succeed, else its reason.
 std::string why_of(const api::Migration& migration) {
   const bool is_over = migration.result && *migration.result != "done";
   return is_over && migration.error ? *migration.error : reason_of(migration);
 }
 
-// "ok", or what speaks against the GPU, or that nothing is known while its node is silent.
+// Returns "ok", the fault of the GPU, or "node silent": then the GPU's health is unknown.
 Cell health_of(const api::Gpu& gpu) {
   if (!gpu.healthy) return {gpu.reason.value_or("-"), Tone::kBad};
   if (gpu.node_silent) return {"node silent", Tone::kWarning};
@@ -73,7 +73,7 @@ bool has_ended(const api::Job& job) {
   return job.state == "exited" || job.state == "failed" || job.state == "lost";
 }
 
-// "node-a:0,1,3", or each with its node where there are several.
+// Returns a text like "node-a:0,1,3", or "node-a:0,node-b:0" for several nodes.
 static std::string places_of(const std::vector<std::string>& gpus) {
   std::string out;
   std::string last_node;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's lists as tables. Pure functions of the JSON; fields that are missing show as "-".
+// The coordinator's lists as tables. Pure functions of the JSON. A missing field is shown as "-".
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@
 
 namespace ckpt::cli {
 
-// "moving 62%" for a job that moves; empty where its migration is not known.
+// Returns "moving 62%" for a job that moves; empty if its migration is unknown.
 using MoveOf = std::function<std::string(const std::string& job)>;
 
 bool has_ended(const api::Job& job);
-// "2 obstacles": what keeps a running job from another node; empty: nothing, or not known.
+// Returns "2 obstacles" if a running job cannot move to another node; empty: none, or unknown.
 std::string obstacles_of(const api::Job& job);
-// A page of /v1/migrations, or all of them.
+// Returns the migrations of an answer: a page of /v1/migrations, or the whole list.
 std::vector<api::Migration> migrations_in(const Json& answer);
-// "node-a:0", or "-".
+// Returns "node-a:0", or "-".
 std::string place_of(const api::Job& job);
-// The reason of a migration: an operator's, or "drain d5: new driver".
+// Returns the reason of a migration: an operator's text, or one like "drain d5: new driver".
 std::string reason_of(const api::Migration& migration);
-// "running", "moving 62%", "exited 0".
+// Returns "running", "moving 62%", "exited 0" and so on.
 Cell state_of_job(const api::Job& job, const MoveOf& move_of);
-// "12s ago @node-c", "FAILS (describe)".
+// Returns the age and place of the newest image, like "12s ago @node-c", or "FAILS (describe)".
 Cell protection_of_job(const api::Job& job, const Layout& layout);
 
 std::string view_jobs(const std::vector<api::Job>& jobs, const Layout& layout, const MoveOf& move_of = {});

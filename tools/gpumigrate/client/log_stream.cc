@@ -16,11 +16,11 @@ constexpr milliseconds kLongestCall{30'000};
 constexpr milliseconds kBeforeRedial{500};
 constexpr std::size_t kShortPiece = 32 << 10;
 constexpr unsigned kShortPieces = 8;
-constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; the next ones are larger
+constexpr std::uint64_t kFirstWindow = 64 << 10;  // of the end of a log; later windows are larger
 constexpr std::uint64_t kGrowth = 8;
-constexpr std::uint64_t kMaxWindow = 256ull << 20;  // it is held in memory
+constexpr std::uint64_t kMaxWindow = 256ull << 20;  // a window is held in memory
 
-// The last `lines` of it.
+// Returns the last `lines` of the text.
 std::string_view tail_of(std::string_view text, std::uint64_t lines) {
   std::size_t begin = text.size();
   if (text.ends_with('\n')) --begin;
@@ -34,10 +34,11 @@ std::string_view tail_of(std::string_view text, std::uint64_t lines) {
 
 std::string LogStream::mark_of(const LogPiece& piece) const {
   if (piece.bytes.empty() || piece.restored_from.empty() || piece.incarnation == incarnation_) return "";
-  const bool is_middle = incarnation_.empty() && offset_ != 0;  // of that instance's output
+  const bool is_middle = incarnation_.empty() && offset_ != 0;  // of the output of that instance
   if (is_middle) return "";
-  const std::string lost = piece.lost_ms > 0 ? tools::format_milliseconds(piece.lost_ms) + " of work repeat"
-                                             : std::string("nothing repeats");
+  const std::string lost = piece.lost_ms > 0
+                               ? "it repeats " + tools::format_milliseconds(piece.lost_ms) + " of work"
+                               : std::string("it repeats no work");
   return std::string(begins_line_ ? "" : "\n") + "[gpumigrate: restored from " +
          printable(piece.restored_from) + " as incarnation " + printable(piece.incarnation) + "; " + lost +
          "]\n";
@@ -47,11 +48,11 @@ Result<std::string> LogStream::read(milliseconds follow) {
   CKPT_TRY(piece,
            context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
   if (!piece.missing.empty() && std::exchange(missing_, piece.missing) != piece.missing)
-    context_.note("output of job " + job_ + " on " + printable(piece.missing) +
-                  " is left out: that node is away, and the coordinator has a copy of the end at most");
+    context_.note("Output of job " + job_ + " on " + printable(piece.missing) +
+                  " is missing: the node is unreachable, and the coordinator has at most a copy of its end");
   if (piece.skipped > 0)
     context_.note(tools::format_bytes(piece.skipped) + " of older output of job " + job_ +
-                  " are gone: its node keeps the newest (job_log_limit_mib)");
+                  " is deleted: its node keeps only the newest output (job_log_limit_mib)");
   std::string text = mark_of(piece) + piece.bytes;
   const bool is_short = piece.bytes.size() < kShortPiece && piece.incarnation == incarnation_;
   short_pieces_ = is_short ? short_pieces_ + 1 : 0;
@@ -93,7 +94,9 @@ Result<void> LogStream::copy_tail(std::uint64_t lines) {
     const auto seen = static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
     const bool is_short = from != 0 && seen <= lines;
     if (is_short && window < kMaxWindow) continue;
-    if (is_short) context_.note("the log's last " + std::to_string(seen) + " lines: more are not looked for");
+    if (is_short)
+      context_.note("Only the last " + std::to_string(seen) +
+                    " lines are shown: the search in the log ends there");
     const std::string_view tail = tail_of(text, lines);
     context_.out.write(tail.data(), static_cast<std::streamsize>(tail.size())) << std::flush;
     return ok();
@@ -115,7 +118,7 @@ Result<void> LogStream::follow(const std::function<Result<void>()>& on_interrupt
     const ErrorCode code = more.error().code();
     if (code == ErrorCode::kAborted) continue;
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kTimedOut) return std::move(more).error();
-    if (!away) context_.note(more.error().message() + "; the job does not depend on it, asking again");
+    if (!away) context_.note(more.error().message() + "; retrying. The job is not affected");
     away = true;
     context_.coordinator.http().pause(kBeforeRedial);
   }

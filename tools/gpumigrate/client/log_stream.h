@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's output over all its instances, copied to the command's output. Where an instance was restored from
-// an image a line in brackets marks it, since the log may repeat what came before.
+// Copies a job's output over all its instances to the command's output. A line in brackets marks an instance
+// that was restored from an image, since the log may repeat earlier output from there.
 // Threads: one. Ownership: borrows the context. Errors: those of the coordinator's client.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace ckpt::cli {
 
 struct LogWish {
   bool timestamps = false;
-  std::int64_t since_ms = 0;  // Unix time: without what was seen before; 0: all
-  int rank = 0;               // of a job of several
+  std::int64_t since_ms = 0;  // Unix time: earlier output is left out; 0: all output
+  int rank = 0;               // the rank to copy, if the job has several
 };
 
 class LogStream {
@@ -22,19 +22,19 @@ class LogStream {
   LogStream(Context& context, std::string job, LogWish wish = {})
       : context_(context), job_(std::move(job)), wish_(wish) {}
 
-  // One call; false once the job has ended and all has been copied.
+  // Makes one call. Returns false once the job has ended and all its output is copied.
   Result<bool> next(std::chrono::milliseconds follow);
-  // Whether the last call brought bytes, and more that was there before may follow. A job that writes faster than
-  // calls are made is not read for ever.
+  // True if the last call returned bytes and more may follow at once. It becomes false for a job that writes
+  // faster than it is read, so that reading ends.
   [[nodiscard]] bool copied() const noexcept { return copied_; }
-  // Copies the last `lines` of what there is; next() goes on behind them. Only the end of the log is read.
+  // Copies the last `lines` of the log; next() continues behind them. It reads only the end of the log.
   Result<void> copy_tail(std::uint64_t lines);
-  // To the end, through moves and through any absence of the coordinator. `on_interrupt` may end it with an
-  // error.
+  // Copies until the job ends. It survives moves of the job and restarts of the coordinator. An error of
+  // `on_interrupt` ends it.
   Result<void> follow(const std::function<Result<void>()>& on_interrupt);
 
  private:
-  // Returns the output that the next call brings, marks included, and goes on behind it.
+  // Makes one call and returns its output with marks. The next call continues behind it.
   Result<std::string> read(std::chrono::milliseconds follow);
   Result<std::string> read_to_end(std::uint64_t from);
   std::string mark_of(const LogPiece& piece) const;
@@ -43,10 +43,10 @@ class LogStream {
   std::string job_;
   LogWish wish_;
   std::uint64_t offset_ = 0;
-  std::string incarnation_;  // whose output came last
+  std::string incarnation_;  // the instance that wrote the last output
   bool begins_line_ = true;
-  unsigned short_pieces_ = 0;  // one after the other, of one incarnation
-  std::string missing_;        // nodes whose part is left out, as was told
+  unsigned short_pieces_ = 0;  // number of short answers in a row from one incarnation
+  std::string missing_;        // nodes whose missing output was reported
   bool copied_ = false;
   bool ended_ = false;
 };

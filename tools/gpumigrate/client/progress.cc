@@ -13,11 +13,11 @@ namespace {
 constexpr int kBarColumns = 20;
 
 bool is_copying(const api::Migration& migration) {
-  // Later nothing is copied any more.
+  // Later states copy nothing.
   return (migration.state == "precopy" || migration.state == "granted") && migration.progress;
 }
 
-// Parts of a line in their order. Those of the least weight leave until the rest fits.
+// The parts of a line in their order. The parts of least weight are left out until the rest fits.
 class Parts {
  public:
   void add(int weight, std::string text) {
@@ -70,7 +70,7 @@ std::string wire_rate_of(const api::Migration& migration) {
 std::string pause_of(const api::Migration& migration) {
   if (migration.mode == "stop-copy") return "paused";
   const auto& progress = migration.progress;
-  // Once the second round is over the rate of writing is known, and the estimate is one.
+  // Once the second round has ended, the rate of writing is measured and the estimate is meaningful.
   const bool measured = progress && progress->dirty_bytes_per_second && progress->estimate_ms.value_or(0) > 0;
   const double forecast = measured ? *progress->estimate_ms : migration.expected_pause_ms.value_or(0);
   const auto& limit = migration.options.max_downtime_ms;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a migration is, in one line that fits a terminal. Percent, pause and ETA are in it at 60 columns;
-// what matters less leaves first. A number is shown once it means something: the pause is the limit (<=)
-// until the second round is over, and the estimate (~) from then on.
+// The progress of a migration in one line that fits a terminal. At 60 columns it has percent, pause and ETA;
+// the less important parts are left out first. A number is shown once it is meaningful: the pause is the
+// limit (<=) until the second round ends, then the estimate (~).
 // Threads: one owner for each object. No I/O; no function fails.
 #pragma once
 
@@ -12,26 +12,26 @@
 
 namespace ckpt::cli {
 
-// The share of the job's memory that the target holds as it is now, in whole percent, at most 99 before the
-// end; -1: nothing is copied (yet, or any more).
+// Returns the share of the job's current memory that the target holds, in whole percent and at most 99; -1
+// before and after the copy.
 int copied_percent(const api::Migration& migration);
 
-// "[####                ]"
+// Returns a bar like "[####                ]".
 std::string bar_of(int percent);
-// "wire 12/40 MiB/s", empty while there is no rate.
+// Returns a text like "wire 12/40 MiB/s"; empty while there is no rate.
 std::string wire_rate_of(const api::Migration& migration);
-// "pause <=200 ms", "pause ~123 ms", or "paused".
+// Returns "pause <=200 ms", "pause ~123 ms" or "paused".
 std::string pause_of(const api::Migration& migration);
-// "ETA 2 s", "ETA -".
+// Returns "ETA 2 s" or "ETA -".
 std::string eta_of(const api::Migration& migration);
 
-// Remembers what it has shown of each migration, since rounds send memory again and no percent goes
-// backwards.
+// Remembers the percentage that it has shown for each migration. It never shows a lower one, although later
+// rounds send memory again.
 class Progress {
  public:
-  // As copied_percent(), never below what was returned for it before.
+  // Like copied_percent(), but never less than the value that was returned for the migration before.
   int percent(const api::Migration& migration);
-  // At most `columns` wide.
+  // Returns a line of at most `columns` columns.
   std::string line(const api::Migration& migration, std::size_t columns);
 
  private:

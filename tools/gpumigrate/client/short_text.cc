@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
 
-// Three digits at most, without a needless ".0".
+// Formats a number with at most three digits, without a trailing ".0".
 std::string digits_of(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value < 10 ? "%.1f" : "%.0f", value);
@@ -66,7 +66,7 @@ std::string short_span(double milliseconds) {
 }
 
 std::string short_age(double milliseconds) {
-  constexpr double kLongest = 1e15;  // whatever a clock shows
+  constexpr double kLongest = 1e15;  // keeps a wrong clock within the range of the integer
   const auto seconds = static_cast<std::int64_t>(std::clamp(milliseconds, 0.0, kLongest) / 1000);
   const auto of_two = [](std::int64_t large, const char* large_unit, std::int64_t small,
                          const char* small_unit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, spans and ages in few columns, as screens show them, and times of the API as numbers. Pure.
+// Sizes, spans and ages as short texts for screens, and times of the API as numbers. Pure.
 #pragma once
 
 #include <concepts>
@@ -14,17 +14,17 @@
 
 namespace ckpt::cli {
 
-// "130 MiB", "1.5 GiB", "312 B".
+// Returns a text like "130 MiB", "1.5 GiB" or "312 B".
 std::string short_bytes(double bytes);
-// "40 MiB/s"; with two numbers of the same unit "12/40 MiB/s".
+// Returns a text like "40 MiB/s", or with a limit "12/40 MiB/s".
 std::string short_rate(double bytes_per_second);
 std::string short_rate_of(double bytes_per_second, double limit);
-// "1.3 ms", "200 ms", "7.3 s", "2m10s".
+// Returns a text like "1.3 ms", "200 ms", "7.3 s" or "2m10s".
 std::string short_span(double milliseconds);
-// Whole units, as of a time that is long past or far off: "12s", "45m", "3h20m", "2d4h". Negative ones are 0.
+// Returns a span in whole units: "12s", "45m", "3h20m" or "2d4h". A negative span is shown as 0.
 std::string short_age(double milliseconds);
 
-// Unix time of "2026-01-01T00:00:00.123Z"; nothing if it is none.
+// Parses a time like "2026-01-01T00:00:00.123Z" to Unix time; nothing if the text is not a time.
 std::optional<std::int64_t> unix_ms_of(const std::string& text);
 
 template <std::integral Number>
@@ -44,12 +44,12 @@ std::string short_age(Number milliseconds) {
   return short_age(static_cast<double>(milliseconds));
 }
 
-// The texts with the separator between them; empty, or "-", where there is none.
+// Joins texts with the separator between them. Without texts the result is empty, or "-".
 std::string joined(const std::vector<std::string>& texts, std::string_view separator);
 std::string joined_or_dash(const std::vector<std::string>& texts, std::string_view separator);
-// How long ago a time was; "-" for a text that is none.
+// Returns how long ago the time was; "-" if the text is not a time.
 std::string age_of(const std::string& time, const Layout& layout);
-// "-" for what is not known.
+// Show "-" for an unknown value.
 template <class Number>
 std::string span_or_dash(const std::optional<Number>& milliseconds) {
   return milliseconds ? short_span(*milliseconds) : "-";

@@ -26,12 +26,12 @@ bool is_address(const std::string& text) {
   return !code;
 }
 
-// As it stands before a port.
+// Returns an address in the form that stands before a port.
 std::string host_text(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
-// Empty: none is an address.
+// Returns the first IP address, or an empty text if there is none.
 std::string first_address(const std::vector<std::string>& hosts) {
   const auto found = std::find_if(hosts.begin(), hosts.end(), is_address);
   return found == hosts.end() ? std::string() : *found;
@@ -55,10 +55,11 @@ std::string coordinator_settings(const CoordinatorSite& site) {
        << "home = " << toml_string(site.home) << "\n";
   if (is_reachable(site)) {
     const std::string host = host_text(first_address(site.hosts));
-    text << "api_address = " << toml_string(host + kApiPort) << "      # the command, on other machines\n"
-         << "agent_address = " << toml_string(host + kAgentPort) << "    # agents\n";
+    text << "api_address = " << toml_string(host + kApiPort) << "      # for the command on other machines\n"
+         << "agent_address = " << toml_string(host + kAgentPort) << "    # for agents\n";
   }
-  text << "# With the authority's key nodes join by a token, and certificates are renewed.\n"
+  text << "# The coordinator signs certificates with this authority's key: nodes join by a token and renew "
+          "theirs.\n"
        << "certificate_authority = " << toml_string(site.authority) << "\n";
   write_tls(text, site.authority, "coordinator");
   return text.str();
@@ -69,14 +70,14 @@ std::string node_settings(const NodeSite& site) {
   std::ostringstream text;
   text << "# Settings of a node's agent. All keys: docs/site/settings.md\n"
        << "node = " << toml_string(site.node) << "\n"
-       << "home = " << toml_string(site.home) << "      # journal, logs, output and images of jobs\n"
+       << "home = " << toml_string(site.home) << "      # has the journal, logs, output and images of jobs\n"
        << "coordinator = " << toml_string(site.coordinator) << "\n"
        << "token_file = " << toml_string(site.folder + "/agent-token") << "\n"
-       << "peer_listen = " << toml_string(host + kPeerPort) << "      # agents of other nodes\n"
-       << "metrics_address = " << toml_string(host + kMetricsPort) << "  # Prometheus\n"
-       << "vault_port = " << kVaultPort << "      # images, at the first network's address\n"
-       << "\n[mover]\nports = " << toml_string(kMoverPorts) << "      # device memory\n"
-       << "\n# Device memory and images travel over it. The first network is preferred.\n"
+       << "peer_listen = " << toml_string(host + kPeerPort) << "      # for agents of other nodes\n"
+       << "metrics_address = " << toml_string(host + kMetricsPort) << "  # for Prometheus\n"
+       << "vault_port = " << kVaultPort << "      # for images, at the first network's address\n"
+       << "\n[mover]\nports = " << toml_string(kMoverPorts) << "      # for device memory\n"
+       << "\n# Networks carry device memory and images. The first one is preferred.\n"
        << "[[network]]\nname = \"data\"\naddress = " << toml_string(site.address)
        << "\ntransport = \"tls\"\n";
   write_tls(text, site.folder, "node");
@@ -88,7 +89,7 @@ Result<void> has_address(const std::string& address) {
   const auto parsed = ip::make_address(address, code);
   if (code || parsed.is_unspecified() || parsed.is_multicast())
     return Error(ErrorCode::kInvalidArgument,
-                 "\"" + address + "\" is not the IP address of a machine, like 10.0.0.2");
+                 "\"" + address + "\" is not the IP address of one machine; use one like 10.0.0.2");
   control::asio::io_context context;
   ip::tcp::acceptor socket(context);
   const ip::tcp::endpoint endpoint(parsed, 0);

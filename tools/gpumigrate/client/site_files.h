@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first settings of a site: the coordinator.toml of `cluster init` and the agent.toml of `node join`. Each starts
-// its daemon as it is written, and uses the ports that docs/site/install.md lists.
-// Threads: pure functions, but for has_address. Errors: kInvalidArgument naming the address and what it must be.
+// The first settings of a site: `cluster init` writes coordinator.toml, and `node join` writes agent.toml. A
+// daemon starts with them without edits. They use the ports that docs/site/install.md lists.
+// Threads: pure functions, except has_address. Errors: kInvalidArgument, which names the address and its
+// form.
 #pragma once
 
 #include <string>
@@ -13,26 +14,27 @@ namespace ckpt::cli {
 
 struct CoordinatorSite {
   std::string home;       // the cluster's folder
-  std::string authority;  // the folder of ca.pem, ca.key, coordinator.pem and coordinator.key
-  std::vector<std::string>
-      hosts;  // addresses and names of its machine; without an address: this machine alone
+  std::string authority;  // the folder with ca.pem, ca.key, coordinator.pem and coordinator.key
+  // Addresses and names of its machine. Without an address only this machine reaches it.
+  std::vector<std::string> hosts;
 };
 [[nodiscard]] std::string coordinator_settings(const CoordinatorSite& site);
-// Whether other machines reach a coordinator with these settings.
+// True if other machines reach a coordinator with these settings.
 [[nodiscard]] bool is_reachable(const CoordinatorSite& site);
 
 struct NodeSite {
   std::string node;
   std::string home;
-  std::string coordinator;  // where agents reach it
-  std::string address;      // of this machine
-  std::string folder;       // of ca.pem, node.pem, node.key and agent-token
+  std::string coordinator;  // the address at which agents reach it
+  std::string address;      // the IP address of this machine
+  std::string folder;       // has ca.pem, node.pem, node.key and agent-token
 };
 [[nodiscard]] std::string node_settings(const NodeSite& site);
 
-// An IP address that a socket of this machine can be bound to, and that stands for no more than one.
+// Checks that a socket of this machine can be bound to the address, and that it means one machine.
 Result<void> has_address(const std::string& address);
-// `address` with its host replaced by that of `url` if it stands for all addresses of the coordinator's machine.
+// Returns `address`. If it means all addresses of the coordinator's machine, its host is replaced by that of
+// `url`.
 [[nodiscard]] std::string reachable_address(const std::string& address, const std::string& url);
 
 }  // namespace ckpt::cli

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kGap = 2;  // blanks between columns
 constexpr std::string_view kCut = "…";
 
-// A code point, and how many bytes it takes. Text that is no UTF-8 is taken byte by byte.
+// A code point and its length in bytes. A byte that is not valid UTF-8 counts as one code point.
 struct CodePoint {
   char32_t value;
   std::size_t bytes;
@@ -45,7 +45,7 @@ std::size_t columns_of(char32_t value) {
              : 1;
 }
 
-// The longest beginning that takes at most `width` columns.
+// Returns the length of the longest prefix that takes at most `width` columns.
 std::size_t bytes_within(std::string_view text, std::size_t width) {
   std::size_t at = 0;
   for (std::size_t used = 0; at < text.size();) {
@@ -106,7 +106,7 @@ class Fitting {
     shown_.erase(last);
     return true;
   }
-  // Gives spare width to the columns that were shortened, first to those that lack least.
+  // Gives spare width to the shortened columns, first to the ones that lack least.
   void share_out(std::size_t width) {
     widths_.assign(columns_.size(), 0);
     const std::size_t least = least_width();
@@ -135,7 +135,7 @@ std::string printable(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); i++) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // U+0080 to U+009F: to some terminals they are control characters, too.
+    // Some terminals take U+0080 to U+009F as control characters, too.
     const bool wide_control = byte == 0xC2 && next >= 0x80 && next < 0xA0;
     if (wide_control) i++;
     out += byte < 0x20 || byte == 0x7F || wide_control ? '?' : text[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that fits a terminal, and tables of it. Columns are as wide as their widest cell, with two blanks
-// between. Where a layout has a width, columns that may be shortened are, then those of the highest rank
-// leave. No line is ever wrapped. Cells come from other machines, so control characters are shown as '?'.
+// Text that fits a terminal, and tables of it. A column is as wide as its widest cell, with two blanks to the
+// next. If a table is wider than its layout, cells are shortened first; then the columns of the highest rank
+// are left out. No line is wrapped. Cells come from other machines, so control characters are shown as '?'.
 // Pure.
 #pragma once
 
@@ -24,10 +24,10 @@ struct Cell {
 };
 
 struct ColumnRule {
-  int rank = 0;           // 0: always there; of the others the highest leaves first where they do not fit
-  std::size_t least = 0;  // not 0: its cells may be shortened to so many columns
-  bool wide = false;      // with -o wide only
-  bool right = false;     // its cells stand at its right edge
+  int rank = 0;           // 0: always shown; otherwise the highest rank is left out first
+  std::size_t least = 0;  // not 0: its cells may be shortened to this width
+  bool wide = false;      // shown only with -o wide
+  bool right = false;     // its cells are aligned to the right
 };
 
 struct Column {
@@ -39,7 +39,7 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // As many cells as there are columns.
+  // Adds a row with a cell for each column.
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   [[nodiscard]] bool empty() const { return rows_.empty(); }
   [[nodiscard]] std::string text(const Layout& layout = {}) const;
@@ -49,19 +49,19 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// Without control characters, which could change what the terminal shows.
+// Replaces control characters, which could change what the terminal shows.
 std::string printable(std::string_view text);
 
-// Columns that UTF-8 takes on a terminal.
+// Returns the number of columns that UTF-8 text takes on a terminal.
 std::size_t width_of(std::string_view text);
 
-// In at most `width` columns: what is cut off is shown by "…".
+// Shortens a text to at most `width` columns. A "…" at the end shows that it was cut.
 std::string shortened(const std::string& text, std::size_t width);
 
-// Broken at blanks into lines of at most `width` columns; a longer word is cut.
+// Breaks a text at blanks into lines of at most `width` columns. A longer word is cut.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
-// With the terminal's codes for it, if the layout has colours.
+// Adds the terminal's colour codes, if the layout has colours.
 std::string coloured(const std::string& text, Tone tone, const Layout& layout);
 
 }  // namespace ckpt::cli

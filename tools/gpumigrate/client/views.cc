@@ -11,9 +11,9 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::size_t kFieldColumns = 14;  // of a field's name, with the blanks around it
+constexpr std::size_t kFieldColumns = 14;  // width of a field's name, with the blanks around it
 
-// "2026-01-01T00:00:00.000Z" without its fraction.
+// Removes the fraction of a time like "2026-01-01T00:00:00.000Z".
 std::string whole_seconds(const std::string& text) {
   const std::size_t point = text.find('.');
   return point == std::string::npos ? text : text.substr(0, point) + "Z";
@@ -29,7 +29,7 @@ std::string score_of(const api::Candidate& candidate) {
   return score;
 }
 
-// Every GPU with its reasons.
+// Shows every GPU with its reasons.
 std::string view_each_candidate(const std::vector<api::Candidate>& candidates, const Layout& layout) {
   Table table({{"GPU", {.least = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.least = 20}}});
   for (const api::Candidate& candidate : candidates) {
@@ -39,7 +39,7 @@ std::string view_each_candidate(const std::vector<api::Candidate>& candidates, c
   return table.text(layout);
 }
 
-// The chosen one's reasons, and how many GPUs each cause rules out.
+// Shows the reasons of the chosen GPU, and the number of GPUs that each cause rules out.
 std::string sum_up_candidates(const std::vector<api::Candidate>& candidates, const Layout& layout) {
   std::vector<std::pair<std::string, unsigned>> counts;
   std::string chosen;
@@ -59,7 +59,7 @@ std::string sum_up_candidates(const std::vector<api::Candidate>& candidates, con
   for (const auto& [cause, count] : counts)
     sum += (sum.empty() ? "" : ", ") + std::to_string(count) + " " + cause;
   std::string out = chosen.empty() ? "" : field_line("chosen", chosen, layout);
-  return sum.empty() ? out : out + field_line("GPUs", sum + " (-v: each)", layout);
+  return sum.empty() ? out : out + field_line("GPUs", sum + " (-v shows each)", layout);
 }
 
 std::string view_candidates(const std::vector<api::Candidate>& candidates, bool each, const Layout& layout) {
@@ -102,7 +102,7 @@ std::string options_text(const api::MigrateOptions& options) {
 
 namespace {
 
-// "job j3", or of a job of several ranks "ranks 1, 2 of train".
+// Returns "job j3", or "ranks 1, 2 of train" for a job of several ranks.
 std::string what_moves(const api::MovePlan& plan) {
   const auto ranks = plan.ranks.value_or(std::vector<std::uint32_t>());
   if (ranks.empty()) return "job " + plan.job;
@@ -121,10 +121,10 @@ std::string view_plan(const api::MovePlan& plan, bool each, const Layout& layout
            (options.empty() ? "" : ", " + options) + ")";
     out = paragraph(out, layout);
     if (plan.expected_pause_ms.value_or(0) > 0)
-      out += paragraph((plan.expected_pause_from == "estimate"
-                            ? "estimated, as it has not moved so yet, it would pause for "
-                            : "as its last move tells, it would pause for ") +
-                           short_span(*plan.expected_pause_ms),
+      out += paragraph("expected pause: " + short_span(*plan.expected_pause_ms) +
+                           (plan.expected_pause_from == "estimate"
+                                ? " (an estimate: the job has not moved in this way yet)"
+                                : " (from its last move)"),
                        layout);
   } else {
     out = paragraph(out + " cannot move: " + plan.reason.value_or("-"), layout);
@@ -167,7 +167,7 @@ std::string view_event(const api::Event& event, const Layout& layout) {
 
 namespace {
 
-// The largest pieces in the order in which they follow one another, and the sum of the others.
+// Shows the largest pieces in the order of time, and the sum of the others.
 std::string view_breakdown(const api::PauseBreakdown& pieces) {
   constexpr std::size_t kShown = 3;
   const std::pair<double, const char*> named[] = {
@@ -196,7 +196,7 @@ std::string view_breakdown(const api::PauseBreakdown& pieces) {
   return out.empty() ? "-" : out;
 }
 
-// "77.5 ms (limit 200 ms: kept; forecast 123 ms; bound 61 ms by link)"
+// Returns a text like "77.5 ms (limit 200 ms: kept; forecast 123 ms; bound 61 ms by link)".
 std::string pause_text(const api::MigrationReport& report) {
   std::string out = span_or_dash(report.downtime_ms);
   std::string notes;
@@ -208,10 +208,11 @@ std::string pause_text(const api::MigrationReport& report) {
   return notes.empty() ? out : out + " (" + notes + ")";
 }
 
+// Shows how much shorter the pause of a job that `gpumigrate run` started would be.
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
-  return "without at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
-         " of device memory; a live move is bound by " + short_span(saved.bound_ms) +
-         ", with all of it dirty by " + span_or_dash(saved.bound_all_dirty_ms);
+  return "at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
+         " of device memory; a live move is bound by " + short_span(saved.bound_ms) + ", or by " +
+         span_or_dash(saved.bound_all_dirty_ms) + " if all of it is dirty";
 }
 
 std::string view_report(const api::MigrationReport& report, const api::MigrateOptions& options,
@@ -221,7 +222,7 @@ std::string view_report(const api::MigrationReport& report, const api::MigrateOp
   std::string spent = view_breakdown(report.downtime_breakdown_ms.value_or(api::PauseBreakdown()));
   if (options.bandwidth > 0) spent += "; link capped at " + short_rate(options.bandwidth);
   out += field_line("spent in", spent, layout);
-  if (report.under_run) out += field_line("under run", under_run_text(*report.under_run), layout);
+  if (report.under_run) out += field_line("run saves", under_run_text(*report.under_run), layout);
   out += field_line("copied",
                     bytes_or_dash(report.sent_bytes) + " in " +
                         (report.rounds ? std::to_string(*report.rounds) : "-") + " rounds, " +
@@ -265,7 +266,7 @@ std::string view_change(const api::Migration& before, const api::Migration& afte
     from = span_or_dash(before.options.max_downtime_ms);
     to = span_or_dash(after.options.max_downtime_ms);
   }
-  // "12 → 40 MiB/s" where the unit is the same.
+  // The unit is shown once if both values have it: "12 → 40 MiB/s".
   const std::size_t unit = from.find(' ');
   if (unit != std::string::npos && to.ends_with(from.substr(unit)) && from != "no limit") from.resize(unit);
   return printable(after.id + " " + after.job_name + ": " + limit + " " + from + " → " + to) + "\n";

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestPoll{30'000};
-// An answer that has left at the limit still arrives.
+// Time for an answer that was sent at the limit.
 constexpr milliseconds kAnswerGrace{2'000};
 constexpr std::chrono::hours kLongestLimit{10'000};
 constexpr std::size_t kShownColumns = 59;  // a line that wraps could not be rewritten

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command that waits. After a second it shows what it waits for: in one line that is rewritten on a
-// terminal, once elsewhere. The first SIGINT or SIGTERM ends the waiting, and so does a time limit. What was
-// asked for goes on, and the error tells so.
+// The wait of a command. After a second it shows the subject of the wait: on a terminal in one line that is
+// rewritten, elsewhere once. The first SIGINT or SIGTERM ends the wait, and so does a time limit. The
+// operation continues, and the error names it.
 // Threads: one. Ownership: borrows the context; one Wait at a time. Errors: end() returns kAborted.
 #pragma once
 
@@ -15,19 +15,19 @@
 namespace ckpt::cli {
 
 enum class WaitKind {
-  kPolls,   // calls that may be left unanswered for next_call(); an answer that has left at the limit arrives
-  kAnswer,  // one call, which ends at the limit
-  kFollow,  // as kPolls, by something that shows how far it is and takes the signals by itself
+  kPolls,   // calls that may stay unanswered for next_call(); they end a little after the limit
+  kAnswer,  // one call, which the limit ends
+  kFollow,  // like kPolls, for a follower that shows its own progress and handles the signals
 };
 
 struct WaitSubject {
-  std::string what;     // behind "waiting for", like "job train to end"
-  std::string goes_on;  // like "it runs on; `gpumigrate wait train` waits again"
+  std::string what;     // follows "waiting for", like "job train to end"
+  std::string goes_on;  // like "it keeps running; `gpumigrate wait train` waits again"
 };
 
 class Wait {
  public:
-  // `limit`: a duration as given to --timeout; empty: none.
+  // `limit`: the value of --timeout; empty: there is no limit.
   static Result<std::unique_ptr<Wait>> begin(Context& context, WaitSubject subject, const std::string& limit,
                                              WaitKind kind = WaitKind::kPolls);
   Wait(Context& context, WaitSubject subject, std::optional<std::chrono::nanoseconds> limit = std::nullopt,
@@ -36,19 +36,20 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Why the waiting is over, if it is. To be asked before each call to the coordinator.
+  // Returns the reason if the wait is over. Callers check it before each call to the coordinator.
   [[nodiscard]] std::optional<Error> end();
   [[nodiscard]] bool is_over_time() const;
-  // The error at the limit, and whether an error that came is one of a call that the limit ended.
+  // timed_out() is the error at the limit. is_limit() tells whether the limit ended the call that returned
+  // `error`.
   [[nodiscard]] Error timed_out() const;
   [[nodiscard]] bool is_limit(const Error& error) const;
-  // For how long the next call may be left unanswered: 30 s, or less where less is left.
+  // Returns for how long the next call may stay unanswered: 30 s, or the time that is left.
   [[nodiscard]] std::chrono::milliseconds next_call() const;
-  // Shows `line` at once when the first SIGINT or SIGTERM comes, which does not end the call.
+  // Shows `line` at once at the first SIGINT or SIGTERM. That signal does not end the call.
   void note_first_interrupt(const std::string& line);
-  // It waits for something else now.
+  // Changes the subject of the wait.
   void now_for(std::string what) { subject_.what = std::move(what); }
-  // Takes the line from the terminal, before other output.
+  // Removes the line from the terminal, before other output.
   void clear();
 
  private:
@@ -59,11 +60,11 @@ class Wait {
   WaitSubject subject_;
   Clock::time_point since_ = Clock::now();
   std::optional<Clock::time_point> limit_;
-  bool is_shown_ = false;  // on the terminal
-  std::string last_line_;  // elsewhere
+  bool is_shown_ = false;  // the line stands on the terminal
+  std::string last_line_;  // the last line, if err is not a terminal
 };
 
-// As report(); at the limit it tells what goes on, and the exit code is 124.
+// Like report(). At the limit the message names what continues, and the exit code is 124.
 int report_wait(Context& context, Wait& wait, const Error& error);
 
 }  // namespace ckpt::cli

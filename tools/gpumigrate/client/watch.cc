@@ -14,9 +14,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPlainLineEvery{1};
 constexpr std::chrono::milliseconds kRanksEvery{1000};  // one call for each rank
-constexpr std::chrono::seconds kAbortAnswer{10};        // a coordinator that is slower is as good as away
+constexpr std::chrono::seconds kAbortAnswer{10};        // a slower coordinator counts as lost
 
-// The progress of a migration, to find the slowest rank: -1 before its copy, the copy's percentage, or 100.
+// Returns the progress of a migration, to find the slowest rank: -1 before its copy, the copy's percentage,
+// or 100.
 int position_of(const api::Migration& migration) {
   if (const int percent = copied_percent(migration); percent >= 0) return percent;
   const std::string& state = migration.state;
@@ -27,7 +28,8 @@ bool leads_ranks(const api::MigrationDetail& move) {
   return move.migration.gang_move == move.migration.id && !move.moved_with.empty();
 }
 
-// One line that is rewritten on a terminal; lines now and then elsewhere.
+// Shows one line that is rewritten on a terminal. Elsewhere it prints a line each second and at each new
+// state.
 class ProgressLine {
  public:
   explicit ProgressLine(Context& context) : context_(context) {}
@@ -96,14 +98,15 @@ class Follower {
     return has_ranks_ ? std::min(wait_.next_call(), kRanksEvery) : wait_.next_call();
   }
 
-  // All ranks that move wait for that one.
+  // Returns the slowest rank: all ranks that move wait for it.
   const api::Migration& furthest_behind(const api::MigrationDetail& lead) {
     if (ranks_asked_ && Clock::now() - *ranks_asked_ < kRanksEvery) return slowest_;
     ranks_asked_ = Clock::now();
     slowest_ = lead.migration;
     for (const std::string& id : lead.moved_with) {
       auto other = context_.coordinator.get("/v1/migrations/" + path_part(id));
-      if (!other && other.error().code() != ErrorCode::kNotFound) break;  // the next watch meets it, too
+      if (!other && other.error().code() != ErrorCode::kNotFound)
+        break;  // the next watch meets the same error
       if (!other) continue;
       auto rank = record::from_answer<api::Migration>(*other);
       if (position_of(rank) < position_of(slowest_)) slowest_ = std::move(rank);
@@ -114,12 +117,12 @@ class Follower {
   Result<void> interrupted() {
     line_.clear();
     interrupts_++;
-    if (away()) return not_known();  // nobody there to be told
+    if (away()) return not_known();  // no coordinator can take the order
     if (on_interrupt_ == OnInterrupt::kLeave || interrupts_ > 1) {
-      return Error(ErrorCode::kAborted, id_ + " goes on; `gpumigrate watch " + id_ +
-                                            "` shows it, `gpumigrate abort " + id_ + "` ends it");
+      return Error(ErrorCode::kAborted, "Migration " + id_ + " continues; `gpumigrate watch " + id_ +
+                                            "` shows it, `gpumigrate abort " + id_ + "` aborts it");
     }
-    context_.note("interrupted: aborting " + id_ + " (once more: leave it alone)");
+    context_.note("Interrupted: aborting migration " + id_ + " (interrupt again to leave it alone)");
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
                                             {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
     if (answer) return ok();
@@ -129,14 +132,14 @@ class Follower {
     return ok();
   }
 
-  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is
-  // dialled again.
+  // Returns the error of a failed call, unless the loop can continue: it handles an interrupt, and redials a
+  // lost coordinator.
   Result<void> survive(Error error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (!is_contact_lost(error)) return error;
     if (!away()) {
       line_.clear();
-      context_.note(error.message() + "; the job and its migration do not depend on it, asking again");
+      context_.note(error.message() + "; retrying. The job and its migration are not affected");
       lost_since_ = Clock::now();
     }
     if (Clock::now() - lost_since_ >= context_.patience) return not_known().caused_by(std::move(error));
@@ -150,7 +153,7 @@ class Follower {
   [[nodiscard]] bool away() const { return lost_since_ != Clock::time_point{}; }
   [[nodiscard]] Error not_known() const {
     return {ErrorCode::kTimedOut,
-            "The outcome of " + id_ + " is not known; `gpumigrate watch " + id_ + "` asks again"};
+            "The outcome of migration " + id_ + " is unknown; `gpumigrate watch " + id_ + "` asks again"};
   }
 
   Context& context_;
@@ -158,9 +161,9 @@ class Follower {
   OnInterrupt on_interrupt_;
   const Wait& wait_;
   ProgressLine line_;
-  bool has_ranks_ = false;  // others move with it
+  bool has_ranks_ = false;  // other ranks move with it
   std::optional<Clock::time_point> ranks_asked_;
-  api::Migration slowest_;  // of them
+  api::Migration slowest_;  // the slowest rank
   int interrupts_ = 0;
   Clock::time_point lost_since_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following a migration to its end: progress, Ctrl-C, a coordinator that is away for a while.
-// Threads: one. Errors: kTimedOut: contact lost for longer than the context's patience, or interrupted while
-// it is lost; names the command that asks again.
+// Follows a migration to its end: shows progress, handles Ctrl-C, and survives a restart of the coordinator.
+// Threads: one. Errors: kTimedOut: contact was lost for longer than the context's patience, or the user
+// interrupted while it was lost. The error names the command that asks again.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@
 namespace ckpt::cli {
 
 enum class OnInterrupt {
-  kAbort,  // the first aborts the migration, the second leaves it alone and ends the command
+  kAbort,  // the first one aborts the migration; the second one ends the command only
   kLeave,
 };
 
-// The migration once it is over. kAborted: left alone at the user's wish or at the wait's limit; it goes on.
+// Returns the migration once it has ended. kAborted: the user or the wait's limit ended the command; the
+// migration continues.
 Result<Json> follow_migration(Context& context, const std::string& id, OnInterrupt on_interrupt,
                               const Wait& wait);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// backup FILE, backup show FILE, backup restore FILE. The first asks the coordinator for a copy in its
-// folder, checks it and takes it to FILE; the others work without a coordinator. And `cluster recover` and `cluster
-// confirm`: what a coordinator whose store was lost, or is an older copy, learns from its nodes.
+// `backup FILE` asks the coordinator for a copy in its folder, checks it and moves it to FILE. `backup show
+// FILE` and `backup restore FILE` work without a coordinator. `cluster recover` and `cluster confirm` control
+// what a coordinator learns from its nodes after its store was lost or replaced by an older copy.
 #include <unistd.h>
 
 #include <ctime>
@@ -21,7 +21,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::chrono::minutes kPatience{10};  // for the coordinator's copy
+constexpr std::chrono::minutes kPatience{10};  // limit for the coordinator to write its copy
 
 struct BackupOptions {
   std::string file;
@@ -31,7 +31,7 @@ struct BackupOptions {
   int (*action)(Context&, const BackupOptions&) = nullptr;
 };
 
-// Nothing was touched, whatever is wrong with the file.
+// Reports a refusal: nothing was changed, whatever is wrong with the file.
 int refuse_backup(Context& context, const Error& error) {
   return report(context, Error(ErrorCode::kRefused, error.to_string()));
 }
@@ -71,10 +71,12 @@ void print_contents(Context& context, const std::string& file, const backup::Con
 
 int make_backup(Context& context, const BackupOptions& options) {
   if (options.file.empty())
-    return report(context, Error(ErrorCode::kInvalidArgument, "backup: say to which file"));
-  auto wait =
-      Wait::begin(context, {"the coordinator's copy of its store", "the next backup replaces what it writes"},
-                  options.timeout, WaitKind::kAnswer);
+    return report(context, Error(ErrorCode::kInvalidArgument,
+                                 "backup: name the file to write, like `gpumigrate backup cluster.backup`"));
+  auto wait = Wait::begin(
+      context,
+      {"the coordinator's copy of its store", "it may still write its copy, which the next backup replaces"},
+      options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto made = context.coordinator.get("/v1/backup", kPatience);
   if (!made) return report_wait(context, **wait, made.error());
@@ -83,7 +85,8 @@ int make_backup(Context& context, const BackupOptions& options) {
   auto file = backup::BackupFile::open(copy);
   if (!file.has_value())
     return refuse_backup(
-        context, Error(ErrorCode::kRefused, "The coordinator's copy cannot be read; is it on this machine?")
+        context, Error(ErrorCode::kRefused,
+                       "Cannot read the coordinator's copy; run the command on the coordinator's machine")
                      .caused_by(std::move(file).error()));
   if (auto whole = file->verify(); !whole.has_value()) return refuse_backup(context, whole.error());
   if (auto taken = file->copy_to(options.file); !taken.has_value())
@@ -117,16 +120,16 @@ int restore_backup(Context& context, const BackupOptions& options) {
     context.print(json);
   } else {
     print_contents(context, options.file, file->contents());
-    if (!aside.empty()) context.out << printable("what was there is kept in " + aside) << "\n";
+    if (!aside.empty()) context.out << printable("The previous store is kept in " + aside) << "\n";
     if (file->contents().has(backup::kParts.size() - 1))
       context.out << printable(
-                         "the authority is back as ca.pem and ca.key in " + folder +
+                         "The authority is restored to ca.pem and ca.key in " + folder +
                          "; if its own folder is lost, copy them there and run `gpumigrate cluster init`")
                   << "\n";
   }
   context.note(
-      "Next: `gpumigrate local up`, or start the coordinator's service. What happened since the backup it "
-      "asks of the nodes.");
+      "Next: run `gpumigrate local up`, or start the coordinator's service. The coordinator asks the nodes "
+      "what has happened since the backup.");
   return kDone;
 }
 
@@ -138,7 +141,8 @@ struct RecoveryOptions {
 
 Result<Json> recovery_answer(Context& context, const RecoveryOptions& options) {
   if (options.end && !options.span.empty())
-    return Error(ErrorCode::kInvalidArgument, "--for begins to take in, and --end ends it: one of them");
+    return Error(ErrorCode::kInvalidArgument,
+                 "--for and --end exclude each other: --for accepts reports of nodes, --end stops that");
   if (options.end) return context.coordinator.post("/v1/recovery/close", Json::object());
   if (options.span.empty()) return context.coordinator.get("/v1/recovery");
   auto span = tools::parse_duration_ns(options.span);
@@ -152,7 +156,9 @@ int confirm_job(Context& context, const RecoveryOptions& options) {
   if (context.json)
     context.print(*answer);
   else
-    context.out << printable("Job " + options.job + " may move by itself again") << "\n";
+    context.out << printable("Job " + options.job +
+                             " is confirmed: drains, evacuations and rebalances may move it")
+                << "\n";
   return kDone;
 }
 
@@ -171,42 +177,45 @@ int recover(Context& context, const RecoveryOptions& options) {
 void add_backup_commands(CommandTree& tree) {
   const auto options = std::make_shared<BackupOptions>();
   options->action = make_backup;
-  Command backup = tree.add(tree.app(), "backup",
-                            "Copy what the coordinator knows to a file; show and put back such files",
-                            [options](Context& c) { return options->action(c, *options); });
-  backup.add_example("gpumigrate backup cluster.backup", "Copy what the coordinator knows");
-  backup.add_option("file", options->file, "Where to; it holds the cluster's tokens");
+  Command backup =
+      tree.add(tree.app(), "backup", "Back up the coordinator's state to a file; show or restore such a file",
+               [options](Context& c) { return options->action(c, *options); });
+  backup.add_example("gpumigrate backup cluster.backup", "Back up the coordinator's state");
+  backup.add_option("file", options->file, "The file to write. Keep it secret: it has the cluster's tokens");
   add_wait_limit(backup, options->timeout, "the coordinator may still write its copy");
-  Command show = backup.add_subcommand("show", "Say what is in a backup");
+  Command show = backup.add_subcommand("show", "Show the contents of a backup");
   show.on_given([options] { options->action = show_backup; });
   show.add_option("file", options->file, "The backup").required();
   Command restore =
-      backup.add_subcommand("restore", "Put a backup into a coordinator's folder; none may run there");
+      backup.add_subcommand("restore", "Restore a backup into the folder of a coordinator that does not run");
   restore.on_given([options] { options->action = restore_backup; });
   restore.add_option("file", options->file, "The backup").required();
-  restore.add_option("--into", options->into, "The folder (default: that of GPUMIGRATE_HOME)")
+  restore
+      .add_option("--into", options->into,
+                  "The coordinator's folder (default: coordinator in GPUMIGRATE_HOME)")
       .called("FOLDER");
-  restore.add_flag("--replace", options->replace, "It has a store, which is kept aside");
+  restore.add_flag("--replace", options->replace,
+                   "Replace the store in the folder; the old one is kept aside");
 }
 
 void add_recovery_commands(CommandTree& tree) {
-  Command cluster = tree.add_parent("cluster", "The cluster as a whole");
+  Command cluster = tree.add_parent("cluster", "Manage the cluster, its certificates and its recovery");
   cluster.require_subcommand();
   const auto options = std::make_shared<RecoveryOptions>();
-  Command recovery = tree.add(cluster, "recover",
-                              "Show, or take in, what nodes have and the coordinator's store does not know",
-                              [options](Context& c) { return recover(c, *options); });
-  recovery.add_option("--for", options->span, "Take in for so long, like 10m, what nodes report")
+  Command recovery =
+      tree.add(cluster, "recover", "Show or accept jobs that nodes report and the coordinator's store lacks",
+               [options](Context& c) { return recover(c, *options); });
+  recovery.add_option("--for", options->span, "Accept reports of nodes for this time, like 10m")
       .called("TIME");
-  recovery.add_flag("--end", options->end, "Take in nothing more");
+  recovery.add_flag("--end", options->end, "Stop accepting reports");
   recovery.add_example("gpumigrate cluster recover --for 10m",
-                       "After the store was lost, or an older copy of it was put back");
+                       "Recover jobs after the store was lost or an older copy was restored");
   recovery.set_footer(
-      "The word of a node is all there is for what is taken in: such jobs are listed, stopped and moved on "
-      "order, and "
-      "nothing moves them by itself before `gpumigrate cluster confirm`.");
-  Command confirmation = tree.add(cluster, "confirm", "Let a job that was taken in move by itself again",
-                                  [options](Context& c) { return confirm_job(c, *options); });
+      "An accepted job is known only from its node's report. Users can list, stop and move it. Drains, "
+      "evacuations and rebalances do not move it before `gpumigrate cluster confirm JOB`.");
+  Command confirmation = tree.add(
+      cluster, "confirm", "Confirm a recovered job, so that drains, evacuations and rebalances move it",
+      [options](Context& c) { return confirm_job(c, *options); });
   confirmation.add_option("job", options->job, "The job").required();
 }
 

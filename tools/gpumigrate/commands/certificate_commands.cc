@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster init`, `cluster certificate` and `node certificate`: the cluster's own certificate authority, in files
-// of this machine. The coordinator is not asked.
+// `cluster init`, `cluster certificate` and `node certificate` use the cluster's own certificate authority in
+// files of this machine. They do not need the coordinator.
 #include <filesystem>
 
 #include "libckpt/base/fd.h"
@@ -16,12 +16,12 @@ namespace {
 constexpr unsigned kPublic = 0644;
 
 struct CertificateOptions {
-  std::string folder;  // of the authority
+  std::string folder;  // the authority's folder
   std::string out;
   std::string node;
   std::string role = "viewer";
   std::string url;
-  unsigned days = 0;  // 0: what is usual
+  unsigned days = 0;  // 0: the default term
   std::vector<std::string> hosts;
 };
 
@@ -72,7 +72,8 @@ void say_next(Context& context, const CoordinatorSite& site, const std::string& 
     context.out << "Then for each node: gpumigrate node token NODE > token, and on its machine "
                    "gpumigrate node join token --address ADDRESS --out /etc/gpumigrate\n";
   else
-    context.out << "Other machines do not reach it: for that, give this machine's IP address by --host\n";
+    context.out
+        << "Other machines cannot reach it. To change that, name this machine's IP address with --host\n";
 }
 
 int init_cluster(Context& context, const CertificateOptions& options) {
@@ -96,7 +97,7 @@ int init_cluster(Context& context, const CertificateOptions& options) {
   context.out << (made.authority_is_new ? "Made the authority " : "Kept the authority ") << site.authority
               << "/ca.pem\nMade " << site.authority << "/coordinator.pem and " << site.authority
               << "/admin.pem for 90 days\nKeep " << site.authority
-              << "/ca.key: whoever has it can be any node\n"
+              << "/ca.key secret: anyone who has it can pose as any node\n"
               << (made.wrote_settings ? "Wrote " : "Kept ") << settings << "\n";
   say_next(context, site, settings);
   return kDone;
@@ -126,8 +127,8 @@ int certify_client(Context& context, const CertificateOptions& options) {
     context.print({{"role", options.role}, {"folder", options.out}});
   else
     context.out << "Made " << options.out << "/client.pem for the role " << options.role << ", for "
-                << days_of(term_of(options, tls::kClientTerm)) << "\nCopy " << options.out
-                << " to where it is used: GPUMIGRATE_HOME=" << options.out << " gpumigrate jobs\n";
+                << days_of(term_of(options, tls::kClientTerm)) << "\nCopy the folder " << options.out
+                << " to the machine of the user: GPUMIGRATE_HOME=" << options.out << " gpumigrate jobs\n";
   return kDone;
 }
 
@@ -138,8 +139,8 @@ int certify_node(Context& context, const CertificateOptions& options) {
     context.print({{"node", options.node}, {"folder", options.out}});
   else
     context.out << "Made " << options.out << "/node.pem for node " << options.node << ", for "
-                << days_of(term_of(options, tls::kNodeTerm)) << "\nCopy " << options.out
-                << " to the node, and name ca.pem, node.pem and node.key in its [tls]\n";
+                << days_of(term_of(options, tls::kNodeTerm)) << "\nCopy the folder " << options.out
+                << " to the node, and name ca.pem, node.pem and node.key in [tls] of its agent.toml\n";
   return kDone;
 }
 
@@ -147,58 +148,60 @@ int certify_node(Context& context, const CertificateOptions& options) {
 
 void add_certificate_commands(CommandTree& tree) {
   constexpr unsigned kMaxDays = 3650;
-  constexpr const char* kFolder = "Folder of the authority (default: tls in the cluster's folder)";
+  constexpr const char* kFolder = "The authority's folder (default: tls in GPUMIGRATE_HOME)";
   const auto options = std::make_shared<CertificateOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
-  Command init = tree.add(cluster, "init",
-                          "Make the authority, coordinator.toml, and certificates of coordinator and admin",
-                          [options](Context& c) { return init_cluster(c, *options); });
+  Command init = tree.add(
+      cluster, "init", "Make the authority, coordinator.toml and the certificates of coordinator and admin",
+      [options](Context& c) { return init_cluster(c, *options); });
   init.add_option("--folder", options->folder, kFolder).called("FOLDER");
-  init.add_option("--out", options->out, "A folder for coordinator.toml (default: GPUMIGRATE_HOME)")
+  init.add_option("--out", options->out, "The folder for coordinator.toml (default: GPUMIGRATE_HOME)")
       .called("FOLDER");
-  init.add_option("--host", options->hosts, "Address or name of the coordinator's machine; may be repeated")
+  init.add_option("--host", options->hosts,
+                  "An address or name of the coordinator's machine; may be repeated")
       .called("HOST")
       .one_value_each();
   init.add_example("gpumigrate cluster init --host 10.0.0.1 --out /etc/gpumigrate",
-                   "Once, on the coordinator's machine");
+                   "Set up a cluster, on the coordinator's machine");
   init.set_footer(
-      "An authority that is there already is kept, and the two certificates are made again: a coordinator "
-      "that "
-      "runs\nuses them for new connections. So is coordinator.toml. The authority is valid for 10 years, the "
-      "two for 90 days.");
+      "An existing authority and an existing coordinator.toml are kept. The two certificates are renewed: a "
+      "running coordinator uses them for new connections.\n"
+      "The authority is valid for 10 years, the two certificates for 90 days.");
   Command client =
-      tree.add(cluster, "certificate", "Make a certificate for people or programs that use the API",
+      tree.add(cluster, "certificate", "Make a client certificate for people or programs that use the API",
                [options](Context& c) { return certify_client(c, *options); });
-  client.add_option("--role", options->role, "viewer: reads; operator: moves jobs, drains nodes; admin: all")
+  client
+      .add_option("--role", options->role,
+                  "viewer (may read), operator (may move jobs and drain nodes) or admin (may do everything)")
       .called("ROLE")
       .one_of({"viewer", "operator", "admin"});
-  client.add_option("--out", options->out, "A folder for ca.pem, client.pem, client.key and client.toml")
+  client.add_option("--out", options->out, "The folder for ca.pem, client.pem, client.key and client.toml")
       .called("FOLDER")
       .required();
   client
       .add_option("--url", options->url,
-                  "The coordinator's API (default: that of this machine's coordinator)")
+                  "The URL of the coordinator's API (default: the coordinator of this machine)")
       .called("URL");
-  client.add_option("--days", options->days, "How long it is valid (90)").in_range(1U, kMaxDays);
+  client.add_option("--days", options->days, "Days for which it is valid (90)").in_range(1U, kMaxDays);
   client.add_option("--folder", options->folder, kFolder).called("FOLDER");
   client.add_example("gpumigrate cluster certificate --role operator --out on-call",
-                     "The folder on-call is then a GPUMIGRATE_HOME, on any machine");
+                     "Make a client's folder, which serves as GPUMIGRATE_HOME on any machine");
   Command node = *tree.app().find_subcommand("node");
-  Command certificate = tree.add(node, "certificate", "Make the certificate of a node, to be copied there",
+  Command certificate = tree.add(node, "certificate", "Make the certificate of a node, to be copied to it",
                                  [options](Context& c) { return certify_node(c, *options); });
-  certificate.add_option("node", options->node, "Its name").required();
-  certificate.add_option("--out", options->out, "A folder for ca.pem, node.pem and node.key")
+  certificate.add_option("node", options->node, "Name of the node").required();
+  certificate.add_option("--out", options->out, "The folder for ca.pem, node.pem and node.key")
       .called("FOLDER")
       .required();
-  certificate.add_option("--days", options->days, "How long it is valid (30)").in_range(1U, kMaxDays);
+  certificate.add_option("--days", options->days, "Days for which it is valid (30)").in_range(1U, kMaxDays);
   certificate
       .add_option("--host", options->hosts,
-                  "Address or name of its machine, for programs like Prometheus; may be repeated")
+                  "An address or name of its machine, for clients like Prometheus; may be repeated")
       .called("HOST")
       .one_value_each();
   certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");
   certificate.add_example("gpumigrate node certificate node-a --out node-a-tls",
-                          "Valid for 30 days; made again, it is used without a restart");
+                          "Make or renew a node's certificate; a running agent uses the new one");
 }
 
 }  // namespace ckpt::cli

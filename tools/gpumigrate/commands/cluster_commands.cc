@@ -10,7 +10,7 @@
 namespace ckpt::cli {
 namespace {
 
-// The filter that the coordinator applies, as a part of the query.
+// Returns the filter as a part of the query. The coordinator applies it.
 Result<std::string> filter_of(const EventOptions& options) {
   std::string filter;
   if (!options.since.empty()) {
@@ -25,7 +25,8 @@ Result<std::string> filter_of(const EventOptions& options) {
   return filter;
 }
 
-// One line each in both forms but on a narrow terminal, so that a reader of a stream needs no end.
+// Prints a line for each event, so that a reader can use a stream without an end. A narrow terminal gets
+// several.
 void print_events(Context& context, const Json& events) {
   for (const Json& event : events) {
     context.out << (context.json ? event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"
@@ -46,7 +47,8 @@ int show_events(Context& context, const EventOptions& options) {
         context.coordinator.get("/v1/events?since=" + std::to_string(since) +
                                 "&limit=1000&follow_ms=" + (options.follow ? "30000" : "0") + *filter);
     if (context.coordinator.http().take_interrupts() > 0)
-      return report(context, Error(ErrorCode::kAborted, "`gpumigrate events -f` follows them again"));
+      return report(context, Error(ErrorCode::kAborted,
+                                   "Interrupted; `gpumigrate events -f` follows the events again"));
     if (!answer) return report(context, answer.error());
     const Json& events = member(*answer, "events");
     print_events(context, events);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of the program, and the one that was chosen. A family of commands stands in a file of its own
-// with a function add_..._commands(CommandTree&) (commands.h). The function keeps its options alive in what its
-// actions hold.
-// Threads: one. Errors: program.cc reports those of parsing; an action returns the program's exit code.
+// The commands of the program, and the chosen one. Each family of commands has its own file with a function
+// add_..._commands(CommandTree&) (commands.h). The actions that the function adds keep its options alive.
+// Threads: one. Errors: program.cc reports the errors of parsing; an action returns the program's exit code.
 #pragma once
 
 #include <functional>
@@ -24,25 +23,25 @@ class CommandTree {
   CommandTree& operator=(const CommandTree&) = delete;
 
   CommandLine& app() { return app_; }
-  // Help lists the program's commands that are added from now on under this heading.
+  // Starts a heading in help for the commands that are added next.
   void begin_family(const std::string& family) { family_ = family; }
-  // A command with others below it.
+  // Adds a command that has subcommands.
   Command add_parent(const std::string& name, const std::string& help) {
     Command added = app_.add_subcommand(name, help);
     added.set_family(family_);
     return added;
   }
-  // `action` runs after parsing if this command was given, and none below it.
+  // Adds a command. `action` runs after parsing if the command was given without a subcommand.
   Command add(Command& parent, const std::string& name, const std::string& help, Action action) {
     Command added = parent.add_subcommand(name, help);
     added.set_family(&parent == &app_ ? family_ : "");
-    // Commands below it are told first.
+    // Callbacks of subcommands run first.
     added.on_given([this, action = std::move(action)] {
       if (!chosen_) chosen_ = action;
     });
     return added;
   }
-  // The program after `--` and its arguments.
+  // Returns the program after `--` and its arguments.
   std::vector<std::string>& program() { return program_; }
   [[nodiscard]] const Action& chosen() const { return chosen_; }
 
@@ -53,9 +52,9 @@ class CommandTree {
   std::vector<std::string> program_;
 };
 
-// A limit of the waiting alone. `what`: what goes on without the command.
+// Adds --timeout, which limits only the wait. `what` names what continues without the command.
 inline Option add_wait_limit(Command command, std::string& limit, const std::string& what) {
-  return command.add_option("--timeout", limit, "Wait no longer than this, like 10m (exit code 124); " + what)
+  return command.add_option("--timeout", limit, "Wait at most this long, like 10m (exit code 124); " + what)
       .called("TIME");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands: each prints and returns the program's exit code. Texts come from the command line and are
-// checked here.
+// The commands. Each prints its result and returns the program's exit code. It checks the texts that it gets
+// from the command line.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct RunOptions {
   std::string name;
   std::string node;  // NODE or NODE:GPU
   int gpus = 1;
-  int ranks = 0;  // 0: gpus counts
+  int ranks = 0;  // 0: `gpus` is the number of ranks
   std::string nodes;
   std::string communicators;
   std::string gpu_memory;
@@ -30,21 +30,21 @@ struct RunOptions {
   int priority = 0;
   bool preempt = false;
   bool dry_run = false;
-  bool each = false;  // of a dry run: the reasons of each GPU
+  bool each = false;  // a dry run shows the reasons of each GPU
   bool detach = false;
-  std::string timeout;  // of the waiting until it has started
+  std::string timeout;  // limits the wait for the start
 };
 
 struct AdoptOptions {
   int pid = 0;
   std::string name;
-  std::string node;  // then `pid` is as it counts
+  std::string node;  // if it is given, `pid` is that node's number
   std::string timeout;
 };
 
 struct MigrateOptions {
   std::string job;
-  std::string ranks;  // numbers with commas; empty: all
+  std::string ranks;  // numbers separated by commas; empty: all
   std::string to = "auto";
   bool stop_copy = false;
   std::string max_downtime;
@@ -56,12 +56,12 @@ struct MigrateOptions {
   std::string codec;
   std::string shadow_memory;
   std::string slowdown;
-  std::string exec;   // the command of the program that goes on
-  std::string allow;  // words with commas
+  std::string exec;   // the command of the program that continues
+  std::string allow;  // words separated by commas
   std::string timeout;
   std::string reason;
   bool dry_run = false;
-  bool each = false;  // of a dry run: the reasons of each GPU
+  bool each = false;  // a dry run shows the reasons of each GPU
   bool detach = false;
 };
 
@@ -70,7 +70,7 @@ struct LogOptions {
   std::optional<unsigned> tail;  // lines
   std::string since;
   bool timestamps = false;
-  int rank = 0;  // of a job of several
+  int rank = 0;  // the rank to show, if the job has several
 };
 
 struct EventOptions {
@@ -107,12 +107,14 @@ void add_job_commands(CommandTree& tree);  // job_options.cc: run, adopt, jobs, 
 void add_migration_commands(CommandTree& tree);  // migration_options.cc: migrate, watch, abort, set, resolve
 void add_cluster_commands(CommandTree& tree);    // cluster_options.cc: nodes, gpus, events, version
 void add_image_commands(CommandTree& tree);      // image_commands.cc
-void add_recovery_commands(CommandTree& tree);   // cluster recover
-void add_join_commands(CommandTree& tree);       // node token, node join; after that parent
-void add_denial_commands(CommandTree& tree);     // cluster deny, denied, allow; after that parent
-void add_certificate_commands(CommandTree& tree);  // cluster init, node certificate; after those parents
-void add_drain_commands(CommandTree& tree);        // cordon, uncordon, drain, drains, node rm, node add
-void add_backup_commands(CommandTree& tree);       // backup, backup show, restore
-void add_policy_commands(CommandTree& tree);       // health, policy pause, resume, reset-breaker
+void add_recovery_commands(CommandTree& tree);   // cluster recover, cluster confirm
+// The parents `cluster` and `node` of these must exist.
+void add_join_commands(CommandTree& tree);         // node token, node join
+void add_denial_commands(CommandTree& tree);       // cluster deny, denied, allow
+void add_certificate_commands(CommandTree& tree);  // cluster init, certificate; node certificate
+// The parents of these need not exist.
+void add_drain_commands(CommandTree& tree);   // cordon, uncordon, drain, drains, node rm, node add
+void add_backup_commands(CommandTree& tree);  // backup, backup show, restore
+void add_policy_commands(CommandTree& tree);  // health, policy pause, resume, reset-breaker
 
 }  // namespace ckpt::cli

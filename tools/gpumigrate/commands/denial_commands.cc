@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster deny`, `cluster denied` and `cluster allow`: certificates that the cluster refuses although they are
-// valid.
+// `cluster deny`, `cluster denied` and `cluster allow` manage the certificates that the cluster refuses
+// before their end.
 #include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
@@ -28,7 +28,7 @@ Result<Json> request_of(const DenialOptions& options) {
   const int named = int{!options.file.empty()} + int{!options.serial.empty()} + int{!options.node.empty()};
   if (named != 1)
     return Error(ErrorCode::kInvalidArgument,
-                 "Name a certificate by its file or with --serial, or all of a node with --node");
+                 "Name one certificate by its file or with --serial, or name a node with --node");
   if (!options.node.empty()) {
     body["node"] = options.node;
     return body;
@@ -38,7 +38,7 @@ Result<Json> request_of(const DenialOptions& options) {
     return body;
   }
   CKPT_TRY(text, read_file(options.file, tls::kMaxPemBytes));
-  // Sent as it is read here: a file with a key beside the certificate stays on this machine.
+  // Only the certificate is sent: the file may have a key as well, which stays on this machine.
   CKPT_TRY(certificate, tls::certificate_of(text));
   CKPT_TRY(pem, tls::pem_of(certificate.get()));
   body["certificate"] = pem;
@@ -62,8 +62,9 @@ int print_answer(Context& context, const Result<Json>& answer, const std::string
 int deny(Context& context, const DenialOptions& options) {
   const auto body = request_of(options);
   if (!body) return report(context, body.error());
-  return print_answer(context, context.coordinator.post("/v1/certificates/deny", *body),
-                      " is denied, with all that was renewed over it; open connections are closed");
+  return print_answer(
+      context, context.coordinator.post("/v1/certificates/deny", *body),
+      " is denied, and so are certificates that were renewed with it; open connections are closed");
 }
 
 int allow(Context& context, const DenialOptions& options) {
@@ -71,8 +72,7 @@ int allow(Context& context, const DenialOptions& options) {
     return report(context, Error(ErrorCode::kInvalidArgument,
                                  "Name a certificate with --serial, or a node with --node"));
   const Json body = options.node.empty() ? Json{{"serial", options.serial}} : Json{{"node", options.node}};
-  return print_answer(context, context.coordinator.post("/v1/certificates/allow", body),
-                      " is not denied any more");
+  return print_answer(context, context.coordinator.post("/v1/certificates/allow", body), " is allowed again");
 }
 
 std::string view_denied(const std::vector<api::DeniedCertificate>& list, const Layout& layout) {
@@ -99,29 +99,31 @@ int list_denied(Context& context) {
 void add_denial_commands(CommandTree& tree) {
   const auto options = std::make_shared<DenialOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
-  Command denial =
-      tree.add(cluster, "deny", "Refuse a certificate before its end: its key was lost or copied",
-               [options](Context& c) { return deny(c, *options); });
-  denial.add_option("file", options->file, "The certificate in PEM");
-  denial.add_option("--serial", options->serial, "Its serial number, where the file is gone").called("HEX");
+  Command denial = tree.add(
+      cluster, "deny", "Refuse a certificate before its end, for example after its key was lost or copied",
+      [options](Context& c) { return deny(c, *options); });
+  denial.add_option("file", options->file, "File with the certificate in PEM");
+  denial.add_option("--serial", options->serial, "Serial number of the certificate, if the file is lost")
+      .called("HEX");
   denial
-      .add_option(
-          "--node", options->node,
-          "All certificates of that node, also those the coordinator has not seen; it joins again by a token")
+      .add_option("--node", options->node,
+                  "Refuse all certificates of this node, even unknown ones; it must join again with a token")
       .called("NODE");
-  denial.add_option("--reason", options->reason, "For `cluster denied` and events").called("TEXT");
+  denial.add_option("--reason", options->reason, "The reason that `cluster denied` and events show")
+      .called("TEXT");
   denial.add_example("gpumigrate cluster deny on-call/client.pem --reason 'laptop stolen'",
-                     "Also what is open under it is closed, at the coordinator and at nodes");
+                     "Refuse a stolen certificate and close its open connections");
   denial.set_footer(
-      "`openssl x509 -noout -serial -in FILE` shows a serial number. Nodes that are away learn of it when "
-      "they come "
-      "back.");
+      "`openssl x509 -noout -serial -in FILE` shows a serial number. An unreachable node learns of the "
+      "refusal when it is connected again.");
   tree.add(cluster, "denied", "List the certificates that are refused before their end",
            [](Context& c) { return list_denied(c); });
-  Command allowance = tree.add(cluster, "allow", "Take `cluster deny` back",
-                               [options](Context& c) { return allow(c, *options); });
-  allowance.add_option("--serial", options->serial, "As `cluster denied` shows it").called("HEX");
-  allowance.add_option("--node", options->node, "The name of a node that was denied").called("NODE");
+  Command allowance =
+      tree.add(cluster, "allow", "Allow a certificate or a node that `cluster deny` has refused",
+               [options](Context& c) { return allow(c, *options); });
+  allowance.add_option("--serial", options->serial, "The serial number that `cluster denied` shows")
+      .called("HEX");
+  allowance.add_option("--node", options->node, "Name of the denied node").called("NODE");
 }
 
 }  // namespace ckpt::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cordon, uncordon, drain, drains, node rm, node add.
+// The commands cordon, uncordon, drain, drains, node rm and node add.
 #include <map>
 #include <memory>
 
@@ -24,8 +24,8 @@ struct DrainOptions {
   std::string fallback;
   std::string reason;
   std::string timeout;
-  std::string node;   // of `drains`
-  std::string state;  // of `drains`
+  std::string node;   // `drains`: NODE or NODE:GPU
+  std::string state;  // `drains`: states separated by commas
   std::string id;
   bool dry_run = false;
   bool detach = false;
@@ -33,7 +33,7 @@ struct DrainOptions {
   bool cancel = false;
   bool each = false;  // -v
   bool all = false;
-  bool forgive = false;  // `uncordon`: findings of the last minutes, too
+  bool forgive = false;  // `uncordon`: also forgive findings of the last minutes
 };
 
 template <typename View>
@@ -50,13 +50,13 @@ int ask_and_print(Context& context, Result<Json> answer, View view) {
   return answer ? print(context, *answer, view) : report(context, answer.error());
 }
 
-// A record's view as one of the answer that it stands in.
+// Turns a view of a record into a view of the JSON answer.
 template <record::Described T, typename View>
 auto view_of_answer(View view) {
   return [view](const Json& answer) { return view(record::from_answer<T>(answer)); };
 }
 
-// How a drain is shown.
+// Returns the view of a drain for this command's output.
 auto drain_view(const Context& context, bool each) {
   return view_of_answer<api::Drain>(
       [layout = context.layout(), each](const api::Drain& drain) { return view_drain(drain, each, layout); });
@@ -70,7 +70,7 @@ int follow_drain(Context& context, const std::string& id, bool each, Wait& wait)
   return record::from_answer<api::Drain>(*drain).exit_code.value_or(kUnknown);
 }
 
-constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two
+constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two of them
 
 struct RemovalOptions {
   std::string node;
@@ -84,10 +84,11 @@ std::string view_removal(const Json& answer) {
   std::string out = "Node " + removal.node + " is removed";
   std::string lost;
   for (const std::string& job : removal.lost) lost += (lost.empty() ? "" : ", ") + job;
-  if (!lost.empty()) out += "; lost with it: " + lost;
-  if (removal.failure) out += "; it is not fenced: " + removal.failure->problem;
+  if (!lost.empty()) out += "; its lost jobs: " + lost;
+  if (removal.failure) out += "; fencing it failed: " + removal.failure->problem;
   if (!lost.empty() && !removal.fenced)
-    out += " (`restore` of them wants your word that nothing runs there: node rm --force --fenced)";
+    out += " (before you restore them, confirm that nothing runs there: `gpumigrate node rm " + removal.node +
+           " --force --fenced`)";
   return printable(out) + "\n";
 }
 
@@ -106,7 +107,7 @@ int remove_node(Context& context, const RemovalOptions& options) {
 
 std::string view_addition(const Json& added) {
   return printable("Node " + record::from_answer<api::NodeSubject>(added).node +
-                   " may come back under its name; what runs there is taken in when it does") +
+                   " may join again under its name; the coordinator accepts the jobs that run there") +
          "\n";
 }
 
@@ -134,9 +135,9 @@ Result<Json> request_of(const DrainOptions& options) {
 Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std::string& drain,
                                                     const std::string& timeout) {
   return Wait::begin(context,
-                     {"the end of the drain of " + drain, "it goes on; `gpumigrate drains " + drain +
+                     {"the end of the drain of " + drain, "it continues; `gpumigrate drains " + drain +
                                                               " --watch` shows it, `gpumigrate drains " +
-                                                              drain + " --cancel` ends it"},
+                                                              drain + " --cancel` cancels it"},
                      timeout, WaitKind::kFollow);
 }
 
@@ -163,7 +164,8 @@ int drain(Context& context, const DrainOptions& options) {
   const auto begun = record::from_answer<api::BegunDrain>(*answer);
   const std::string& id = begun.drain.id;
   if (begun.joined)
-    context.note(options.place + " is being drained already: following " + id + " with its own settings");
+    context.note(options.place + " is being drained already: following drain " + id +
+                 ", which keeps its own settings");
   if (options.detach) return print(context, *answer, drain_view(context, options.each));
   return follow_drain(context, id, options.each, **wait);
 }
@@ -216,14 +218,15 @@ AskList drains_list(const DrainOptions& options) {
   };
 }
 
-// The id of the drain that is meant: a place means its newest one.
+// Returns the id of the drain that the user names. A place means its newest drain.
 Result<std::string> drain_of(Context& context, const std::string& given) {
   if (has_id_form(given, 'd') && context.coordinator.get(drain_path(given))) return given;
   CKPT_TRY(drains, context.coordinator.get("/v1/drains"));
   for (const api::Drain& drain : record::list_from_answer<api::Drain>(drains)) {
     if (drain.place == given) return drain.id;
   }
-  return Error(ErrorCode::kNotFound, "There is no drain of \"" + given + "\"");
+  return Error(ErrorCode::kNotFound,
+               "There is no drain with the id or place \"" + given + "\"; see `gpumigrate drains -a`");
 }
 
 int drains_command(Context& context, DrainOptions options) {
@@ -234,7 +237,7 @@ int drains_command(Context& context, DrainOptions options) {
   if (!id) return report_wait(context, **wait, id.error());
   options.id = *std::move(id);
   if (options.cancel) return cancel(context, options);
-  // Refused at once if there is no such drain; only contact that is lost later is sat out.
+  // A drain that does not exist is refused at once. Retries are only for contact that is lost later.
   auto known = context.coordinator.get(drain_path(options.id));
   if (known && options.watch) return follow_drain(context, options.id, options.each, **wait);
   return ask_and_print(context, std::move(known), drain_view(context, options.each));
@@ -243,53 +246,53 @@ int drains_command(Context& context, DrainOptions options) {
 using Shared = std::shared_ptr<DrainOptions>;
 
 void add_drain(CommandTree& tree, const Shared& options) {
-  Command added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move every job away",
+  Command added = tree.add(tree.app(), "drain", "Cordon a node or a GPU and move all its jobs away",
                            [options](Context& c) { return drain(c, *options); });
   added.add_option("place", options->place, "NODE or NODE:GPU").required();
   added
       .add_option("--deadline", options->deadline,
-                  "Begin nothing after this time, and end what has not verified (10m)")
+                  "Begin no move after this time, and abort moves that are not verified yet (10m)")
       .called("TIME");
-  added.add_option("--parallel", options->parallel, "Moves out of the node at a time (2)").in_range(1, 64);
+  added.add_option("--parallel", options->parallel, "Number of moves at a time (2)").in_range(1, 64);
   added
       .add_option("--fallback", options->fallback,
-                  "For a job that cannot be moved: leave it, or restore its newest image "
+                  "Treatment of a job that cannot be moved: leave it, or restore its newest image "
                   "elsewhere (leave)")
       .called("WHAT")
       .one_of({"leave", "restore"});
-  added.add_option("--reason", options->reason, "For the records");
-  added.add_flag("--dry-run", options->dry_run, "Say what would go where, and what could not; touch nothing");
-  added.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU");
+  added.add_option("--reason", options->reason, "The reason, for the records");
+  added.add_flag("--dry-run", options->dry_run,
+                 "Show where each job would move, and which cannot; change nothing");
+  added.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot take a job");
   added.add_flag("--detach", options->detach,
-                 "Do not wait; Ctrl-C of a drain in the foreground leaves it running, too");
-  add_wait_limit(added, options->timeout, "the drain goes on");
-  added.add_example("gpumigrate drain node-a --dry-run", "See what would go where");
-  added.add_example("gpumigrate drain node-a --reason \"new driver\"", "Move every job away, let none come");
+                 "Do not wait for the end. Ctrl-C during the wait leaves the drain running, too");
+  add_wait_limit(added, options->timeout, "the drain continues");
+  added.add_example("gpumigrate drain node-a --dry-run", "See where each job would move");
+  added.add_example("gpumigrate drain node-a --reason \"new driver\"",
+                    "Move all jobs away and keep new ones out");
   added.set_footer(
-      "Higher priorities go first, then smaller jobs. Run again it joins the one that runs, and does nothing "
-      "on an "
-      "empty node.\n"
-      "Exit codes: 0 empty; 1 something could not be moved (the table shows what and why); 2 deadline or "
-      "cancelled; 3 empty,\n"
-      "but work was lost by a restore; 4 a job was lost; 5 refused, nothing touched; 6 outcome not known; 64 "
-      "usage.");
+      "Jobs of higher priority move first, then smaller jobs. A second drain of the same place joins the "
+      "running one. On an empty node it does nothing.\n"
+      "Exit codes: 0 the place is empty; 1 a job could not be moved (the table shows which and why); 2 the "
+      "deadline passed, or the drain was cancelled; 3 the place is empty, but a restore lost work; 4 a job "
+      "was lost; 5 refused, nothing was changed; 6 the outcome is unknown; 64 usage error.");
 }
 
 void add_removal(CommandTree& tree) {
   const auto options = std::make_shared<RemovalOptions>();
-  Command node = tree.add_parent("node", "Nodes of the cluster");
+  Command node = tree.add_parent("node", "Add and remove nodes, and make their certificates and tokens");
   node.require_subcommand();
   Command rm = tree.add(node, "rm", "Take a node out of the cluster for good",
                         [options](Context& c) { return remove_node(c, *options); });
-  rm.add_option("node", options->node, "Its name").required();
-  Option force = rm.add_flag("--force", options->force, "It is lost for good, and its jobs with it");
+  rm.add_option("node", options->node, "Name of the node").required();
+  Option force = rm.add_flag("--force", options->force, "The node is lost for good: its jobs are lost, too");
   rm.add_flag("--fenced", options->fenced,
-              "Nothing runs there any more: its jobs may go on from their images")
+              "Confirm that nothing runs there: its jobs may be restored from their images")
       .needs(force);
-  add_wait_limit(rm, options->timeout, "it may still be removed");
-  tree.add(node, "add", "Let a node that was removed come back under its name",
+  add_wait_limit(rm, options->timeout, "the node may still be removed");
+  tree.add(node, "add", "Let a removed node join again under its name",
            [options](Context& c) { return add_node(c, *options); })
-      .add_option("node", options->node, "Its name")
+      .add_option("node", options->node, "Name of the node")
       .required();
 }
 
@@ -299,36 +302,39 @@ void add_drain_commands(CommandTree& tree) {
   tree.begin_family("Cluster");
   add_removal(tree);
   const auto options = std::make_shared<DrainOptions>();
-  Command close = tree.add(tree.app(), "cordon", "Let no new job come to a node or a GPU",
+  Command close = tree.add(tree.app(), "cordon", "Keep new jobs off a node or a GPU",
                            [options](Context& c) { return cordon(c, *options); });
   close.add_option("place", options->place, "NODE or NODE:GPU").required();
-  close.add_option("--reason", options->reason, "For the records");
-  Command open = tree.add(tree.app(), "uncordon", "Let jobs come again; lists the cordons that it removed",
+  close.add_option("--reason", options->reason, "The reason, for the records");
+  Command open = tree.add(tree.app(), "uncordon", "Remove the cordons of a node or a GPU, and list them",
                           [options](Context& c) { return uncordon(c, *options); });
   open.add_option("place", options->place, "NODE or NODE:GPU").required();
   open.add_flag(
       "--forgive", options->forgive,
-      "Also where a finding of the last ten minutes keeps jobs away: your word that the GPU is sound");
+      "Confirm that the GPU is sound: also forgive findings of the last ten minutes, which keep jobs away");
   add_drain(tree, options);
-  Command drains = tree.add(tree.app(), "drains", "List drains; with an id show, follow or cancel one",
+  Command drains = tree.add(tree.app(), "drains", "List drains, or show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });
-  Option id = drains.add_option("id", options->id, "Id of a drain, or its NODE or NODE:GPU: its newest one")
+  Option id = drains.add_option("id", options->id, "Id of a drain, or NODE or NODE:GPU for its newest one")
                   .called("DRAIN");
-  Option follow = drains.add_flag("-w,--watch", options->watch,
-                                  "Show them until Ctrl-C; with an id follow it to its end");
-  drains.add_flag("-a,--all", options->all, "Also older ones").excludes(id);
-  drains.add_option("--node", options->node, "Only those of NODE and its GPUs, or of NODE:GPU").excludes(id);
+  Option follow =
+      drains.add_flag("-w,--watch", options->watch,
+                      "Refresh the list until Ctrl-C is pressed; with DRAIN, follow that drain to its end");
+  drains.add_flag("-a,--all", options->all, "Also show older drains").excludes(id);
+  drains.add_option("--node", options->node, "Only drains of NODE and its GPUs, or of NODE:GPU").excludes(id);
   drains
-      .add_option("--state", options->state,
-                  "running, empty, incomplete, deadline or cancelled; several: a,b")
+      .add_option(
+          "--state", options->state,
+          "Only these states: running, empty, incomplete, deadline, cancelled; separate several with commas")
       .excludes(id);
-  drains.add_flag("-v,--verbose", options->each, "Where no GPU takes a job: the reason of each GPU")
+  drains.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot take a job")
       .needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
-                                  "Move nothing further; what moves goes on, the cordon stays");
+                                  "Begin no further move. Open moves continue, and the cordon stays");
   cancel.needs(id).excludes(follow);
-  drains.add_option("--reason", options->reason, "Why it is cancelled, for the records").needs(cancel);
-  add_wait_limit(drains, options->timeout, "the drain goes on").needs(follow).needs(id);
+  drains.add_option("--reason", options->reason, "The reason for the cancellation, for the records")
+      .needs(cancel);
+  add_wait_limit(drains, options->timeout, "the drain continues").needs(follow).needs(id);
 }
 
 }  // namespace ckpt::cli

@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kRedraw{1000};
 
-// On a terminal: the screen, redrawn in place and taken away at the end.
+// The screen on a terminal. It is redrawn in place, and removed at the end.
 class DrainTerminal {
  public:
   explicit DrainTerminal(Context& context) : context_(context) {}
@@ -26,7 +26,7 @@ class DrainTerminal {
 
   void show(const api::Drain& drain) {
     const ScreenSize size = context_.screen.size();
-    // Lines that a narrower window has wrapped cannot be counted: it is drawn from the top.
+    // A narrower window has wrapped lines, which cannot be counted: draw from the top.
     if (size.columns < columns_) {
       context_.err << "\x1b[H\x1b[2J";
       frame_.clear();
@@ -42,7 +42,8 @@ class DrainTerminal {
   }
 
  private:
-  // Open ones are the newest. None while the coordinator does not answer: the next frame has them again.
+  // Returns the newest migrations, which include all open ones. The list is empty while the coordinator is
+  // lost.
   std::vector<api::Migration> moves() {
     auto answer = context_.coordinator.get("/v1/migrations?limit=100");
     return answer ? migrations_in(*answer) : std::vector<api::Migration>();
@@ -81,7 +82,7 @@ class DrainFollower {
 
  private:
   [[nodiscard]] bool has_screen() const { return context_.terminal && !context_.json; }
-  // How far its moves are changes without a change of the drain.
+  // The progress of moves does not change the drain's revision: a screen polls.
   [[nodiscard]] std::chrono::milliseconds next_call() const {
     return has_screen() ? std::min(wait_.next_call(), kRedraw) : wait_.next_call();
   }
@@ -93,7 +94,7 @@ class DrainFollower {
       return;
     }
     for (const api::DrainJob& job : drain.jobs) {
-      // While it moves its reason is the migration's phase, for which there is `watch`.
+      // The reason of a job that moves is the migration's phase; `watch` shows that.
       const std::string key = job.state + (job.state == "moving" ? job.migration : job.reason).value_or("-");
       std::string& shown = shown_[job.job];
       if (std::exchange(shown, key) == key) continue;
@@ -102,8 +103,9 @@ class DrainFollower {
   }
 
   [[nodiscard]] Error left_alone() const {
-    return {ErrorCode::kAborted, "drain " + id_ + " goes on; `gpumigrate drains " + id_ +
-                                     " --watch` shows it, `gpumigrate drains " + id_ + " --cancel` ends it"};
+    return {ErrorCode::kAborted, "Drain " + id_ + " continues; `gpumigrate drains " + id_ +
+                                     " --watch` shows it, `gpumigrate drains " + id_ +
+                                     " --cancel` cancels it"};
   }
 
   Result<void> survive(const Error& error) {
@@ -111,11 +113,11 @@ class DrainFollower {
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
     if (!lost_since_) {
       terminal_.clear();
-      context_.note(error.message() + "; the drain goes on when it is back, asking again");
+      context_.note(error.message() + "; retrying. The drain continues once the coordinator is back");
       lost_since_ = Clock::now();
     }
     if (Clock::now() - *lost_since_ >= context_.patience)
-      return Error(ErrorCode::kTimedOut, "The outcome of " + id_ + " is not known; `gpumigrate drains " +
+      return Error(ErrorCode::kTimedOut, "The outcome of drain " + id_ + " is unknown; `gpumigrate drains " +
                                              id_ + " --watch` asks again");
     context_.coordinator.http().pause(HttpClient::kRedialInterval);
     return ok();

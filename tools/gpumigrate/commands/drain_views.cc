@@ -9,7 +9,7 @@
 namespace ckpt::cli {
 namespace {
 
-// "6 moved, 1 blocked".
+// Returns a text like "1 blocked, 6 moved".
 std::string counts_of(const std::vector<api::DrainJob>& jobs) {
   std::map<std::string, int> counts;
   for (const api::DrainJob& job : jobs) counts[job.state]++;
@@ -24,17 +24,17 @@ std::string outcome_of(const api::Drain& drain) {
   const std::string result = drain.result.value_or("-");
   const std::string uncordon = "; it stays cordoned until `gpumigrate uncordon " + place + "`";
   if (drain.open) return place + " is being drained: " + counts_of(drain.jobs);
-  if (result == "empty" && drain.jobs.empty()) return place + " is empty: nothing to do" + uncordon;
+  if (result == "empty" && drain.jobs.empty()) return place + " is empty: it had no jobs" + uncordon;
   if (result == "empty") return place + " is empty: " + counts_of(drain.jobs) + uncordon;
   if (result == "deadline")
-    return place + " is not empty, the deadline has passed: " + counts_of(drain.jobs) + uncordon;
+    return place + " is not empty, and the deadline has passed: " + counts_of(drain.jobs) + uncordon;
   if (result == "cancelled")
-    return "the drain of " + place + " was cancelled (" + drain.cancelled.value_or("-") +
+    return "The drain of " + place + " was cancelled (" + drain.cancelled.value_or("-") +
            "): " + counts_of(drain.jobs);
   return place + " is not empty: " + counts_of(drain.jobs) + uncordon;
 }
 
-// The reason of each GPU against each job that none takes, or how to see them.
+// Returns the reason of each GPU for each job that no GPU can take, or a hint at -v.
 template <class Job>
 std::string obstacles_text(const std::vector<Job>& jobs, bool each, const Layout& layout) {
   std::string out;
@@ -61,13 +61,13 @@ std::string view_cordon(const api::Cordon& cordon) {
   return printable(out);
 }
 
-// "warning: node-a:0 takes no job before 10:58:25Z: Xid 79 ... "
+// Returns a warning for each GPU that gets no job because of a recent finding.
 static std::string view_suspects(const std::vector<api::SuspectGpu>& suspects) {
   std::string out;
   for (const api::SuspectGpu& suspect : suspects)
     out += printable("warning: " + suspect.place + " is " + suspect.fault.text +
-                     " (it takes no job until then; `gpumigrate uncordon " + suspect.place +
-                     " --forgive` is your word that it is sound)") +
+                     " (it gets no job until then; if the GPU is sound, `gpumigrate uncordon " +
+                     suspect.place + " --forgive` ends that)") +
            "\n";
   return out;
 }
@@ -78,8 +78,9 @@ std::string view_uncordon(const api::Uncordoned& answer) {
     out += printable("removed: " + view_cordon(cordon) + " since " + cordon.since) + "\n";
   if (answer.cleared.empty()) out += printable(answer.place + " was not cordoned") + "\n";
   for (const api::Cordon& cordon : answer.left)
-    out +=
-        printable("still: " + view_cordon(cordon) + " (`gpumigrate uncordon " + cordon.place + "`)") + "\n";
+    out += printable("remains: " + view_cordon(cordon) + " (`gpumigrate uncordon " + cordon.place +
+                     "` removes it)") +
+           "\n";
   for (const api::ForgivenGpu& forgiven : answer.forgiven)
     out += printable("forgiven: " + forgiven.place + ": " + forgiven.reason.value_or("-")) + "\n";
   return out + view_suspects(answer.suspect);
@@ -126,7 +127,7 @@ std::string view_drain(const api::Drain& drain, bool each, const Layout& layout)
 }
 
 std::string view_drain_plan(const api::DrainPlan& plan, bool each, const Layout& layout) {
-  if (plan.jobs.empty()) return printable("dry run: " + plan.place + " is empty: nothing to do") + "\n";
+  if (plan.jobs.empty()) return printable("dry run: " + plan.place + " has no jobs to move") + "\n";
   Table table({{"ID", {.rank = 5}},
                {"JOB", {.least = 8}},
                {"PRIO", {.rank = 3, .right = true}},
@@ -139,7 +140,7 @@ std::string view_drain_plan(const api::DrainPlan& plan, bool each, const Layout&
     const bool estimated = job.expected_pause_from == "estimate";
     table.add({job.job, job.name, std::to_string(job.priority), short_bytes(job.state_bytes), job.from,
                job.to.value_or("-"), (estimated ? "~" : "") + span_or_dash(job.expected_pause_ms),
-               (job.passing ? "for now: " : "") + job.reason.value_or("-")});
+               (job.passing ? "temporary: " : "") + job.reason.value_or("-")});
   }
   std::string out = table.text(layout) + obstacles_text(plan.jobs, each, layout);
   for (const api::DrainPlanJob& job : plan.jobs) {
@@ -148,8 +149,9 @@ std::string view_drain_plan(const api::DrainPlan& plan, bool each, const Layout&
     for (const std::string& line : wrapped(printable(warning), layout.width)) out += line + "\n";
   }
   const std::string end = "dry run: " + plan.place + ", " + std::to_string(plan.parallel) +
-                          " at a time, in this order" + (plan.possible ? "" : "; not all can be moved") +
-                          "; ~: estimated, the job has not moved so yet";
+                          " jobs at a time in this order" +
+                          (plan.possible ? "" : "; some jobs cannot be moved") +
+                          "; ~ is an estimate: the job has not moved in this way yet";
   for (const std::string& line : wrapped(printable(end), layout.width)) out += line + "\n";
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How cordons and drains look to people. Pure.
+// Cordons and drains as text for people. Pure.
 #pragma once
 
 #include <string>
@@ -11,9 +11,10 @@
 namespace ckpt::cli {
 
 std::string view_cordon(const api::Cordon& cordon);        // one line
-std::string view_uncordon(const api::Uncordoned& answer);  // what was removed, and what is left
+std::string view_uncordon(const api::Uncordoned& answer);  // the removed cordons and the remaining ones
 std::string view_drains(const std::vector<api::Drain>& drains, const Layout& layout);  // `drains`
-// Its jobs, and how it ended or stands. Where no GPU takes a job, `each` shows the reason of each GPU.
+// Shows the jobs of a drain and its result or state. `each`: show the reason of each GPU that cannot take a
+// job.
 std::string view_drain(const api::Drain& drain, bool each, const Layout& layout);
 std::string view_drain_job(const api::DrainJob& job);  // one line
 // `drain --dry-run`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// protect, unprotect, snapshot, images, suspend, resume, restore.
+// The commands protect, unprotect, snapshot, images, suspend, resume and restore.
 #include <filesystem>
 #include <memory>
 
@@ -21,7 +21,7 @@ using tools::format_bytes;
 using tools::format_milliseconds;
 
 struct ImageOptions {
-  std::string job;  // or image
+  std::string job;  // a job or an image
   std::string every;
   std::string to;
   std::uint32_t keep = 0;
@@ -31,7 +31,7 @@ struct ImageOptions {
   bool detach = false;
   std::string reason;
   std::string remove;   // `images rm`
-  std::string timeout;  // of the waiting, not of what is waited for
+  std::string timeout;  // limits the wait, not the operation
 };
 using Shared = std::shared_ptr<ImageOptions>;
 
@@ -39,7 +39,7 @@ std::string job_path(const std::string& job) {
   return "/v1/jobs/" + path_part(job);
 }
 
-// A folder is meant from here; a word without '/' is a node.
+// Makes a folder's path absolute. A word without '/' is a node.
 std::string destination(const std::string& to) {
   return to.find('/') == std::string::npos ? to : std::filesystem::absolute(to).lexically_normal().string();
 }
@@ -56,18 +56,19 @@ bool is_contact_lost(const Error& error) {
   return error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
 }
 
-// Until the task is over. Ctrl-C leaves it: what has begun goes on by itself.
+// Follows the task to its end. Ctrl-C ends only the wait: the task continues.
 Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
   const auto first = record::from_answer<api::ImageTask>(begun);
   const std::string what = first.verb + " of " + first.job_name;
   const std::string look = "`gpumigrate describe " + first.job_name + "` shows the job";
-  const Error not_known(ErrorCode::kTimedOut, "How " + what + " ends is not known; " + look);
+  const Error not_known(ErrorCode::kTimedOut, "The outcome of the " + what + " is unknown; " + look);
   bool away = false;
   Clock::time_point since;
   Json task = begun;
   for (api::ImageTask now = first; now.open;) {
     wait.now_for(what + " (" + now.state + ")");
-    if (wait.end()) return Error(ErrorCode::kTimedOut, "Left alone: " + what + " goes on; " + look);
+    if (wait.end())
+      return Error(ErrorCode::kTimedOut, "Stopped waiting: the " + what + " continues; " + look);
     auto answer = context.coordinator.get("/v1/tasks/" + path_part(first.id) +
                                           "?timeout_ms=" + std::to_string(wait.next_call().count()));
     if (answer) {
@@ -78,10 +79,10 @@ Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
     }
     const Error& error = answer.error();
     if (error.code() == ErrorCode::kAborted) continue;           // the loop sees the interrupt
-    if (error.code() == ErrorCode::kNotFound) return not_known;  // the coordinator was started again
+    if (error.code() == ErrorCode::kNotFound) return not_known;  // the coordinator has restarted
     if (!is_contact_lost(error)) return error;
     if (!away) {
-      context.note(error.message() + "; what has begun does not depend on it, asking again");
+      context.note(error.message() + "; retrying. The " + what + " is not affected");
       away = true;
       since = Clock::now();
     }
@@ -92,13 +93,12 @@ Result<Json> follow_task(Context& context, Wait& wait, const Json& begun) {
 }
 
 std::string restored_text(const std::string& job, const api::Restored& restored) {
-  std::string out = job + " goes on at " + restored.at + " from " + restored.image + " as incarnation " +
+  std::string out = job + " continues at " + restored.at + " from " + restored.image + " as incarnation " +
                     std::to_string(restored.incarnation);
-  out +=
-      restored.lost_ms > 0 ? ", " + span_text(restored.lost_ms) + " of work are lost" : ", nothing is lost";
+  out += restored.lost_ms > 0 ? ", " + span_text(restored.lost_ms) + " of work is lost" : ", no work is lost";
   if (restored.note) out += " (" + *restored.note + ")";
   if (restored.suspect)
-    out += "; its image is suspect, since it was taken after a fault of its GPU: " + *restored.suspect;
+    out += "; its image is suspect, since it was taken after a GPU fault: " + *restored.suspect;
   return out;
 }
 
@@ -107,7 +107,8 @@ std::string report_text(const api::SnapshotReport& report) {
   std::string out = size_text(report.written_bytes) + " new of " + size_text(report.state_bytes) +
                     ", pause " + (pause_ms > 0 ? format_milliseconds(pause_ms) : "-");
   if (report.waited_bytes > 0)
-    out += " (it waited for " + size_text(report.waited_bytes) + " that staging could not hold)";
+    out +=
+        " (the job waited for " + size_text(report.waited_bytes) + " that did not fit into staging memory)";
   return out;
 }
 
@@ -115,14 +116,14 @@ std::string outcome_of(const api::ImageTask& task) {
   const std::string job = task.job_name + " (" + task.job + ")";
   if (task.error) return task.verb + " of " + job + " failed: " + *task.error;
   if (task.restored) return restored_text(job, *task.restored);
-  // Nothing was taken: it rests already.
+  // No image was taken: the job is parked already.
   if (task.verb == "suspend" && !task.open && !task.report)
-    return job + " is parked already; it stays so until `gpumigrate resume " + task.job_name + "`";
-  // A job of several ranks has one of each.
+    return job + " is parked already; `gpumigrate resume " + task.job_name + "` continues it";
+  // A job of several ranks has an image of each rank.
   const std::size_t images = task.images.size();
   const std::string what = images > 1 ? std::to_string(images) + " images" : task.image.value_or("-");
   const std::string taken = images > 1 ? what : "image " + what;
-  const std::string out = task.verb == "snapshot" ? taken + " of " + job : job + " rests in " + what;
+  const std::string out = task.verb == "snapshot" ? taken + " of " + job : job + " is parked in " + what;
   return task.report ? out + ": " + report_text(*task.report) : out;
 }
 
@@ -137,17 +138,18 @@ int print_task(Context& context, const Json& answer) {
   return task.open ? kDone : task.exit_code.value_or(kUnknown);
 }
 
-// Orders something that takes its time, and follows it.
+// Orders a task and follows it to its end.
 int order(Context& context, const std::string& verb, const std::string& job, const Json& body,
           const ImageOptions& options) {
   const WaitSubject subject{verb + " of " + job,
-                            "`gpumigrate describe " + job + "` shows whether it goes on"};
+                            "`gpumigrate describe " + job + "` shows whether it continues"};
   auto wait = Wait::begin(context, subject, options.timeout);
   if (!wait) return report(context, wait.error());
   auto begun = context.coordinator.post(job_path(job) + "/" + verb, body, 1, std::chrono::minutes(15));
   if (!begun) {
     const int code = report(context, begun.error());
-    if (code == kUnknown) context.note("`gpumigrate jobs` and `gpumigrate images` say whether it has begun");
+    if (code == kUnknown)
+      context.note("`gpumigrate jobs` and `gpumigrate images` show whether the " + verb + " has begun");
     return code;
   }
   if (options.detach) {
@@ -155,7 +157,7 @@ int order(Context& context, const std::string& verb, const std::string& job, con
     if (context.json)
       context.print(*begun);
     else
-      context.note(task.verb + " of " + task.job_name + " has begun");
+      context.note("The " + task.verb + " of " + task.job_name + " has begun");
     return kDone;
   }
   auto task = follow_task(context, **wait, *begun);
@@ -169,8 +171,8 @@ int print_protection(Context& context, const Json& answer, bool dry_run) {
     context.print(answer);
   } else {
     const auto done = record::from_answer<api::Protected>(answer);
-    context.out << printable(done.job) << (dry_run ? " would be" : " is") << " protected every "
-                << span_text(done.every_ms) << ", keeping " << done.keep << " images\n"
+    context.out << "job " << printable(done.job) << (dry_run ? " would get" : " gets") << " an image every "
+                << span_text(done.every_ms) << "; the newest " << done.keep << " are kept\n"
                 << std::flush;
   }
   return kDone;
@@ -185,10 +187,10 @@ int protect(Context& context, const ImageOptions& options) {
   if (options.keep != 0) body["keep"] = options.keep;
   auto wait = Wait::begin(context,
                           {"the coordinator to protect job " + options.job,
-                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                           "`gpumigrate describe " + options.job + "` shows whether it has"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
-  // A dry run comes first: its note on the cost is shown before the protection begins.
+  // A dry run comes first: the user sees its note on the cost before the protection begins.
   body["dry_run"] = true;
   auto plan = context.coordinator.post(job_path(options.job) + "/protect", body, 1);
   if (!plan) return report_wait(context, **wait, plan.error());
@@ -209,7 +211,7 @@ int protect(Context& context, const ImageOptions& options) {
 int unprotect(Context& context, const ImageOptions& options) {
   auto wait = Wait::begin(context,
                           {"the coordinator to end the protection of job " + options.job,
-                           "`gpumigrate describe " + options.job + "` shows whether it did"},
+                           "`gpumigrate describe " + options.job + "` shows whether it has"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto answer = context.coordinator.post(job_path(options.job) + "/unprotect", Json::object(), 1);
@@ -219,7 +221,7 @@ int unprotect(Context& context, const ImageOptions& options) {
     context.print(*answer);
   else
     context.out << "job " << printable(record::from_answer<api::Unprotected>(*answer).job)
-                << " is not protected any more; its images stay\n"
+                << " is unprotected; its images stay\n"
                 << std::flush;
   return kDone;
 }
@@ -235,12 +237,12 @@ int print_restore_plan(Context& context, const Json& answer) {
   if (context.json) {
     context.print(answer);
   } else {
-    std::string out = plan.job_name.value_or("-") + " (" + plan.job + ") would go on at " + plan.to +
+    std::string out = plan.job_name.value_or("-") + " (" + plan.job + ") would continue at " + plan.to +
                       " from " + plan.image + ", ";
-    out += plan.lost_ms > 0 ? span_text(plan.lost_ms) + " of work would be lost" : "nothing would be lost";
-    if (plan.runs) out += "; it runs, and would be ended";
+    out += plan.lost_ms > 0 ? span_text(plan.lost_ms) + " of work would be lost" : "no work would be lost";
+    if (plan.runs) out += "; its running instance would be stopped";
     context.out << printable(out) << "\n" << std::flush;
-    if (!plan.possible) context.note("refused as it stands: " + plan.reason.value_or("-"));
+    if (!plan.possible) context.note("The restore would be refused: " + plan.reason.value_or("-"));
   }
   return plan.possible ? kDone : kRefused;
 }
@@ -287,93 +289,100 @@ int remove_image(Context& context, const ImageOptions& options) {
 }
 
 void add_timeout(Command command, const Shared& o) {
-  command.add_option("--timeout", o->timeout, "Wait no longer than this, like 10m; what has begun goes on")
+  command.add_option("--timeout", o->timeout, "Wait at most this long, like 10m; the operation continues")
       .called("TIME");
 }
 
 void add_protection(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
-  Command on = tree.add(app, "protect", "Take an image of a job again and again",
+  Command on = tree.add(app, "protect", "Take images of a job at an interval",
                         [o](Context& c) { return protect(c, *o); });
-  on.add_example("gpumigrate protect train --every 10m --to node-b", "Take images again and again");
-  on.add_option("job", o->job, "Name or id").required();
-  on.add_option("--every", o->every, "Like 30s; of a transparent job at least 5m").called("TIME").required();
+  on.add_example("gpumigrate protect train --every 10m --to node-b",
+                 "Take an image every 10 minutes and store it on node-b");
+  on.add_option("job", o->job, "Name or id of the job").required();
+  on.add_option("--every", o->every, "The interval, like 30s; at least 5m for a transparent job")
+      .called("TIME")
+      .required();
   on.add_option("--to", o->to,
-                "A folder that several nodes have (it has a '/'), or a node; otherwise the job's own node")
+                "Place for the images: a folder that several nodes share (it contains a '/'), or a node "
+                "(the job's own node)")
       .called("NODE-OR-FOLDER");
-  on.add_option("--keep", o->keep, "Images that stay (2)").in_range(1, 1000);
-  on.add_flag("--force", o->force, "A transparent job more often than every 5 minutes");
-  on.add_flag("--dry-run", o->dry_run, "Say what it would cost; change nothing");
-  add_wait_limit(on, o->timeout, "it may still begin");
-  Command off =
-      tree.add(app, "unprotect", "Take no more images of a job by itself; those that there are stay",
-               [o](Context& c) { return unprotect(c, *o); });
-  off.add_option("job", o->job, "Name or id").required();
-  add_wait_limit(off, o->timeout, "it may still end");
+  on.add_option("--keep", o->keep, "Number of images to keep (2)").in_range(1, 1000);
+  on.add_flag("--force", o->force, "Allow an interval below 5 minutes for a transparent job");
+  on.add_flag("--dry-run", o->dry_run, "Show the cost; change nothing");
+  add_wait_limit(on, o->timeout, "the protection may still begin");
+  Command off = tree.add(app, "unprotect", "Stop taking images of a job at an interval; its images stay",
+                         [o](Context& c) { return unprotect(c, *o); });
+  off.add_option("job", o->job, "Name or id of the job").required();
+  add_wait_limit(off, o->timeout, "the protection may still end");
 }
 
 void add_images(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
-  Command take = tree.add(app, "snapshot", "Take an image of a job; it goes on",
+  Command take = tree.add(app, "snapshot", "Take an image of a job, which continues to run",
                           [o](Context& c) { return snapshot(c, "snapshot", *o); });
-  take.add_example("gpumigrate snapshot train", "Take an image; the job goes on");
-  take.add_option("job", o->job, "Name or id").required();
-  take.add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
+  take.add_example("gpumigrate snapshot train", "Take an image while the job runs");
+  take.add_option("job", o->job, "Name or id of the job").required();
+  take.add_option("--to", o->to,
+                  "Place for the image: a folder that several nodes share (it contains a '/'), or a node")
       .called("NODE-OR-FOLDER");
-  take.add_flag("--detach", o->detach, "Do not wait");
+  take.add_flag("--detach", o->detach, "Do not wait for the end");
   add_timeout(take, o);
-  Command images =
-      add_list(tree, "images", "List images", images_list,
-               {.node = "Only those that this node wrote", .name = "Only of these jobs, like \"train*\""});
+  Command images = add_list(tree, "images", "List images", images_list,
+                            {.node = "Only images that this node wrote",
+                             .name = "Only images of jobs with these names, like \"train*\""});
   Command rm = tree.add(images, "rm", "Remove an image", [o](Context& c) { return remove_image(c, *o); });
   rm.add_example("gpumigrate images rm j3.v12@node-a", "Remove an image");
   rm.add_example("gpumigrate images rm train#12", "Remove version 12 of a job's images");
-  rm.add_option("image", o->remove, "Like j3.v12@node-a; of a job NAME#12, or NAME: its newest").required();
-  rm.add_flag("--force", o->force, "Also the one that a parked job rests in");
-  add_wait_limit(rm, o->timeout, "it may still be removed");
+  rm.add_option("image", o->remove,
+                "Id like j3.v12@node-a, or NAME#12 for version 12 of a job, or NAME for its newest image")
+      .required();
+  rm.add_flag("--force", o->force, "Remove it even if a parked job needs it to continue");
+  add_wait_limit(rm, o->timeout, "the image may still be removed");
 }
 
 void add_rest(CommandTree& tree, const Shared& o) {
   Command& app = tree.app();
-  Command suspend = tree.add(app, "suspend", "Put a job into an image and free its GPU",
+  Command suspend = tree.add(app, "suspend", "Park a job in an image and free its GPU",
                              [o](Context& c) { return snapshot(c, "suspend", *o); });
-  suspend.add_example("gpumigrate suspend train", "Put a job into an image and free its GPU");
-  suspend.add_option("job", o->job, "Name or id").required();
+  suspend.add_example("gpumigrate suspend train", "Park a job in an image and free its GPU");
+  suspend.add_option("job", o->job, "Name or id of the job").required();
   suspend
-      .add_option("--to", o->to, "A folder that several nodes have (it has a '/'), or a node, into its vault")
+      .add_option("--to", o->to,
+                  "Place for the image: a folder that several nodes share (it contains a '/'), or a node")
       .called("NODE-OR-FOLDER");
-  suspend.add_flag("--detach", o->detach, "Do not wait");
+  suspend.add_flag("--detach", o->detach, "Do not wait for the end");
   add_timeout(suspend, o);
   Command resume =
-      tree.add(app, "resume", "Let a parked job go on", [o](Context& c) { return restore(c, "resume", *o); });
-  resume.add_example("gpumigrate resume train", "Let it go on");
-  resume.add_option("job", o->job, "Name or id").required();
-  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of a job of several ranks NODE,NODE")
+      tree.add(app, "resume", "Continue a parked job", [o](Context& c) { return restore(c, "resume", *o); });
+  resume.add_example("gpumigrate resume train", "Continue a parked job");
+  resume.add_option("job", o->job, "Name or id of the job").required();
+  resume.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); NODE,NODE for a job of several ranks")
       .called("PLACE");
-  resume.add_flag("--detach", o->detach, "Do not wait");
+  resume.add_flag("--detach", o->detach, "Do not wait for the end");
   add_timeout(resume, o);
-  Command back = tree.add(app, "restore", "Let a job go on from an image; what runs of it is ended first",
+  Command back = tree.add(app, "restore", "Continue a job from an image; a running instance is stopped first",
                           [o](Context& c) { return restore(c, "restore", *o); });
-  back.add_option("job", o->job, "Name or id of a job, or an image like j3.v12@node-a or NAME#12")
+  back.add_option("job", o->job,
+                  "Name or id of a job (its newest image), or an image like j3.v12@node-a or NAME#12")
       .called("JOB-OR-IMAGE")
       .required();
-  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); of a job of several ranks NODE,NODE")
+  back.add_option("--to", o->to, "NODE, NODE:GPU or auto (auto); NODE,NODE for a job of several ranks")
       .called("PLACE");
-  back.add_option("--reason", o->reason, "For the records");
+  back.add_option("--reason", o->reason, "The reason, for the records");
   back.add_flag("--force", o->force,
-                "Your word that an instance on a node that is not connected is dead for good; should it "
-                "turn up, it is ended");
+                "Confirm that an instance on an unreachable node is dead for good; if it appears again, it "
+                "is stopped");
   back.add_flag("--accept-loss", o->accept_loss,
-                "Also if the job runs, or went further than the image: that work is lost");
+                "Restore even if the job runs, or has run beyond the image: that work is lost");
   back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");
-  back.add_flag("--detach", o->detach, "Do not wait");
-  back.add_example("gpumigrate restore train --to node-b", "Let a job go on from its newest image");
+  back.add_flag("--detach", o->detach, "Do not wait for the end");
+  back.add_example("gpumigrate restore train --to node-b", "Continue a job from its newest image on node-b");
   add_timeout(back, o);
   back.set_footer(
-      "Exit codes: 0 nothing was lost; 3 work since the image is lost (it prints how much); 1 it did not "
-      "start "
-      "and rests in its image; 5 refused, nothing touched: --accept-loss is needed where work would be lost; "
-      "6 outcome not known.");
+      "Exit codes: 0 no work was lost; 1 the job did not start and stays parked in its image; 3 work since "
+      "the image is lost (the command prints how much); 5 refused, nothing was changed (--accept-loss is "
+      "needed if work would be lost); 6 the outcome is unknown.");
 }
 
 }  // namespace

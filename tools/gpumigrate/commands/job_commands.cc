@@ -45,17 +45,20 @@ Result<void> take_place(const std::string& place, Json& body) {
   return ok();
 }
 
-// Ranks on one node, or on several.
+// Adds the ranks on one node, or on several.
 Result<void> add_ranks(const RunOptions& options, Json& body) {
   if (options.ranks == 0) {
     body["gpus"] = options.gpus;
-    if (!options.nodes.empty()) return Error(ErrorCode::kInvalidArgument, "--nodes needs --ranks");
+    if (!options.nodes.empty()) return Error(ErrorCode::kInvalidArgument, "--nodes requires --ranks");
     return ok();
   }
   if (options.gpus != 1)
+    return Error(
+        ErrorCode::kInvalidArgument,
+        "--gpus and --ranks exclude each other: --gpus starts ranks on one node, --ranks on several");
+  if (!options.node.empty())
     return Error(ErrorCode::kInvalidArgument,
-                 "--gpus is for ranks on one node, --ranks for several: give one of them");
-  if (!options.node.empty()) return Error(ErrorCode::kInvalidArgument, "--ranks takes --nodes, not --node");
+                 "--ranks and --node exclude each other: use --nodes with --ranks");
   body["ranks"] = options.ranks;
   if (options.nodes.empty()) return ok();
   Json nodes = Json::array();
@@ -65,7 +68,7 @@ Result<void> add_ranks(const RunOptions& options, Json& body) {
   return ok();
 }
 
-// A program given by a path is meant from here, wherever the job's folder is.
+// Makes the path of a program absolute: it is relative to the current folder, not to the job's.
 std::string program_path(const std::string& program) {
   return program.find('/') == std::string::npos
              ? program
@@ -94,7 +97,7 @@ Result<Json> request_of(const RunOptions& options) {
   if (!options.gpu_memory.empty()) {
     if (options.gpu_memory.find_first_not_of("0123456789") == std::string::npos)
       return Error(ErrorCode::kInvalidArgument,
-                   "--gpu-memory: \"" + options.gpu_memory + "\" has no unit, like 12GiB");
+                   "--gpu-memory: \"" + options.gpu_memory + "\" needs a unit, like 12GiB");
     auto bytes = tools::parse_size(options.gpu_memory);
     if (!bytes) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + bytes.error().message());
     body["gpu_memory_bytes"] = *bytes;
@@ -102,21 +105,21 @@ Result<Json> request_of(const RunOptions& options) {
   return body;
 }
 
-// Asks for a job's end. A coordinator that goes away meanwhile is dialled again for a while: the job ends
-// without it.
+// Waits for a job's end. It redials a lost coordinator for the context's patience: the job does not need the
+// coordinator to end.
 class EndFollower {
  public:
   EndFollower(Context& context, std::string id, Wait& wait)
       : context_(context), id_(std::move(id)), wait_(wait) {}
 
-  // A job that may run on at a silent node is not waited for.
+  // Also ends for a job on a silent node: it may keep running there.
   EndFollower& until_silent() {
     is_until_silent_ = true;
     return *this;
   }
 
-  // `known`: the coordinator has answered for the job before; otherwise the first call's failure is told at
-  // once.
+  // `known`: the coordinator has answered for the job before. Otherwise a failure of the first call is
+  // returned at once.
   Result<Json> follow(bool known) {
     for (;;) {
       auto job = context_.coordinator.get(job_path(id_) +
@@ -141,12 +144,12 @@ class EndFollower {
   Result<void> survive(Error error) {
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return error;
     if (!lost_since_) {
-      context_.note(error.message() + "; the job does not depend on it, asking again");
+      context_.note(error.message() + "; retrying. The job is not affected");
       lost_since_ = Clock::now();
     }
     if (Clock::now() - *lost_since_ >= context_.patience)
       return Error(ErrorCode::kTimedOut,
-                   "How job " + id_ + " ends is not known; `gpumigrate wait " + id_ + "` asks again")
+                   "The outcome of job " + id_ + " is unknown; `gpumigrate wait " + id_ + "` asks again")
           .caused_by(std::move(error));
     context_.coordinator.http().pause(HttpClient::kRedialInterval);
     return ok();
@@ -159,7 +162,8 @@ class EndFollower {
   std::optional<Clock::time_point> lost_since_;
 };
 
-constexpr std::size_t kMovesShown = 3;  // of a job that is described
+// `describe` shows this many.
+constexpr std::size_t kMovesShown = 3;
 constexpr std::size_t kEventsShown = 5;
 
 WaitSubject end_of(const std::string& job, const std::string& goes_on) {
@@ -169,33 +173,33 @@ WaitSubject end_of(const std::string& job, const std::string& goes_on) {
 int job_exit_code(Context& context, const Json& answer) {
   const auto job = record::from_answer<api::Job>(answer);
   if (job.state == "exited" && !job.exit_code) {
-    context.note("job " + job.id + ": " + job.reason.value_or("-"));
+    context.note("Job " + job.id + ": " + job.reason.value_or("-"));
     return kUnknown;
   }
   if (job.reason && job.state != "exited")
-    context.note("job " + job.id + " " + job.state + ": " + *job.reason);
+    context.note("Job " + job.id + " " + job.state + ": " + *job.reason);
   return job.exit_code.value_or(kRunFailed);
 }
 
-// Shows the job's output until it ends. Ctrl-C stops the job, the second one leaves it.
+// Shows the job's output until it ends. The first Ctrl-C stops the job; the second one ends only the command.
 Result<int> attend(Context& context, const std::string& id) {
   int interrupts = 0;
   const auto on_interrupt = [&]() -> Result<void> {
     if (++interrupts > 1) {
       return Error(ErrorCode::kAborted,
-                   "left job " + id + " alone; `gpumigrate wait " + id + "` waits for its end");
+                   "Stopped following job " + id + "; `gpumigrate wait " + id + "` waits for its end");
     }
-    context.note("interrupted: stopping job " + id + " (once more: leave it alone)");
+    context.note("Interrupted: stopping job " + id + " (interrupt again to stop following it)");
     CKPT_TRYV(context.coordinator.post(job_path(id) + "/stop", Json::object()));
     return ok();
   };
   auto followed = LogStream(context, id).follow(on_interrupt);
   if (!followed) {
     if (followed.error().code() == ErrorCode::kAborted) return std::move(followed).error();
-    // Its output is out of reach; how it ends still counts.
+    // The output cannot be read, but the job's exit code still counts.
     context.note(followed.error().message());
   }
-  Wait wait(context, end_of(id, "it runs on"));
+  Wait wait(context, end_of(id, "it keeps running"));
   CKPT_TRY(job, EndFollower(context, id, wait).follow(true));
   return job_exit_code(context, job);
 }
@@ -209,7 +213,7 @@ int print_job(Context& context, const Json& job) {
   return kDone;
 }
 
-// A line about its end.
+// Prints a line about the job's end.
 int print_end(Context& context, const Json& job) {
   if (context.json) return print_job(context, job);
   context.out << view_job_state(record::from_answer<api::Job>(job)) << std::flush;
@@ -229,7 +233,7 @@ int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   return shown.possible ? kDone : kRefused;
 }
 
-// Field 22 of /proc/PID/stat; 0 if there is no such process.
+// Returns field 22 of /proc/PID/stat, or 0 if there is no such process.
 std::uint64_t start_ticks_of(int pid) {
   constexpr int kField = 22;
   auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
@@ -243,7 +247,7 @@ std::uint64_t start_ticks_of(int pid) {
   return ticks;
 }
 
-// Its newest migrations, oldest first. Those that the coordinator has forgotten are left out.
+// Returns the newest migrations, oldest first. Migrations that the coordinator has forgotten are left out.
 Result<std::vector<api::Migration>> newest_moves(Context& context, const std::vector<std::string>& ids,
                                                  std::size_t count) {
   std::vector<api::Migration> moves;
@@ -257,7 +261,7 @@ Result<std::vector<api::Migration>> newest_moves(Context& context, const std::ve
   return moves;
 }
 
-// Its newest events, oldest first.
+// Returns the job's newest events, oldest first.
 Result<std::vector<api::Event>> newest_events(Context& context, const std::string& id) {
   std::vector<api::Event> newest;
   std::uint64_t since = 0;
@@ -289,16 +293,17 @@ Result<std::unique_ptr<Wait>> wait_for_start(Context& context, const RunOptions&
   return Wait::begin(context, subject, options.timeout, WaitKind::kAnswer);
 }
 
-// Ctrl-C before the answer: a job that is to be followed is stopped once it is known.
+// Submits the job. After Ctrl-C before the answer a job without --detach is stopped once its id is known.
 Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait) {
   if (detach) return context.coordinator.post("/v1/jobs", body, 1);
-  wait.note_first_interrupt("interrupted: the job is stopped once it is known (once more: leave it alone)");
+  wait.note_first_interrupt(
+      "Interrupted: the job is stopped once its id is known (interrupt again to leave it alone)");
   return context.coordinator.post("/v1/jobs", body);
 }
 
 }  // namespace
 
-// As far as this machine can see: on the job's node the program may be another.
+// Checks the program on this machine. The job's node may have another program under the same path.
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");
@@ -306,10 +311,9 @@ static void warn_of_missing_library(Context& context, const RunOptions& options)
       why_not_preloaded(program_path(options.command.front()), path == nullptr ? "" : path,
                         options.cwd.empty() ? "." : options.cwd, ::geteuid());
   if (!why.empty())
-    context.note(
-        "warning: " + why +
-        ", so gpumigrate's library cannot be put into it: if it uses the GPU itself, cuInit fails (304). "
-        "Build it dynamically linked, or run it with --cooperative");
+    context.note("warning: " + why +
+                 ", so gpumigrate's library cannot be preloaded into it. If the program uses the GPU "
+                 "itself, cuInit fails (304). Link it dynamically, or run it with --cooperative");
 }
 
 int run_job(Context& context, const RunOptions& options) {
@@ -336,9 +340,9 @@ int run_job(Context& context, const RunOptions& options) {
   context.err << view_displaced(started.displaced, "was ", context.layout()) << std::flush;
   warn_of_missing_library(context, options);
   if (options.detach) return print_job(context, *job);
-  context.note("job " + id + " (" + started.job.name + ") runs at " + place_of(started.job));
+  context.note("Job " + id + " (" + started.job.name + ") runs at " + place_of(started.job));
   if (options.gpus > 1)
-    context.note("this is the output of rank 0; `gpumigrate logs " + id + " --rank N` shows another's");
+    context.note("Output of rank 0; `gpumigrate logs " + id + " --rank N` shows the output of another rank");
   auto code = attend(context, id);
   if (code) return *code;
   return report(context, code.error(), kRunFailed);
@@ -346,8 +350,8 @@ int run_job(Context& context, const RunOptions& options) {
 
 int adopt_process(Context& context, const AdoptOptions& options) {
   auto wait = Wait::begin(context,
-                          {"a node to take process " + std::to_string(options.pid) + " in",
-                           "`gpumigrate jobs` shows whether it was taken in"},
+                          {"a node to adopt process " + std::to_string(options.pid),
+                           "`gpumigrate jobs` shows whether it was adopted"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   Json body = {{"pid", options.pid}};
@@ -355,11 +359,11 @@ int adopt_process(Context& context, const AdoptOptions& options) {
   if (!options.node.empty()) {
     body["node"] = options.node;
   } else {
-    // The process of this machine that has the id now, and no other.
+    // The start time identifies the process: its id may be reused.
     const std::uint64_t ticks = start_ticks_of(options.pid);
     if (ticks == 0)
       return report(context, Error(ErrorCode::kRefused, "There is no process " + std::to_string(options.pid) +
-                                                            " on this machine; --node names another"));
+                                                            " on this machine; name its node with --node"));
     auto boot = read_file("/proc/sys/kernel/random/boot_id", 64);
     if (!boot) return report(context, boot.error());
     std::string machine = *std::move(boot);
@@ -389,11 +393,11 @@ int describe_job(Context& context, const std::string& name, bool all) {
   return kDone;
 }
 
-// Only of a job that never has one.
+// Explains an empty log if the job is one that never has a log.
 static void explain_empty_log(Context& context, const std::string& job) {
   auto shown = context.coordinator.get(job_path(job));
   if (shown && record::from_answer<api::Job>(*shown).way == "adopted")
-    context.note("job " + job + " was adopted: its output goes where it went before, not into a log");
+    context.note("Job " + job + " was adopted and has no log: its output still goes where it went before");
 }
 
 int show_logs(Context& context, const std::string& job, const LogOptions& options) {
@@ -421,18 +425,19 @@ int show_logs(Context& context, const std::string& job, const LogOptions& option
     if (empty) explain_empty_log(context, job);
     return kDone;
   }
-  // Refused at once if there is no such job; only what happens later is sat out.
+  // A job that does not exist is refused at once. Retries are only for later failures.
   auto first = stream.next(std::chrono::milliseconds(0));
   const bool is_interrupted = !first && first.error().code() == ErrorCode::kAborted;
   if (!first && !is_interrupted) return report(context, first.error());
   if (first && !*first) return kDone;
   auto done = stream.follow([&job]() -> Result<void> {
-    return Error(ErrorCode::kAborted, "job " + job + " goes on; `gpumigrate logs " + job + " -f` follows it");
+    return Error(ErrorCode::kAborted,
+                 "Job " + job + " keeps running; `gpumigrate logs " + job + " -f` follows it");
   });
   return done ? kDone : report(context, done.error());
 }
 
-// The others are removed although one is refused.
+// Removes each job, even if the coordinator refuses another one.
 int remove_jobs(Context& context, const std::vector<std::string>& names) {
   int worst = kDone;
   Json removed = Json::array();
@@ -458,7 +463,7 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
     if (!time) return report(context, time.error());
     body["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*time).count();
   }
-  auto wait = Wait::begin(context, end_of(name, "the order to stop it stands"), timeout);
+  auto wait = Wait::begin(context, end_of(name, "it is still being stopped"), timeout);
   if (!wait) return report(context, wait.error());
   auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
   if (!job) return report(context, job.error());
@@ -471,12 +476,12 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
   print_end(context, *ended);
   const auto end = record::from_answer<api::Job>(*ended);
   if (!end.silent_node) return kDone;
-  context.note("job " + end.id + ": " + end.reason.value_or("-"));
+  context.note("Job " + end.id + ": " + end.reason.value_or("-"));
   return kUnknown;
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
-  auto wait = Wait::begin(context, end_of(name, "it runs on"), timeout);
+  auto wait = Wait::begin(context, end_of(name, "it keeps running"), timeout);
   if (!wait) return report(context, wait.error());
   auto job = EndFollower(context, name, **wait).follow(false);
   if (!job) {

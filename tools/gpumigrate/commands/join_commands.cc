@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `node token` on the machine that has the authority's key, and `node join` on the machine that becomes a node.
+// `node token` runs on the machine that has the authority's key; `node join` runs on the machine that becomes
+// a node.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -69,7 +70,7 @@ Result<std::string> read_token(const std::string& file) {
   return text;
 }
 
-// The token's certificate as a client's folder, which goes with this object.
+// The token's certificate in a client's folder. The destructor removes the folder.
 class JoinerFolder {
  public:
   static Result<std::unique_ptr<JoinerFolder>> make(const JoinToken& token, const std::string& out) {
@@ -97,13 +98,14 @@ class JoinerFolder {
   std::string path_;
 };
 
-// Whether agent.toml was written; one that is there is kept.
+// Writes the node's files. Returns true if it wrote agent.toml: an existing one is kept.
 Result<bool> write_node(const NodeSite& site, const JoinToken& token, const std::string& key,
                         const api::NodeJoin& given) {
   const std::string& out = site.folder;
   CKPT_TRY(named, tls::peer_with_key(given.certificate, key));
   if (named != tls::Peer::node(given.node))
-    return Error(ErrorCode::kProtocol, "The coordinator's answer is not a certificate of this node");
+    return Error(ErrorCode::kProtocol,
+                 "The coordinator's answer has no certificate for this node and its key");
   CKPT_TRYV(write_file_durably(out + "/ca.pem", token.ca, kPublic));
   CKPT_TRYV(tls::replace_pair(out + "/node.pem", given.certificate, out + "/node.key", key));
   CKPT_TRYV(write_file_durably(out + "/agent-token", given.agent_token + "\n", kPrivate));
@@ -120,7 +122,7 @@ struct Joined {
 };
 
 Result<Joined> join(const Context& context, const JoinOptions& options) {
-  CKPT_TRYV(has_address(options.address));  // before the token is used up
+  CKPT_TRYV(has_address(options.address));  // a bad address must not use up the token
   CKPT_TRY(text, read_token(options.token_file));
   CKPT_TRY(token, parse_join_token(text));
   const std::string out = std::filesystem::absolute(options.out).string();
@@ -165,36 +167,35 @@ void add_join_commands(CommandTree& tree) {
   const auto options = std::make_shared<JoinOptions>();
   Command node = *tree.app().find_subcommand("node");
   Command token =
-      tree.add(node, "token", "Make a token with which a machine becomes a node, once within ten minutes",
+      tree.add(node, "token", "Make a token with which one machine can join as a node within ten minutes",
                [options](Context& c) { return print_token(c, *options); });
-  token.add_option("node", options->node, "The name that it will have").required();
+  token.add_option("node", options->node, "Name of the new node").required();
   token
       .add_option("--url", options->url,
-                  "The coordinator's API (default: that of this machine's coordinator)")
+                  "The URL of the coordinator's API (default: the coordinator of this machine)")
       .called("URL");
-  token
-      .add_option("--folder", options->authority,
-                  "Folder of the authority (default: tls in the cluster's folder)")
+  token.add_option("--folder", options->authority, "The authority's folder (default: tls in GPUMIGRATE_HOME)")
       .called("FOLDER");
   token.add_example("gpumigrate node token node-b > token",
-                    "Then `gpumigrate node join token` on that machine");
+                    "Make a join token; copy it to the new machine for `node join`");
   token.set_footer(
-      "The coordinator must have certificate_authority in its settings. Keep the token secret: its first "
-      "user\nis the node.");
-  Command join = tree.add(node, "join", "Make this machine a node, with a join token",
+      "The coordinator must have certificate_authority in its settings. Keep the token secret: the "
+      "first machine that uses it becomes the node.");
+  Command join = tree.add(node, "join", "Make this machine a node with a join token",
                           [options](Context& c) { return join_cluster(c, *options); });
-  join.add_option("token", options->token_file, "A file with the token; - is standard input").required();
-  join.add_option("--address", options->address, "IP address of this machine, where other nodes reach it")
+  join.add_option("token", options->token_file, "File with the token; - is standard input").required();
+  join.add_option("--address", options->address, "IP address at which other nodes reach this machine")
       .called("ADDRESS")
       .required();
-  join.add_option("--out", options->out, "A folder for agent.toml, certificate, key and the agents' token")
+  join.add_option("--out", options->out,
+                  "Folder for agent.toml, the certificate, its key and the agents' token")
       .called("FOLDER")
       .required();
   join.add_option("--home", options->home,
-                  "The node's folder: journal, logs, images (default: agent in GPUMIGRATE_HOME)")
+                  "Folder for the node's journal, logs and images (default: agent in GPUMIGRATE_HOME)")
       .called("FOLDER");
   join.add_example("gpumigrate node join token --address 10.0.0.2 --out /etc/gpumigrate",
-                   "Makes a key here, and agent.toml unless there is one");
+                   "Make this machine a node, with a new key and an agent.toml");
 }
 
 }  // namespace ckpt::cli

@@ -10,7 +10,7 @@ Command add_list(CommandTree& tree, const std::string& command, const std::strin
   const auto o = std::make_shared<ListOptions>();
   Command added =
       tree.add(tree.app(), command, help, [o, list](Context& c) { return show_list(c, list(*o), o->watch); });
-  added.add_flag("-w,--watch", o->watch, "Show it until Ctrl-C");
+  added.add_flag("-w,--watch", o->watch, "Refresh the list until Ctrl-C is pressed");
   if (!options.all.empty()) added.add_flag("-a,--all", o->all, options.all);
   if (!options.node.empty()) added.add_option("--node", o->node, options.node);
   if (!options.state.empty()) added.add_option("--state", o->state, options.state);

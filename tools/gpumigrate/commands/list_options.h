@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declares a command that prints a list (screens/lists.h), with the options that lists have in common.
-// Threads: one. Errors: a wrong declaration throws and is a mistake of the caller.
+// Declares a command that prints a list (screens/lists.h), with the common options of lists.
+// Threads: one. Errors: a wrong declaration throws; it is a bug of the caller.
 #pragma once
 
 #include <string>

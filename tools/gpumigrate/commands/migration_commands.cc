@@ -18,7 +18,7 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // what the API takes
+constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the API's limit
 
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);
@@ -39,32 +39,34 @@ Error usage(const std::string& why) {
   return {ErrorCode::kInvalidArgument, why};
 }
 
-// How chunks are encoded and how much of the GPU the copying may take.
+// Adds the encoding of chunks and the share of the GPU's time for the copy.
 Result<void> add_copying(const MigrateOptions& options, Json& body) {
   if (!options.codec.empty()) body["codec"] = options.codec;
   std::uint64_t shadow = 0;
   if (!options.shadow_memory.empty()) {
     CKPT_TRY(value, option_value("--shadow-memory", tools::parse_size(options.shadow_memory)));
     if (value > kMaxShadowBytes)
-      return usage("--shadow-memory: " + tools::format_bytes(static_cast<double>(value)) + " is more than " +
+      return usage("--shadow-memory: " + tools::format_bytes(static_cast<double>(value)) +
+                   " is more than the maximum of " +
                    tools::format_bytes(static_cast<double>(kMaxShadowBytes)));
     shadow = value;
     body["shadow_memory_bytes"] = shadow;
   }
   if (options.codec == "difference" && shadow == 0)
-    return usage("--codec difference: needs --shadow-memory, like 4GiB, for what was sent last");
+    return usage("--codec difference requires --shadow-memory, like 4GiB, which holds the data sent last");
   if (!options.slowdown.empty()) {
     CKPT_TRY(share, option_value("--slowdown", tools::parse_share(options.slowdown)));
-    // In steps of 0.1 %. None of the GPU's time would be a move that never ends.
+    // The API takes steps of 0.1 %. A share of 0 would be a move that never ends.
     const std::int64_t permille = std::llround(share * 1000);
     if (permille == 0)
-      return usage("--slowdown: at least 0.1%, not \"" + options.slowdown + "\"; leave it out for no limit");
+      return usage("--slowdown: \"" + options.slowdown +
+                   "\" is less than 0.1%; leave the option out for no limit");
     body["slowdown_percent"] = static_cast<double>(permille) / 10;
   }
   return ok();
 }
 
-// Words as in a shell, with quotes and backslashes; nothing is expanded.
+// Splits a command into words like a shell, with quotes and backslashes. It expands nothing.
 Result<std::vector<std::string>> words_of(const std::string& command) {
   std::vector<std::string> words;
   try {
@@ -73,16 +75,16 @@ Result<std::vector<std::string>> words_of(const std::string& command) {
     std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(words),
                  [](const std::string& word) { return !word.empty(); });
   } catch (const boost::escaped_list_error&) {
-    return usage("--exec: a backslash stands before a character that needs none: " + command);
+    return usage("--exec: a backslash must be followed by a quote, a blank or a backslash: " + command);
   }
-  if (words.empty()) return usage("--exec: names no command");
+  if (words.empty()) return usage("--exec: the command is empty");
   return words;
 }
 
-// Another program for the standby.
+// Adds another program for the standby.
 Result<void> add_program(const MigrateOptions& options, Json& body) {
   if (options.exec.empty()) {
-    if (!options.allow.empty()) return usage("--allow: needs --exec");
+    if (!options.allow.empty()) return usage("--allow requires --exec");
     return ok();
   }
   CKPT_TRY(words, words_of(options.exec));
@@ -92,7 +94,7 @@ Result<void> add_program(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
-// Numbers with commas between them.
+// Adds the ranks, which are numbers separated by commas.
 Result<void> add_ranks(const MigrateOptions& options, Json& body) {
   if (options.ranks.empty()) return ok();
   std::istringstream given(options.ranks);
@@ -100,7 +102,7 @@ Result<void> add_ranks(const MigrateOptions& options, Json& body) {
     const bool is_number =
         !word.empty() && word.size() <= 4 &&
         std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (!is_number) return usage("--rank: numbers of ranks, like 3 or 2,3, not \"" + options.ranks + "\"");
+    if (!is_number) return usage("--rank: \"" + options.ranks + "\" is not a list of ranks like 3 or 2,3");
     body["ranks"].push_back(std::stoul(word));
   }
   return ok();
@@ -132,7 +134,7 @@ Result<Json> request_of(const MigrateOptions& options) {
   return body;
 }
 
-// The id of the migration that is meant: a job's name or id means its open one.
+// Returns the id of the migration that the user names. A job's name or id means its open migration.
 Result<std::string> migration_of(Context& context, const std::string& given) {
   auto known =
       has_id_form(given, 'm') ? context.coordinator.get(migration_path(given)) : Result<Json>(Json());
@@ -141,7 +143,7 @@ Result<std::string> migration_of(Context& context, const std::string& given) {
   if (!named) return known ? std::move(named).error() : std::move(known).error();
   const auto detail = record::from_answer<api::JobDetail>(*named);
   if (detail.open_migration) return detail.open_migration->id;
-  std::string why = "job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
+  std::string why = "Job " + detail.job.name + " (" + detail.job.id + ") is not being moved";
   if (!detail.migrations.empty()) why += "; its last migration was " + detail.migrations.back();
   return Error(ErrorCode::kRefused, why);
 }
@@ -156,23 +158,24 @@ int print_migration(Context& context, const Json& migration) {
   return kDone;
 }
 
-// Ctrl-C before the answer: a move that is to be followed is aborted once it is known.
+// Orders the move. After Ctrl-C before the answer a move without --detach is aborted once its id is known.
 Result<Json> order_move(Context& context, const MigrateOptions& options, const Json& body) {
   Wait wait(context, {"the coordinator to begin the move of job " + options.job,
                       "`gpumigrate migrations` shows whether it has begun"});
   const bool is_followed = !options.detach && !options.dry_run;
   if (is_followed)
     wait.note_first_interrupt(
-        "interrupted: the move is aborted once it is known (once more: leave it alone)");
+        "Interrupted: the move is aborted once its id is known (interrupt again to leave it alone)");
   return context.coordinator.post("/v1/jobs/" + path_part(options.job) + "/migrate", body,
                                   is_followed ? 2 : 1);
 }
 
-// Begins to follow the migration that a command names.
+// Begins to follow the migration that the user names.
 Result<std::unique_ptr<Wait>> begin_following(Context& context, const std::string& given,
                                               const std::string& timeout) {
   return Wait::begin(
-      context, {"the end of migration " + given, "`gpumigrate watch " + given + "` shows whether it goes on"},
+      context,
+      {"the end of migration " + given, "`gpumigrate watch " + given + "` shows whether it continues"},
       timeout, WaitKind::kFollow);
 }
 
@@ -180,7 +183,7 @@ int report_end_of_following(Context& context, Wait& wait, const Error& error) {
   return wait.is_limit(error) ? report_wait(context, wait, error) : report_unfollowed(context, error);
 }
 
-// Prints the outcomes of the ranks that moved with it: they end as it does, a moment later.
+// Prints the outcomes of the other ranks of the move. They end like this one, a moment later.
 void print_other_ranks(Context& context, const Json& migration, Wait& wait) {
   const auto lead = record::from_answer<api::MigrationDetail>(migration);
   if (lead.migration.gang_move != lead.migration.id) return;
@@ -233,7 +236,7 @@ int watch_migration(Context& context, const std::string& given, const std::strin
   Wait& wait = **begun;
   auto id = migration_of(context, given);
   if (!id) return report_wait(context, wait, id.error());
-  // Refused at once if there is no such migration; only contact that is lost later is sat out.
+  // A migration that does not exist is refused at once. Retries are only for contact that is lost later.
   auto known = context.coordinator.get(migration_path(*id));
   if (!known) return report_wait(context, wait, known.error());
   return follow_and_print(context, *id, OnInterrupt::kLeave, wait);
@@ -254,7 +257,7 @@ int abort_migration(Context& context, const std::string& given, const std::strin
   auto migration = follow_migration(context, id, OnInterrupt::kLeave, wait);
   if (!migration) return report_end_of_following(context, wait, migration.error());
   const int outcome = print_outcome(context, *migration);
-  // It had been asked for in time and came too late: the job was moved.
+  // The abort came too late: the job has moved.
   if (outcome == kDone) return kRefused;
   return outcome == kInterrupted ? kDone : outcome;
 }

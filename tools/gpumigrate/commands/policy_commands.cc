@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// health, policy pause|resume|reset-breaker.
+// The commands health and policy pause, resume and reset-breaker.
 #include <memory>
 
 #include "libckpt/record/document.h"
@@ -32,10 +32,10 @@ int change_policy(Context& context, const std::string& verb, const Json& body) {
   return kDone;
 }
 
-// Another family of commands may have made it already.
+// Returns the command `policy`. Another family of commands may have added it already.
 Command policy_parent(CommandTree& tree) {
   const auto found = tree.app().find_subcommand("policy");
-  return found ? *found : tree.add_parent("policy", "Control what is done about GPUs in trouble");
+  return found ? *found : tree.add_parent("policy", "Control the reaction to faulty GPUs");
 }
 
 struct PolicyOptions {
@@ -48,24 +48,24 @@ struct PolicyOptions {
 void add_policy_commands(CommandTree& tree) {
   const auto options = std::make_shared<PolicyOptions>();
   tree.begin_family("Health");
-  tree.add(tree.app(), "health", "Show what was found about GPUs, and what was done about it", show_health);
+  tree.add(tree.app(), "health", "Show faults of GPUs, and the moves that followed", show_health);
   Command policy = policy_parent(tree);
   policy.require_subcommand();
-  Command pause = tree.add(policy, "pause", "Record what a node's GPUs report, and do nothing about it",
+  Command pause = tree.add(policy, "pause", "Record faults of a node's GPUs, but do not act on them",
                            [options](Context& c) {
                              Json body = {{"node", options->node}};
                              if (!options->reason.empty()) body["reason"] = options->reason;
                              return change_policy(c, "pause", body);
                            });
-  pause.add_option("node", options->node, "Its name").required();
-  pause.add_option("--reason", options->reason, "For the records");
-  tree.add(policy, "resume", "Act on what the node reports from now on",
+  pause.add_option("node", options->node, "Name of the node").required();
+  pause.add_option("--reason", options->reason, "The reason, for the records");
+  tree.add(policy, "resume", "Act on faults that the node reports from now on",
            [options](Context& c) {
              return change_policy(c, "resume", {{"node", options->node}});
            })
-      .add_option("node", options->node, "Its name")
+      .add_option("node", options->node, "Name of the node")
       .required();
-  tree.add(policy, "reset-breaker", "Let automatic moves go on after the circuit breaker has stopped them",
+  tree.add(policy, "reset-breaker", "Allow automatic moves again after the circuit breaker has stopped them",
            [](Context& c) { return change_policy(c, "reset-breaker", Json::object()); });
 }
 

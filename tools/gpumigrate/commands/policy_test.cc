@@ -10,7 +10,7 @@
 namespace ckpt::cli {
 namespace {
 
-// Two processes of the GPU, so that what is decided for each shows.
+// Two processes on the GPU, so that the output shows the decision for each.
 constexpr std::int32_t kThisProcess = 1;
 constexpr std::int32_t kAnotherProcess = 2;
 
@@ -119,16 +119,17 @@ int test_policy(Context& context, const PolicyTestOptions& options) {
   if (!options.line.empty()) {
     line = health::parse_xid_line(options.line);
     if (!line)
-      return report(context,
-                    Error(ErrorCode::kInvalidArgument,
-                          "--line: this is no line \"NVRM: Xid (PCI:...): N, ...\" of the kernel log"));
+      return report(
+          context,
+          Error(ErrorCode::kInvalidArgument,
+                "--line: the text is not a line of the kernel log like \"NVRM: Xid (PCI:...): N, ...\""));
   }
   if (options.xids.empty() && !line && !options.recovery && !options.lost && !options.silent &&
       options.probe.empty())
     return report(
         context,
         Error(ErrorCode::kInvalidArgument,
-              "policy test: say what happens: --xid, --recovery, --line, --lost, --silent or --probe"));
+              "policy test: name a fault with --xid, --recovery, --line, --lost, --silent or --probe"));
   const health::Evidence evidence = evidence_of(table, options, line);
   const Json answer = to_json(table, evidence, health::decide(table, evidence));
   if (context.json) {
@@ -143,29 +144,31 @@ void add_policy_test(CommandTree& tree) {
   auto policy = tree.app().find_subcommand("policy");
   if (!policy) {
     tree.begin_family("Health");
-    policy = tree.add_parent("policy", "Control what is done about GPUs in trouble");
+    policy = tree.add_parent("policy", "Control the reaction to faulty GPUs");
     policy->require_subcommand();
   }
   auto options = std::make_shared<PolicyTestOptions>();
-  Command test = tree.add(*policy, "test", "Show what would be done, and why; ask nobody and touch nothing",
-                          [options](Context& c) { return test_policy(c, *options); });
-  test.add_example("gpumigrate policy test --xid 79", "See what would be done about an Xid");
-  test.add_option("--xid", options->xids, "Number of an Xid; more than one: seen together")
+  Command test =
+      tree.add(*policy, "test",
+               "Show the decision about a fault and its reason, without a coordinator; change nothing",
+               [options](Context& c) { return test_policy(c, *options); });
+  test.add_example("gpumigrate policy test --xid 79", "See the decision about an Xid");
+  test.add_option("--xid", options->xids, "Number of an Xid; several are taken as seen together")
       .in_range(1, 99999);
   test.add_option("--recovery", options->recovery,
-                  "Recovery action that the driver asks for (NVML field 230)")
+                  "Recovery action that the driver requests (NVML field 230)")
       .in_range(0, 255);
-  test.add_option("--line", options->line, "A line of the kernel log, in place of --xid");
+  test.add_option("--line", options->line, "A line of the kernel log, instead of --xid");
   test.add_flag("--victim", options->victim, "The Xid names this process");
   test.add_flag("--dead", options->dead, "This process's context is known to be lost");
   test.add_flag("--p2p", options->p2p, "This process uses peer to peer");
   test.add_flag("--lost", options->lost, "The driver has lost the GPU");
   test.add_flag("--silent", options->silent, "NVML does not answer");
-  test.add_option("--probe", options->probe, "How a probe of the GPU went").one_of({"ok", "failed", "hung"});
+  test.add_option("--probe", options->probe, "Result of a probe of the GPU").one_of({"ok", "failed", "hung"});
   test.add_option("--gpu-model", options->model,
-                  "Like \"NVIDIA H200\": some keep memory errors to one process");
+                  "Model of the GPU, like \"NVIDIA H200\": some models confine memory errors to one process");
   test.add_option("--table", options->tables,
-                  "A table (CSV) whose rows take the place of those built in; may be repeated")
+                  "A table (CSV) whose rows replace the built-in rows; may be repeated")
       .called("FILE")
       .one_value_each();
 }

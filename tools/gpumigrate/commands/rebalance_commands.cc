@@ -37,7 +37,8 @@ int exit_code_of(const api::Rebalance& run) {
   return run.state == "failed" ? kFailed : run.state == "stopped" ? kInterrupted : kDone;
 }
 
-// Follows a run to its end. Ctrl-C: no further move begins; once more: leave it alone.
+// Follows a run to its end. After the first Ctrl-C no further move begins; the second one ends only the
+// command.
 class RebalanceFollower {
  public:
   RebalanceFollower(Context& context, const Wait& wait) : context_(context), wait_(wait) {}
@@ -75,12 +76,12 @@ class RebalanceFollower {
   }
 
   Result<void> interrupted() {
-    if (lost_since_) return not_known();  // nobody there to be told
+    if (lost_since_) return not_known();  // no coordinator can take the order
     if (++interrupts_ > 1)
-      return Error(
-          ErrorCode::kAborted,
-          "left the rebalance alone: it ends after its open moves, which `gpumigrate migrations` shows");
-    context_.note("interrupted: no further move begins (once more: do not wait for the open ones)");
+      return Error(ErrorCode::kAborted,
+                   "Stopped following the rebalance: it ends after its open moves, which `gpumigrate "
+                   "migrations` shows");
+    context_.note("Interrupted: no further move begins (interrupt again to stop waiting for the open ones)");
     auto stopped = context_.coordinator.post("/v1/rebalance/stop", Json::object());
     if (stopped) return ok();
     const Error& error = stopped.error();
@@ -89,18 +90,18 @@ class RebalanceFollower {
     return ok();
   }
 
-  // Whether to go on after a failed call: an interrupt is handled by the loop, a coordinator that is away is
-  // dialled again.
+  // Returns the error of a failed call, unless the loop can continue: it handles an interrupt, and redials a
+  // lost coordinator.
   Result<void> survive(const Error& error) {
     if (error.code() == ErrorCode::kAborted) return ok();
     if (error.code() == ErrorCode::kNotFound)
       return Error(
           ErrorCode::kTimedOut,
-          "The coordinator has restarted and forgotten the rebalance; its open moves go on (`gpumigrate "
-          "migrations`), asking again plans anew");
+          "The coordinator has restarted and forgotten the rebalance. Its open moves continue (`gpumigrate "
+          "migrations`); run `gpumigrate rebalance` again for a new plan");
     if (!is_contact_lost(error)) return error;
     if (!lost_since_) {
-      context_.note(error.message() + "; the open moves do not depend on it, asking again");
+      context_.note(error.message() + "; retrying. The open moves are not affected");
       lost_since_ = Clock::now();
     }
     if (Clock::now() - *lost_since_ >= context_.patience) return not_known().caused_by(error);
@@ -113,8 +114,8 @@ class RebalanceFollower {
   }
   static Error not_known() {
     return {ErrorCode::kTimedOut,
-            "How the rebalance ends is not known; `gpumigrate migrations` shows its open moves, asking again "
-            "plans anew"};
+            "The outcome of the rebalance is unknown; `gpumigrate migrations` shows its open moves. Run "
+            "`gpumigrate rebalance` again for a new plan"};
   }
 
   Context& context_;
@@ -134,8 +135,8 @@ int rebalance(Context& context, const RebalanceOptions& options) {
   auto wait =
       Wait::begin(context,
                   {"the end of the rebalance",
-                   "it goes on; `gpumigrate migrations` shows its moves, `gpumigrate rebalance --stop` "
-                   "lets no further one begin"},
+                   "it continues; `gpumigrate migrations` shows its moves, `gpumigrate rebalance --stop` "
+                   "stops it after the open ones"},
                   options.timeout, WaitKind::kFollow);
   if (!wait) return report(context, wait.error());
   auto plan = context.coordinator.post(
@@ -160,20 +161,21 @@ int rebalance(Context& context, const RebalanceOptions& options) {
 
 void add_rebalance_commands(CommandTree& tree) {
   const auto options = std::make_shared<RebalanceOptions>();
-  Command command = tree.add(tree.app(), "rebalance", "Move jobs together so that whole GPUs become free",
-                             [options](Context& c) { return rebalance(c, *options); });
-  Option dry = command.add_flag("--dry-run", options->dry_run, "Print the plan only (default)");
+  Command command =
+      tree.add(tree.app(), "rebalance", "Move jobs onto fewer GPUs, so that whole GPUs become free",
+               [options](Context& c) { return rebalance(c, *options); });
+  Option dry = command.add_flag("--dry-run", options->dry_run, "Only print the plan (default)");
   Option apply =
-      command.add_flag("--apply", options->apply, "Carry it out; the first move that fails ends it");
-  command.add_flag("--stop", options->stop, "Let a rebalance that is under way begin no further move")
+      command.add_flag("--apply", options->apply, "Carry out the plan; the first failed move ends it");
+  command.add_flag("--stop", options->stop, "Stop a running rebalance after its open moves")
       .excludes(dry)
       .excludes(apply);
   apply.excludes(dry);
-  command.add_option("--parallel", options->parallel, "Moves at a time (1)").in_range(1, 64);
-  add_wait_limit(command, options->timeout, "the rebalance goes on").needs(apply);
+  command.add_option("--parallel", options->parallel, "Number of moves at a time (1)").in_range(1, 64);
+  add_wait_limit(command, options->timeout, "the rebalance continues").needs(apply);
   command.set_footer(
-      "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped: every job runs, the table shows where; 5 "
-      "refused; 6 outcome not known.");
+      "Exit codes of --apply: 0 done; 1 a move failed, 2 stopped (in both cases every job runs, and the "
+      "table shows where); 5 refused; 6 the outcome is unknown.");
 }
 
 }  // namespace ckpt::cli

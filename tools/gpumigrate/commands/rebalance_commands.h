@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate rebalance`: the plan, and carrying it out. Threads: one. Errors: the commands print them and
+// `gpumigrate rebalance` plans moves and carries them out. Threads: one. Errors: the commands print them and
 // return the exit code.
 #pragma once
 

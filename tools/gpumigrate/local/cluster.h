@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate local`: a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Several homes may
-// run side by side. Threads: one.
+// `gpumigrate local` runs a coordinator and some agents on this machine, under GPUMIGRATE_HOME. Clusters of
+// several homes can run at the same time. Threads: one.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@
 
 namespace ckpt::cli {
 
-// Options of a local cluster. One that is not given is as the known cluster has it (all of that cluster that
-// has ended is started again), or the default.
+// Options of a local cluster. An option that is not given keeps the value of the existing cluster, or gets
+// the default. Processes of the existing cluster that have ended are started again.
 struct LocalOptions {
   std::optional<int> nodes;               // 2
-  std::optional<int> gpus;                // of each node: 1
+  std::optional<int> gpus;                // for each node: 1
   std::optional<std::string> gpu_memory;  // 8GiB
-  std::string timeout;                    // of the waiting
+  std::string timeout;                    // limits the wait
 };
 
-// Starts what does not run yet and returns when every node is ready. The first Ctrl-C and `timeout` end the
-// waiting; what was started goes on.
+// Starts the processes that do not run yet, and returns when every node is ready. The first Ctrl-C and
+// `timeout` end the wait; the processes keep running.
 int local_up(Context& context, const LocalOptions& options);
-// Stops jobs, agents and coordinator; no process is left, unless the waiting was ended.
+// Stops jobs, agents and coordinator. No process is left, unless Ctrl-C or `timeout` ended the wait.
 int local_down(Context& context, const std::string& timeout);
 int local_status(Context& context);
 

@@ -19,7 +19,8 @@ bool is_live(const api::Job& job) {
   return !has_ended(job) && job.state != "unreachable";
 }
 
-// Asks all jobs to stop, then waits for each. What does not stop this way is ended with its keeper below.
+// Asks all jobs to stop, then waits for each. A job that does not stop is ended with its keeper by
+// end_processes().
 Result<int> stop_jobs(Context& context, Wait& wait) {
   wait.now_for("the jobs to end");
   auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
@@ -32,7 +33,7 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
     const auto stopped = context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}});
     if (stopped && !record::from_answer<api::Job>(*stopped).silent_node) stopping.push_back(path);
   }
-  // They end beside each other.
+  // Jobs end at the same time, so they share one limit.
   const auto until = std::chrono::steady_clock::now() + kGrace;
   for (const std::string& path : stopping) {
     const auto left =
@@ -44,8 +45,8 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   return static_cast<int>(stopping.size());
 }
 
-// In the order in which each needs the next, and whatever outlives them by design (keepers, their jobs) or by
-// a crash.
+// Ends the agents first, since they need the coordinator, then the coordinator. Then it ends processes that
+// outlive these by design (keepers and their jobs) or after a crash.
 Result<void> end_processes(Context& context, const LocalState& state, Wait& wait) {
   const auto by = [&](int descriptor, std::chrono::milliseconds time) {
     return wait_readable(context, wait, {descriptor}, time);
@@ -56,7 +57,7 @@ Result<void> end_processes(Context& context, const LocalState& state, Wait& wait
   CKPT_TRYV(end_all(agents, SIGTERM, kGrace, by));
   wait.now_for("the coordinator to end");
   CKPT_TRYV(end_all({state.coordinator}, SIGTERM, kGrace, by));
-  wait.now_for("what is left of the jobs to end");
+  wait.now_for("the remaining processes of jobs to end");
   CKPT_TRYV(end_all(find_by_environment(cluster_marker(context.home())), SIGTERM, kGrace / 2, by));
   return end_all(find_by_environment(cluster_marker(context.home())), SIGKILL, kGrace / 2, by);
 }
@@ -65,7 +66,7 @@ Result<int> down(Context& context, Wait& wait) {
   CKPT_TRY(known, load_local(context.home()));
   const std::vector<ProcessId> marked = find_by_environment(cluster_marker(context.home()));
   if ((!known || known->coordinator.pid == 0) && marked.empty()) {
-    context.note("no local cluster at " + context.home());
+    context.note("There is no local cluster at " + context.home());
     return static_cast<int>(kDone);
   }
   CKPT_TRY(lock, take_lock(context, wait));
@@ -87,7 +88,7 @@ Result<int> down(Context& context, Wait& wait) {
   return static_cast<int>(kDone);
 }
 
-// `metrics`: where Prometheus finds the process's, null where it shows none.
+// Returns the state of each process. `metrics`: the URL for Prometheus; null if the process has none.
 Json status_of(const std::string& home, const LocalState& state) {
   Json list = Json::array();
   const auto add = [&](const std::string& name, const ProcessId& process, const std::string& address) {
@@ -105,10 +106,10 @@ Json status_of(const std::string& home, const LocalState& state) {
 }  // namespace
 
 int local_down(Context& context, const std::string& timeout) {
-  auto wait = Wait::begin(
-      context,
-      {"the cluster to end", "what was told to end goes on ending; `gpumigrate local down` ends the rest"},
-      timeout, WaitKind::kAnswer);
+  auto wait = Wait::begin(context,
+                          {"the cluster to end",
+                           "processes that were signalled still end; `gpumigrate local down` ends the rest"},
+                          timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto result = down(context, **wait);
   return result ? *result : report_wait(context, **wait, result.error());
@@ -119,7 +120,7 @@ int local_status(Context& context) {
   if (!known) return report(context, known.error());
   const std::optional<LocalState>& state = *known;
   if (!state || state->coordinator.pid == 0) {
-    return report(context, Error(ErrorCode::kUnavailable, "no local cluster at " + context.home() +
+    return report(context, Error(ErrorCode::kUnavailable, "There is no local cluster at " + context.home() +
                                                               "; `gpumigrate local up` starts one"));
   }
   const Json list = status_of(context.home(), *state);
@@ -139,11 +140,11 @@ int local_status(Context& context) {
   }
   Table table({{"PROCESS", {.least = 8}}, {"PID", {.right = true}}, "STATE", {"METRICS", {.rank = 1}}});
   for (const Json& process : list) {
-    table.add({text_of(process, "name"), text_of(process, "pid"), flag_of(process, "runs") ? "runs" : "ended",
-               text_of(process, "metrics")});
+    table.add({text_of(process, "name"), text_of(process, "pid"),
+               flag_of(process, "runs") ? "running" : "ended", text_of(process, "metrics")});
   }
   context.out << table.text(context.layout()) << std::flush;
-  if (!all) context.note("`gpumigrate local up` starts what has ended");
+  if (!all) context.note("`gpumigrate local up` restarts the ended processes");
   return all ? kDone : kRefused;
 }
 

@@ -32,11 +32,11 @@ std::string node_name(int index) {
 Result<void> make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return Error(ErrorCode::kIo, "Cannot make the folder " + path + ": " + error.message());
+  if (error) return Error(ErrorCode::kIo, "Cannot create the folder " + path + ": " + error.message());
   return ok();
 }
 
-// The settings that the operator has written for each agent, or for the coordinator; empty if there are none.
+// Returns the operator's extra settings for each agent or for the coordinator; empty if there are none.
 Result<std::string> extra_settings(const std::string& home, const char* file) {
   const std::string path = home + "/" + file;
   if (::access(path.c_str(), F_OK) != 0) return std::string();
@@ -88,7 +88,7 @@ class ClusterStarter {
   GpuChoice gpu_;
   LocalState state_;
   int started_ = 0;
-  std::set<pid_t> own_;  // that this command has started
+  std::set<pid_t> own_;  // the processes that this command has started
 };
 
 Result<void> write_coordinator_config(const std::string& home, const LocalState& state) {
@@ -100,7 +100,7 @@ Result<void> write_coordinator_config(const std::string& home, const LocalState&
                                 coordinator_security(home) + extra);
 }
 
-// There are nodes, and the coordinator is about to begin without a store.
+// True if there are nodes, but the coordinator is about to start without a store.
 bool ClusterStarter::store_is_lost() const {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(home() + "/coordinator/state.db", error);
@@ -112,17 +112,19 @@ Result<void> ClusterStarter::take_in_what_runs() {
   auto opened = context_.coordinator.post("/v1/recovery/open", {{"for_ms", kTakeInMs}});
   if (!opened) return std::move(opened).error();
   context_.note(
-      "The coordinator's store was lost: for 10 minutes it takes in what runs on this machine's nodes");
+      "The coordinator's store was lost: for 10 minutes it accepts the jobs that run on this machine's "
+      "nodes");
   return ok();
 }
 
-// One that was about to end when it was found is started again.
+// Starts a coordinator, unless one runs. A running one that ends meanwhile is replaced, unless this command
+// has started it.
 Result<void> ClusterStarter::have_coordinator() {
   for (;;) {
     if (!is_alive(state_.coordinator)) {
       CKPT_TRYV(start_coordinator());
     }
-    // Also of one that an interrupted `up` has started: nodes need its addresses.
+    // Waits for a coordinator of an interrupted `up`, too: nodes need its addresses.
     auto listens = wait_for_address(home() + "/coordinator");
     const bool had_ended = !own_.contains(state_.coordinator.pid) && !is_alive(state_.coordinator);
     if (listens || !had_ended) return listens;
@@ -162,7 +164,7 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0)
       return Error(ErrorCode::kTimedOut,
-                   "The coordinator does not listen; see " + folder + "/coordinator.log");
+                   "The coordinator does not listen after 30 s; see " + folder + "/coordinator.log");
     CKPT_TRYV(wait_readable(context_, wait_, {changes.get(), end.get()}, left));
     char events[4096];
     while (::read(changes.get(), events, sizeof events) > 0) {
@@ -170,7 +172,7 @@ Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
   }
 }
 
-// Whether api.json is that of the coordinator that runs now; if so its addresses are kept for later starts.
+// Returns true if api.json is from the running coordinator. Its addresses are then kept for later starts.
 Result<bool> ClusterStarter::take_addresses() {
   auto text = read_file(home() + "/coordinator/api.json", 64 << 10);
   if (!text) return false;
@@ -179,7 +181,8 @@ Result<bool> ClusterStarter::take_addresses() {
   const std::string url = text_of(api, "url");
   constexpr std::string_view kScheme = "https://";
   if (!url.starts_with(kScheme))
-    return Error(ErrorCode::kProtocol, "api.json names no usable address: " + url);
+    return Error(ErrorCode::kProtocol,
+                 "The coordinator's api.json has no valid https:// address: \"" + url + "\"");
   const std::string api_address = url.substr(kScheme.size());
   const std::string agent_address = text_of(api, "agent_address");
   if (api_address == state_.api_address && agent_address == state_.agent_address) return true;
@@ -193,10 +196,10 @@ Result<bool> ClusterStarter::take_addresses() {
 Result<void> ClusterStarter::write_agent_config(const std::string& folder, const std::string& name,
                                                 const std::vector<std::string>& environment) {
   CKPT_TRY(extra, extra_settings(home(), "agent-extra.toml"));
-  // The machine's kernel log has nothing of a software GPU: each node has a file in its place.
+  // The kernel log has no faults of software GPUs: each node reads a file instead.
   const std::string kernel_log = folder + "/gpu/kernel.log";
   if (gpu_.software && !UniqueFd(::open(kernel_log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)))
-    return Error::from_errno("Making " + kernel_log);
+    return Error::from_errno("Creating " + kernel_log);
   const std::string software = "driver_processes = [\"cudasim-device\"]\ndriver_files = [\"/secretmem\", " +
                                control::toml_string("locks:" + folder + "/gpu/") +
                                "]\nkernel_log = " + control::toml_string(kernel_log) + "\n";
@@ -238,30 +241,30 @@ Result<void> ClusterStarter::start_node(int index) {
 Result<void> ClusterStarter::check_coordinator() {
   if (is_alive(state_.coordinator)) return ok();
   return Error(ErrorCode::kUnavailable,
-               "The coordinator ended at once; see " + home() + "/coordinator/coordinator.log");
+               "The coordinator exited during its start; see " + home() + "/coordinator/coordinator.log");
 }
 
-// As have_coordinator(), of nodes.
+// Starts an agent again if it has ended, unless this command has started it.
 Result<void> ClusterStarter::check_nodes() {
   for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
     const LocalNode& node = state_.nodes[i];
     if (is_alive(node.process)) continue;
     if (own_.contains(node.process.pid))
-      return Error(ErrorCode::kUnavailable, "The agent of " + node.name + " ended; see " + home() +
-                                                "/nodes/" + node.name + "/agent.log");
+      return Error(ErrorCode::kUnavailable, "The agent of " + node.name + " exited during its start; see " +
+                                                home() + "/nodes/" + node.name + "/agent.log");
     CKPT_TRYV(start_node(static_cast<int>(i)));
   }
   return ok();
 }
 
-// A signal and the limit end it.
+// Asks the coordinator. A signal or the limit ends the call.
 Result<Json> ClusterStarter::ask(const std::string& path) {
   auto answer = context_.coordinator.get(path);
   if (auto end = wait_.end()) return *std::move(end);
   return answer;
 }
 
-// Every event of the cluster is a reason to look again; nothing is polled.
+// Waits until all nodes are ready. It looks at the nodes after every event of the cluster.
 Result<void> ClusterStarter::wait_until_ready() {
   const Clock::time_point deadline = Clock::now() + kStartPatience;
   std::uint64_t since = 0;
@@ -283,7 +286,7 @@ Result<void> ClusterStarter::wait_until_ready() {
     CKPT_TRYV(check_coordinator());
     CKPT_TRYV(check_nodes());
     if (Clock::now() >= deadline) {
-      return Error(ErrorCode::kTimedOut, "Only " + std::to_string(ready) + " of " +
+      return Error(ErrorCode::kTimedOut, "After 30 s only " + std::to_string(ready) + " of " +
                                              std::to_string(state_.nodes.size()) + " nodes are ready; see " +
                                              home() + "/nodes/*/agent.log");
     }
@@ -294,18 +297,19 @@ Result<void> ClusterStarter::wait_until_ready() {
 
 Result<void> check_options(const LocalOptions& options) {
   if (options.nodes && (*options.nodes < 1 || *options.nodes > kMaxNodes)) {
-    return Error(ErrorCode::kInvalidArgument, "--nodes: from 1 to " + std::to_string(kMaxNodes));
+    return Error(ErrorCode::kInvalidArgument,
+                 "--nodes: the number must be from 1 to " + std::to_string(kMaxNodes));
   }
   if (options.gpus && (*options.gpus < 1 || *options.gpus > 16)) {
-    return Error(ErrorCode::kInvalidArgument, "--gpus: from 1 to 16");
+    return Error(ErrorCode::kInvalidArgument, "--gpus: the number must be from 1 to 16");
   }
   auto memory = tools::parse_size(options.gpu_memory.value_or("1GiB"));
   if (!memory) return Error(ErrorCode::kInvalidArgument, "--gpu-memory: " + memory.error().message());
   return ok();
 }
 
-// The state to start from: the known cluster's, also if all of it has ended without `local down`, or a new
-// one. While any of it runs its GPUs stay, and so do its nodes.
+// Returns the state to start from: the existing cluster's, even if all of it has ended without `local down`,
+// or a new one. While a process of the cluster runs, its GPUs and nodes stay.
 Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
   CKPT_TRY(known, load_local(home));
   LocalState state = known.value_or(LocalState{});
@@ -315,9 +319,9 @@ Result<LocalState> wanted_state(const std::string& home, const LocalOptions& opt
   const bool same = options.gpus.value_or(state.gpus) == state.gpus &&
                     options.gpu_memory.value_or(state.gpu_memory) == state.gpu_memory;
   if (running && !is_new && !same) {
-    return Error(ErrorCode::kRefused, "A cluster with " + std::to_string(state.gpus) + " GPUs of " +
-                                          state.gpu_memory + " on each node runs at " + home +
-                                          "; `gpumigrate local down` ends it");
+    return Error(ErrorCode::kRefused, "Cannot change a running cluster: the one at " + home + " has " +
+                                          std::to_string(state.gpus) + " GPUs of " + state.gpu_memory +
+                                          " on each node; `gpumigrate local down` stops it");
   }
   const auto known_nodes = static_cast<int>(state.nodes.size());
   const int asked = options.nodes.value_or(is_new ? kDefaultNodes : known_nodes);
@@ -348,8 +352,9 @@ void say_what_runs(Context& context, const ClusterStarter& starter, const GpuCho
     return;
   }
   context.out
-      << (starter.started() == 0 ? "already runs" : "started") << ": " << state.nodes.size() << " nodes with "
-      << state.gpus << (gpu.software ? " software GPU of " + state.gpu_memory : " GPU") << " each ("
+      << (starter.started() == 0 ? "already running" : "started") << ": " << state.nodes.size()
+      << " nodes with " << state.gpus << (gpu.software ? " software" : "")
+      << (state.gpus == 1 ? " GPU" : " GPUs") << (gpu.software ? " of " + state.gpu_memory : "") << " each ("
       << gpu.why << ")\n"
       << "home: " << context.home() << "\n"
       << "next: gpumigrate gpus; gpumigrate run -- PROGRAM; gpumigrate migrate JOB; gpumigrate local down\n"
@@ -376,7 +381,7 @@ Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
 
 int local_up(Context& context, const LocalOptions& options) {
   auto wait = Wait::begin(
-      context, {"the cluster to start", "what was started goes on; `gpumigrate local up` waits again"},
+      context, {"the cluster to start", "the cluster continues to start; `gpumigrate local up` waits again"},
       options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto result = up(context, options, **wait);

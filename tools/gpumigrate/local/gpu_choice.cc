@@ -13,8 +13,7 @@ namespace {
 
 constexpr const char* kDriver = "libcuda.so.1";
 
-// The number of GPUs the installed driver finds; 0 without a driver, or if the one found is the software
-// driver.
+// Returns the number of GPUs that the installed driver finds; 0 without a driver, or for the software driver.
 int real_gpus(const std::string& software_library) {
   void* driver = ::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return 0;
@@ -50,8 +49,8 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
     choice.why = "GPUMIGRATE_SOFTWARE_GPU=0";
   }
   if (choice.software && ::access((choice.library + "/" + kDriver).c_str(), R_OK) != 0) {
-    return Error(ErrorCode::kNotFound,
-                 "No GPU, and no software GPU in " + choice.library + ": build the target cudasim");
+    return Error(ErrorCode::kNotFound, "This machine has no GPU, and " + choice.library +
+                                           " has no software GPU: build the target cudasim");
   }
   return choice;
 }
@@ -59,23 +58,24 @@ Result<GpuChoice> choose_gpu(const std::string& program_folder) {
 std::vector<std::string> gpu_environment(const GpuChoice& choice, const std::string& node_folder, int gpus,
                                          const std::string& memory) {
   const char* others = std::getenv("LD_LIBRARY_PATH");
-  // Jobs get their node's library path, never their submitter's: a driver that only this path finds must be
-  // found by them, too.
+  // Jobs get their node's library path, not their submitter's. They must find a driver that only this path
+  // finds, too.
   if (!choice.software) {
     return others == nullptr || *others == '\0' ? std::vector<std::string>()
                                                 : std::vector{"LD_LIBRARY_PATH=" + std::string(others)};
   }
   const bool more = others != nullptr && *others != '\0' && choice.library != others;
-  // NVIDIA's NCCL finds no GPU there.
+  // NVIDIA's NCCL finds no software GPU.
   const std::string nccl = choice.library + "/../ncclsim";
   const bool has_nccl = ::access((nccl + "/libnccl.so.2").c_str(), R_OK) == 0;
-  return {"LD_LIBRARY_PATH=" + choice.library +
-              (has_nccl ? ":" + std::filesystem::path(nccl).lexically_normal().string() : "") +
-              (more ? ":" + std::string(others) : ""),
-          "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),
-          "CUDASIM_MEMORY=" + memory,
-          // Nodes of one machine have GPUs of the same bus ids, and are other hosts to NCCL.
-          "NCCL_HOSTID=" + std::filesystem::path(node_folder).filename().string()};
+  return {
+      "LD_LIBRARY_PATH=" + choice.library +
+          (has_nccl ? ":" + std::filesystem::path(nccl).lexically_normal().string() : "") +
+          (more ? ":" + std::string(others) : ""),
+      "CUDASIM_DIR=" + node_folder + "/gpu", "CUDASIM_DEVICES=" + std::to_string(gpus),
+      "CUDASIM_MEMORY=" + memory,
+      // GPUs of nodes on one machine have the same bus ids, so NCCL must take the nodes as different hosts.
+      "NCCL_HOSTID=" + std::filesystem::path(node_folder).filename().string()};
 }
 
 }  // namespace ckpt::cli

@@ -28,13 +28,14 @@ std::vector<char*> pointers_of(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// In the child, between fork and exec: only calls that are safe there. Reports errno through `failure`.
+// Becomes the program, in the child after fork: makes only async-signal-safe calls. Reports errno through
+// `failure`.
 [[noreturn]] void become(char* const* argv, char* const* environment, int null, int output, int failure) {
   ::setsid();
   ::dup2(null, 0);
   ::dup2(output, 1);
   ::dup2(output, 2);
-  // The pipe closes by itself at exec; all else stays with the parent.
+  // The pipe closes at exec. The child inherits no other descriptors.
   ::dup3(failure, 3, O_CLOEXEC);
   ::close_range(4, ~0u, 0);
   sigset_t none;
@@ -53,8 +54,8 @@ ProcessId identify(pid_t pid) {
   std::stringstream content;
   content << file.rdbuf();
   const std::string text = content.str();
-  // The name in brackets may hold anything; what follows the last bracket is state, ppid, ... and start time
-  // as 20th.
+  // The name in brackets may have any characters. Behind the last bracket the first field is the state, and
+  // the 20th is the start time.
   const std::size_t bracket = text.rfind(')');
   if (bracket == std::string::npos) return {};
   std::istringstream fields(text.substr(bracket + 1));
@@ -112,11 +113,11 @@ Result<void> wait_by_poll(int descriptor, std::chrono::milliseconds time) {
   return ok();
 }
 
-// False: it lives on at the deadline. `wait` may return before anything has happened.
+// Returns false if the process still runs at the deadline. `wait` may return early.
 Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, const WaitReadable& wait) {
   const auto fd = watch_end(process);
   for (;;) {
-    ::waitpid(process.pid, nullptr, WNOHANG);  // if it is a child of this very command
+    ::waitpid(process.pid, nullptr, WNOHANG);  // in case it is a child of this command
     if (!is_alive(process)) return true;
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (!fd || time.count() <= 0) return false;
@@ -124,7 +125,7 @@ Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, 
   }
 }
 
-// Waits until all have ended or time is up; returns those left.
+// Waits until all processes have ended or the time is over. Returns the remaining ones.
 Result<std::vector<ProcessId>> wait_for_ends(const std::vector<ProcessId>& processes,
                                              std::chrono::milliseconds patience, const WaitReadable& wait) {
   const Clock::time_point deadline = Clock::now() + patience;
@@ -151,7 +152,7 @@ Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::c
   left = std::move(killed);
   if (left.empty()) return ok();
   return Error(ErrorCode::kTimedOut,
-               "Process " + std::to_string(left[0].pid) + " does not end, not even when killed");
+               "Process " + std::to_string(left[0].pid) + " still runs 5 s after SIGKILL");
 }
 
 std::vector<ProcessId> find_by_environment(const std::string& entry) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemons of a local cluster, each started in a session of its own. They are known by pid and start time,
-// since a pid alone may be reused. They are ended and waited for by pidfd.
-// Threads: one. Errors: kIo, naming the program or the process.
+// Daemons of a local cluster. Each has its own session. A pid and a start time identify a process, since a
+// pid alone may be reused. A pidfd tells when it ends.
+// Threads: one. Errors: kIo, which names the program or the process.
 #pragma once
 
 #include <sys/types.h>
@@ -25,35 +25,35 @@ struct ProcessId {
 };
 
 struct DaemonSpec {
-  std::vector<std::string> argv;         // argv[0]: path of the program
-  std::vector<std::string> environment;  // all of it, "NAME=VALUE"
+  std::vector<std::string> argv;         // argv[0] is the path of the program
+  std::vector<std::string> environment;  // all variables, as "NAME=VALUE"
   std::string output;                    // standard output and error are appended to this file (0600)
 };
 
-// The process's identity, {0, 0} if there is none (or only a zombie).
+// Returns the process's identity, or {0, 0} if there is no such process or only a zombie.
 ProcessId identify(pid_t pid);
 bool is_alive(const ProcessId& process);
 
 Result<ProcessId> start_daemon(const DaemonSpec& spec);
 
-// A descriptor that becomes readable when the process ends.
+// Returns a descriptor that becomes readable when the process ends.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
-// Waits until the descriptor is readable, for that time at most. An error ends the waiting for good.
+// Waits until the descriptor is readable, at most for that time. An error ends the whole wait.
 using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
 
-// Signals all of them, waits until each has ended or `patience` is over, then kills and waits for what is
-// left. An error of `wait` leaves them alone.
+// Signals the processes, waits until all have ended or `patience` is over, then kills the remaining ones and
+// waits for them. After an error of `wait` it does not kill.
 Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
                      const WaitReadable& wait = {});
 
-// This user's processes whose environment holds NAME=VALUE.
+// Returns this user's processes whose environment has the entry NAME=VALUE.
 std::vector<ProcessId> find_by_environment(const std::string& entry);
 
-// The caller's environment with `additions` in place of entries of the same names.
+// Returns the caller's environment. `additions` replace entries of the same names.
 std::vector<std::string> environment_with(const std::vector<std::string>& additions);
 
-// Where this program is.
+// Returns the folder of this program.
 Result<std::string> program_folder();
 
 }  // namespace ckpt::cli

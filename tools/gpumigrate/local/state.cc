@@ -44,8 +44,8 @@ Result<std::optional<LocalState>> load_local(const std::string& home) {
   try {
     return std::optional<LocalState>(state_of(Json::parse(text)));
   } catch (const Json::exception& error) {
-    return Error(ErrorCode::kCorrupt,
-                 path + " is damaged (" + error.what() + "); end the cluster's processes and remove it");
+    return Error(ErrorCode::kCorrupt, path + " is damaged (" + error.what() +
+                                          "); end the cluster's processes and remove the file");
   }
 }
 

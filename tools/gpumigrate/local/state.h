@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOME/local.json: what `local up` started, so that the next `up`, `status` and `down` find it.
-// Threads: one; `LocalLock` keeps two commands on one home apart. Errors: kIo; a damaged file counts as
-// kCorrupt.
+// HOME/local.json lists the processes that `local up` has started, for the next `up`, `status` and `down`.
+// Threads: one; `LocalLock` serializes commands on one home. Errors: kIo; kCorrupt for a damaged file.
 #pragma once
 
 #include <optional>
@@ -20,9 +19,9 @@ struct LocalNode {
 
 struct LocalState {
   bool software = false;
-  int gpus = 1;  // of each node
+  int gpus = 1;  // for each node
   std::string gpu_memory;
-  std::string api_address;  // kept, so that a coordinator that is started again is found where it was
+  std::string api_address;  // kept, so that a restarted coordinator listens at the same address
   std::string agent_address;
   ProcessId coordinator;
   std::vector<LocalNode> nodes;
@@ -33,7 +32,7 @@ Result<void> save_local(const std::string& home, const LocalState& state);
 
 class LocalLock {
  public:
-  // Nothing while another command on this home has it.
+  // Returns nothing while another command on this home has the lock.
   static Result<std::optional<LocalLock>> try_take(const std::string& home);
 
  private:
@@ -41,7 +40,7 @@ class LocalLock {
   UniqueFd file_;
 };
 
-// Marks every process of this home's cluster.
+// Returns the environment variable that marks every process of this home's cluster.
 std::string cluster_marker(const std::string& home);
 
 }  // namespace ckpt::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of `local up` and `local down` that need no coordinator. Each wait ends at the first SIGINT or
-// SIGTERM, and at the command's limit.
-// Threads: one. Errors: kAborted, with a line that tells what goes on.
+// Waits of `local up` and `local down` that need no coordinator. The first SIGINT or SIGTERM ends a wait, and
+// so does the command's limit.
+// Threads: one. Errors: kAborted, with a message that names what continues.
 #pragma once
 
 #include "tools/gpumigrate/client/wait.h"
@@ -9,10 +9,10 @@
 
 namespace ckpt::cli {
 
-// Until one of the descriptors is readable or the time is over.
+// Waits until one of the descriptors is readable or the time is over.
 Result<void> wait_readable(Context& context, Wait& wait, const std::vector<int>& descriptors,
                            std::chrono::milliseconds time);
-// Waits for another command on this home.
+// Takes the lock. It waits while another command on this home has it.
 Result<LocalLock> take_lock(Context& context, Wait& wait);
 
 }  // namespace ckpt::cli

@@ -17,7 +17,7 @@ _gpumigrate() {
   read -ra words <<<"$line"
   [[ $line == *[[:space:]] ]] && words+=("")
   current=${words[-1]}
-  # bash breaks words at these, too
+  # bash also breaks words at = and :
   [[ $current == *[:=]* ]] && prefix=${current%"${current##*[:=]}"}
   mapfile -t lines < <("${words[0]}" __complete -- "${words[@]:1}" 2>/dev/null)
   if [[ ${lines[0]} == :file ]]; then
@@ -69,7 +69,7 @@ end
 complete -c gpumigrate -f -a '(__gpumigrate_complete)'
 )";
 
-// Keeps those that begin as the word does, with what stands before a value ("--to=").
+// Keeps the candidates that begin with the word, and puts `before` in front, like "--to=" of a value.
 std::vector<std::string> fitting(const std::vector<std::string>& candidates, const std::string& begin,
                                  const std::string& before = {}) {
   std::vector<std::string> out;

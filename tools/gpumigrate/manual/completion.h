@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in shells. The scripts ask the program for each word, so that they know what it takes and what
-// the cluster has. Pure. Errors: none.
+// Completion in shells. The scripts call the program for each word, so that they know its options and the
+// names in the cluster. Pure. Errors: none.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,15 @@
 
 namespace ckpt::cli {
 
-// The names that the cluster has for a kind of value, such as JOB.
+// Returns the cluster's names for a kind of value, such as JOB.
 using NamesOf = std::function<std::vector<std::string>(const std::string& value)>;
 
-// Lines for the shell: a candidate, or a candidate, a tab and what it means. The last of `words` is to be
-// completed. ":file" alone: names of files.
+// Completes the last of `words`. Returns lines for the shell: each is a candidate, or a candidate, a tab and
+// its meaning. The line ":file" alone means names of files.
 std::vector<std::string> completions(const CommandDescription& program, const std::vector<std::string>& words,
                                      const NamesOf& names_of);
 
-// The script for bash, zsh or fish.
+// Returns the script for bash, zsh or fish.
 std::string completion_script(const std::string& shell);
 
 }  // namespace ckpt::cli

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kColumns = 110;
 
-// The commands that people see, each before those below it.
+// Collects the visible commands, each before its subcommands.
 void collect(const CommandDescription& command, std::vector<const CommandDescription*>& all) {
   for (const CommandDescription& each : command.commands) {
     if (each.hidden) continue;
@@ -25,7 +25,7 @@ std::vector<const CommandDescription*> all_commands(const CommandDescription& pr
   return all;
 }
 
-// `text` with "\" before each of `characters`.
+// Returns `text` with a "\" before each of `characters`.
 std::string escaped(const std::string& text, const char* characters) {
   std::string out;
   for (const char c : text) {
@@ -76,7 +76,7 @@ std::string section(const CommandDescription& command) {
   return command.footer.empty() ? out : out + "\n";
 }
 
-// Text for roff: no blank or dot begins a line, hyphens stay what is typed.
+// Escapes a line for roff: a dot or quote at its start is text, and a hyphen is a minus that can be copied.
 std::string roff(const std::string& text) {
   const std::string out = replaced(escaped(text, "\\"), '-', "\\-");
   return !out.empty() && (out[0] == '.' || out[0] == '\'') ? "\\&" + out : out;
@@ -133,8 +133,9 @@ Json definition_of(const OptionDescription& option) {
 std::string cli_page(const CommandDescription& program) {
   std::string out =
       "# Commands\n\n"
-      "`tools/write-cli-docs` makes this page from the program's own definition. Do not edit it by hand.\n"
-      "Exit codes are in [usage.md](../usage.md). The [cheatsheet](cheatsheet.md) has one page.\n\n"
+      "`tools/write-cli-docs` generates this page from the program's own definition. Do not edit it by "
+      "hand.\n"
+      "[usage.md](../usage.md) lists the exit codes. The [cheatsheet](cheatsheet.md) is one page.\n\n"
       "Every command takes these options:\n\n| option | meaning |\n|---|---|\n";
   for (const OptionDescription& option : program.options) {
     if (!option.hidden) out += "| `" + option_title(option) + "` | " + option_help(option) + " |\n";
@@ -153,9 +154,10 @@ std::string cli_page(const CommandDescription& program) {
 
 std::string cheatsheet_page(const CommandDescription& program) {
   std::string out =
-      "# Cheatsheet\n\n"
-      "`tools/write-cli-docs` makes this page from the program's own definition. All options: "
-      "[cli.md](cli.md).\n";
+      "# Cheatsheet\n"
+      "\n"
+      "`tools/write-cli-docs` generates this page from the program's own definition. [cli.md](cli.md) "
+      "lists all options.\n";
   std::string family;
   for (const CommandDescription* command : all_commands(program)) {
     if (command->examples.empty()) continue;

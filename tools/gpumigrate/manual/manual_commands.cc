@@ -22,9 +22,8 @@ int show_help(Context& context, const CommandDescription& program, const std::ve
     if (below == nullptr) {
       std::vector<std::string> names;
       for (const CommandDescription& each : command->commands) names.push_back(each.name());
-      return report(context,
-                    Error(ErrorCode::kInvalidArgument, "there is no command " + quoted(word) + " of `" +
-                                                           command->path + "`" + suggestion(word, names)));
+      return report(context, Error(ErrorCode::kInvalidArgument, "`" + command->path + "` has no command " +
+                                                                    quoted(word) + suggestion(word, names)));
     }
     command = below;
   }
@@ -32,10 +31,10 @@ int show_help(Context& context, const CommandDescription& program, const std::ve
   return kDone;
 }
 
-// A shell that completes a word does not wait any longer for the coordinator.
+// Limit for the coordinator's answer, so that a shell does not hang while it completes a word.
 constexpr std::chrono::milliseconds kCompletionDeadline{1000};
 
-// The path of the coordinator's list, and the field that has the name.
+// The path of a list of the coordinator, and the field with the name.
 struct Source {
   const char* path;
   const char* field;
@@ -86,8 +85,7 @@ int write_man_pages(Context& context, const CommandDescription& program, const s
   for (const auto& [name, text] : man_pages(program)) {
     std::ofstream file(folder + "/" + name);
     file << text << std::flush;
-    if (!file)
-      return report(context, Error(ErrorCode::kIo, folder + "/" + name + " cannot be written"), kFailed);
+    if (!file) return report(context, Error(ErrorCode::kIo, "Cannot write " + folder + "/" + name), kFailed);
   }
   return kDone;
 }
@@ -107,13 +105,16 @@ int print_manual(Context& context, const CommandDescription& program, const Manu
   return kDone;
 }
 
-// For scripts; help does not show them.
+// Adds commands for scripts. Help does not show them.
 void add_hidden(CommandTree& tree) {
   const auto o = std::make_shared<ManualOptions>();
-  Command manual = tree.add(tree.app(), "__manual", "Print documents made from the program's definition",
-                            [&tree, o](Context& c) { return print_manual(c, tree.app().describe(), *o); });
-  manual.add_option("form", o->form, "Which").required().one_of({"cli", "cheatsheet", "man", "definition"});
-  manual.add_option("folder", o->folder, "Where man pages are written");
+  Command manual =
+      tree.add(tree.app(), "__manual", "Print documents that are generated from the program's definition",
+               [&tree, o](Context& c) { return print_manual(c, tree.app().describe(), *o); });
+  manual.add_option("form", o->form, "Name of the document")
+      .required()
+      .one_of({"cli", "cheatsheet", "man", "definition"});
+  manual.add_option("folder", o->folder, "Folder for the man pages");
   manual.hide();
   Command words = tree.add(tree.app(), "__complete", "Complete the last word", [&tree](Context& c) {
     return complete(c, tree.app().describe(), tree.program());
@@ -129,14 +130,16 @@ void add_manual_commands(CommandTree& tree) {
   const auto words = std::make_shared<std::vector<std::string>>();
   tree.add(tree.app(), "help", "Explain a command",
            [&tree, words](Context& c) { return show_help(c, tree.app().describe(), *words); })
-      .add_option("command", *words, "Its name; otherwise all commands are listed");
+      .add_option("command", *words, "Name of the command; without it all commands are listed");
   const auto shell = std::make_shared<std::string>();
-  Command completion = tree.add(tree.app(), "completion",
-                                "Print what makes a shell complete words of gpumigrate", [shell](Context& c) {
-                                  c.out << completion_script(*shell);
-                                  return kDone;
-                                });
-  completion.add_option("shell", *shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
+  Command completion =
+      tree.add(tree.app(), "completion", "Print the completion script of a shell", [shell](Context& c) {
+        c.out << completion_script(*shell);
+        return kDone;
+      });
+  completion.add_option("shell", *shell, "The shell: bash, zsh or fish")
+      .required()
+      .one_of({"bash", "zsh", "fish"});
   completion.add_example("source <(gpumigrate completion bash)",
                          "Complete commands, options, jobs and nodes");
   add_hidden(tree);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that print what the program itself takes. Threads: one. Errors: the commands print them and return
+// Commands that print the program's own definition. Threads: one. Errors: the commands print them and return
 // the exit code.
 #pragma once
 

@@ -16,7 +16,7 @@ bool is_on_its_way(const api::DrainJob& job) {
   return job.state == "moving" || job.state == "restoring";
 }
 
-// Null if it is not among them.
+// Returns the migration of the job, or null if it is not among them.
 const api::Migration* migration_of_job(const api::DrainJob& job,
                                        const std::vector<api::Migration>& migrations) {
   for (const api::Migration& migration : migrations)
@@ -40,7 +40,7 @@ int DrainScreen::percent(const api::Drain& drain, const std::vector<api::Migrati
   return highest_;
 }
 
-// The parts that matter least are left out where the line does not fit.
+// Returns the first line. If it does not fit, the less important parts are left out.
 std::string DrainScreen::head(const api::Drain& drain, int done, std::size_t columns) const {
   const auto& jobs = drain.jobs;
   const auto count = [&jobs](auto holds) {
@@ -52,7 +52,7 @@ std::string DrainScreen::head(const api::Drain& drain, int done, std::size_t col
                              count([](const api::DrainJob& job) { return job.state == "blocked"; }) +
                              " blocked";
   const std::string figure = std::to_string(done) + "%  ";
-  const std::string hint = "  (Ctrl-C: goes on)";
+  const std::string hint = "  (Ctrl-C leaves it running)";
   for (const std::string& line : {name + "  " + bar_of(done) + " " + figure + gone + moving + hint,
                                   name + "  " + bar_of(done) + " " + figure + gone + moving,
                                   name + "  " + figure + gone + moving, bar_of(done) + " " + figure + gone}) {

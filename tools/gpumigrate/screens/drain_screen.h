@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The screen of a drain in the foreground on a terminal: a bar, and a line for each job that moves now. No
-// percent goes backwards, though rounds send memory again and moves are repeated.
+// The screen of a drain in the foreground on a terminal: a bar, and a line for each job that moves. The
+// percentage never decreases, although rounds send memory again and moves are repeated.
 // Threads: one owner. No I/O; no function fails.
 #pragma once
 
@@ -20,7 +20,7 @@ class DrainScreen {
                    std::size_t columns);
 
  private:
-  // The progress of the whole drain, in percent; at most 99 while it is open.
+  // Returns the progress of the whole drain in percent; at most 99 while it is open.
   int percent(const api::Drain& drain, const std::vector<api::Migration>& migrations);
   std::string head(const api::Drain& drain, int done, std::size_t columns) const;
 

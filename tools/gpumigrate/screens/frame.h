@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text for a terminal or a pipe when a screen that is shown repeatedly has changed. Pure functions of
-// the frame that was shown and the next one. A frame is a screen's lines, without ends of line.
+// Updates of a screen on a terminal or in a pipe. Pure functions of the shown frame and the next one. A frame
+// is the list of a screen's lines, without ends of line.
 #pragma once
 
 #include <string>
@@ -12,15 +12,16 @@ namespace ckpt::cli {
 
 using Frame = std::vector<std::string>;
 
-// The lines of a text, as many as the screen has rows for; one row stays free for the cursor. The last line
-// tells how many more there are.
+// Returns the lines of a text that fit the rows of the screen; one row stays free for the cursor. If lines
+// are left out, the last line counts them.
 Frame frame_of(const std::string& text, ScreenSize size);
 
-// The bytes that replace the frame on a terminal whose cursor stands below it. Empty: nothing has changed.
+// Returns the bytes that replace the frame on a terminal whose cursor stands below it. Empty: nothing has
+// changed.
 std::string redraw(const Frame& shown, const Frame& next);
 
-// For a pipe: the lines of `text` whose line of `key` is new, so that what changes all the time does not
-// count. Both have the same lines; `before` is the key of the time before, empty at first.
+// Returns the lines for a pipe: the lines of `text` whose line in `key` is new. `key` is the same text
+// without values that change all the time. `before` is the previous key; it is empty at first.
 std::string news(const std::string& before, const std::string& key, const std::string& text);
 
 }  // namespace ckpt::cli

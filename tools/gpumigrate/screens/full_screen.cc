@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/gpumigrate/screens/full_screen.h"
 
-// Its macros would change standard headers that follow.
+// ncurses' macros would break the standard headers below.
 #define NCURSES_NOMACROS 1
 #include <langinfo.h>
 #include <ncursesw/ncurses.h>
@@ -12,14 +12,14 @@
 namespace ckpt::cli {
 
 Result<std::unique_ptr<FullScreen>> FullScreen::open() {
-  // Texts are UTF-8, whatever the environment names.
+  // Texts are UTF-8, even if the environment names another encoding.
   std::setlocale(LC_CTYPE, "");
   if (std::strcmp(::nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
   SCREEN* screen = ::newterm(nullptr, stdout, stdin);
   if (screen == nullptr) {
     const char* type = std::getenv("TERM");
-    return Error(ErrorCode::kUnavailable, std::string("top: this terminal's type is not known (TERM=") +
-                                              (type == nullptr ? "" : type) + ")");
+    return Error(ErrorCode::kUnavailable, std::string("top: the type of this terminal is unknown (TERM=") +
+                                              (type == nullptr ? "" : type) + "); set TERM to a known type");
   }
   ::cbreak();
   ::noecho();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A terminal taken over whole, and given back as it was. The only file that uses ncurses is full_screen.cc.
-// Threads: one; one object at a time. Errors: kUnavailable: the terminal's type is not known.
+// A terminal in full-screen mode; the destructor restores it. Only full_screen.cc uses ncurses.
+// Threads: one; one object at a time. Errors: kUnavailable: the terminal's type is unknown.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,7 @@ class FullScreen {
 
   [[nodiscard]] ScreenSize size() const;
   void draw(const Frame& lines);
-  // A key that is pressed within the time; nothing after it, at a signal, or when the window changes its
-  // size.
+  // Waits for a key. Returns nothing if the time is over, a signal arrives, or the window changes its size.
   std::optional<int> key(std::chrono::milliseconds time);
 
  private:

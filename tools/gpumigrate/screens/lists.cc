@@ -24,7 +24,8 @@ Json kept_of(const Json& list, Keep keep) {
   return out;
 }
 
-// "moving 62%" by job. One page: open ones are the newest.
+// Returns a text like "moving 62%" for each moving job. One page suffices: it has the newest migrations, and
+// so all open ones.
 Result<std::map<std::string, std::string>> moves_of(Context& context, Progress& progress) {
   CKPT_TRY(answer, context.coordinator.get("/v1/migrations?limit=100"));
   std::map<std::string, std::string> moves;
@@ -48,7 +49,7 @@ bool is_open_migration(const Json& migration) {
 
 std::string hidden_text(std::size_t hidden, const char* what) {
   if (hidden == 0) return "";
-  return std::to_string(hidden) + " " + what + " hidden (-a: all)";
+  return std::to_string(hidden) + " " + what + " hidden (-a shows them)";
 }
 
 bool is_state_wanted(const std::string& state, const std::string& wanted) {
@@ -65,7 +66,7 @@ Result<void> check_states(const std::string& wanted, const std::vector<std::stri
     if (std::find(known.begin(), known.end(), one) != known.end()) continue;
     std::string all;
     for (const std::string& state : known) all += (all.empty() ? "" : ", ") + state;
-    return Error(ErrorCode::kInvalidArgument, "--state: \"" + one + "\" is none of " + all);
+    return Error(ErrorCode::kInvalidArgument, "--state: \"" + one + "\" is not one of " + all);
   }
   return ok();
 }
@@ -111,7 +112,7 @@ AskList jobs_list(const ListOptions& options) {
                                is_state_wanted(job.state, options.state);
                       })};
     CKPT_TRYV(check_node(context, options.node, answer.list));
-    // A state that was asked for is shown, whatever it is.
+    // --state shows ended jobs, too.
     const bool all = options.all || !options.state.empty();
     auto shown = record::list_from_answer<api::Job>(answer.list);
     std::erase_if(shown, [all](const api::Job& job) { return !all && has_ended(job); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists of the cluster: jobs, nodes, GPUs, migrations, images. What is over is hidden without `all`, but never in
-// JSON, and a line below tells how much that is.
-// Threads: one. Errors: as of show_list().
+// The lists of the cluster: jobs, nodes, GPUs, migrations, images. Ended entries are hidden without `all`,
+// and a line below the list counts them. JSON always has all entries.
+// Threads: one. Errors: those of show_list().
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ListOptions {
   bool all = false;
   bool watch = false;
   std::string node;   // NODE or NODE:GPU
-  std::string state;  // several are separated by commas
+  std::string state;  // commas separate several
   std::string name;   // with * and ? as in a shell
 };
 
@@ -24,21 +24,21 @@ AskList gpus_list(const ListOptions& options);
 AskList migrations_list(const ListOptions& options);
 AskList images_list(const ListOptions& options);
 
-// Whether a text is one of a list like "running,parked", and whether a place is the wanted one or on it. An
-// empty wish takes all. Pure.
+// True if an entry passes the filter `wanted`. A state matches a list like "running,parked", a place matches
+// itself or its node, and a name matches a pattern. An empty filter matches all. Pure.
 bool is_state_wanted(const std::string& state, const std::string& wanted);
 bool is_place_wanted(const std::string& place, const std::string& wanted);
 bool is_name_wanted(const std::string& name, const std::string& wanted);
 
-// kInvalidArgument if one of the comma's list is none of `known`. Pure.
+// Returns kInvalidArgument if a state of the list is not one of `known`. Pure.
 Result<void> check_states(const std::string& wanted, const std::vector<std::string>& known);
-// kNotFound where nothing was found and there is no such node: nothing is no answer then.
+// Returns kNotFound if nothing was found because the node does not exist.
 Result<void> check_node(Context& context, const std::string& wanted, const Json& found);
 
-// "43 ended jobs hidden (-a: all)", empty for none. Pure.
+// Returns a text like "43 ended jobs hidden (-a shows them)"; empty for none. Pure.
 std::string hidden_text(std::size_t hidden, const char* what);
 
-// Leaves the open entries and the first `kept` others in the list. Returns how many were removed. Pure.
+// Keeps the open entries and the first `kept` others in the list. Returns the number of removed ones. Pure.
 std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept);
 
 inline constexpr std::size_t kOlderShown = 20;

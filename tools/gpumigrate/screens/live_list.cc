@@ -25,7 +25,7 @@ class Watch {
  public:
   Watch(Context& context, const AskList& ask) : context_(context), ask_(ask) {}
 
-  // Ctrl-C and SIGTERM are how it ends.
+  // Shows the list until Ctrl-C or SIGTERM.
   int run() {
     HttpClient& http = context_.coordinator.http();
     http.catch_interrupts();
@@ -63,7 +63,7 @@ class Watch {
     const ScreenSize size = context_.screen.size();
     std::string text = answer.view(context_.layout());
     if (!answer.footer.empty()) text += shortened(printable(answer.footer), size.columns) + "\n";
-    // Lines that a narrower window has wrapped cannot be counted: it is drawn from the top.
+    // A narrower window has wrapped lines, which cannot be counted: draw from the top.
     if (size.columns < columns_) {
       context_.out << "\x1b[H\x1b[2J";
       frame_.clear();
@@ -76,8 +76,8 @@ class Watch {
   bool survives(const Error& error) {
     if (error.code() != ErrorCode::kUnavailable && error.code() != ErrorCode::kTimedOut) return false;
     if (!lost_since_) {
-      context_.note(error.message() + "; asking again");
-      frame_.clear();  // the note stands below it
+      context_.note(error.message() + "; retrying");
+      frame_.clear();  // the note stands below the frame
       lost_since_ = Clock::now();
     }
     return Clock::now() - *lost_since_ < context_.patience;

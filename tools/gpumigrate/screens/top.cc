@@ -14,7 +14,7 @@ Result<ClusterNow> ask(Context& context) {
   ClusterNow cluster;
   CKPT_TRY(jobs, context.coordinator.get_all("/v1/jobs", "jobs"));
   CKPT_TRY(gpus, context.coordinator.get("/v1/gpus"));
-  // Open ones are the newest.
+  // The newest migrations include all open ones.
   CKPT_TRY(migrations, context.coordinator.get("/v1/migrations?limit=100"));
   cluster.jobs = std::move(jobs);
   cluster.gpus = std::move(gpus);
@@ -45,7 +45,7 @@ int show(Context& context, FullScreen& screen, ClusterNow cluster) {
     screen.draw(frame_of(text, screen.size()));
     if (screen.key(kTopRefresh) == 'q') break;
     auto next = ask(context);
-    trouble = next ? "" : next.error().message() + "; asking again";
+    trouble = next ? "" : next.error().message() + "; retrying";
     if (next) cluster = *std::move(next);
   }
   return kDone;
@@ -54,7 +54,7 @@ int show(Context& context, FullScreen& screen, ClusterNow cluster) {
 }  // namespace
 
 int show_top(Context& context) {
-  // Before the terminal is taken over: ncurses leaves signals alone that are caught.
+  // Handlers must be set before the terminal is taken over: ncurses keeps existing handlers.
   if (context.screen.terminal && !context.json) context.coordinator.http().catch_interrupts();
   auto first = ask(context);
   if (!first) return report(context, first.error());

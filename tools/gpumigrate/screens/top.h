@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpumigrate top`: the cluster on a whole terminal, once a second, until q or Ctrl-C. Into a pipe or a file
-// it prints the cluster once.
-// Threads: one. Errors: it reports them and returns the exit code. While it is shown, a coordinator that is
-// away is asked again.
+// `gpumigrate top` shows the cluster on a whole terminal, once a second, until q or Ctrl-C. In a pipe or a
+// file it prints the cluster once.
+// Threads: one. Errors: it reports them and returns the exit code. On a terminal it retries while the
+// coordinator is unreachable.
 #pragma once
 
 #include "tools/gpumigrate/client/context.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The view of `top`: open moves, links between nodes, GPUs and live jobs. A pure function, but for what the
-// progress remembers.
+// The view of `top`: open moves, links between nodes, GPUs and live jobs. A pure function, except for the
+// state of `progress`.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ckpt::cli {
 
-// Answers of one moment: lists as of docs/api.md.
+// Answers of one moment: lists in the form of docs/api.md.
 struct ClusterNow {
   Json jobs;
   Json gpus;

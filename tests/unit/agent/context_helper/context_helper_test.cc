@@ -99,7 +99,7 @@ TEST_F(ContextHelperTest, AnErrorKeepsItsCodeAndItsTextIsCut) {
   EXPECT_TRUE(run(helper_->unlock(1, kLong)).has_value());
 }
 
-TEST_F(ContextHelperTest, AfterADeathTheEffectIsUnknownAndAnotherHelperServes) {
+TEST_F(ContextHelperTest, EffectIsUnknownAfterADeathAndAnotherHelperServes) {
   ContextHelper& helper = start_fake("dies");
   const auto checkpointed = run(helper.checkpoint(1, kLong));
   ASSERT_FALSE(checkpointed.has_value());
@@ -151,7 +151,7 @@ TEST_F(ContextHelperTest, MissingDriverIsReportedWithoutARestart) {
 
 class Nonsense : public ContextHelperTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(Nonsense, EndsTheHelper) {
+TEST_P(Nonsense, MalformedAnswerEndsTheHelper) {
   const auto state = run(start_fake(GetParam()).state(1));
   ASSERT_FALSE(state.has_value());
   EXPECT_FALSE(helper_->serving());

@@ -116,7 +116,7 @@ class MetricsServerTest : public AgentMetricsTest {
   std::shared_ptr<tls::Identity> identity_ = certificates_.identity("node-a", tls::Peer::node("node-a"));
 };
 
-TEST_F(MetricsServerTest, KeepsThePortThatTheSystemChose) {
+TEST_F(MetricsServerTest, ServerKeepsThePortThatTheSystemChose) {
   auto first = serve("127.0.0.1:0");
   ASSERT_TRUE(first) << first.error().to_string();
   const std::string address = address_of(*first.value());

@@ -107,7 +107,7 @@ TEST(Probe, OnlyObjectsOfTheMoversOutputCount) {
   EXPECT_EQ(merge_mover_output("text\n[1]\n{broken\n{\"a\": 1}\n{\"b\": 2}"), (Json{{"a", 1}, {"b", 2}}));
 }
 
-TEST(Probe, NothingIsLeftBehind) {
+TEST(Probe, ProbeLeavesNothingBehind) {
   const FakeMover mover("true");
   ASSERT_EQ(::setenv("TMPDIR", mover.folder().c_str(), 1), 0);
   probe(mover.path());

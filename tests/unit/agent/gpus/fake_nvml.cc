@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NVML of one GPU whose only process takes memory just after its bytes were asked for, `growths_left` times.
+// An NVML of one GPU whose only process takes memory just after its bytes were asked for, `growths_left`
+// times.
 #include <cstring>
 
 #include "agent/gpus/nvml.h"

@@ -52,7 +52,7 @@ TEST_F(NvmlTopologyTest, GpusWithoutADescriptionShareABridge) {
   }
 }
 
-TEST_F(NvmlTopologyTest, LinksAncestorsAndNumaNodes) {
+TEST_F(NvmlTopologyTest, LinksAncestorsAndNumaNodesAreRead) {
   const auto gpus =
       read("numa 2 1\nnuma 3 1\nnvlink 0 1 4\nancestor 1 0 10  # one switch\nancestor 0 2 50\n");
   EXPECT_EQ(gpus.at(0).topology.numa_node, 0);
@@ -71,14 +71,14 @@ TEST_F(NvmlTopologyTest, GpusOfTheSameSwitchAreConnected) {
   EXPECT_EQ(peer(gpus.at(0), 1).nvlinks, 0U);
 }
 
-TEST_F(NvmlTopologyTest, FabricAndMig) {
+TEST_F(NvmlTopologyTest, FabricAndMigAreRead) {
   const auto gpus = read("fabric 1 000102030405060708090a0b0c0d0e0f 7\nmig 2\n");
   EXPECT_EQ(gpus.at(1).topology.fabric, "000102030405060708090a0b0c0d0e0f/7");
   EXPECT_EQ(gpus.at(0).topology.fabric, "");
   EXPECT_TRUE(gpus.at(2).topology.mig);
 }
 
-TEST(NumaNode, IsReadFromSysWhereTheDriverDoesNotSay) {
+TEST(NumaNode, NumaNodeIsReadFromSysIfTheDriverDoesNotReportIt) {
   const TemporaryFolder root;
   std::filesystem::create_directories(root.path() + "/0001:3b:00.0");
   std::ofstream(root.path() + "/0001:3b:00.0/numa_node") << "1\n";

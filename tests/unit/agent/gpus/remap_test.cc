@@ -31,7 +31,7 @@ class RemapTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(RemapTest, DriverThatImports) {
+TEST_F(RemapTest, DriverThatImportsIsRecognized) {
   const auto facts = probe("always");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, true) << facts->problem;
@@ -42,7 +42,7 @@ TEST_F(RemapTest, DriverThatImports) {
   EXPECT_TRUE(facts->imports());
 }
 
-TEST_F(RemapTest, DriverThatNeverImports) {
+TEST_F(RemapTest, DriverThatNeverImportsIsRecognized) {
   const auto facts = probe("never");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, false);
@@ -53,7 +53,7 @@ TEST_F(RemapTest, DriverThatNeverImports) {
   EXPECT_NE(facts->problem.find("NOT_SUPPORTED"), std::string::npos);
 }
 
-TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnly) {
+TEST_F(RemapTest, DriverThatImportsOnTheSameGpuOnlyIsRecognized) {
   const auto facts = probe("same");
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();
   EXPECT_EQ(facts->import, true);
@@ -95,7 +95,7 @@ TEST_F(RemapTest, FactsAreKept) {
   EXPECT_EQ(kept->import_moved, std::nullopt);
 }
 
-TEST_F(RemapTest, DamagedFactsAreNone) {
+TEST_F(RemapTest, DamagedFactsAreNotRead) {
   for (const char* text : {"", "{", "[]", R"({"import": 1})", R"({"import": "true"})"}) {
     std::ofstream(folder_.path() + "/remap.json") << text;
     EXPECT_FALSE(load_remap_facts(folder_.path()).has_value()) << text;
@@ -117,7 +117,7 @@ class ChoiceTest : public RemapTest {
   std::shared_ptr<ContextHelper> contexts_;
 };
 
-TEST_F(ChoiceTest, IsMadeOnceForADriverAndAGpu) {
+TEST_F(ChoiceTest, ChoiceIsMadeOnceForADriverAndAGpu) {
   RemapChoice choice(io_.get_executor(), config_, *contexts_, CONTEXT_PROGRAM);
   EXPECT_TRUE(choice.imports()) << "nobody has found out";
   ASSERT_TRUE(prepare(choice).has_value());

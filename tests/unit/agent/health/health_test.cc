@@ -36,7 +36,7 @@ HealthRecord full_record() {
   return record;
 }
 
-TEST(HealthRecord, SurvivesItsFile) {
+TEST(HealthRecord, RecordSurvivesItsFile) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/health";
   ASSERT_TRUE(load_health(path).has_value());
@@ -124,7 +124,7 @@ class KernelLogTest : public ::testing::Test {
   bool caught_up_ = false;
 };
 
-TEST_F(KernelLogTest, AFileThatGrows) {
+TEST_F(KernelLogTest, FileThatGrowsIsFollowed) {
   const std::string path = folder_.path() + "/log";
   std::ofstream file(path, std::ios::app);
   file << "3,1,10,-;one\nno record\n3,2,20,-;tw" << std::flush;

@@ -125,7 +125,7 @@ TEST_F(CacheFilesTest, LinkInThePathIsNotFollowed) {
   fs::create_directory_symlink(folder_ / "elsewhere", folder_ / ".triton");
   const auto made = make_cache_files(images_, kTriton);
   ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message().find(".triton is no folder at the target"), std::string::npos);
+  EXPECT_NE(made.error().message().find(".triton is not a folder at the target"), std::string::npos);
   EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
 }
 

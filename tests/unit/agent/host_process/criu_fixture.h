@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that a test starts, dumps and restores with real CRIU: skipped, saying why, where there is none that
-// works (no root, tools/criu install).
+// Programs that a test starts, dumps and restores with real CRIU: skipped, saying why, where there is none
+// that works (no root, tools/criu install).
 // Threads: one. Ownership: the fixture's processes end with the test.
 #pragma once
 

@@ -181,8 +181,9 @@ TEST_F(CriuTest, AProgramWithAConnectionOutsideIsRefusedAndGoesOn) {
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
 }
 
-// As one that has been opened since the program's files were collected: closed in the image, it would be lost.
-TEST_F(CriuTest, ConnectionThatNobodyKnowsOfFailsTheDumpAndStaysOpen) {
+// As one that has been opened since the program's files were collected: closed in the image, it would be
+// lost.
+TEST_F(CriuTest, UnknownConnectionFailsTheDumpAndStaysOpen) {
   const pid_t source = start({"talking"});
   ASSERT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   const auto open_ends = [source] {
@@ -222,7 +223,7 @@ std::string why_not_trusted(const std::string& program) {
   return trusted ? "" : trusted.error().message();
 }
 
-TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenIt) {
+TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenTheProgram) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give files to another user";
   const std::string folder = ::testing::TempDir() + "trusted-program-" + std::to_string(::getpid());
   const std::string program = folder + "/bin/criu";
@@ -236,7 +237,7 @@ TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenIt) {
     EXPECT_THAT(why_not_trusted(program), HasSubstr("belongs to user 65534"));
     ASSERT_EQ(::chown(part.c_str(), 0, 0), 0);
     ASSERT_EQ(::chmod(part.c_str(), 0777), 0);
-    EXPECT_THAT(why_not_trusted(program), HasSubstr("Others may write"));
+    EXPECT_THAT(why_not_trusted(program), HasSubstr("Other users may write"));
     ASSERT_EQ(::chmod(part.c_str(), 0755), 0);
   }
   ASSERT_EQ(::chmod((folder + "/bin").c_str(), 01777), 0);  // as /tmp
@@ -244,14 +245,14 @@ TEST(TrustedProgram, OnlyRootAndThisUserMayHaveWrittenIt) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(CriuVersions, ListenersCannotBeSavedBefore42OnNewKernels) {
+TEST(CriuVersions, ListenersCannotBeSavedBeforeCriu42OnNewKernels) {
   for (const char* old : {"4.0", "4.1", "4.1.1"}) EXPECT_NE(why_no_internet(old, false), "") << old;
   for (const char* fixed : {"4.2", "4.2.1", "4.10", "5.0"})
     EXPECT_EQ(why_no_internet(fixed, false), "") << fixed;
   EXPECT_EQ(why_no_internet("4.1", true), "");
 }
 
-TEST(TimeLimits, ProcessOfGigabytesHasMinutes) {
+TEST(TimeLimits, ProcessOfGigabytesGetsMinutes) {
   EXPECT_EQ(time_limit(0), std::chrono::seconds(60));
   EXPECT_GT(time_limit(std::uint64_t{3} << 30), std::chrono::seconds(200));
   EXPECT_EQ(criu_timeout(0), std::chrono::seconds(60));
@@ -316,7 +317,7 @@ TEST_F(CriuTest, AProgramThatDoesNotExistIsReported) {
   EXPECT_EQ(init.error().native(), ENOENT);
 }
 
-TEST(CriuSearch, MovesThatBeginTogetherAllFindIt) {
+TEST(CriuSearch, MovesThatBeginTogetherAllFindCriu) {
   asio::io_context io;
   const TemporaryFolder folder;
   const std::string program = folder.path() + "/criu";

@@ -47,7 +47,7 @@ std::string changed(const std::string& image, const std::string& taken) {
   return result.has_value() ? *result : "";
 }
 
-TEST(DriverListener, NameThatIsTakenBecomesAnother) {
+TEST(DriverListener, NameThatIsTakenIsReplaced) {
   const std::string image =
       image_of({abstract_name("cuda-uvmfd-7-12"), abstract_name("own"), abstract_name("cuda-uvmfd-7-13")});
   const std::string result = changed(image, "cuda-uvmfd-7-12");

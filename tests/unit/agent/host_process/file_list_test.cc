@@ -119,7 +119,7 @@ TEST(FileList, TheTargetNamesEachDifference) {
     EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
 }
 
-TEST(FileList, TextThatIsNoListIsRefused) {
+TEST(FileList, TextThatIsNotAListIsRefused) {
   FileList list;
   FileFact& fact = list.files.emplace_back();
   fact.path = "relative";
@@ -130,7 +130,7 @@ TEST(FileList, TextThatIsNoListIsRefused) {
   EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(FileList, DeletedFiles) {
+TEST(FileList, DeletedFilesTravelUpToALimit) {
   TemporaryFolder folder;
   const std::string path = folder / "gone";
   const auto make = [&path](off_t bytes) {
@@ -155,7 +155,7 @@ TEST(FileList, DeletedFiles) {
     map(most);
     map(1);
   };
-  EXPECT_NE(why_not(together).find("bytes together"), std::string::npos);
+  EXPECT_NE(why_not(together).find("bytes in all"), std::string::npos);
 }
 
 TEST(FileList, DeletedFileWithAnotherNameDoesNotTravel) {
@@ -206,7 +206,7 @@ TEST(FileList, BoundSocketsAreTriedInAnotherNetworkOnly) {
   EXPECT_EQ(check_files(list).error().code(), ErrorCode::kProtocol);
 }
 
-TEST(FileList, SystemVSharedMemory) {
+TEST(FileList, MappedSystemVMemoryIsNamed) {
   const std::string why = why_not([] {
     const int id = ::shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
     (void)::shmat(id, nullptr, 0);
@@ -368,7 +368,7 @@ TEST(FileList, ProcessThatTheTargetHasNoMemoryForIsRefusedBeforeItsPause) {
     ASSERT_FALSE(room.has_value());
     if (bytes == std::uint64_t{1} << 50) {
       EXPECT_EQ(room.error().code(), ErrorCode::kRefused);
-      EXPECT_NE(room.error().message().find("no room"), std::string::npos);
+      EXPECT_NE(room.error().message().find("lacks memory"), std::string::npos);
     }
   }
 }
@@ -438,7 +438,7 @@ TEST(TreePipes, EndsThatWereOpenedOrClosedSinceAreNotOutside) {
   EXPECT_EQ(TreePipes().to_outside(child.pid())->size(), 0U);
 }
 
-TEST(FileList, TravelsAsAMessage) {
+TEST(FileList, ListTravelsAsAMessage) {
   const FileList list = files_of([] {});
   ASSERT_FALSE(list.files.empty());
   const auto bytes = wire::encode(list);

@@ -38,7 +38,7 @@ TEST_F(MemoryFolderTest, EntriesThatOthersMadeBeforehandAreNotInTheWay) {
   EXPECT_EQ(entries(), 3U) << "what is not its own stays";
 }
 
-TEST_F(MemoryFolderTest, NewOneReplacesTheFormerOfItsNameAlone) {
+TEST_F(MemoryFolderTest, NewFolderReplacesOnlyTheFormerOfItsName) {
   const std::string first = make("m1").keep();
   const MemoryFolder other = make("m12");
   const std::string second = make("m1").keep();
@@ -49,7 +49,7 @@ TEST_F(MemoryFolderTest, NewOneReplacesTheFormerOfItsNameAlone) {
   EXPECT_EQ(entries(), 1U);
 }
 
-TEST_F(MemoryFolderTest, UnusedOnesAreNamedAsTheyWereMade) {
+TEST_F(MemoryFolderTest, UnusedFoldersAreNamedAsTheyWereMade) {
   const std::string kept = make("node-j1").keep();
   const std::string gone = make("node-j2").keep();
   remove_memory_folders(place_, "node-", [](const std::string& rest) { return rest == "j2"; });

@@ -6,7 +6,8 @@
 //   SIGUSR2: dies of a segmentation fault;  SIGTERM: ends with code 7
 // argv[1]: "plain", or "connected PATH": with a connection to the Unix socket PATH, or "listening": on a TCP
 // port of 127.0.0.1, or "talking": with a TCP connection to itself, or "untimed": without the timer, or
-// "memories": with mappings of many kinds, or "aligned": with a thread whose stack pointer is at the begin of a page.
+// "memories": with mappings of many kinds, or "aligned": with a thread whose stack pointer is at the begin of
+// a page.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -186,7 +186,7 @@ TEST_F(NamedMemoryTest, TakenNameIsRefusedAndNothingIsLeft) {
   EXPECT_TRUE(std::filesystem::exists("/dev/shm/" + saved->files.back().names.front()));
 }
 
-TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNothing) {
+TEST_F(NamedMemoryTest, ContentThatEndsEarlyLeavesNoFile) {
   SharingChild child([this] { return share(); });
   const auto saved = save_named_memory(held_by(child.pid()), images());
   ASSERT_TRUE(saved.has_value());

@@ -73,7 +73,7 @@ class ChildrenThatComeAndGo : public ::testing::Test {
 
 constexpr int kLooks = 5000;
 
-TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheEstimateOfADump) {
+TEST_F(ChildrenThatComeAndGo, ChildrenDoNotSpoilTheEstimateOfADump) {
   for (int i = 0; i < kLooks; ++i) {
     const auto estimate = estimate_dump(root_);
     ASSERT_TRUE(estimate.has_value()) << estimate.error().to_string();
@@ -81,7 +81,7 @@ TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheEstimateOfADump) {
   }
 }
 
-TEST_F(ChildrenThatComeAndGo, DoNotSpoilTheCheckOfRights) {
+TEST_F(ChildrenThatComeAndGo, ChildrenDoNotSpoilTheCheckOfRights) {
   for (int i = 0; i < kLooks; ++i) {
     const auto checked = check_credentials(root_, ::getuid(), ::getgid());
     ASSERT_TRUE(checked.has_value()) << checked.error().to_string();

@@ -62,7 +62,7 @@ ProcessSpec sleeper() {
   return spec;
 }
 
-TEST(ChildProcess, EndIsToldWithItsStatus) {
+TEST(ChildProcess, EndIsReportedWithItsStatus) {
   asio::io_context io(1);
   std::optional<int> status;
   auto child = ChildProcess::start(io.get_executor(), sleeper(), [&status](int ended) { status = ended; });

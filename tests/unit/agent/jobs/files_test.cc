@@ -30,7 +30,7 @@ JobRecord some_record() {
   return record;
 }
 
-TEST(JobRecordFile, ComesBackAsItWas) {
+TEST(JobRecordFile, RecordComesBackAsItWas) {
   TemporaryFolder folder;
   JobRecord record = some_record();
   record.ran = true;
@@ -54,7 +54,7 @@ TEST(JobRecordFile, DamageIsReported) {
   EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
 }
 
-TEST(InstanceFolders, AreListedByJobAndIncarnation) {
+TEST(InstanceFolders, FoldersAreListedByJobAndIncarnation) {
   TemporaryFolder jobs;
   for (const char* name :
        {"j10.1", "j2.3.m12", "j2.3.m9", "j2.1", "j2", "x1.1", "j1.", "j-1.1", "j2.3.m", "j2.3.mx", "j2.m4"}) {
@@ -145,7 +145,7 @@ TEST(KeeperStatusFile, ExitCodesAndSignalsAreRead) {
   EXPECT_TRUE(!status || !status->exited);
 }
 
-TEST(HostState, SurvivesAsAFile) {
+TEST(HostState, StateSurvivesAsAFile) {
   TemporaryFolder folder;
   auto memory = make_memory_file("test", 5);
   ASSERT_TRUE(memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keepers are played by the test; the driver is fake_nvml.cc, whose process 1 takes 10 bytes at each query that
-// it is told to.
+// Keepers are played by the test; the driver is fake_nvml.cc, whose process 1 takes 10 bytes at each query
+// that it is told to.
 #include "agent/jobs/job_memory.h"
 
 #include <dlfcn.h>

@@ -454,7 +454,7 @@ TEST_F(LogTest, TimesOfOutputAreKeptAndShown) {
   EXPECT_EQ(data->offset, 5U);
 }
 
-TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
+TEST_F(LogTest, FollowingReadAnswersWhenTheFileGrows) {
   asio::post(io_, [this] { std::ofstream(job_->log_path(), std::ios::app) << " world"; });
   auto data =
       run_until_done(io_, read_log(*environment_, job_, request(5, std::int64_t{60} * 1'000'000'000)));
@@ -462,7 +462,7 @@ TEST_F(LogTest, FollowingAnswersWhenTheFileGrows) {
   EXPECT_EQ(data->bytes, " world");
 }
 
-TEST_F(LogTest, FollowingAnswersAtTheEndOfTheInstance) {
+TEST_F(LogTest, FollowingReadAnswersAtTheEndOfTheInstance) {
   const auto stop = [](JobTable& table) -> Task<> { (void)co_await table.stop(1, 1, Milliseconds(0)); };
   control::spawn(io_.get_executor(), "stop", stop(table_));
   auto data =

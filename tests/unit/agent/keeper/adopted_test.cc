@@ -52,7 +52,7 @@ class AdoptedTest : public KeeperTest {
   int result_ = -1;
 };
 
-TEST_F(AdoptedTest, RunsFromTheStartAndAnswersForAProcessWithoutASession) {
+TEST_F(AdoptedTest, KeeperRunsTheJobFromTheStartAndAnswersForAProcessWithoutASession) {
   Agent agent(adopt());
   EXPECT_EQ(agent.status().phase, Phase::kRunning);
   EXPECT_EQ(agent.status().rank_pid, static_cast<std::uint32_t>(process_));

@@ -88,7 +88,7 @@ TEST_F(ArrivingTest, ProgramIsKilledWhenLazyPageServerFails) {
   EXPECT_NE(agent.next_failure().text.view().find("was lost"), std::string_view::npos);
 }
 
-TEST_F(ArrivingTest, EndOfTheProgramIsNoArrival) {
+TEST_F(ArrivingTest, EndOfTheProgramIsNotAnArrival) {
   const std::string folder = start_restored(0);
   Agent agent(folder);
   begin_to_wait(agent);

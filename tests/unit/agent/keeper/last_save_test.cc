@@ -91,7 +91,8 @@ TEST_F(LastSaveTest, RankWithoutALeaseIsKilledUnsaved) {
   }
   end_keeper(folder);
   EXPECT_EQ(saved().find("(no "), 0u) << saved();
-  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("it has no lease"), std::string::npos);
+  EXPECT_NE(status_of(folder)["last_save"].get<std::string>().find("the job has no lease"),
+            std::string::npos);
 }
 
 TEST_F(LastSaveTest, RankThatWasNeverRestoredIsNotSaved) {

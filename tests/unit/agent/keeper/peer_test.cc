@@ -35,7 +35,7 @@ int connect_and_end(void* given) {
   ::_exit(0);
 }
 
-TEST(PeerTest, ConnectionWhoseProcessHasEndedIsNobodys) {
+TEST(PeerTest, ConnectionWhoseProcessHasEndedHasNoOwner) {
   if (!kernel_can_tell()) GTEST_SKIP() << "this kernel cannot tell";
   const std::string path = "@peer-test-" + std::to_string(::getpid());
   auto listener = local::Listener::create(path);

@@ -25,7 +25,7 @@ TEST_F(TransparentTest, ProgramIsStartedWithThePreloadAndTheQuota) {
             std::string::npos);
 }
 
-TEST_F(TransparentTest, RunsFromItsHelloOn) {
+TEST_F(TransparentTest, RankRunsFromItsHelloOn) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   const local::Status now = status(agent);
@@ -129,7 +129,7 @@ TEST_F(TransparentTest, MemoryMadeByTheRankReplacesTheArrivedSet) {
       EXPECT_EQ(::pwrite(own.get(), "own", 3, 0), 3);
       const auto wrong = local::Replace{1, 7, {{id, 1, 2 * kBytes, {}}}};
       agent.send(wrong, own.get());
-      EXPECT_NE(agent.next_failure().text.view().find("not of 8192 bytes"), std::string_view::npos);
+      EXPECT_NE(agent.next_failure().text.view().find("does not have 8192 bytes"), std::string_view::npos);
       agent.ask<local::Done>(local::Replace{1, 7, {{id, 1, kBytes, {}}}}, own.get());
     }
   }
@@ -163,7 +163,7 @@ TEST_F(TransparentTest, FreedRegionsAreWithdrawn) {
   EXPECT_EQ(status(agent).arrived_regions, 2u) << "of another generation";
 }
 
-TEST_F(TransparentTest, NothingIsReleasedThatTheKeeperDoesNotHold) {
+TEST_F(TransparentTest, MemoryThatTheKeeperDoesNotHoldIsNotReleased) {
   Agent agent(start_transparent());
   agent.wait_for_phase(Phase::kRunning);
   refusal_of(agent, local::Release{});  // not paused

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job is what descends from its first process, in whatever session or process group it is: it gets a session, and
-// signals, leases and ends are for all of it.
+// A job is what descends from its first process, in whatever session or process group it is: it gets a
+// session, and signals, leases and ends are for all of it.
 #include <algorithm>
 #include <fstream>
 #include <functional>

@@ -62,7 +62,7 @@ TEST_F(PacketLinkTest, DescriptorsArriveWithTheirPacket) {
   EXPECT_EQ(seen, 'x');
 }
 
-TEST_F(PacketLinkTest, ManyMoreThanTheSocketTakesKeepTheirOrder) {
+TEST_F(PacketLinkTest, MorePacketsThanTheSocketTakesKeepTheirOrder) {
   constexpr int kCount = 2000;
   for (int i = 0; i < kCount; ++i) a_.link->send(packet_of(900, static_cast<std::byte>(i & 0xff)));
   run_until(io_, [&] { return b_.got.size() == kCount; });
@@ -338,7 +338,8 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   a->keep(5, "b", b->address(), "secret");
   const auto good = runs(Party::kSource, Party::kTarget, 3);
   run_until(io_, [&] { return a->send("b", good); });
-  // Each kind of message, from and to each party, of this migration and of another; all before one more good one.
+  // Each kind of message, from and to each party, of this migration and of another; all before one more good
+  // one.
   std::size_t forged = 0;
   for (const wire::SwitchBody& body : all_bodies())
     for (const Party from : {Party::kCoordinator, Party::kSource, Party::kTarget})
@@ -358,7 +359,8 @@ TEST_F(CertifiedPeerLinksTest, APeerSpeaksForItsOwnSideOfAKnownMigrationOnly) {
   EXPECT_EQ(std::get<wire::Runs>(heard_b_[1].body).k, 5u);
 }
 
-// The driver of node b, and the flood of node a: about migrations that nobody asked for, and about a known one.
+// The driver of node b, and the flood of node a: about migrations that nobody asked for, and about a known
+// one.
 TEST_F(CertifiedPeerLinksTest, FloodAboutInventedMigrationsLeavesNoRecordAndAKnownOneGoesOn) {
   using wire::Party;
   Quiet effects;

@@ -243,7 +243,7 @@ TEST_F(HandoverDriverTest, UnansweredMessagesAreSentAgainOnReconnect) {
   run_until(agent.io, [&] { return agent.notes.count("send LeaseRequest to coordinator") == 2; });
 }
 
-TEST_F(HandoverDriverTest, AnEventThatCannotBeChangesNothing) {
+TEST_F(HandoverDriverTest, ImpossibleEventChangesNothing) {
   Life agent(folder_ / "journal");
   agent.driver->on_event(kSource, migration::SourceEvent(migration::JobPaused{}));
   agent.hear_prepare(Party::kSource);
@@ -308,7 +308,7 @@ TEST_F(HandoverDriverTest, FloodAboutAKnownMigrationIsBoundedAndAnotherOneGoesOn
   EXPECT_THAT(recorded(), ::testing::IsEmpty());
 }
 
-TEST(Rarely, SaysOnceInAWhileHowManyWereLeftOut) {
+TEST(Rarely, ReportsOnceInAWhileHowManyWereLeftOut) {
   Rarely rarely;
   EXPECT_EQ(rarely.turn(0), 0u);
   EXPECT_EQ(rarely.turn(1), std::nullopt);

@@ -53,8 +53,9 @@ TEST(JobOperationTest, MigrationFollowsItsPlan) {
   EXPECT_EQ(operation.target_gpu().value(), 2U);
 }
 
-// A restore that takes far longer than expected, or past the pause's limit, is given up; one from an image is not.
-TEST(RestoreTime, EndsWithThePauseAndFarBeyondWhatIsExpected) {
+// A restore that takes far longer than expected, or past the pause's limit, is given up; one from an image is
+// not.
+TEST(RestoreTime, RestoreIsGivenUpAfterThePausesLimitOrFarMoreThanTheExpectedTime) {
   migration::SwitchInfo info = info_of(MigrationMode::kTransparent, "b");
   const wire::CostLine line(100 * kNanosPerMs, 10 * kNanosPerMs);
   RestoreWork work;

@@ -8,7 +8,7 @@
 namespace ckpt::agent {
 namespace {
 
-TEST(LatestGrowth, HoweverManyPiecesOneReportWaits) {
+TEST(LatestGrowth, OneReportWaitsHoweverManyPiecesThereAre) {
   asio::io_context loop;
   std::vector<std::uint64_t> told;
   const auto grew =

@@ -19,7 +19,7 @@ host::TreeSize tree(std::uint64_t private_bytes, std::uint64_t shared_bytes) {
   return size;
 }
 
-TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndForWhatCannotFollow) {
+TEST(HostMemoryWork, RestoreWaitsForSmallPiecesAndMemoryThatCannotFollow) {
   const auto small = host_memory_work(tree(10 * kMib, 0), 0, 0);
   EXPECT_EQ(small.read, 10 * kMib);
   EXPECT_EQ(small.restored, 10 * kMib);
@@ -53,7 +53,7 @@ TEST(HostMemoryWork, TargetLearnsTheRestoreOfTheSameBytesAsTheSourceExpects) {
   EXPECT_EQ(host::restored_bytes(kGib, 0), kGib) << "a target where nothing follows";
 }
 
-TEST(ProcessWork, TermsGrowWithWhatTheyDo) {
+TEST(ProcessWork, TermsGrowWithTheirWork) {
   const host::TreeSize size = tree(3 * kGib, 0);
   HostMemoryWork memory = copied_ahead(host_memory_work(size, 0, 0), 3 * kGib, 0, true);
   const PauseWork work = process_work(size, memory, 0, true, true);

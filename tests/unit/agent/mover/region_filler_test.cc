@@ -74,7 +74,7 @@ TEST_F(RegionFillerTest, EachRegionEqualsItsSource) {
 }
 
 // As a mover has it: the filler is ready before a session whose own kernels come and go.
-TEST_F(RegionFillerTest, FillsAfterOtherKernelsHaveComeAndGone) {
+TEST_F(RegionFillerTest, MemoryIsFilledAfterOtherKernelsHaveComeAndGone) {
   auto filler = *RegionFiller::create(*device_);
   DeviceMemory& from = make(6 * kMiB, 7);
   DeviceMemory& own = make(6 * kMiB, 0);

@@ -56,7 +56,7 @@ TEST(PauseCosts, OutlierAmongManyCountsLittle) {
   EXPECT_LT(costs.line(PauseKind::kSwap, PauseTerm::kContextSave).at(0), 30 * kMs);
 }
 
-TEST(PauseCosts, AreReadBackAsTheyWereWritten) {
+TEST(PauseCosts, CostsAreReadBackAsTheyWereWritten) {
   PauseCosts costs;
   costs.learn(PauseKind::kSwap, PauseTerm::kCommit, 0, 33 * kMs);
   const auto again = PauseCosts::decode(costs.encode());
@@ -230,7 +230,7 @@ TEST(PauseEstimate, LastPauseThatDumpedFarMoreTellsLessThanTheLine) {
   EXPECT_EQ(live.facts.ns[PauseTerm::kQuiesce], 14'000 * kMs) << "its size is the same";
 }
 
-TEST(PauseEstimate, CommunicatorsTakeWhatTheyTookInTheLastMoveOfTheirRanks) {
+TEST(PauseEstimate, CommunicatorsTakeAsLongAsInTheLastMoveOfTheirRanks) {
   PauseCosts costs;
   PauseWork work(PauseKind::kCooperative);
   work.add(PauseTerm::kCommit).add(PauseTerm::kCommunicators, 0, 0, 1500 * kMs);
@@ -261,7 +261,7 @@ TEST(PauseEstimate, CopyLongerThanTheSaveBesideItCountsAsFinal) {
   EXPECT_EQ(estimate.with_copy(estimate.total() + 9 * kMs, estimate).ns[PauseTerm::kFinal], 9 * kMs);
 }
 
-TEST(PauseEstimate, CopyIsAddedToWhatIsKnownLaterThanTheMoverWasTold) {
+TEST(PauseEstimate, CopyIsAddedToAnEstimateThatIsNewerThanTheMovers) {
   PauseCosts costs;
   const PauseLines lines = costs.lines(PauseKind::kProcess);
   const auto told = estimate_pause(process(512 * kMiB), lines, lines, std::nullopt);

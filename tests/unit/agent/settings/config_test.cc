@@ -22,7 +22,7 @@ TEST(AgentConfig, DefaultsAreThoseOfTheHeader) {
   EXPECT_EQ(config->jobs_folder(), "/h/jobs");
 }
 
-TEST(AgentConfig, ReadsSections) {
+TEST(AgentConfig, SectionsAreRead) {
   auto config = parse_config(
       kMin + "job_environment = ['A=1']\n[timeouts]\npause_ms = 7\n[mover]\nstaging_mib = 16\n", "f");
   ASSERT_TRUE(config) << config.error().to_string();
@@ -36,7 +36,7 @@ TEST(AgentConfig, UnknownKeysAreRefused) {
   EXPECT_NE(error_of(kMin + "[timeouts]\npause = 1\n").find("timeouts.pause"), std::string::npos);
 }
 
-TEST(AgentConfig, NamesTheKeyThatIsWrong) {
+TEST(AgentConfig, ErrorNamesTheWrongKey) {
   EXPECT_NE(error_of("node = 'a'\n").find("\"home\" is required"), std::string::npos);
   EXPECT_NE(error_of(kMin + "[mover]\nstaging_mib = 1\n").find("mover.staging_mib"), std::string::npos);
   EXPECT_NE(error_of(kMin + "job_environment = ['NOTHING']\n").find("NOTHING"), std::string::npos);
@@ -117,7 +117,7 @@ TEST(AgentConfig, NetworkMayHaveSeveralAddressesOrDevices) {
   EXPECT_EQ(networks[1].devices, (std::vector<std::string>{"eth1", "eth2"}));
 }
 
-TEST(AgentConfig, SeveralAddressesThatCannotBeMeantAreRefused) {
+TEST(AgentConfig, InvalidListsOfAddressesAreRefused) {
   const auto with = [](const std::string& line) {
     return error_of(kMin + "[[network]]\nname = 'data'\ntransport = 'tls'\n" + line);
   };
@@ -126,7 +126,8 @@ TEST(AgentConfig, SeveralAddressesThatCannotBeMeantAreRefused) {
   EXPECT_NE(with(several + "address = '10.0.0.1'\n").find("one of \"address\""), std::string::npos);
   EXPECT_NE(with(several + "devices = []\n").find("one of \"address\""), std::string::npos);
   EXPECT_NE(with("addresses = []\n").find("one of \"address\""), std::string::npos);
-  EXPECT_NE(with("addresses = ['10.0.0.1', 'eth1']\n").find("\"eth1\" is no IP address"), std::string::npos);
+  EXPECT_NE(with("addresses = ['10.0.0.1', 'eth1']\n").find("\"eth1\" is not an IP address"),
+            std::string::npos);
   std::string nine = "devices = ['eth0'";
   for (int i = 1; i < 9; ++i) nine += ", 'eth" + std::to_string(i) + "'";
   EXPECT_NE(with(nine + "]\n").find("at most 8"), std::string::npos);
@@ -144,12 +145,12 @@ TEST(AgentConfig, AddressThatItsTransportCannotUseIsRefused) {
   EXPECT_NE(with("rdma-trusted", "fd77::2").find("IPv4 address"), std::string::npos);
 }
 
-TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
+TEST(AgentConfig, InvalidNetworkIsRefused) {
   const auto with = [](const std::string& lines) { return error_of(kMin + "[[network]]\n" + lines); };
   const std::string data = "name = 'data'\ntransport = 'tls'\n";
   EXPECT_NE(with(data).find("one of \"address\""), std::string::npos);
   EXPECT_NE(with(data + "address = '10.0.0.1'\ndevice = 'eth0'\n").find("one of"), std::string::npos);
-  EXPECT_NE(with(data + "address = 'node-a'\n").find("no IP address"), std::string::npos);
+  EXPECT_NE(with(data + "address = 'node-a'\n").find("not an IP address"), std::string::npos);
   EXPECT_NE(with("name = '../x'\naddress = '10.0.0.1'\ntransport = 'tls'\n").find("network.name"),
             std::string::npos);
   EXPECT_NE(with("name = 'data'\naddress = '10.0.0.1'\ntransport = 'ib'\n")
@@ -161,7 +162,7 @@ TEST(AgentConfig, NetworkThatCannotBeMeantIsRefused) {
   EXPECT_NE(error_of(kMin + one + one).find("two [[network]]"), std::string::npos);
 }
 
-TEST(Networks, EachGetsAnAddressOfThisMachine) {
+TEST(Networks, EachNetworkGetsAnAddressOfThisMachine) {
   const wire::DataNetwork by_address("local", "127.0.0.1", wire::LaneTransport::kTls);
   EXPECT_EQ(resolve_networks({}).value(), std::vector{by_address});
   const auto found =
@@ -175,7 +176,7 @@ TEST(Networks, EachGetsAnAddressOfThisMachine) {
   EXPECT_NE(no_device.error().message().find("no device nope0"), std::string::npos);
 }
 
-TEST(Networks, EachAddressOfSeveralIsOfThisMachineAndNamedOnce) {
+TEST(Networks, EachOfSeveralAddressesIsOfThisMachineAndNamedOnce) {
   wire::DataNetwork several("data", "127.0.0.1", wire::LaneTransport::kTls);
   several.more_addresses = {"::1"};
   const auto found = resolve_networks({{several, {}}});
@@ -210,7 +211,7 @@ TEST(AgentConfig, MoversHaveTheirRangeOfPorts) {
             std::string::npos);
 }
 
-TEST(AgentConfig, CoordinatorByAddressOrByFileButNotBoth) {
+TEST(AgentConfig, CoordinatorIsGivenByAddressOrByFileButNotBoth) {
   EXPECT_NE(error_of(kMin + "coordinator_file = '/f'\n"), "");
   EXPECT_EQ(error_of("node = 'a'\nhome = '/h'\ncoordinator_file = '/f'\n"), "");
   EXPECT_NE(error_of("node = 'a'\nhome = '/h'\ncoordinator = 'unix:/c'\n"), "");
@@ -228,7 +229,7 @@ TEST(AgentConfig, VisibleGpusAreParsed) {
   EXPECT_EQ(config.machine_gpu(0), 3u);
 }
 
-TEST(AgentConfig, NamesThatAreNoFolderNamesAreRefused) {
+TEST(AgentConfig, NamesThatAreNotFolderNamesAreRefused) {
   for (const char* name : {"", ".", "..", "a/b", ".hidden", "a b", "ä"})
     EXPECT_FALSE(is_safe_name(name)) << name;
   EXPECT_FALSE(is_safe_name(std::string(64, 'a')));

@@ -51,7 +51,7 @@ class VaultAccessTest : public ::testing::Test {
   std::unique_ptr<vault::Vault> vault_;
 };
 
-TEST_F(VaultAccessTest, RestingImageIsListedBesideThousandsOfNewerOnes) {
+TEST_F(VaultAccessTest, ParkedJobsImageIsListedBesideThousandsOfNewerOnes) {
   write("rests", 7);
   for (int i = 0; i < 2100; ++i) ASSERT_NO_FATAL_FAILURE(write("busy", 8));
   std::size_t rows = 0;
@@ -89,7 +89,7 @@ TEST_F(VaultAccessTest, ListReadsNoPack) {
   EXPECT_EQ(parts()[0].images.size(), 1U);
 }
 
-TEST(MemoryFolderOfAVault, IsNotUsedWhereOthersCouldHaveMadeIt) {
+TEST(MemoryFolderOfAVault, FolderIsNotUsedIfOthersCouldHaveMadeIt) {
   std::string pattern = "/dev/shm/claimXXXXXX";
   const std::string place = ::mkdtemp(pattern.data());
   const auto claims = [&](const std::string& folder) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backup, backup show and backup restore; what a file must be, and what becomes of a folder, is for
-// tests/unit/libckpt/store/backup.
+// The commands backup, backup show and backup restore. tests/unit/libckpt/store/backup tests the file's form
+// and the folder's content.
 #include <sys/file.h>
 
 #include "tests/unit/libckpt/store/backup/folder.h"
@@ -15,7 +15,7 @@ class BackupCommands : public backup::BackupTest {
     fill_home("a");
     make_backup();
   }
-  // A coordinator whose copy is that file.
+  // Returns a coordinator whose copy is that file.
   static FakeCoordinator coordinator_with(const std::string& copy) {
     return FakeCoordinator([copy](const FakeRequest&) { return json(Json{{"file", copy}}.dump()); });
   }
@@ -44,7 +44,7 @@ TEST_F(BackupCommands, ADamagedCopyIsNotTaken) {
   EXPECT_FALSE(std::filesystem::exists(taken()));
 }
 
-TEST_F(BackupCommands, WithoutAFileItIsRefusedAndNothingAsked) {
+TEST_F(BackupCommands, BackupWithoutAFileIsRefusedWithoutARequest) {
   const FakeCoordinator coordinator = coordinator_with(file());
   EXPECT_EQ(run(coordinator.home(), {"backup"}).code, kUsage);
   EXPECT_TRUE(coordinator.requests().empty());

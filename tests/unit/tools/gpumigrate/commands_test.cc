@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands against a coordinator that answers as in docs/api.md.
+// Commands against a coordinator that answers in the form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ std::string closed(const std::string& result, int code) {
                    std::to_string(code) + R"(,"error":"because","runs_at":"node-a:0","report":null)");
 }
 
-TEST(Commands, JobsAsTableAndAsJson) {
+TEST(Commands, JobsAreListedAsATableOrJson) {
   FakeCoordinator coordinator(
       [](const FakeRequest&) { return json((std::string("[") + kJob + "]").c_str()); });
   const Ended table = run(coordinator.home(), {"jobs"});
@@ -87,7 +87,7 @@ TEST(Commands, ControlCharactersOfANameDoNotReachTheTerminal) {
   EXPECT_EQ(run(coordinator.home(), {"jobs"}).out.find('\x1b'), std::string::npos);
 }
 
-TEST(Commands, RefusalIsASingleLineAndExitCodeFive) {
+TEST(Commands, ARefusalPrintsOneLineAndExitsWithFive) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "no job nope", 5); });
   const Ended ended = run(coordinator.home(), {"migrate", "nope"});
   EXPECT_EQ(ended.code, 5);
@@ -95,7 +95,7 @@ TEST(Commands, RefusalIsASingleLineAndExitCodeFive) {
   EXPECT_EQ(ended.out, "");
 }
 
-TEST(Commands, ExitCodesOfRefusals) {
+TEST(Commands, EachRefusalHasItsExitCode) {
   const struct {
     unsigned status;
     const char* code;
@@ -109,7 +109,7 @@ TEST(Commands, ExitCodesOfRefusals) {
   }
 }
 
-TEST(Commands, WithoutACoordinatorNothingIsTouched) {
+TEST(Commands, NothingIsChangedWithoutACoordinator) {
   const Ended ended = run("/nonexistent", {"stop", "j1"});
   EXPECT_EQ(ended.code, 5);
   EXPECT_NE(ended.err.find("local up"), std::string::npos) << ended.err;
@@ -198,7 +198,7 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
   EXPECT_NE(ended.err.find("m7  train > node-b:0  round 2  "), std::string::npos) << ended.err;
 }
 
-TEST(Commands, MigrateOfRanksShowsTheOneThatIsFurthestBehind) {
+TEST(Commands, AMoveOfRanksShowsTheSlowestRank) {
   const auto rank = [](const char* id, const char* name, const char* remaining) {
     return std::string(R"({"id":")") + id + R"(","job_name":")" + name +
            R"(","to":"node-b:0","mode":"live","revision":4,"state":"precopy","open":true,"gang_move":"m7","moved_with":["m8","m9"],
@@ -222,14 +222,14 @@ TEST(Commands, MigrateOfRanksShowsTheOneThatIsFurthestBehind) {
   EXPECT_EQ(ended.err.find("train.0"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, MigrateAsJsonIsTheReportAlone) {
+TEST(Commands, MigratePrintsOnlyTheReportAsJson) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kDoneMigration); });
   const Ended ended = run(coordinator.home(), {"migrate", "train", "-o", "json"});
   EXPECT_EQ(Json::parse(ended.out).at("downtime_ms"), 12.5);
   EXPECT_EQ(ended.err, "");
 }
 
-TEST(Commands, ExitCodesOfResults) {
+TEST(Commands, EachResultHasItsExitCode) {
   const std::pair<const char*, int> results[] = {{"failed", 1},   {"timed-out", 2}, {"interrupted", 2},
                                                  {"restored", 3}, {"lost", 4},      {"refused", 5}};
   for (const auto& [result, code] : results) {
@@ -241,7 +241,7 @@ TEST(Commands, ExitCodesOfResults) {
   }
 }
 
-TEST(Commands, MigrationOutOfContactIsUnknownAndNamesTheNextCommand) {
+TEST(Commands, LostContactMakesTheOutcomeUnknownAndNamesTheNextCommand) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(kOpen) : FakeAnswer{.hang_up = true};
   });
@@ -250,7 +250,7 @@ TEST(Commands, MigrationOutOfContactIsUnknownAndNamesTheNextCommand) {
   EXPECT_NE(ended.err.find("gpumigrate watch m7"), std::string::npos) << ended.err;
 }
 
-TEST(Commands, ProgressIsShownWhileItIsCopied) {
+TEST(Commands, ProgressIsShownDuringTheCopy) {
   std::atomic<int> watched{0};
   const std::string committed = kOpen.substr(0, kOpen.find("precopy")) + "committed" +
                                 kOpen.substr(kOpen.find("precopy") + std::string("precopy").size());
@@ -290,7 +290,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
   EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
 }
 
-// An absent coordinator gets no message. A minute of retries would be of no use to a user who wants to leave.
+// A lost coordinator cannot take an abort, and a user who interrupts does not want a minute of retries.
 TEST(Commands, InterruptWithoutACoordinatorEndsAtOnceAndNamesTheNextCommand) {
   for (const char* command : {"migrate", "watch"}) {
     std::atomic<int> lost{0};
@@ -336,7 +336,7 @@ TEST(Commands, ControlCTwiceLeavesTheMigrationAlone) {
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find("m7 goes on"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("m7 continues"), std::string::npos) << ended.err;
 }
 
 TEST(Commands, AbortThatIsTooLateIsRefused) {
@@ -399,7 +399,7 @@ TEST(Commands, SetSendsOnlyTheNamedLimit) {
                                       Json::parse(R"({"bandwidth":1024})")}));
 }
 
-// The log "hello world" in two pieces.
+// Answers with the log "hello world" in two pieces.
 FakeAnswer log_answer(const FakeRequest& request) {
   if (request.target.find("offset=0&") != std::string::npos)
     return {200, "hello ", {{"X-Next-Offset", "6"}, {"X-Ended", "false"}}};
@@ -414,7 +414,7 @@ TEST(Commands, LogsAreJoined) {
   EXPECT_EQ(run(coordinator.home(), {"logs", "-f", "train"}).out, "hello world\n");
 }
 
-TEST(Commands, LogsOutlastACoordinatorThatIsAway) {
+TEST(Commands, LogsSurviveALostCoordinator) {
   std::atomic<int> calls{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     return ++calls == 2 ? FakeAnswer{.hang_up = true} : log_answer(request);
@@ -457,8 +457,8 @@ TEST(Commands, TheNodeChoosesLibrariesAndGpus) {
   EXPECT_TRUE(body.at("argv").at(0).get<std::string>().starts_with("/"));
 }
 
-// Wherever a job's environment is stored, nothing of the shell stands there that was not needed or named.
-TEST(Commands, JobGetsOfTheShellWhatProgramsNeedAndNoSecret) {
+// The environment is stored in several places, so a secret of the shell must not be in it.
+TEST(Commands, AJobGetsTheVariablesThatProgramsNeedAndNoSecrets) {
   const std::map<std::string, bool> variables = {{"AWS_SECRET_ACCESS_KEY", false},
                                                  {"GITHUB_TOKEN", false},
                                                  {"SSH_AUTH_SOCK", false},
@@ -539,13 +539,13 @@ TEST(Commands, WaitReturnsTheJobsExitCode) {
   EXPECT_EQ(run(running.home(), {"wait", "train", "--timeout", "0"}).code, 124);
 }
 
-// Answers orders, and is away for the first so many questions about how the job ends.
+// Answers orders, but hangs up for the first `away` questions about the job's end.
 FakeAnswer away_at_first(const FakeRequest& request, std::atomic<int>& away) {
   if (request.method == "POST") return json(kJob);
   return away-- > 0 ? FakeAnswer{.hang_up = true} : json(kEndedJob);
 }
 
-TEST(Commands, StopAndWaitSurviveACoordinatorThatIsRestarted) {
+TEST(Commands, StopAndWaitSurviveARestartOfTheCoordinator) {
   for (const char* verb : {"stop", "wait"}) {
     std::atomic<int> away{2};
     std::atomic<bool> first{true};
@@ -555,21 +555,21 @@ TEST(Commands, StopAndWaitSurviveACoordinatorThatIsRestarted) {
     });
     const Ended ended = run(coordinator.home(), {verb, "train"}, {.patience = std::chrono::hours(1)});
     EXPECT_EQ(ended.code, std::string(verb) == "stop" ? 0 : 7) << verb << ": " << ended.err;
-    EXPECT_TRUE(has(ended.err, "asking again")) << ended.err;
+    EXPECT_TRUE(has(ended.err, "retrying")) << ended.err;
   }
 }
 
-TEST(Commands, StopThatLosesContactAfterItWasTakenIsNoRefusal) {
+TEST(Commands, LostContactAfterAStopIsNotARefusal) {
   std::atomic<int> away{1000};
   FakeCoordinator coordinator([&](const FakeRequest& request) { return away_at_first(request, away); });
   const Ended ended = run(coordinator.home(), {"stop", "train"});
   EXPECT_EQ(ended.code, 6) << ended.err;
   EXPECT_TRUE(has(ended.err, "`gpumigrate wait j3` asks again")) << ended.err;
   FakeCoordinator never([](const FakeRequest&) { return FakeAnswer{.hang_up = true}; });
-  EXPECT_FALSE(has(run(never.home(), {"wait", "train"}).err, "asking again"));
+  EXPECT_FALSE(has(run(never.home(), {"wait", "train"}).err, "retrying"));
 }
 
-TEST(Commands, EventsArePrintedInALineEach) {
+TEST(Commands, EachEventIsPrintedInOneLine) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return json(
         request.target.find("since=0&") != std::string::npos
@@ -580,7 +580,7 @@ TEST(Commands, EventsArePrintedInALineEach) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"events", "-o", "json"}).out).at("id"), 1);
 }
 
-TEST(Commands, MalformedAnswerIsReportedInALine) {
+TEST(Commands, AMalformedAnswerIsReportedInOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json("<html>"); });
   const Ended ended = run(coordinator.home(), {"jobs"});
   EXPECT_EQ(ended.code, 6);

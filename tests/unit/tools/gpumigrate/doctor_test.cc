@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The diagnosis from the facts of a node, also where parts of them are missing; the command with a program in
-// the agent's place.
+// The diagnosis from the facts of a node, complete or with missing parts, and the command with a program that
+// plays the agent.
 #include "tools/gpumigrate/doctor.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// A node that has everything.
+// Returns the facts of a node that has everything.
 Json full() {
   const Json device = {{"name", "NVIDIA H200"},
                        {"bytes", 150110011392},
@@ -85,13 +85,13 @@ TEST(Doctor, AProcessThatCannotImportMakesItsOwnMemory) {
   EXPECT_THAT(own.to_do, HasSubstr("makes memory of its own"));
   facts["remap"]["own_moved"] = false;
   EXPECT_THAT(found(diagnose(facts), "import after a restore").to_do, HasSubstr("cannot be moved"));
-  facts["remap"]["import_moved"] = nullptr;  // no second GPU
+  facts["remap"]["import_moved"] = nullptr;  // there is no second GPU
   EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kYes);
   facts.erase("remap");
   EXPECT_EQ(found(diagnose(facts), "import after a restore").answer, Answer::kUnknown);
 }
 
-TEST(Doctor, ANodeThatHasEverything) {
+TEST(Doctor, ANodeThatHasEverythingLacksNothing) {
   const Diagnosis diagnosis = diagnose(full());
   for (const Finding& finding : diagnosis.findings) EXPECT_EQ(finding.answer, Answer::kYes) << finding.what;
   for (const Ability& item : diagnosis.abilities) {
@@ -100,7 +100,7 @@ TEST(Doctor, ANodeThatHasEverything) {
   }
   EXPECT_EQ(found(diagnosis, "CUDA driver").value, "CUDA 13.0, NVIDIA's kernel module 580.95.05");
   EXPECT_EQ(found(diagnosis, "CUDA devices").value, "2 x NVIDIA H200 (139.80 GiB)");
-  EXPECT_THAT(to_text(diagnosis), Not(HasSubstr("\nWhat to do:")));
+  EXPECT_THAT(to_text(diagnosis), Not(HasSubstr("\nAdvice:")));
 }
 
 TEST(Doctor, EveryFindingHasAPurposeAndARemedy) {
@@ -112,7 +112,7 @@ TEST(Doctor, EveryFindingHasAPurposeAndARemedy) {
   }
 }
 
-TEST(Doctor, NothingKnownIsUnknownAndNeverYes) {
+TEST(Doctor, MissingFactsAreUnknownAndNeverYes) {
   for (const Json& facts :
        {Json::object(), Json(nullptr), Json::array(), Json{{"driver", 3}, {"ucx", "x"}}}) {
     const Diagnosis diagnosis = diagnose(facts);
@@ -138,7 +138,7 @@ TEST(Doctor, ADriverWithoutAGpuIsNamedByItsOwnError) {
             (std::vector<std::string>{"CUDA driver", "CUDA devices"}));
 }
 
-TEST(Doctor, NoDriverAtAll) {
+TEST(Doctor, AMissingDriverIsReportedWithItsRemedy) {
   Json facts = full();
   facts["driver"] = {{"loaded", false}, {"problem", "libcuda.so.1: cannot open shared object file"}};
   const Diagnosis diagnosis = diagnose(facts);
@@ -148,7 +148,7 @@ TEST(Doctor, NoDriverAtAll) {
   EXPECT_EQ(found(diagnosis, "driver checkpoint").answer, Answer::kUnknown);
 }
 
-TEST(Doctor, AMoverThatDidNotAnswerLeavesTheRest) {
+TEST(Doctor, ASilentMoverLeavesTheOtherFindings) {
   Json facts = full();
   facts["driver"] = {{"problem", "gpumigrate-mover --probe did not end within 60000 ms"}};
   const Diagnosis diagnosis = diagnose(facts);
@@ -202,7 +202,7 @@ TEST(Doctor, GpuThatLacksAFeatureIsNamed) {
   EXPECT_EQ(ability(diagnose(facts), "by RDMA").missing, std::vector<std::string>{"RDMA"});
 }
 
-TEST(Doctor, TransportsThatDoNotReachAnotherNodeAreNoUcx) {
+TEST(Doctor, TransportsWithinANodeDoNotCountAsUcx) {
   Json facts = full();
   facts["ucx"]["transports"] = {"self/memory", "sysv/memory"};
   facts["ucx"]["components"] = {"self", "sysv"};
@@ -213,7 +213,7 @@ TEST(Doctor, TransportsThatDoNotReachAnotherNodeAreNoUcx) {
   EXPECT_THAT(found(diagnosis, "RDMA").value, HasSubstr("does not use"));
 }
 
-TEST(Doctor, LimitsOfTheKernel) {
+TEST(Doctor, LowLimitsOfTheKernelAreReported) {
   Json facts = full();
   facts["kernel"]["descriptors"] = 4096;
   facts["kernel"]["memory_folder_free_bytes"] = 1 << 26;
@@ -226,7 +226,7 @@ TEST(Doctor, LimitsOfTheKernel) {
   EXPECT_THAT(found(diagnosis, "memory folder").value, HasSubstr("64.00 MiB free"));
   EXPECT_EQ(ability(diagnosis, "before the pause").missing, std::vector<std::string>{"write tracking"});
   EXPECT_EQ(ability(diagnosis, "after the pause").missing, std::vector<std::string>{"lazy pages"});
-  EXPECT_EQ(found(diagnosis, "kernel TLS").to_do, "modprobe tls");
+  EXPECT_EQ(found(diagnosis, "kernel TLS").to_do, "Run `modprobe tls`");
   facts["kernel"]["tls_module"] = false;
   facts["kernel"]["memory_folder"] = nullptr;
   diagnosis = diagnose(facts);
@@ -234,8 +234,8 @@ TEST(Doctor, LimitsOfTheKernel) {
   EXPECT_EQ(found(diagnosis, "memory folder").answer, Answer::kNo);
 }
 
-// `criu check` is content with a kernel where this process may not do it: under a filter, or without a capability.
-TEST(Doctor, CriuThatCannotMoveAProcessHereIsNone) {
+// `criu check` tests the kernel. It does not see that a filter or a missing capability stops this process.
+TEST(Doctor, CriuThatCannotMoveAProcessCountsAsMissing) {
   Json facts = full();
   facts["criu"]["moves"] = true;
   EXPECT_EQ(found(diagnose(facts), "CRIU").answer, Answer::kYes);
@@ -254,7 +254,7 @@ TEST(Doctor, TextAndJsonAgree) {
   const Diagnosis diagnosis = diagnose(facts);
   const std::string text = to_text(diagnosis);
   EXPECT_THAT(text, HasSubstr("This node: ho?[2Jst, Linux 6.1"));
-  EXPECT_THAT(text, HasSubstr("\nWhat to do:\n  CRIU: tools/criu install"));
+  EXPECT_THAT(text, HasSubstr("\nAdvice:\n  CRIU: Run `tools/criu install`"));
   const Json json = to_json(diagnosis);
   EXPECT_EQ(json["findings"].size(), diagnosis.findings.size());
   for (const Json& finding : json["findings"]) {
@@ -270,7 +270,7 @@ TEST(Doctor, TextAndJsonAgree) {
   EXPECT_EQ(json["can"].size(), diagnosis.abilities.size());
 }
 
-// A program that prints `text` and ends with `code`, in the agent's place.
+// A shell script that plays the agent.
 class FakeAgent {
  public:
   explicit FakeAgent(const std::string& script) {
@@ -289,7 +289,7 @@ class FakeAgent {
 
 constexpr std::chrono::seconds kLong{60};
 
-TEST(Doctor, FactsOfAProgram) {
+TEST(Doctor, TheFactsOfAProgramAreRead) {
   const FakeAgent agent(R"(echo "{\"word\": \"$1 $SAID\"}")");
   const auto facts = ask_for_facts({agent.path(), "--probe"}, {"SAID=hello"}, kLong);
   ASSERT_TRUE(facts.has_value()) << facts.error().to_string();

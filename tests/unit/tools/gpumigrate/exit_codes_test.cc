@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exit codes and refusals that scripts rely on, where the coordinator's answer is an unusual one.
+// Exit codes and refusals that scripts rely on, for unusual answers of the coordinator.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ TEST(ExitCodes, AnEndWithoutAnExitCodeIsUnknown) {
   EXPECT_EQ(run(drains.home(), {"drain", "node-a"}).code, 6);
 }
 
-TEST(ExitCodes, ACodeThatIsNotKnownCountsByItsExitCode) {
+TEST(ExitCodes, AnUnknownErrorCodeUsesItsExitCode) {
   for (const int code : {5, 6}) {
     FakeCoordinator newer(
         [code](const FakeRequest&) { return refusal(409, "of_a_later_version", "because", code); });
@@ -59,12 +59,12 @@ TEST(ExitCodes, ControlCOnAWatchLeavesTheMigrationAlone) {
   });
   const Ended ended = run(coordinator.home(), {"watch", "m7"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_TRUE(has(ended.err, "m7 goes on")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "m7 continues")) << ended.err;
   for (const FakeRequest& request : coordinator.requests())
     EXPECT_EQ(request.method, "GET") << request.target;
 }
 
-TEST(ExitCodes, JobWhoseNameHasTheFormOfAnIdMeansItsOpenMigration) {
+TEST(ExitCodes, AJobNamedLikeAnIdMeansItsOpenMigration) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/v1/migrations/m7")) return refusal(404, "not_found", "no such migration", 5);
     if (has(request.target, "/v1/jobs/m7"))
@@ -78,10 +78,10 @@ TEST(ExitCodes, JobWhoseNameHasTheFormOfAnIdMeansItsOpenMigration) {
 TEST(ExitCodes, WatchOfAnUnknownMigrationIsRefusedAtOnce) {
   FakeCoordinator coordinator([](const FakeRequest&) { return refusal(404, "not_found", "because", 5); });
   EXPECT_EQ(run(coordinator.home(), {"watch", "m7"}).code, 5);
-  EXPECT_EQ(coordinator.requests().size(), 2u) << "a job may be called so, too";
+  EXPECT_EQ(coordinator.requests().size(), 2u) << "a job may have that name, too";
   const Ended nobody = run("/nonexistent", {"watch", "m7"});
   EXPECT_EQ(nobody.code, 5);
-  EXPECT_FALSE(has(nobody.err, "asking again")) << nobody.err;
+  EXPECT_FALSE(has(nobody.err, "retrying")) << nobody.err;
 }
 
 TEST(ExitCodes, ACoordinatorThatIsNotReadyIsAskedAgain) {
@@ -98,12 +98,12 @@ TEST(ExitCodes, ACoordinatorThatIsNotReadyIsAskedAgain) {
   EXPECT_EQ(ended.out, "xy");
 }
 
-TEST(ExitCodes, LogAnswerWithoutAnEndIsAnUnknownOutcome) {
+TEST(ExitCodes, ALogAnswerWithoutAnOffsetIsAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest&) { return FakeAnswer{200, "x", {}}; });
   EXPECT_EQ(run(coordinator.home(), {"logs", "train"}).code, 6);
 }
 
-TEST(ExitCodes, EndOfAJobGivesTheExitCode) {
+TEST(ExitCodes, TheEndOfAJobGivesTheExitCode) {
   const struct {
     const char* fields;
     int exit_code;
@@ -113,7 +113,7 @@ TEST(ExitCodes, EndOfAJobGivesTheExitCode) {
                {R"("state":"failed","exit_code":null,"reason":"it did not start")", 125},
                {R"("state":"lost","exit_code":null,"reason":"its node is gone")", 125}};
   for (const auto& one : cases) {
-    // A job that has not ended is asked for again and again: its second answer would be another.
+    // A second answer would differ: it shows that the command took the first one as the end.
     std::atomic<int> asked{0};
     FakeCoordinator coordinator([&](const FakeRequest&) {
       return json(asked++ == 0 ? job(one.fields) : job(R"("state":"exited","exit_code":77,"reason":null)"));
@@ -135,11 +135,12 @@ TEST(ExitCodes, ControlCTwiceOnRunLeavesTheJobAlone) {
   });
   const Ended ended = run(coordinator.home(), {"run", "--", "train"});
   EXPECT_EQ(ended.code, 125) << ended.err;
-  EXPECT_TRUE(has(ended.err, "left job j3 alone; `gpumigrate wait j3` waits for its end")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "Stopped following job j3; `gpumigrate wait j3` waits for its end"))
+      << ended.err;
   EXPECT_EQ(stops, 1);
 }
 
-TEST(ExitCodes, ARunThatIsRefusedIsNoFailureOfTheJob) {
+TEST(ExitCodes, ARefusedRunIsNotAFailureOfTheJob) {
   const std::pair<const char*, int> refusals[] = {{"usage", 64}, {"refused", 5}};
   for (const auto& [code, exit_code] : refusals) {
     FakeCoordinator coordinator([&, code = code, exit_code = exit_code](const FakeRequest&) {
@@ -170,14 +171,14 @@ TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(ExitCodes, AProcessThatIsNotHereIsNotAdopted) {
+TEST(ExitCodes, AProcessOfAnotherMachineIsNotAdopted) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
-  const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});  // more than any kernel gives
+  const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});  // no kernel has so high a number
   EXPECT_EQ(ended.code, 5);
   EXPECT_TRUE(coordinator.requests().empty());
 }
 
-TEST(Requests, JobsEnvironmentHasNoVariablesOfOurs) {
+TEST(Requests, AJobsEnvironmentHasNoVariablesOfGpumigrate) {
   const char* const names[] = {"CKPT_FAULT_DIR_X", "CUDASIM_X", "GPUMIGRATE_X"};
   for (const char* name : names) ::setenv(name, "1", 1);
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
@@ -187,7 +188,7 @@ TEST(Requests, JobsEnvironmentHasNoVariablesOfOurs) {
   for (const char* name : names) EXPECT_FALSE(env.contains(name)) << name;
 }
 
-TEST(Requests, FolderIsSentAsAnAbsolutePathAndANodeByName) {
+TEST(Requests, AFolderIsSentAsAnAbsolutePathAndANodeByName) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"id":"t1","verb":"snapshot","job":"j3","job_name":"train","open":false,"exit_code":0,"image":"i"})");

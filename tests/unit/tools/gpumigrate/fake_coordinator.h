@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator of a few lines: answers each request by a function, with the files that the CLI finds it by.
-// Threads: the function runs on the server's own thread; requests() may be asked once the command is over.
+// A small coordinator. It answers each request with a function, and writes the file in which the CLI finds
+// its address.
+// Threads: the function runs on the server's own thread; requests() may be called once the command has ended.
 #pragma once
 
 #include <functional>
@@ -25,8 +26,8 @@ struct FakeAnswer {
   unsigned status = 200;
   std::string body;
   std::map<std::string, std::string> headers;
-  bool hang_up = false;  // closes the connection instead
-  bool silent = false;   // leaves it open until the other side closes it
+  bool hang_up = false;  // closes the connection without an answer
+  bool silent = false;   // leaves the connection open until the other side closes it
 };
 
 class FakeCoordinator {

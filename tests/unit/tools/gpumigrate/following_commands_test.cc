@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that follow what goes on without them (drains, rebalances, snapshots and restores), and what they
-// do at Ctrl-C and without a coordinator; cordons and policies. Against a coordinator that answers as
-// in docs/api.md.
+// Commands that follow operations of the coordinator (drains, rebalances, snapshots and restores), at Ctrl-C
+// and without a coordinator; cordons and policies. The coordinator answers in the form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -56,7 +55,7 @@ TEST(DrainCommands, ADrainIsFollowedAndItsResultIsTheExitCode) {
   }
 }
 
-TEST(DrainCommands, ATerminalHasAScreenThatIsRedrawnAndTakenAway) {
+TEST(DrainCommands, ATerminalGetsAScreenThatIsRedrawnAndRemoved) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.starts_with("/v1/migrations?")) return json(sample_migrations().dump());
@@ -92,7 +91,7 @@ TEST(DrainCommands, ControlCLeavesTheDrainAlone) {
   EXPECT_FALSE(asked(coordinator, "/v1/drains/d3/cancel"));
 }
 
-TEST(DrainCommands, OutOfContactTheOutcomeIsNotKnown) {
+TEST(DrainCommands, LostContactMakesTheOutcomeUnknown) {
   FakeCoordinator later([](const FakeRequest& request) {
     return has(request.target, "/watch") ? FakeAnswer{.hang_up = true} : json(kOpenDrain);
   });
@@ -158,7 +157,7 @@ TEST(DrainCommands, CordonsNameTheirOwner) {
             Json::parse(R"({"place":"node-a","reason":"new driver"})"));
   EXPECT_EQ(run(coordinator.home(), {"uncordon", "node-a"}).out,
             "removed: node-a is cordoned by health: Xid 79 since noon\n"
-            "still: node-a:1 is cordoned by operator (`gpumigrate uncordon node-a:1`)\n");
+            "remains: node-a:1 is cordoned by operator (`gpumigrate uncordon node-a:1` removes it)\n");
 }
 
 // ---- policy
@@ -193,9 +192,9 @@ TEST(DenialCommands, NameTheNodeOrTheCertificate) {
     return json(has(request.body, "node") ? R"({"node":"node-b"})" : R"({"serial":"0A"})");
   });
   EXPECT_EQ(run(coordinator.home(), {"cluster", "allow", "--node", "node-b"}).out,
-            "Node node-b is not denied any more\n");
+            "Node node-b is allowed again\n");
   EXPECT_EQ(run(coordinator.home(), {"cluster", "allow", "--serial", "0A"}).out,
-            "Certificate 0A is not denied any more\n");
+            "Certificate 0A is allowed again\n");
   const Ended denied = run(coordinator.home(), {"cluster", "denied"});
   EXPECT_TRUE(has(denied.out, "-       node node-b  -                 2026-01-01T00:00  lost\n"))
       << denied.out;
@@ -210,10 +209,11 @@ TEST(NodeCommands, ARemovalNamesTheJobsThatWereLostAndAFenceThatFailed) {
                     : R"({"node":"node-b","fenced":false,"lost":[]})");
   });
   EXPECT_EQ(run(coordinator.home(), {"node", "rm", "node-b"}).out, "Node node-b is removed\n");
-  EXPECT_EQ(run(coordinator.home(), {"node", "rm", "node-c", "--force"}).out,
-            "Node node-c is removed; lost with it: j1, j2; it is not fenced: exit status 1 (`restore` of "
-            "them wants your word that nothing runs there: node rm --force --fenced)\n");
-  EXPECT_TRUE(has(run(coordinator.home(), {"node", "add", "node-b"}).out, "Node node-b may come back"));
+  EXPECT_EQ(
+      run(coordinator.home(), {"node", "rm", "node-c", "--force"}).out,
+      "Node node-c is removed; its lost jobs: j1, j2; fencing it failed: exit status 1 (before you restore "
+      "them, confirm that nothing runs there: `gpumigrate node rm node-c --force --fenced`)\n");
+  EXPECT_TRUE(has(run(coordinator.home(), {"node", "add", "node-b"}).out, "Node node-b may join again"));
 }
 
 // ---- rebalance
@@ -236,7 +236,7 @@ TEST(RebalanceCommands, ControlCStopsFurtherMoves) {
   EXPECT_TRUE(stopped);
 }
 
-TEST(RebalanceCommands, LeftAloneItsOutcomeIsNotKnown) {
+TEST(RebalanceCommands, AnInterruptedRebalanceHasAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
     return json(rebalance("running"));
@@ -246,13 +246,13 @@ TEST(RebalanceCommands, LeftAloneItsOutcomeIsNotKnown) {
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows")) << ended.err;
 }
 
-TEST(RebalanceCommands, RebalanceOutOfContactEndsAndReportsIt) {
+TEST(RebalanceCommands, LostContactEndsTheCommandAndIsReported) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(rebalance("running")) : FakeAnswer{.hang_up = true};
   });
   const Ended ended = run(coordinator.home(), {"rebalance", "--apply"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_TRUE(has(ended.err, "asking again")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "retrying")) << ended.err;
   EXPECT_TRUE(has(ended.err, "`gpumigrate migrations` shows its open moves")) << ended.err;
 }
 
@@ -265,13 +265,13 @@ TEST(RebalanceCommands, StopThatIsNotDeliveredIsNotARefusal) {
   EXPECT_EQ(run(coordinator.home(), {"rebalance", "--apply"}, {.patience = std::chrono::hours(1)}).code, 6);
 }
 
-TEST(RebalanceCommands, ACoordinatorThatForgotItIsNoRefusal) {
+TEST(RebalanceCommands, AForgottenRebalanceIsNotARefusal) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     return request.method == "POST" ? json(rebalance("running")) : forgotten();
   });
   const Ended ended = run(coordinator.home(), {"rebalance", "--apply"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_TRUE(has(ended.err, "asking again plans anew")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "run `gpumigrate rebalance` again")) << ended.err;
 }
 
 // ---- images
@@ -281,7 +281,7 @@ std::string task(const std::string& verb, const std::string& fields) {
 }
 constexpr const char* kBegun = R"("open":true,"state":"copying","error":null)";
 
-TEST(ImageCommands, AnImageIsFollowedUntilItIsThere) {
+TEST(ImageCommands, ASnapshotIsFollowedToItsEnd) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.method == "POST") return json(task("snapshot", kBegun), 202);
     return json(
@@ -304,15 +304,15 @@ TEST(ImageCommands, ARestoreThatLostWorkExitsThree) {
   });
   const Ended ended = run(coordinator.home(), {"restore", "j3.v2@node-a", "--to", "node-b", "--force"});
   EXPECT_EQ(ended.code, 3) << ended.err;
-  EXPECT_TRUE(has(ended.out, "train (j3) goes on at node-b:0 from j3.v2@node-a as incarnation 4"))
+  EXPECT_TRUE(has(ended.out, "train (j3) continues at node-b:0 from j3.v2@node-a as incarnation 4"))
       << ended.out;
-  EXPECT_TRUE(has(ended.out, "of work are lost")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "of work is lost")) << ended.out;
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/j3/restore");
   EXPECT_EQ(Json::parse(coordinator.requests().at(0).body),
             Json::parse(R"({"image":"j3.v2@node-a","to":"node-b","force":true})"));
 }
 
-TEST(ImageCommands, FailureIsASingleLineAndItsExitCode) {
+TEST(ImageCommands, AFailurePrintsOneLineAndReturnsItsExitCode) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(task("suspend", R"("open":false,"exit_code":1,"error":"the vault is full","restored":null)"));
   });
@@ -322,7 +322,7 @@ TEST(ImageCommands, FailureIsASingleLineAndItsExitCode) {
   EXPECT_EQ(ended.out, "");
 }
 
-TEST(ImageCommands, LeftAloneForgottenOrLostTheOutcomeIsNotKnown) {
+TEST(ImageCommands, AnInterruptedForgottenOrLostTaskHasAnUnknownOutcome) {
   FakeCoordinator interrupted([](const FakeRequest& request) {
     if (request.method == "GET") ::kill(::getpid(), SIGINT);
     return json(task("snapshot", kBegun), 202);
@@ -349,11 +349,11 @@ TEST(ImageCommands, RequestWithoutAnAnswerNamesTheCommandToLookUp) {
   for (const FakeCoordinator* coordinator : {&hangs_up, &silent}) {
     const Ended ended = run(coordinator->home(), {"restore", "train"});
     EXPECT_EQ(ended.code, 6);
-    EXPECT_TRUE(has(ended.err, "say whether it has begun")) << ended.err;
+    EXPECT_TRUE(has(ended.err, "show whether the restore has begun")) << ended.err;
   }
 }
 
-TEST(ImageCommands, CostOfProtectionIsPrintedBeforeItBegins) {
+TEST(ImageCommands, TheCostOfProtectionIsPrintedBeforeItBegins) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(R"({"job":"j3","every_ms":30000,"keep":2,"note":"each one pauses the job"})");
   });
@@ -368,14 +368,13 @@ TEST(ImageCommands, CostOfProtectionIsPrintedBeforeItBegins) {
   EXPECT_EQ(coordinator.requests().size(), 3U);
 }
 
-TEST(ImageCommands, EndOfAProtectionIsConfirmedInALine) {
+TEST(ImageCommands, TheEndOfAProtectionIsConfirmedInOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"job":"j3"})"); });
-  EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out,
-            "job j3 is not protected any more; its images stay\n");
+  EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out, "job j3 is unprotected; its images stay\n");
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"unprotect", "train", "-o", "json"}).out)["job"], "j3");
 }
 
-TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
+TEST(ImageCommands, ImagesAreListedAndRemoved) {
   const std::string images =
       R"([{"id":"j3.v2@node-a","job_name":"train","age_ms":1000,"state_bytes":1073741824,"new_bytes":1,"damaged":false,"readable":false},
           {"id":"j3.v1@node-a","job_name":"train","damaged":true,"readable":true}])";
@@ -391,7 +390,7 @@ TEST(ImageCommands, ImagesAsTableAsJsonAndRemoved) {
   EXPECT_EQ(coordinator.requests().back().body, R"({"force":true})");
 }
 
-TEST(ImageCommands, AnImageIsMeantByTheNameOfItsJob) {
+TEST(ImageCommands, TheNameOfAJobMeansItsImage) {
   const std::string images =
       R"([{"id":"j3.v1@node-a","job":"j3","job_name":"train","version":1,"sequence":1},
           {"id":"j3.v2@node-a","job":"j3","job_name":"train","version":2,"sequence":2},
@@ -412,7 +411,8 @@ TEST(ImageCommands, AnImageIsMeantByTheNameOfItsJob) {
   const std::size_t asked = coordinator.requests().size();
   const Ended copies = run(coordinator.home(), {"restore", "train#2"});
   EXPECT_EQ(copies.code, 5);
-  EXPECT_EQ(copies.err, "gpumigrate: \"train#2\" means several images: j3.v2@node-a, j3.v2@node-b\n");
+  EXPECT_EQ(copies.err,
+            "gpumigrate: \"train#2\" names several images, use the id of one: j3.v2@node-a, j3.v2@node-b\n");
   EXPECT_TRUE(has(run(coordinator.home(), {"images", "rm", "old"}).err, "j1.v1@node-a, j2.v1@node-a"));
   EXPECT_EQ(run(coordinator.home(), {"images", "rm", "train#9"}).code, 5);
   for (std::size_t i = asked; i < coordinator.requests().size(); i++)
@@ -421,7 +421,7 @@ TEST(ImageCommands, AnImageIsMeantByTheNameOfItsJob) {
 
 // ---- others
 
-TEST(Following, AnAbortThatIsLeftAloneIsAnUnknownOutcome) {
+TEST(Following, AnInterruptedAbortHasAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (has(request.target, "/watch")) ::kill(::getpid(), SIGINT);
     return json(R"({"id":"m7","revision":4,"state":"precopy","open":true})");
@@ -435,7 +435,7 @@ TEST(Following, WideControlCharactersDoNotReachTheTerminal) {
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs"}).out, "a?2Jb\xc3\xa9"));
 }
 
-TEST(Logs, EndThoughTheJobWritesFasterThanItIsRead) {
+TEST(Logs, EndEvenIfTheJobWritesFasterThanTheyAreRead) {
   unsigned asked = 0;
   FakeCoordinator coordinator([&asked](const FakeRequest&) {
     ++asked;

@@ -11,10 +11,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(HttpClient, TickThatWasDueWhenTheTickerEndedIsNotCalled) {
+TEST(HttpClient, ATickThatWasDueWhenTheTickerEndedIsNotCalled) {
   HttpClient client;
   int ticks = 0;
-  // Longer than the pause, so that the next tick is due once the pause is.
+  // The tick takes longer than the pause, so that the next tick is due when the pause ends.
   client.set_ticker(0ms, [&ticks] {
     ticks++;
     std::this_thread::sleep_for(20ms);
@@ -27,9 +27,9 @@ TEST(HttpClient, TickThatWasDueWhenTheTickerEndedIsNotCalled) {
   EXPECT_EQ(ticks, before);
 }
 
-TEST(HttpClient, TickOfAnEndedTickerIsNotOneOfTheNext) {
+TEST(HttpClient, ATickOfAnEndedTickerDoesNotReachTheNextOne) {
   HttpClient client;
-  // As above.
+  // The tick takes longer than the pause, as above.
   client.set_ticker(0ms, [] { std::this_thread::sleep_for(20ms); });
   client.pause(10ms);
   int ticks = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists, their filters and -w, and what commands print of one job or migration, against a coordinator that
-// answers as in docs/api.md.
+// Lists, their filters and -w, and the output about one job or migration, against a coordinator that answers
+// in the form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -35,15 +35,15 @@ TEST(Listing, EndedJobsAreHiddenAndCounted) {
   const Ended live = run(coordinator.home(), {"jobs"});
   EXPECT_FALSE(has(live.out, "exited")) << live.out;
   EXPECT_TRUE(has(live.out, "moving 62%")) << live.out;
-  EXPECT_EQ(live.err, "1 ended jobs hidden (-a: all)\n");
+  EXPECT_EQ(live.err, "1 ended jobs hidden (-a shows them)\n");
   const Ended all = run(coordinator.home(), {"jobs", "-a"});
   EXPECT_TRUE(has(all.out, "exited 143")) << all.out;
   EXPECT_EQ(all.err, "");
-  // Scripts get all of them.
+  // JSON has all jobs, for scripts.
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"jobs", "-o", "json"}).out), sample_jobs());
 }
 
-TEST(Listing, FiltersHoldForTablesAndJson) {
+TEST(Listing, FiltersApplyToTablesAndJson) {
   FakeCoordinator coordinator(sample_answer);
   const auto names = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"-o", "json"});
@@ -66,12 +66,12 @@ TEST(Listing, FiltersHoldForTablesAndJson) {
   EXPECT_EQ(run(coordinator.home(), {"gpus", "--node", "node-a"}).out.find("node-b"), std::string::npos);
 }
 
-TEST(Listing, FiltersThatCanHaveNoAnswerAreRefused) {
+TEST(Listing, FiltersThatCanMatchNothingAreRefused) {
   FakeCoordinator coordinator(sample_answer);
   for (const char* list : {"jobs", "nodes", "migrations", "drains"}) {
     const Ended bogus = run(coordinator.home(), {list, "--state", "bogus"});
     EXPECT_EQ(bogus.code, 64) << list;
-    EXPECT_TRUE(has(bogus.err, "\"bogus\" is none of ")) << bogus.err;
+    EXPECT_TRUE(has(bogus.err, "\"bogus\" is not one of ")) << bogus.err;
   }
   for (const char* list : {"jobs", "gpus", "migrations", "images", "drains"}) {
     const Ended unknown = run(coordinator.home(), {list, "--node", "nope"});
@@ -119,7 +119,7 @@ TEST(Listing, WideShowsTheOtherColumns) {
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "-o", "wide"}).out, "INCARNATION"));
 }
 
-TEST(Listing, ColoursAreAsked) {
+TEST(Listing, ColoursAreShownOnRequest) {
   FakeCoordinator coordinator(sample_answer);
   EXPECT_FALSE(has(run(coordinator.home(), {"jobs"}).out, "\x1b["));
   EXPECT_TRUE(has(run(coordinator.home(), {"jobs", "--color", "always"}).out, "\x1b[32mrunning\x1b[0m"));
@@ -133,7 +133,7 @@ TEST(Listing, WatchedListIsRedrawnUntilControlC) {
   });
   const Ended pipe = run(coordinator.home(), {"jobs", "-w"});
   EXPECT_EQ(pipe.code, 0) << pipe.err;
-  // The second answer adds no line: nothing in it is new.
+  // The second answer adds no line, since nothing in it is new.
   EXPECT_EQ(std::count(pipe.out.begin(), pipe.out.end(), '\n'), 4) << pipe.out;
   EXPECT_GE(asked, 2);
 }
@@ -150,7 +150,7 @@ TEST(Listing, WatchedImagesEndAtControlC) {
   EXPECT_GE(asked, 2);
 }
 
-TEST(Listing, ScreensFitATerminalsWidth) {
+TEST(Listing, ScreensFitTheWidthOfATerminal) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target.starts_with("/v1/health")) return json(sample_health().dump());
     if (request.target.starts_with("/v1/recovery")) return json(sample_recovery().dump());
@@ -179,7 +179,7 @@ TEST(Listing, OldMigrationsAreHiddenAndCounted) {
   });
   const Ended some = run(coordinator.home(), {"migrations"});
   EXPECT_EQ(std::count(some.out.begin(), some.out.end(), '\n'), 23) << some.out;
-  EXPECT_EQ(some.err, "8 older migrations hidden (-a: all)\n");
+  EXPECT_EQ(some.err, "8 older migrations hidden (-a shows them)\n");
   EXPECT_TRUE(has(some.out, "\nm1 ")) << some.out;
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"migrations", "-o", "json"}).out).size(), 30U);
 }
@@ -193,7 +193,7 @@ TEST(Listing, TopPrintsTheClusterOnceIntoAPipe) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"top", "-o", "json"}).out)["gpus"], sample_gpus());
 }
 
-TEST(Listing, DescribeShowsTheLastMovesAndAllOfThemIfAsked) {
+TEST(Listing, DescribeShowsTheLastMovesOrAllOnRequest) {
   std::atomic<int> asked{0};
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target == "/v1/jobs/plain") return json(sample_job().dump());
@@ -203,8 +203,8 @@ TEST(Listing, DescribeShowsTheLastMovesAndAllOfThemIfAsked) {
   });
   const Ended ended = run(coordinator.home(), {"describe", "plain"});
   EXPECT_EQ(ended.code, 0) << ended.err;
-  EXPECT_EQ(asked.exchange(0), 3 + 1);  // the moves, the events
-  EXPECT_TRUE(has(ended.out, "moves       5, the last (-a: all):")) << ended.out;
+  EXPECT_EQ(asked.exchange(0), 3 + 1);  // three moves, and one page of events
+  EXPECT_TRUE(has(ended.out, "moves       5, the newest (-a shows all):")) << ended.out;
   EXPECT_TRUE(has(ended.out, "m42-k3fa  node-c:1 -> node-a:0  214 ms")) << ended.out;
   EXPECT_FALSE(has(ended.out, "runs at")) << ended.out;
   run(coordinator.home(), {"describe", "plain", "-a"});
@@ -232,7 +232,7 @@ TEST(Listing, DescribeEndsWithTheNewestEventsOfTheJob) {
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"describe", "low", "-o", "json"}).out), sample_jobs()[2]);
 }
 
-TEST(Listing, StopAndWaitPrintALine) {
+TEST(Listing, StopAndWaitPrintOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_jobs()[3].dump()); });
   const std::string line =
       "a-training-with-a-name-that-goes-on-and-on-2026 (j2-k3fa) exited 143, was at node-a:0\n";
@@ -273,10 +273,10 @@ TEST(Listing, SuspendOfAParkedJobSaysSo) {
         "image":null,"report":null,"restored":null})");
   });
   EXPECT_EQ(run(coordinator.home(), {"suspend", "low"}).out,
-            "low (j13) is parked already; it stays so until `gpumigrate resume low`\n");
+            "low (j13) is parked already; `gpumigrate resume low` continues it\n");
 }
 
-TEST(Listing, APauseThatWasNoneIsNotShown) {
+TEST(Listing, APauseOfZeroIsShownAsADash) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.method == "GET")
       return json(R"([{"id":"j1.v1@a","job_name":"low","age_ms":5,"pause_ms":0.0,"readable":true}])");
@@ -288,7 +288,7 @@ TEST(Listing, APauseThatWasNoneIsNotShown) {
   EXPECT_FALSE(has(run(coordinator.home(), {"images"}).out, "0.00 ms"));
 }
 
-TEST(Listing, ReasonsOfADrainAreSummedUpAndShownEachIfAsked) {
+TEST(Listing, ReasonsOfADrainAreSummedUpOrShownEachOnRequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_drain().dump()); });
   const Ended sum = run(coordinator.home(), {"drains", "d5"});
   EXPECT_TRUE(has(sum.out, "no GPU: 2 cordoned, 2 full, 2 being drained")) << sum.out;

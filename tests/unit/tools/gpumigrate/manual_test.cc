@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents and completions that are made from what the command takes.
+// Documents and completions that are generated from the command's definition.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Without what candidates mean.
+// Returns the candidates without their meanings.
 std::vector<std::string> completed(const std::string& home, std::vector<std::string> words) {
   words.insert(words.begin(), {"__complete", "--"});
   const Ended ended = run(home, words);
@@ -35,14 +35,14 @@ std::vector<std::string> completed(const std::string& home, std::vector<std::str
 
 using Words = std::vector<std::string>;
 
-TEST(Manual, PagesOfTheTreeAreThoseOfTheProgram) {
+TEST(Manual, ThePagesOfTheTreeMatchTheProgram) {
   const std::string docs = std::string(GPUMIGRATE_SOURCE) + "/docs/command/";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cli"}).out, text_at(docs + "cli.md")) << "tools/write-cli-docs";
   EXPECT_EQ(run("/nonexistent", {"__manual", "cheatsheet"}).out, text_at(docs + "cheatsheet.md"))
       << "tools/write-cli-docs";
 }
 
-TEST(Manual, CheatsheetIsOnePage) {
+TEST(Manual, TheCheatsheetFitsOnePage) {
   EXPECT_LE(lines_of(run("/nonexistent", {"__manual", "cheatsheet"}).out).size(), 66U);
 }
 
@@ -62,7 +62,7 @@ TEST(Manual, EachCommandHasAManPage) {
   EXPECT_EQ(run("/nonexistent", {"__manual", "man", "/dev/null/x"}).code, 1);
 }
 
-TEST(Completion, CommandsOptionsAndValues) {
+TEST(Completion, CommandsOptionsAndValuesAreCompleted) {
   EXPECT_EQ(completed("/nonexistent", {"mig"}), (Words{"migrate", "migrations"}));
   EXPECT_EQ(completed("/nonexistent", {"local", ""}), (Words{"up", "down", "status"}));
   EXPECT_EQ(completed("/nonexistent", {"migrate", "--max"}), (Words{"--max-downtime", "--max-rounds"}));
@@ -75,7 +75,7 @@ TEST(Completion, CommandsOptionsAndValues) {
   EXPECT_EQ(completed("/nonexistent", {"frobnicate", ""}).size(), completed("/nonexistent", {""}).size());
 }
 
-TEST(Completion, NamesOfTheCluster) {
+TEST(Completion, NamesOfTheClusterAreCompleted) {
   FakeCoordinator coordinator([](const FakeRequest& request) {
     if (request.target == "/v1/jobs")
       return json(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers as in docs/api.md.
+// `run --dry-run`, priorities, memory and `rebalance` against a coordinator that answers in the form of
+// docs/api.md.
 #include <gtest/gtest.h>
 
 #include "tests/unit/tools/gpumigrate/run_command.h"
@@ -7,7 +8,7 @@
 namespace ckpt::cli {
 namespace {
 
-TEST(PlacingCommands, RunDryRunCountsCausesAndShowsEveryGpuIfAsked) {
+TEST(PlacingCommands, ADryRunOfRunCountsCausesAndShowsEveryGpuOnRequest) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"json({"dry_run":true,"name":null,"to":"node-a:1","gpu_memory_bytes":0,"possible":true,"reason":null,"candidates":[
@@ -20,7 +21,7 @@ TEST(PlacingCommands, RunDryRunCountsCausesAndShowsEveryGpuIfAsked) {
   EXPECT_TRUE(has(ended.out, "would start at node-a:1")) << ended.out;
   EXPECT_TRUE(has(ended.out, "chosen      node-a:1, score +0.50: 1.00 GiB free of 1.00 GiB (+0.50)\n"))
       << ended.out;
-  EXPECT_TRUE(has(ended.out, "GPUs        1 suitable, 2 in MIG mode (-v: each)\n")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "GPUs        1 suitable, 2 in MIG mode (-v shows each)\n")) << ended.out;
   EXPECT_FALSE(has(ended.out, "MIG mode is on")) << ended.out;
   ASSERT_EQ(coordinator.requests().size(), 1U);
   const Json asked = Json::parse(coordinator.requests().at(0).body);
@@ -35,7 +36,7 @@ TEST(PlacingCommands, RunDryRunCountsCausesAndShowsEveryGpuIfAsked) {
   }
 }
 
-TEST(PlacingCommands, RunDryRunThatFindsNoneExitsFive) {
+TEST(PlacingCommands, ADryRunOfRunThatFindsNoGpuExitsWithFive) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
         R"({"dry_run":true,"to":null,"possible":false,"reason":"No GPU can take the job","candidates":[]})");
@@ -69,7 +70,7 @@ std::string rebalance(const std::string& head, const std::string& state, const s
   return text;
 }
 
-TEST(PlacingCommands, RebalanceShowsThePlanAndTouchesNothing) {
+TEST(PlacingCommands, RebalanceShowsThePlanAndChangesNothing) {
   FakeCoordinator coordinator(
       [](const FakeRequest&) { return json(rebalance(R"("dry_run":true)", "planned")); });
   const Ended ended = run(coordinator.home(), {"rebalance"});

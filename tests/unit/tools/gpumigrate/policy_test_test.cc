@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `policy test` as an operator types it: without a coordinator, with a table of one's own, and what is
-// refused.
+// `policy test` without a coordinator, with a user's table, and with wrong input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -43,7 +42,7 @@ TEST(PolicyTest, DecisionIsShownWithItsReason) {
   EXPECT_THAT(ran.out, HasSubstr("cordon yes"));
 }
 
-TEST(PolicyTest, AsJson) {
+TEST(PolicyTest, TheDecisionIsPrintedAsJson) {
   const Json answer = run({"--xid", "63", "--recovery", "2", "-o", "json"}).json();
   EXPECT_EQ(answer["outcome"], "restore");
   EXPECT_EQ(answer["leave_node"], true);
@@ -62,7 +61,7 @@ TEST(PolicyTest, AProbeCountsWhereNothingBeforeItDecides) {
   EXPECT_EQ(run({"--probe", "maybe"}).code, kUsage);
 }
 
-TEST(PolicyTest, ALineOfTheKernelLog) {
+TEST(PolicyTest, ALineOfTheKernelLogIsUnderstood) {
   const Json answer =
       run({"--line",
            "NVRM: Xid (PCI:0008:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (x)", "-o",
@@ -72,7 +71,7 @@ TEST(PolicyTest, ALineOfTheKernelLog) {
   EXPECT_EQ(answer["another_process"]["outcome"], "live");
 }
 
-TEST(PolicyTest, TableOfTheUserIsRead) {
+TEST(PolicyTest, ATableOfTheUserIsRead) {
   std::string folder = (std::filesystem::temp_directory_path() / "gpumigrate-policy-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/table.csv";

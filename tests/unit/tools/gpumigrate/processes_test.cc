@@ -35,9 +35,9 @@ class Processes : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(Processes, ADaemonHasASessionOfItsOwnAndNoDescriptorsOfOurs) {
+TEST_F(Processes, ADaemonHasItsOwnSessionAndInheritsNoDescriptors) {
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  // Not close-on-exec, and of a number that the program gives to nothing.
+  // The descriptor is not close-on-exec, and the program uses its number for nothing else.
   const UniqueFd kept(::fcntl(null.get(), F_DUPFD, 100));
   const ProcessId process =
       start("ls /proc/self/fd | wc -l; readlink /proc/self/fd/0; exec sleep 1000", marker());
@@ -50,13 +50,13 @@ TEST_F(Processes, ADaemonHasASessionOfItsOwnAndNoDescriptorsOfOurs) {
   EXPECT_FALSE(is_alive(process));
 }
 
-TEST_F(Processes, AProgramThatIsNotThereIsAnErrorAtOnce) {
+TEST_F(Processes, AMissingProgramIsAnErrorAtOnce) {
   const auto process = start_daemon({{"/nonexistent/program"}, {}, folder_ + "/out.log"});
   ASSERT_FALSE(process.has_value());
   EXPECT_NE(process.error().message().find("/nonexistent/program"), std::string::npos);
 }
 
-TEST_F(Processes, ProcessThatIgnoresTheSignalIsKilled) {
+TEST_F(Processes, AProcessThatIgnoresTheSignalIsKilled) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const ProcessId process =
@@ -69,7 +69,7 @@ TEST_F(Processes, ProcessThatIgnoresTheSignalIsKilled) {
   EXPECT_TRUE(end_all(find_by_environment(marker()), SIGKILL, std::chrono::seconds(5)).has_value());
 }
 
-TEST_F(Processes, WaitThatReturnsEarlyLeavesAProcessItsTime) {
+TEST_F(Processes, AWaitThatReturnsEarlyLeavesAProcessItsTime) {
   const std::string ready = folder_ + "/ready";
   const std::string order = folder_ + "/order";
   ASSERT_EQ(::mkfifo(ready.c_str(), 0600), 0);
@@ -98,7 +98,7 @@ TEST_F(Processes, WaitThatReturnsEarlyLeavesAProcessItsTime) {
 TEST_F(Processes, AreFoundByTheirMark) {
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  // No exec and no child: while a process executes another program its environment reads as empty.
+  // The shell makes no exec and no child: during an exec the environment of a process reads as empty.
   const ProcessId process = start("read line < " + fifo, marker());
   const ProcessId other = start("read line < " + fifo, "GPUMIGRATE_TEST_MARK=" + folder_ + "x");
   EXPECT_EQ(find_by_environment(marker()), std::vector<ProcessId>{process});
@@ -106,7 +106,7 @@ TEST_F(Processes, AreFoundByTheirMark) {
   EXPECT_TRUE(find_by_environment(marker()).empty());
 }
 
-TEST_F(Processes, APidOfAnotherTimeIsNotAlive) {
+TEST_F(Processes, AReusedPidIsNotAlive) {
   ProcessId self = identify(::getpid());
   EXPECT_TRUE(is_alive(self));
   self.start++;

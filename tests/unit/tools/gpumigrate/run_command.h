@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpumigrate command in this process, against a coordinator that a test plays (fake_coordinator.h), and
-// what that answers.
-// Threads: the command runs in the caller's.
+// Runs the gpumigrate command in this process against a coordinator that a test plays (fake_coordinator.h),
+// and makes that coordinator's answers.
+// Threads: the command runs in the caller's thread.
 #pragma once
 
 #include <chrono>
@@ -22,11 +22,11 @@ struct Ended {
 
 struct RunOptions {
   bool terminal = false;
-  std::chrono::milliseconds patience{};  // with a coordinator that cannot be reached
-  std::size_t columns = 0;               // of the terminal that standard output is; 0: it is none
+  std::chrono::milliseconds patience{};  // for a coordinator that cannot be reached
+  std::size_t columns = 0;               // of standard output's terminal; 0: it is no terminal
 };
 
-// `home`: where the coordinator's port and token are; `arguments`: behind the program's name.
+// Runs the command. `home` has the coordinator's address; `arguments` are without the program's name.
 inline Ended run(const std::string& home, const std::vector<std::string>& arguments,
                  const RunOptions& options = {}) {
   std::ostringstream out;

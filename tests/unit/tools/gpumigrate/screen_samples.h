@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of a coordinator that screens are made of. Pure.
+// Sample answers of a coordinator, from which the tests make screens. Pure.
 #pragma once
 
 #include "libckpt/api/event.h"

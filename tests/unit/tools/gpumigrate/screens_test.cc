@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Screens: tables, views and progress at several widths, as files in golden/ and by rules that hold at any
-// width. GPUMIGRATE_WRITE_GOLDEN=1 writes the files; read what has changed before it is committed.
+// Tables, views and progress at several widths. The tests compare them with files in golden/, and check rules
+// for any width. GPUMIGRATE_WRITE_GOLDEN=1 writes the files; read the changes before you commit them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -122,7 +122,7 @@ std::string golden(const std::string& name, const std::string& text) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(Screens, LookAsTheirGoldenFilesDo) {
+TEST(Screens, MatchTheirGoldenFiles) {
   for (const auto& [name, view] : views()) {
     for (const std::size_t width : {60, 80, 200}) {
       const std::string text = view(layout(width));
@@ -161,7 +161,7 @@ TEST(Screens, ColoursChangeNothingElse) {
   }
 }
 
-TEST(Tables, TheHighestRankLeavesFirstAndNoCellIsWrapped) {
+TEST(Tables, TheHighestRankIsLeftOutFirstAndNoCellIsWrapped) {
   Table table({{"NAME", {.least = 6}}, {"A", {.rank = 1}}, {"B", {.rank = 2}}});
   table.add({"a-long-name", "12345", "67890"});
   EXPECT_EQ(table.text({.width = 25}), "NAME         A      B\na-long-name  12345  67890\n");
@@ -172,18 +172,18 @@ TEST(Tables, TheHighestRankLeavesFirstAndNoCellIsWrapped) {
   EXPECT_EQ(table.text({.width = 4}), "NAME\na-l…\n");
 }
 
-TEST(Tables, WidthsAreThoseOfATerminal) {
+TEST(Tables, WidthsMatchThoseOfATerminal) {
   EXPECT_EQ(width_of("a\xc3\xa9"), 2U);      // é
-  EXPECT_EQ(width_of("\xe5\xad\x97x"), 3U);  // a wide one
+  EXPECT_EQ(width_of("\xe5\xad\x97x"), 3U);  // a wide character
   EXPECT_EQ(width_of("e\xcc\x81"), 1U);      // combining
-  EXPECT_EQ(width_of("\xff\xfe"), 2U);       // no UTF-8
+  EXPECT_EQ(width_of("\xff\xfe"), 2U);       // not UTF-8
   EXPECT_EQ(shortened("\xe5\xad\x97\xe5\xad\x97", 3), "\xe5\xad\x97…");
   EXPECT_EQ(wrapped("one two three", 7), (std::vector<std::string>{"one two", "three"}));
   EXPECT_EQ(wrapped("onetwothree x", 4), (std::vector<std::string>{"onet", "woth", "ree", "x"}));
   EXPECT_EQ(wrapped("", 4), std::vector<std::string>{""});
 }
 
-TEST(ShortText, SizesSpansAndAges) {
+TEST(ShortText, SizesSpansAndAgesAreShort) {
   EXPECT_EQ(short_bytes(0), "0 B");
   EXPECT_EQ(short_bytes(1023), "1 KiB");
   EXPECT_EQ(short_bytes(4.0 * 1048576), "4 MiB");
@@ -215,7 +215,7 @@ api::Migration moving(int round, std::uint64_t remaining, const char* estimate =
       R"(,"wire_bytes_per_second":41943040,"eta_ms":1900}})"));
 }
 
-TEST(ProgressLine, PercentPauseAndEtaAreThereInSixtyColumns) {
+TEST(ProgressLine, PercentPauseAndEtaFitSixtyColumns) {
   Progress progress;
   EXPECT_EQ(progress.line(moving(1, 38), 60), "m15-k3fa  62%  wire 40/40 MiB/s  pause <=200 ms  ETA 2 s");
   EXPECT_EQ(progress.line(moving(1, 38), 80),
@@ -236,7 +236,7 @@ TEST(ProgressLine, PercentNeverGoesBackwards) {
   EXPECT_EQ(progress.percent({.id = "m15-k3fa", .state = "committed"}), -1);
 }
 
-TEST(ProgressLine, AnEstimateIsShownOnceItMeansSomething) {
+TEST(ProgressLine, AnEstimateIsShownOnceItIsMeaningful) {
   EXPECT_EQ(pause_of(moving(1, 50, "9000")), "pause <=200 ms");
   EXPECT_EQ(pause_of(moving(2, 50, "123", "1000")), "pause ~123 ms");
   api::Migration stopped = moving(1, 50, "9000");
@@ -259,15 +259,15 @@ TEST(DrainScreens, PercentNeverGoesBackwards) {
     EXPECT_GE(now, before);
     before = now;
   }
-  EXPECT_EQ(before, 49);  // one of four, and one that has copied all
-  // The move has failed, and the job waits again.
+  EXPECT_EQ(before, 49);  // one of four jobs has moved, and one has copied all
+  // The move fails, and the job waits again.
   drain.jobs[1].state = "waiting";
   EXPECT_EQ(percent(drain, sample_moves()), 49);
   for (api::DrainJob& job : drain.jobs) job.state = "moved";
   EXPECT_EQ(percent(drain, sample_moves()), 99);
 }
 
-// A terminal that knows what redraw() sends.
+// A terminal that understands the codes of redraw().
 class Terminal {
  public:
   void write(const std::string& bytes) {
@@ -325,7 +325,7 @@ TEST(Frames, APipeGetsEntriesThatAreNewOrHaveChanged) {
   EXPECT_EQ(news("H\na\n", "H\na\nb\n", "H 2\na 2\nb 2\n"), "b 2\n");
 }
 
-TEST(Lists, Filters) {
+TEST(Lists, FiltersMatchStatesPlacesAndNames) {
   EXPECT_TRUE(is_state_wanted("parked", "running,parked"));
   EXPECT_FALSE(is_state_wanted("parked", "running"));
   EXPECT_TRUE(is_state_wanted("parked", ""));

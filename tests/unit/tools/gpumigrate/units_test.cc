@@ -6,7 +6,7 @@
 namespace ckpt::tools {
 namespace {
 
-TEST(Units, Sizes) {
+TEST(Units, SizesAreParsed) {
   EXPECT_EQ(*parse_size("4096"), 4096u);
   EXPECT_EQ(*parse_size("4096B"), 4096u);
   EXPECT_EQ(*parse_size("256KiB"), 256u << 10);
@@ -15,7 +15,7 @@ TEST(Units, Sizes) {
   EXPECT_EQ(*parse_size("1TiB"), 1ull << 40);
 }
 
-TEST(Units, NonsenseIsNoSize) {
+TEST(Units, NonsenseIsNotASize) {
   for (const char* text :
        {"", "GiB", "-1GiB", "+1GiB", "1 GiB", "1GiB ", "1gib", "1G", "1e3", "0x10", "1.GiB", ".5GiB",
         "1.2.3KiB", "0.5B", "99999999999999TiB", "inf", "nan", "12GiBx"}) {
@@ -25,13 +25,13 @@ TEST(Units, NonsenseIsNoSize) {
   }
 }
 
-TEST(Units, Rates) {
+TEST(Units, RatesAreParsed) {
   EXPECT_EQ(*parse_rate("10GiB/s"), 10ull << 30);
   for (const char* text : {"10GiB", "10GiB/m", "0GiB/s", "/s"})
     EXPECT_FALSE(parse_rate(text).has_value()) << text;
 }
 
-TEST(Units, Durations) {
+TEST(Units, DurationsAreParsed) {
   EXPECT_EQ(*parse_duration_ns("200ms"), 200'000'000);
   EXPECT_EQ(*parse_duration_ns("1.5s"), 1'500'000'000);
   EXPECT_EQ(*parse_duration_ns("10m"), 600'000'000'000);
@@ -43,7 +43,7 @@ TEST(Units, Durations) {
   }
 }
 
-TEST(Units, Shares) {
+TEST(Units, SharesAreParsed) {
   EXPECT_DOUBLE_EQ(*parse_share("2%"), 0.02);
   EXPECT_DOUBLE_EQ(*parse_share("0.5%"), 0.005);
   EXPECT_DOUBLE_EQ(*parse_share("100%"), 1);
@@ -57,7 +57,7 @@ TEST(Units, ErrorsNameTheTextAndAnExample) {
   EXPECT_NE(message.find("2GiB"), std::string::npos) << message;
 }
 
-TEST(Units, Formats) {
+TEST(Units, SizesAndTimesAreFormatted) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_bytes(8.0 * 1024 * 1024 * 1024), "8.00 GiB");

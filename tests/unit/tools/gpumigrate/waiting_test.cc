@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that wait: they show what for, and end at the first signal or at their time limit.
+// Commands that wait. They show the subject of the wait, and end at the first signal or at their time limit.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ const std::string kRunning =
 const std::string kTask =
     R"({"id":"t5","verb":"snapshot","job":"j3","job_name":"train","open":true,"state":"copying"})";
 
-// Standard error of a user who waits for a text and then sends a signal, and so on.
+// Standard error of a user who waits for a text, then sends a signal, and repeats both for the next step.
 class Impatient : public std::streambuf {
  public:
   explicit Impatient(std::vector<std::pair<std::string, int>> steps) : steps_(std::move(steps)) {}
@@ -37,7 +37,7 @@ class Impatient : public std::streambuf {
   std::string seen_;
 };
 
-// The command against a coordinator that answers POSTs, if it has an answer, and nothing else.
+// Runs the command against a coordinator that answers only POSTs, and those only if it has an answer.
 Ended run_impatiently(const std::vector<std::string>& arguments, const std::string& waits_for,
                       const std::string& answer_to_post, bool terminal = false, int signal = SIGINT) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
@@ -57,14 +57,14 @@ Ended run_impatiently(const std::vector<std::string>& arguments, const std::stri
 struct Case {
   std::vector<std::string> arguments;
   std::string waits_for;
-  std::string answer_to_post;  // none: the order itself is left unanswered
+  std::string answer_to_post;  // empty: the order stays unanswered
   int code;
-  std::string last_line;  // a part of it
+  std::string last_line;  // a part of the last line
 };
 
 class Waiting : public testing::TestWithParam<Case> {};
 
-TEST_P(Waiting, ShowsWhatForAndEndsAtTheFirstSignal) {
+TEST_P(Waiting, ShowsItsSubjectAndEndsAtTheFirstSignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const Case& c = GetParam();
     const Ended ended = run_impatiently(c.arguments, c.waits_for, c.answer_to_post, false, signal);
@@ -80,17 +80,16 @@ INSTANTIATE_TEST_SUITE_P(
              "the end of job train",
              "",
              2,
-             "it runs on; `gpumigrate wait train` waits again"},
-        Case{
-            {"stop", "train"}, "the end of job train (stopping)", kRunning, 2, "the order to stop it stands"},
-        Case{{"stop", "train"}, "the end of job train", "", 6, "before the coordinator had answered"},
+             "it keeps running; `gpumigrate wait train` waits again"},
+        Case{{"stop", "train"}, "the end of job train (stopping)", kRunning, 2, "it is still being stopped"},
+        Case{{"stop", "train"}, "the end of job train", "", 6, "before the coordinator answered"},
         Case{{"run", "--detach", "--", "x"}, "a node to start the job", "", 6, "Interrupted before"},
         Case{{"snapshot", "train"},
              "snapshot of train",
              "",
              6,
-             "`gpumigrate images` say whether it has begun"},
-        Case{{"snapshot", "train"}, "snapshot of train (copying)", kTask, 6, "snapshot of train goes on"},
+             "`gpumigrate images` show whether the snapshot has begun"},
+        Case{{"snapshot", "train"}, "snapshot of train (copying)", kTask, 6, "snapshot of train continues"},
         Case{{"suspend", "train"}, "suspend of train", "", 6, "Interrupted before"},
         Case{{"resume", "train"}, "resume of train", "", 6, "Interrupted before"},
         Case{{"restore", "train"}, "restore of train", "", 6, "Interrupted before"},
@@ -106,14 +105,15 @@ INSTANTIATE_TEST_SUITE_P(
              "Interrupted before"},
         Case{{"node", "rm", "node-b", "--force"}, "node node-b to be removed", "", 6, "Interrupted before"},
         Case{{"unprotect", "train"}, "the coordinator to end the protection", "", 6, "Interrupted before"},
-        Case{{"backup", "/nonexistent/file"}, "the coordinator's copy", "", 2, "interrupted"},
+        Case{{"backup", "/nonexistent/file"}, "the coordinator's copy", "", 2, "Interrupted before"},
         Case{{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a", "", 6, "Interrupted before"}));
 
-// A job or a move that is to be followed is ended once it is known: the first signal tells so.
-TEST(WaitingForAnOrderThatIsFollowed, TheFirstSignalSaysWhatItDoesAndTheSecondLeavesItAlone) {
+// The first signal ends a job or a move once its id is known, and the command reports that.
+TEST(WaitingForAnOrderThatIsFollowed, TheFirstSignalSaysWhatItDoesAndTheSecondEndsTheCommand) {
   for (const auto& [arguments, note] :
-       {std::pair(std::vector<std::string>{"run", "--", "x"}, "the job is stopped once it is known"),
-        std::pair(std::vector<std::string>{"migrate", "train"}, "the move is aborted once it is known")}) {
+       {std::pair(std::vector<std::string>{"run", "--", "x"}, "the job is stopped once its id is known"),
+        std::pair(std::vector<std::string>{"migrate", "train"},
+                  "the move is aborted once its id is known")}) {
     FakeCoordinator coordinator([](const FakeRequest&) { return FakeAnswer{.silent = true}; });
     Impatient seen({{"waiting for", SIGINT}, {note, SIGTERM}});
     std::ostream err(&seen);
@@ -126,7 +126,7 @@ TEST(WaitingForAnOrderThatIsFollowed, TheFirstSignalSaysWhatItDoesAndTheSecondLe
   }
 }
 
-TEST(WaitingOnATerminal, RewritesOneLineAndTakesItAway) {
+TEST(WaitingOnATerminal, RewritesOneLineAndRemovesIt) {
   const Ended ended = run_impatiently({"wait", "train"}, "the end of job train", "", true);
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(ended.err.starts_with("\r0 s: waiting for the end of job train\x1b[K")) << ended.err;
@@ -134,15 +134,16 @@ TEST(WaitingOnATerminal, RewritesOneLineAndTakesItAway) {
       << ended.err;
 }
 
-TEST(WaitingWithALimit, EndsAtItAndSaysWhatGoesOn) {
+TEST(WaitingWithALimit, EndsAtTheLimitAndSaysWhatContinues) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kTask); });
   const Ended snapshot = run(coordinator.home(), {"snapshot", "train", "--timeout", "0"});
   EXPECT_EQ(snapshot.code, 6);
-  EXPECT_TRUE(has(snapshot.err, "snapshot of train goes on")) << snapshot.err;
+  EXPECT_TRUE(has(snapshot.err, "snapshot of train continues")) << snapshot.err;
   FakeCoordinator running([](const FakeRequest&) { return json(kRunning); });
   const Ended wait = run(running.home(), {"wait", "train", "--timeout", "1ms"});
   EXPECT_EQ(wait.code, 124);
-  EXPECT_TRUE(has(wait.err, "Timed out waiting for the end of job train (running); it runs on")) << wait.err;
+  EXPECT_TRUE(has(wait.err, "Timed out waiting for the end of job train (running); it keeps running"))
+      << wait.err;
   EXPECT_EQ(run(running.home(), {"stop", "train", "--timeout", "0"}).code, 2);
 }
 
@@ -152,14 +153,14 @@ struct Limited {
   std::string goes_on;
 };
 
-// Each ends at its limit, whether the coordinator leaves the order unanswered, or what was ordered goes on.
-TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatGoesOn) {
+// Each command ends at its limit, both if the order stays unanswered and if the operation continues.
+TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatContinues) {
   const std::string order = "the end of migration m7";
   const std::vector<Limited> limited = {
-      {{"watch", "m7"}, order, "`gpumigrate watch m7` shows whether it goes on"},
+      {{"watch", "m7"}, order, "`gpumigrate watch m7` shows whether it continues"},
       {{"abort", "m7"}, order, "`gpumigrate watch m7`"},
       {{"resolve", "m7", "--at", "source"}, order, "`gpumigrate watch m7`"},
-      {{"adopt", "5", "--node", "node-a"}, "a node to take process 5 in", "`gpumigrate jobs`"},
+      {{"adopt", "5", "--node", "node-a"}, "a node to adopt process 5", "`gpumigrate jobs`"},
       {{"protect", "train", "--every", "5m"}, "the coordinator to protect job train", "`gpumigrate describe"},
       {{"unprotect", "train"}, "the coordinator to end the protection of job train", "`gpumigrate describe"},
       {{"images", "rm", "j3.v1@node-a"}, "image j3.v1@node-a to be removed", "`gpumigrate images`"},
@@ -190,7 +191,7 @@ TEST(WaitingWithALimit, EndsEachVerbWith124AndSaysWhatGoesOn) {
   }
 }
 
-TEST(WaitingWithALimit, ThatIsNoTimeIsRefusedWithoutARequest) {
+TEST(WaitingWithALimit, ALimitThatIsNotATimeIsRefusedWithoutARequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning); });
   for (const char* verb : {"wait", "stop", "snapshot", "suspend", "resume", "restore"})
     EXPECT_EQ(run(coordinator.home(), {verb, "train", "--timeout", "soon"}).code, 64) << verb;

@@ -126,8 +126,9 @@ TEST_P(EarlyPagesTest, ProgramRunsOnWithMemoryThatWasCopiedAhead) {
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
-// A copy that is not what the process has is found at the latest when all pages are compared, and nothing is lost.
-TEST_P(EarlyPagesTest, MoveFailsWhenACopyIsNotWhatTheProcessHas) {
+// A copy that is not what the process has is found at the latest when all pages are compared, and nothing is
+// lost.
+TEST_P(EarlyPagesTest, MoveFailsWhenACopyDiffersFromTheProcess) {
   const pid_t source = start({"plain"});
   EXPECT_EQ(ask(source, old_log(), 1), state_line(1, folder_.path(), 1));
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);
@@ -152,7 +153,8 @@ TEST_P(EarlyPagesTest, MoveFailsWhenACopyIsNotWhatTheProcessHas) {
   EXPECT_EQ(ask(source, old_log(), 2), state_line(2, folder_.path(), 2));
 }
 
-// A process that ends before CRIU stops the others moves their numbers. Its place is taken by one that was not followed.
+// A process that ends before CRIU stops the others moves their numbers. Its place is taken by one that was
+// not followed.
 TEST_P(EarlyPagesTest, PagemapIsAsIfCriuHadReadAllPages) {
   const pid_t source = start({"memories"});
   auto early = EarlyPages::create(source, 256 << 20, 0, 4 << 20);

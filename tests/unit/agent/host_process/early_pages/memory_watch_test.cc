@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's memory is followed from outside: what was written is found, what is not proven to be followed is not
-// believed, and the program notices nothing.
+// A program's memory is followed from outside: what was written is found, what is not proven to be followed
+// is not believed, and the program notices nothing.
 #include "agent/host_process/early_pages/memory_watch.h"
 
 #include <gtest/gtest.h>
@@ -168,7 +168,7 @@ TEST_F(MemoryWatchTest, NewMappingAtAnOldPlaceIsNotWatched) {
 }
 
 // The kernel refuses a scan that meets a mapping without a watch, after it has taken pages in front of that.
-TEST_F(MemoryWatchTest, PartThatIsMappedAnewTakesNothingFromItsNeighbours) {
+TEST_F(MemoryWatchTest, PartThatIsMappedAgainTakesNothingFromItsNeighbours) {
   const Program program([](char) {
     kPlace[7 * kMemoryPage] = std::byte{2};
     ::mmap(kPlace + 900 * kMemoryPage, 100 * kMemoryPage, PROT_READ | PROT_WRITE,
@@ -186,7 +186,8 @@ TEST_F(MemoryWatchTest, PartThatIsMappedAnewTakesNothingFromItsNeighbours) {
   EXPECT_EQ(watch.follow(whole)->fresh, std::vector{range_of(900, 100)});
 }
 
-// A process that shares memory with another one (vfork, CLONE_VM) must not take pages that the other's watch is to find.
+// A process that shares memory with another one (vfork, CLONE_VM) must not take pages that the other's watch
+// is to find.
 TEST_F(MemoryWatchTest, MappingHasOneWatch) {
   const Program program([](char) {});
   auto first = *MemoryWatch::create(program.pid());
@@ -235,7 +236,7 @@ TEST_F(MemoryWatchTest, NothingIsWatchedAfterAnExec) {
   EXPECT_FALSE(again.has_value() && again->is_watched);
 }
 
-TEST_F(MemoryWatchTest, EndOfTheWatchTakesAllBack) {
+TEST_F(MemoryWatchTest, EndOfTheWatchLeavesNothingBehind) {
   const Program program([](char order) {
     if (order == 'w') std::memset(kPlace, 3, kPages * kMemoryPage);
   });
@@ -268,8 +269,8 @@ TEST_F(MemoryWatchTest, MemoryIsReadAsTheProgramHasIt) {
   EXPECT_EQ(read[kMemoryPage], std::byte{9});
 }
 
-// In every state in which its first thread may be found: in a read (the program's loop), in a call with a timeout
-// that begins again by itself, in one with a signal mask of its own, at work.
+// In every state in which its first thread may be found: in a read (the program's loop), in a call with a
+// timeout that begins again by itself, in one with a signal mask of its own, at work.
 TEST_F(MemoryWatchTest, ProgramNoticesNothing) {
   static int handled = 0;
   const Program program([](char order) {
@@ -340,7 +341,7 @@ TEST_F(MemoryWatchTest, StoppedProgramIsRefusedAndStaysStopped) {
   EXPECT_TRUE(userfaultfd_of(program.pid()).has_value());
 }
 
-TEST_F(MemoryWatchTest, StopWhileItsRegistersAreNotItsOwnHolds) {
+TEST_F(MemoryWatchTest, SignalThatStopsDuringTheCallTakesEffect) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] { ::kill(program.pid(), SIGSTOP); };
@@ -352,7 +353,7 @@ TEST_F(MemoryWatchTest, StopWhileItsRegistersAreNotItsOwnHolds) {
   program.tell('x');
 }
 
-TEST_F(MemoryWatchTest, ContinuedMeanwhileItRuns) {
+TEST_F(MemoryWatchTest, ProgramThatIsContinuedMeanwhileRuns) {
   const Program program([](char) {});
   TraceOptions options;
   options.inside = [&] {
@@ -436,7 +437,7 @@ TEST(RangeSetTest, PartsAreAddedAndRemoved) {
   EXPECT_TRUE(set.missing({0x4000, 0x7000}).empty());
 }
 
-TEST(MemoryLogTest, FullLogRefusesWhatDoesNotFit) {
+TEST(MemoryLogTest, FullLogRefusesPagesThatDoNotFit) {
   auto log = *MemoryLog::create(4 * kMemoryPage, kMemoryPage);
   ASSERT_TRUE(log->room(3 * kMemoryPage).has_value());
   EXPECT_EQ(log->append(3 * kMemoryPage), 0u);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs change their memory while it is copied ahead. Pages that count as held equal the stopped program's;
-// ranges that CRIU leaves out have all content of watched memory. Each program follows a seed, which is printed.
-// $GPUMIGRATE_MEMORY_SECONDS: how long programs are tried; $GPUMIGRATE_MEMORY_SEED: the first one's seed.
+// Programs change their memory while it is copied ahead. Pages that count as held equal the stopped
+// program's; ranges that CRIU leaves out have all content of watched memory. Each program follows a seed,
+// which is printed. $GPUMIGRATE_MEMORY_SECONDS: how long programs are tried; $GPUMIGRATE_MEMORY_SEED: the
+// first one's seed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -63,8 +64,8 @@ class RestlessProgram {
   }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  // All of its processes; those that have ended are left out. One that waits for a child that has its memory (vfork)
-  // stops once that has ended: then all of them run again for a moment.
+  // All of its processes; those that have ended are left out. One that waits for a child that has its memory
+  // (vfork) stops once that has ended: then all of them run again for a moment.
   [[nodiscard]] std::vector<pid_t> stop() const {
     for (const auto deadline = steady_clock::now() + kMaxStop; steady_clock::now() < deadline;) {
       for (const auto one = steady_clock::now() + kOneStop; steady_clock::now() < one;) {

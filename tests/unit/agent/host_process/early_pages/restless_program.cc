@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose memory never rests: it maps, unmaps, moves, protects and gives back parts of it, forks, shares its
-// memory with processes that write into it, grows its stack and heap, and executes itself again. Two threads write
-// meanwhile. What it does follows from a seed, but for what its threads and processes do to each other.
-//   restless_program SEED [child]: "ready" once it has its memory; a child of its own does the same but for exec.
+// A program whose memory never rests: it maps, unmaps, moves, protects and gives back parts of it, forks,
+// shares its memory with processes that write into it, grows its stack and heap, and executes itself again.
+// Two threads write meanwhile. What it does follows from a seed, but for what its threads and processes do to
+// each other.
+//   restless_program SEED [child]: prints "ready" once it has its memory. A child of its own does the same,
+//   but for exec.
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -175,7 +175,7 @@ TEST_F(ComparedFiles, OlderSourcesListIsComparedByLength) {
   EXPECT_THAT(why_not(), HasSubstr("has 5 bytes at the target and 4 at the source"));
 }
 
-TEST_F(ComparedFiles, KernelsFilesTellOfEachNode) {
+TEST_F(ComparedFiles, FilesOfTheKernelAreNotCompared) {
   const Child child([] {
     ::open("/proc/meminfo", O_RDONLY);
     ::open("/sys/devices/system/cpu/online", O_RDONLY);
@@ -219,7 +219,7 @@ TEST(FileIdentities, OnlyAServersHandleOrTimesProveAFileBetweenKernels) {
   EXPECT_EQ(compare(FileIdentity(), FileIdentity(), true), Sameness::kOther);
 }
 
-TEST(FileIdentities, MountsThatSeveralNodesHave) {
+TEST(FileIdentities, MountsOfSeveralNodesAreRecognized) {
   const MountLine nfs =
       parse_mount("41 29 0:52 / /home rw,relatime shared:9 - nfs4 server:/home rw,vers=4.2");
   EXPECT_EQ(nfs.mount, 41u);

@@ -21,8 +21,8 @@ class FileLocks : public ::testing::Test {
  protected:
   FileLocks() { std::ofstream(path_) << "AAAA"; }
 
-  // The target's answer while a child holds what `lock` takes of the open file. `elsewhere`: the target has a file
-  // of its own there.
+  // The target's answer while a child holds what `lock` takes of the open file. `elsewhere`: the target has a
+  // file of its own there.
   std::string answer(const std::function<void(int)>& lock, bool elsewhere = false) {
     const Child child([&] { lock(::open(path_.c_str(), O_RDWR)); });
     auto collected = collect_files(child.pid(), FileRules());
@@ -112,10 +112,10 @@ TEST_F(FileLocks, LockOfAnotherProgramAtTheTargetIsRefused) {
 TEST_F(FileLocks, LeaseIsRefusedAtTheSourceAndStays) {
   const std::string why = answer([](int file) { (void)!::fcntl(file, F_SETLEASE, F_WRLCK); });
   EXPECT_THAT(why, HasSubstr("(F_SETLEASE)"));
-  EXPECT_THAT(why, HasSubstr("let the program give it back"));
+  EXPECT_THAT(why, HasSubstr("let the program release it"));
 }
 
-TEST(LockLines, KindsAndRanges) {
+TEST(LockLines, KindsAndRangesAreRead) {
   const auto locks = locks_in(
       "pos:\t0\nflags:\t02\nlock:\t1: FLOCK  ADVISORY  WRITE 41 fe:00:7 0 EOF\n"
       "lock:\t2: OFDLCK ADVISORY  READ -1 fe:00:7 10 19\nlock:\t3: DELEG  ACTIVE    READ 5 fe:00:7 0 "

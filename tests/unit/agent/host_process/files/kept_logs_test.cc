@@ -26,7 +26,7 @@ class KeptLogs : public ::testing::Test {
   std::string log_ = home_.path() + "/criu-dump.log";
 };
 
-TEST_F(KeptLogs, OutliveTheirFolderAndHaveTheEndOfALongLog) {
+TEST_F(KeptLogs, LogsOutliveTheirFolderAndHaveTheEndOfALongLog) {
   write(std::string(2 * kKeptLogBytes, 'x') + "Error (the cause)\n");
   const auto kept = keep_log(folder_, log_, "j1-m7");
   fs::remove(log_);

@@ -88,7 +88,7 @@ TEST(OpenFiles, OtherTimersStayAsTheyAre) {
     EXPECT_EQ(settled(timer_image(timer)), timer_image(timer));
 }
 
-TEST(OpenFiles, TimerOfAnAbsoluteTimeKeepsWhatIsLeft) {
+TEST(OpenFiles, TimerOfAnAbsoluteTimeKeepsItsRemainingTime) {
   Timer timer;
   timer.flags = TFD_TIMER_ABSTIME;
   timer.nanos = 900'000'000;

@@ -35,13 +35,13 @@ TEST(ProcFiles, FilesOfOthersAreRefusedByName) {
   const std::string parent = "/proc/" + std::to_string(::getpid());
   const std::string why = why_not([&parent] { ::open((parent + "/statm").c_str(), O_RDONLY); });
   EXPECT_THAT(why, HasSubstr("descriptor 4 of process "));
-  EXPECT_THAT(why, HasSubstr(parent + "/statm, which tells of process " + std::to_string(::getpid())));
-  EXPECT_THAT(why, HasSubstr("let the program open it only while it reads it"));
+  EXPECT_THAT(why, HasSubstr(parent + "/statm, which describes process " + std::to_string(::getpid())));
+  EXPECT_THAT(why, HasSubstr("let the program close it when it has read it"));
   EXPECT_THAT(why_not([] { ::open("/proc/thread-self/stat", O_RDONLY); }), HasSubstr("one of its threads"));
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }
 
-TEST(ProcFiles, NamesAreOfProcessesOnly) {
+TEST(ProcFiles, OnlyPathsOfProcessesNameAProcess) {
   EXPECT_EQ(why_not_its_own(41, "/proc/41/statm"), "");
   EXPECT_EQ(why_not_its_own(41, "/proc/sys/kernel/pid_max"), "");
   EXPECT_EQ(why_not_its_own(41, "/sys/fs/cgroup/cgroup.controllers"), "");

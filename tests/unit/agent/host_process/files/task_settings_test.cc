@@ -47,7 +47,7 @@ void rename(TaskSettings& settings, pid_t to) {
   for (ProcessSettings& process : settings.processes) process.process = static_cast<std::uint32_t>(to);
 }
 
-TEST(TaskSettings, TravelToTheRestoredProcess) {
+TEST(TaskSettings, SettingsTravelToTheRestoredProcess) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, for another process's timer slack";
   const Child source(change_own);
   const Child target([] {});
@@ -68,7 +68,7 @@ TEST(TaskSettings, TravelToTheRestoredProcess) {
   EXPECT_TRUE(CPU_ISSET(last_processor(), &mask));
 }
 
-TEST(TaskSettings, OrdinaryProcessHasNone) {
+TEST(TaskSettings, OrdinaryProcessHasNoSettings) {
   const Child source([] {});
   const TemporaryFolder images;
   const auto found = settings_of(source.pid());
@@ -102,7 +102,7 @@ TEST(TaskSettings, ProcessorsThatTheTargetLacksAreLeftOut) {
   EXPECT_GE(CPU_COUNT(&after), CPU_COUNT(&before));
 }
 
-TEST(TaskSettings, MalformedOnesAreRefused) {
+TEST(TaskSettings, MalformedSettingsAreRefused) {
   const TemporaryFolder images;
   std::ofstream(images / "task-settings.img") << "nothing";
   EXPECT_FALSE(saved_settings(images.path()).has_value());

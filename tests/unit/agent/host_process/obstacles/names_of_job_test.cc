@@ -101,7 +101,7 @@ TEST_F(NamesAloneTest, NameOfTheOnlyJobTravels) {
   EXPECT_FALSE(travels(NameOwner())) << "not asked for";
 }
 
-TEST_F(NamesAloneTest, MarkTellsWhoseItIs) {
+TEST_F(NamesAloneTest, MarkNamesTheOwner) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   const SmallJob other([] { return true; });
   ASSERT_TRUE(job.is_there() && other.is_there());
@@ -117,7 +117,7 @@ TEST_F(NamesAloneTest, MarkTellsWhoseItIs) {
   EXPECT_TRUE(travels(another)) << "it arrived with that job";
 }
 
-TEST_F(NamesAloneTest, WatchMarksWhatAJobMakes) {
+TEST_F(NamesAloneTest, WatchMarksFilesThatAJobMakes) {
   const auto watch = SharedFolderWatch::start();
   if (!watch.has_value()) GTEST_SKIP() << watch.error().to_string();
   const SmallJob job([this] { return write_text(path_, "x"); });
@@ -132,7 +132,7 @@ TEST_F(NamesAloneTest, NameInDoubtIsAnObstacle) {
   const SmallJob job([this] { return write_text(path_, "x"); });
   const NameOwner owner = owner_of(job, false);
   EXPECT_FALSE(travels(owner));
-  EXPECT_NE(problem(owner).find("may be of this job or of another"), std::string::npos) << problem(owner);
+  EXPECT_NE(problem(owner).find("may belong to this job or to another"), std::string::npos) << problem(owner);
 }
 
 TEST_F(NamesAloneTest, NamesOfOthersDoNotTravel) {
@@ -152,10 +152,10 @@ TEST_F(NamesAloneTest, NamesOfOthersDoNotTravel) {
 
 TEST_F(NamesAloneTest, FolderIsAnObstacle) {
   const SmallJob job([this] { return ::mkdir(path_.c_str(), 0700) == 0; });
-  EXPECT_NE(problem(owner_of(job)).find("is no file"), std::string::npos);
+  EXPECT_NE(problem(owner_of(job)).find("is not a file"), std::string::npos);
 }
 
-TEST_F(NamesAloneTest, ItIsMadeAgainAndGoneAtTheSource) {
+TEST_F(NamesAloneTest, FileIsMadeAtTheTargetAndRemovedAtTheSource) {
   auto images = MemoryFolder::create("/dev/shm", "names-" + std::to_string(::getpid()), 0);
   ASSERT_TRUE(images.has_value());
   const std::string folder = images->path();
@@ -265,14 +265,14 @@ TEST_F(SystemVTest, ObjectsThatAnEndedProcessOfTheJobUsedAreNamed) {
   EXPECT_EQ(rest.find("shared memory"), std::string::npos) << "it is named as a mapping";
 }
 
-TEST_F(SystemVTest, ObjectsThatAnotherJobUsedAreNone) {
+TEST_F(SystemVTest, ObjectsThatAnotherJobUsedAreNotNamed) {
   const SmallJob job([] { return true; });
   const SmallJob other([this] { return own_->make() && own_->use(); });
   ASSERT_TRUE(job.is_there() && other.is_there());
   expect_all(all_of(system_v_of(owner_of(job, false), {})), *own_, false);
 }
 
-TEST(SystemVOwner, OneThatNobodyUsedBelongsToTheOnlyJobOfItsUser) {
+TEST(SystemVOwner, UnusedObjectBelongsToTheOnlyJobOfItsUser) {
   SystemVObject object;
   object.uid = 7;
   object.changed_unix_s = 100;
@@ -309,7 +309,7 @@ TEST(KernelKeys, KeyringsOfProcessesThatHoldKeysAreNamed) {
   EXPECT_TRUE(process_keyrings("", 0).empty());
 }
 
-TEST(MessageQueues, OneThatNoProcessHasOpenIsNamed) {
+TEST(MessageQueues, QueueThatNoProcessHasOpenIsNamed) {
   const std::string name = "/gm-queue-test-" + std::to_string(::getpid());
   const SmallJob job([&] {
     const mqd_t queue = ::mq_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600, nullptr);

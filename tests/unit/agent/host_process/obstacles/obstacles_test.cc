@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Obstacles, which CRIU cannot dump or restore, are named before a dump. This test's own job has each of them.
-// All were tried with CRIU 4.2.1, which fails with them or loses them.
+// Obstacles, which CRIU cannot dump or restore, are named before a dump. This test's own job has each of
+// them. All were tried with CRIU 4.2.1, which fails with them or loses them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
@@ -240,7 +240,7 @@ const std::vector<Obstacle> kObstacles = {
 
 class ObstacleTest : public ::testing::TestWithParam<Obstacle> {};
 
-TEST_P(ObstacleTest, IsNamedWithItsProcess) {
+TEST_P(ObstacleTest, ObstacleIsNamedWithItsProcess) {
   const SmallJob job(GetParam().prepare);
   if (!job.is_there()) GTEST_SKIP() << "this kernel has none";
   const auto refused = collect_files(job.pid(), {});
@@ -252,7 +252,7 @@ TEST_P(ObstacleTest, IsNamedWithItsProcess) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ObstacleTest, ::testing::ValuesIn(kObstacles),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Obstacles, AllAreNamedAtOnce) {
+TEST(Obstacles, AllObstaclesAreNamedAtOnce) {
   const SmallJob job([] {
     int ends[2];
     return ::socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 && ::pipe2(ends, O_DIRECT) == 0 && other_user();

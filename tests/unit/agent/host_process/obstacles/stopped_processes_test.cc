@@ -32,7 +32,7 @@ void write_first(const TemporaryFolder& folder, char pid) {
               std::string("\x08", 1) + pid + std::string("\x10\x00\x18\x01\x20\x01", 6));
 }
 
-TEST(StoppedProcesses, TheirIdsAreFound) {
+TEST(StoppedProcesses, IdsOfStoppedProcessesAreFound) {
   const TemporaryFolder folder;
   write_first(folder, 1);
   write_core(folder, 1, 1);
@@ -44,7 +44,7 @@ TEST(StoppedProcesses, TheirIdsAreFound) {
   EXPECT_EQ(stopped_in(folder.path()), (std::set<pid_t>{2, 17}));
 }
 
-TEST(StoppedProcesses, JobThatOthersStoppedHasNone) {
+TEST(StoppedProcesses, JobThatOthersStoppedNamesNoProcess) {
   const TemporaryFolder folder;
   write_first(folder, 5);
   write_core(folder, 5, 3);
@@ -52,7 +52,7 @@ TEST(StoppedProcesses, JobThatOthersStoppedHasNone) {
   EXPECT_TRUE(stopped_in(folder.path()).empty());
 }
 
-TEST(StoppedProcesses, AreKeptForALaterAgentOnce) {
+TEST(StoppedProcesses, IdsAreKeptForALaterAgentOnce) {
   const TemporaryFolder folder;
   keep_stopped(folder.path(), {});
   EXPECT_TRUE(take_stopped(folder.path()).empty());

@@ -50,7 +50,7 @@ class Model {
   std::map<std::uint64_t, const std::byte*> pages_;
 };
 
-TEST(MissingMemory, FollowsWhatAProgramDoes) {
+TEST(MissingMemory, RangesFollowTheProgramsChanges) {
   constexpr std::uint64_t kPages = 64;
   for (unsigned seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);
@@ -82,7 +82,7 @@ TEST(MissingMemory, FollowsWhatAProgramDoes) {
   }
 }
 
-TEST(MissingMemory, NextGoesRoundAndIsCutToSize) {
+TEST(MissingMemory, NextRangeGoesRoundAndIsCutToSize) {
   MissingMemory memory;
   memory.add({10 * kPage, 4 * kPage, source(0)});
   memory.add({20 * kPage, 1 * kPage, source(9)});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child process whose memory is missing works on it in two threads: it reads and writes pages, moves, discards and unmaps
-// memory, forks, and starts threads that end. It compares each page with what it must hold. Another process's
-// missing pages need a kernel that tells of all that (userfaultfd(2)): skipped where it does not.
+// A child process whose memory is missing works on it in two threads: it reads and writes pages, moves,
+// discards and unmaps memory, forks, and starts threads that end. It compares each page with what it must
+// hold. Another process's missing pages need a kernel that tells of all that (userfaultfd(2)): skipped where
+// it does not.
 #include "agent/keeper/lazy_pages/process_pages.h"
 
 #include <fcntl.h>

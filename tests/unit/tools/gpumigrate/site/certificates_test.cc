@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `cluster init`, `node certificate`, and the files that say how the coordinator is asked.
+// `cluster init`, `node certificate`, and the files with the coordinator's address and credentials.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -51,7 +51,7 @@ TEST_F(CertificatesTest, AClusterGetsItsAuthorityAndTwoCertificates) {
   EXPECT_NE(read_file(path("tls/coordinator.pem"), 1 << 16).value(), before);
 }
 
-TEST_F(CertificatesTest, ANodeGetsWhatItsSettingsName) {
+TEST_F(CertificatesTest, ANodeGetsTheFilesThatItsSettingsName) {
   ASSERT_EQ(run(home_, {"cluster", "init", "--folder", path("authority")}).code, 0);
   const Ended made = run(home_, {"node", "certificate", "node-a", "--folder", path("authority"), "--out",
                                  path("for-a"), "-o", "json"});
@@ -62,7 +62,7 @@ TEST_F(CertificatesTest, ANodeGetsWhatItsSettingsName) {
   EXPECT_FALSE(std::filesystem::exists(path("for-a/ca.key")));
 }
 
-TEST_F(CertificatesTest, ClientFolderIsAHomeOnAnyMachine) {
+TEST_F(CertificatesTest, AClientFolderIsAHomeOnAnyMachine) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const Ended made = run(home_, {"cluster", "certificate", "--role", "operator", "--url",
                                  "https://10.0.0.1:7060", "--out", path("on-call")});
@@ -77,7 +77,7 @@ TEST_F(CertificatesTest, ClientFolderIsAHomeOnAnyMachine) {
   EXPECT_TRUE(tls::Identity::load(access.files));
 }
 
-TEST_F(CertificatesTest, ClientFolderNeedsAnAddressWithCertificates) {
+TEST_F(CertificatesTest, AClientFolderNeedsAnAddressWithCertificates) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   EXPECT_TRUE(has(run(home_, {"cluster", "certificate", "--out", path("out")}).err, "--url"));
   EXPECT_TRUE(
@@ -86,7 +86,7 @@ TEST_F(CertificatesTest, ClientFolderNeedsAnAddressWithCertificates) {
   EXPECT_NE(run(home_, {"cluster", "certificate", "--role", "root", "--out", path("out")}).code, 0);
 }
 
-TEST_F(CertificatesTest, JoinTokenHoldsWhatItsReaderNeeds) {
+TEST_F(CertificatesTest, AJoinTokenHasTheAddressAndTheCertificates) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const Ended made = run(home_, {"node", "token", "node-b", "--url", "https://10.0.0.1:7060"});
   ASSERT_EQ(made.code, 0) << made.err;
@@ -98,7 +98,7 @@ TEST_F(CertificatesTest, JoinTokenHoldsWhatItsReaderNeeds) {
   EXPECT_TRUE(peer.name.ends_with(".node-b")) << peer.name;
 }
 
-TEST_F(CertificatesTest, TextThatIsNoJoinTokenIsRefused) {
+TEST_F(CertificatesTest, ATextThatIsNotAJoinTokenIsRefused) {
   ASSERT_EQ(run(home_, {"cluster", "init"}).code, 0);
   const std::string good = run(home_, {"node", "token", "node-b", "--url", "https://10.0.0.1:7060"}).out;
   ASSERT_TRUE(parse_join_token(good));
@@ -109,7 +109,7 @@ TEST_F(CertificatesTest, TextThatIsNoJoinTokenIsRefused) {
   const Ended refused =
       run(home_, {"node", "join", path("token"), "--address", "10.0.0.2", "--out", path("node")});
   EXPECT_NE(refused.code, 0);
-  EXPECT_FALSE(std::filesystem::exists(path("node/joining"))) << "the token's key stays there";
+  EXPECT_FALSE(std::filesystem::exists(path("node/joining"))) << "the token's key must be removed";
   EXPECT_FALSE(std::filesystem::exists(path("node/node.pem")));
 }
 
@@ -124,7 +124,7 @@ TEST_F(CertificatesTest, ImpossibleRequestsAreRefused) {
   EXPECT_NE(run(home_, {"cluster", "init"}).code, 0) << "half an authority is not replaced";
 }
 
-TEST_F(CertificatesTest, TheCoordinatorsFileSaysHowItIsAsked) {
+TEST_F(CertificatesTest, TheCoordinatorsFileHasItsAddressAndCredentials) {
   write("token", "secret\n");
   write("coordinator/api.json", R"({"url": "https://[fd77::1]:7060", "token_file": ")" + path("token") +
                                     R"(", "ca": "/c", "certificate": "/d", "key": "/k"})");
@@ -135,7 +135,7 @@ TEST_F(CertificatesTest, TheCoordinatorsFileSaysHowItIsAsked) {
   EXPECT_EQ(access.files, (tls::CertFiles{"/c", "/d", "/k"}));
 }
 
-TEST_F(CertificatesTest, TheClientsFileWins) {
+TEST_F(CertificatesTest, TheClientsFileTakesPrecedence) {
   write("token", "secret\n");
   write("coordinator/api.json", R"({"url": "http://127.0.0.1:1", "token_file": "/absent"})");
   const std::string rest =
@@ -154,7 +154,7 @@ TEST_F(CertificatesTest, TheClientsFileWins) {
   EXPECT_TRUE(has(find_access(home_).error().to_string(), "client.toml"));
 }
 
-TEST_F(CertificatesTest, TlsWithoutACertificateIsNotTried) {
+TEST_F(CertificatesTest, AClientWithoutACertificateDoesNotConnect) {
   write("token", "secret\n");
   write("client.toml", "url = 'https://127.0.0.1:1'\ntoken_file = '" + path("token") + "'\n");
   EXPECT_TRUE(has(run(home_, {"jobs"}).err, "No certificate is named"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that `cluster init` and `node join` write are read by the daemons' own parsers.
+// The daemons' own parsers read the files that `cluster init` and `node join` write.
 #include "tools/gpumigrate/client/site_files.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(SiteFiles, AnAgentStartsWithWhatJoinWrites) {
   EXPECT_EQ(config.networks.front().network.address, "10.0.0.2");
 }
 
-TEST(SiteFiles, AnAddressOfIpv6HasItsBrackets) {
+TEST(SiteFiles, AnIpv6AddressGetsBrackets) {
   const auto read = agent_reads({"node-a", "/h", "[fd77::1]:7070", "fd77::2", "/etc/\"quoted\""});
   ASSERT_TRUE(read) << read.error().to_string();
   EXPECT_EQ(read->peer_listen, "[fd77::2]:7071");
@@ -64,7 +64,7 @@ TEST(SiteFiles, ACoordinatorWithoutAnAddressServesItsMachine) {
   EXPECT_EQ(read->api_address, "");
 }
 
-TEST(SiteFiles, AnAddressMustBeThisMachines) {
+TEST(SiteFiles, AnAddressMustBelongToThisMachine) {
   EXPECT_TRUE(has_address("127.0.0.1"));
   for (const char* wrong : {"", "head.example", "0.0.0.0", "::", "224.0.0.1", "192.0.2.1", "10.0.0.2/24"}) {
     const auto checked = has_address(wrong);
