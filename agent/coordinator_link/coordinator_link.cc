@@ -19,6 +19,16 @@ Result<std::string> coordinator_token(const Config& config) {
   return token_by_api_file(config.coordinator_file);
 }
 
+// Leaves space in the frame for the fields beside the text.
+constexpr std::size_t kMaxReplyText = std::size_t{60} << 10;
+
+// Cuts between two characters of UTF-8.
+void cut(std::string& text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return;
+  while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0U) == 0x80U) --max_bytes;
+  text.resize(max_bytes);
+}
+
 }  // namespace
 
 CoordinatorLink::CoordinatorLink(asio::any_io_executor executor, const Config& config,
@@ -140,27 +150,23 @@ Task<> CoordinatorLink::answer(std::uint64_t request, Task<Result<void>> work) {
 Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
   const auto id = request.request_id;
   auto data = co_await commands_.read_job_log(std::move(request));
-  if (data) {
-    say(*data);
-  } else {
-    reply(id, std::move(data).error());
-  }
+  if (!data) co_return reply(id, std::move(data).error());
+  if (!say(*data)) reply(id, Error(ErrorCode::kRefused, "The part of the log is too long to be sent"));
 }
 
 Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {
   const auto id = request.request_id;
   auto facts = co_await commands_.inspect(std::move(request));
-  if (facts) {
-    say(*facts);
-  } else {
-    reply(id, std::move(facts).error());
-  }
+  if (!facts) co_return reply(id, std::move(facts).error());
+  if (!say(*facts))
+    reply(id, Error(ErrorCode::kRefused, "The facts about the process are too long to be sent"));
 }
 
 void CoordinatorLink::reply(std::uint64_t request, const Result<void>& outcome) {
   wire::Reply message;
   message.request_id = request;
   if (!outcome) message.set_error(outcome.error());
+  cut(message.message, kMaxReplyText);
   say(message);
 }
 

@@ -36,20 +36,22 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   static std::shared_ptr<MoverProcess> create(const asio::any_io_executor& executor, MoverSettings settings);
   ~MoverProcess();
 
-  // Starts it if it is not running and stop() was not called.
+  // Starts the mover if it is not running and stop() was not called.
   void start();
-  // Starts it if need be and waits until it serves.
+  // Starts the mover if need be and waits until it serves.
   Task<Result<void>> ready(Milliseconds timeout);
-  // Messages and the death for this session, until unsubscribe().
+  // Subscribes to messages for this session and to the mover's death, until unsubscribe().
   void subscribe(mover::SessionKey session, Subscriber subscriber);
   void unsubscribe(mover::SessionKey session);
-  // kUnavailable while it is not serving.
+  // Sends a message. kUnavailable while the mover is not serving.
   Result<void> send(const mover::Message& message, std::vector<UniqueFd> descriptors = {});
-  // Ends it for good.
+  // Ends the mover for good.
   void stop();
 
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
   [[nodiscard]] std::uint64_t starts() const noexcept { return starts_; }
+  // The time from the next death until the mover is started again.
+  [[nodiscard]] Milliseconds next_pause() const noexcept { return backoff_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
  private:
@@ -66,7 +68,7 @@ class MoverProcess : public std::enable_shared_from_this<MoverProcess> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<MoverLink> link_;
-  std::optional<Error> why_dropped_;  // by this side, which then kills it
+  std::optional<Error> why_dropped_;  // why this side has dropped and killed it
   std::uint64_t run_ = 0;             // separates messages and ends of an earlier process
   std::uint64_t starts_ = 0;
   std::map<mover::SessionKey, Subscriber> subscribers_;

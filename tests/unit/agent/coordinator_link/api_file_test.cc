@@ -37,12 +37,12 @@ TEST_F(ApiFileTest, OwnersTokenIsRead) {
   EXPECT_EQ(token_by_api_file(path("api.json")).value(), "secret");
 }
 
-TEST_F(ApiFileTest, FileThatOthersCanReadIsNoToken) {
+TEST_F(ApiFileTest, FileThatOthersCanReadIsNotAToken) {
   ASSERT_EQ(::chmod(path("token").c_str(), 0644), 0);  // as /etc/passwd
   EXPECT_EQ(token_by_api_file(path("api.json")).error().code(), ErrorCode::kRefused);
 }
 
-TEST_F(ApiFileTest, AnotherOwnersFileIsNoToken) {
+TEST_F(ApiFileTest, AnotherOwnersFileIsNotAToken) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   ASSERT_EQ(::chown(path("api.json").c_str(), 65534, 65534), 0);
   const auto refused = token_by_api_file(path("api.json"));
@@ -53,7 +53,7 @@ TEST_F(ApiFileTest, AnotherOwnersFileIsNoToken) {
   EXPECT_EQ(token_by_api_file(path("api.json")).value(), "secret");
 }
 
-TEST_F(ApiFileTest, LinksAndFoldersAreNoToken) {
+TEST_F(ApiFileTest, LinksAndFoldersAreNotTokens) {
   std::filesystem::create_symlink(path("token"), path("link"));
   name("link");
   EXPECT_FALSE(token_by_api_file(path("api.json")));
