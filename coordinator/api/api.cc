@@ -10,10 +10,10 @@
 
 namespace ckpt::coordinator {
 
-HttpResponse Api::refuse(unsigned status, const std::string& why) {
-  if (status == 503) return error_response(status, "unavailable", why, 5);
-  return status >= 500 ? error_response(status, "internal", why, 6)
-                       : error_response(status, "usage", why, 64);
+HttpResponse Api::refuse(unsigned status, const std::string& reason) {
+  if (status == 503) return error_response(status, "unavailable", reason, 5);
+  return status >= 500 ? error_response(status, "internal", reason, 6)
+                       : error_response(status, "usage", reason, 64);
 }
 
 bool Api::waits(const HttpRequest& request) {

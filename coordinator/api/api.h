@@ -23,7 +23,7 @@ class Api {
       : tokens_(std::move(tokens)), sections_(std::move(sections)) {}
 
   control::Task<HttpResponse> handle(HttpRequest request);
-  static HttpResponse refuse(unsigned status, const std::string& why);
+  static HttpResponse refuse(unsigned status, const std::string& reason);
   // The call may be answered only after a change: a long poll.
   static bool waits(const HttpRequest& request);
 

@@ -39,20 +39,20 @@ control::Task<Result<HttpResponse>> ClusterSection::handle(HttpRequest request) 
 
 json ClusterSection::nodes() const {
   json out = json::array();
-  for (const auto& [name, node] : parts_.nodes.all())
-    out.push_back(record::to_answer(node_view(node, parts_.jobs, parts_.cordons, parts_.policy)));
+  for (const auto& [name, node] : deps_.nodes.all())
+    out.push_back(record::to_answer(node_view(node, deps_.jobs, deps_.cordons, deps_.policy)));
   return out;
 }
 
 json ClusterSection::gpus() const {
   std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> available;
-  for (const GpuView& view : parts_.planner.gpu_views())
+  for (const GpuView& view : deps_.planner.gpu_views())
     available[{view.place.node, view.place.gpu}] = view.available_bytes();
   json out = json::array();
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus)
       out.push_back(record::to_answer(
-          gpu_view(node, gpu, available[{name, gpu.index}], parts_.jobs, parts_.cordons, parts_.faults)));
+          gpu_view(node, gpu, available[{name, gpu.index}], deps_.jobs, deps_.cordons, deps_.faults)));
   }
   return out;
 }
@@ -61,13 +61,13 @@ api::Status ClusterSection::status() const {
   api::Status view;
   view.version = GPUMIGRATE_VERSION;
   view.api = 1;
-  view.started = time_text(parts_.started_ms);
-  view.nodes = parts_.nodes.all().size();
-  for (const auto& [name, node] : parts_.nodes.all()) view.nodes_ready += node.connected() ? 1 : 0;
-  for (const Job& job : parts_.jobs.live()) view.jobs_live += is_ended(job.state) ? 0 : 1;
-  view.migrations_open = parts_.migrations.open().size();
-  view.breaker_open = parts_.policy.breaker().open;
-  view.agent_address = parts_.agent_address;
+  view.started = time_text(deps_.started_ms);
+  view.nodes = deps_.nodes.all().size();
+  for (const auto& [name, node] : deps_.nodes.all()) view.nodes_ready += node.connected() ? 1 : 0;
+  for (const Job& job : deps_.jobs.live()) view.jobs_live += is_ended(job.state) ? 0 : 1;
+  view.migrations_open = deps_.migrations.open().size();
+  view.breaker_open = deps_.policy.breaker().open;
+  view.agent_address = deps_.agent_address;
   return view;
 }
 
@@ -78,9 +78,9 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
     return at == request.query.end() ? std::string() : at->second;
   };
   if (const std::string job = given("job"); !job.empty()) {
-    const Job* found = parts_.jobs.find(job);
+    const Job* found = deps_.jobs.find(job);
     query.job = found != nullptr ? std::optional(found->id) : parse_job_id(job);
-    if (!query.job) return parts_.jobs.not_found(job);
+    if (!query.job) return deps_.jobs.not_found(job);
   }
   std::istringstream kinds(given("type"));
   for (std::string kind; std::getline(kinds, kind, ',');) {
@@ -104,13 +104,13 @@ control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) 
   query.limit = static_cast<std::size_t>(limit);
   const auto deadline = steady_clock::now() + milliseconds(follow);
   while (true) {
-    CKPT_CO_TRY(newest, parts_.events.newest());
-    CKPT_CO_TRY(found, parts_.events.find(query));
+    CKPT_CO_TRY(newest, deps_.events.newest());
+    CKPT_CO_TRY(found, deps_.events.find(query));
     // The next search begins behind the events that the filter left out.
     const bool has_all = found.size() < query.limit;
     if (has_all || !found.empty()) query.since = std::max(query.since, has_all ? newest : found.back().id);
     if (found.empty() && steady_clock::now() < deadline) {
-      co_await parts_.events.changed().wait_until(deadline);
+      co_await deps_.events.changed().wait_until(deadline);
       continue;
     }
     json list = json::array();

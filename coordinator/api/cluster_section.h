@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // /v1/status, /v1/nodes, /v1/gpus and /v1/events.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
-// (api_answers.h).
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
+// JSON (api_answers.h).
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ namespace ckpt::coordinator {
 
 class ClusterSection : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     const NodeTable& nodes;
     JobTable& jobs;
     const MigrationTable& migrations;
@@ -34,7 +34,7 @@ class ClusterSection : public ApiSection {
     std::string agent_address;
     std::int64_t started_ms = 0;
   };
-  explicit ClusterSection(Parts parts) : parts_(std::move(parts)) {}
+  explicit ClusterSection(Dependencies deps) : deps_(std::move(deps)) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -46,7 +46,7 @@ class ClusterSection : public ApiSection {
   control::Task<Result<HttpResponse>> events(HttpRequest request);
   Result<void> read_event_filter(const HttpRequest& request, EventQuery& query) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

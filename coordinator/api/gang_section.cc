@@ -41,30 +41,30 @@ std::vector<std::string> nodes_in(const std::string& to) {
 
 bool GangSection::takes(const HttpRequest& request) const {
   if (request.path[1] != "jobs" || request.path.size() <= 2) return false;
-  const Job* job = parts_.jobs.find(request.path[2]);
+  const Job* job = deps_.jobs.find(request.path[2]);
   // The image of one rank stands for its set.
   if (job != nullptr)
     return job->spec.gang.id != 0 && request.path.size() == 4 &&
            (request.path[3] == "restore" || request.path[3] == "migrate");
-  return parts_.jobs.find_gang(request.path[2]).has_value();
+  return deps_.jobs.find_gang(request.path[2]).has_value();
 }
 
 control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
-  const Job* rank = parts_.jobs.find(request.path[2]);
+  const Job* rank = deps_.jobs.find(request.path[2]);
   auto gang =
-      rank == nullptr ? find_gang(parts_.jobs, request.path[2]) : find_gang(parts_.jobs, rank->spec.gang.id);
-  if (!gang) co_return parts_.jobs.not_found(request.path[2]);
+      rank == nullptr ? find_gang(deps_.jobs, request.path[2]) : find_gang(deps_.jobs, rank->spec.gang.id);
+  if (!gang) co_return deps_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && request.method == "DELETE") co_return remove(*gang);
   if (request.path.size() == 3 && is_get(request))
     co_return to_response(
-        200, record::to_answer(gang_detail_view(*gang, parts_.states, parts_.moves.open_of(*gang))));
+        200, record::to_answer(gang_detail_view(*gang, deps_.states, deps_.moves.open_of(*gang))));
   const std::string verb = request.path.size() == 4 ? request.path[3] : std::string();
   if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), gang->id);
   if (verb == "logs" && is_get(request)) co_return co_await logs(std::move(request), *std::move(gang));
   if (verb == "stop" && is_post(request)) co_return stop(request, *gang);
   if (verb == "protect" && is_post(request)) co_return co_await protect(std::move(request), gang->id);
   if (verb == "unprotect" && is_post(request)) {
-    CKPT_CO_TRYV(parts_.protections.unprotect(gang->id));
+    CKPT_CO_TRYV(deps_.protections.unprotect(gang->id));
     co_return to_response(200, record::to_answer(api::Unprotected{job_text(gang->id)}));
   }
   if (verb == "migrate" && is_post(request)) {
@@ -76,18 +76,18 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
     co_return co_await store(std::move(request), gang->id);
   if ((verb == "resume" || verb == "restore") && is_post(request))
     co_return co_await restore(std::move(request), gang->id);
-  co_return parts_.jobs.not_found(request.path[2]);
+  co_return deps_.jobs.not_found(request.path[2]);
 }
 
 control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId id) {
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
-    const auto gang = find_gang(parts_.jobs, id);
+    const auto gang = find_gang(deps_.jobs, id);
     if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     if (is_ended(state_of(*gang)) || steady_clock::now() >= deadline)
-      co_return to_response(200, record::to_answer(gang_view(*gang, parts_.states)));
-    co_await parts_.jobs.changed().wait_until(deadline);
+      co_return to_response(200, record::to_answer(gang_view(*gang, deps_.states)));
+    co_await deps_.jobs.changed().wait_until(deadline);
   }
 }
 
@@ -99,11 +99,11 @@ control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang g
   if (rank == gang.ranks.end())
     co_return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, wanted));
   request.path[2] = job_text((*rank)->id);
-  co_return co_await parts_.job_section.handle(std::move(request));
+  co_return co_await deps_.job_section.handle(std::move(request));
 }
 
 GangSection::Answer GangSection::show_task(TaskId id) {
-  const ImageTask* task = parts_.tasks.find(id);
+  const ImageTask* task = deps_.tasks.find(id);
   if (task == nullptr) return Error(ErrorCode::kInternal, "The task vanished");
   return to_response(202, record::to_answer(task_view(*task)));
 }
@@ -111,10 +111,10 @@ GangSection::Answer GangSection::show_task(TaskId id) {
 control::Task<GangSection::Answer> GangSection::store(HttpRequest request, JobId id) {
   CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
-    CKPT_CO_TRY(suspending, co_await parts_.images.begin_suspend(id, to));
+    CKPT_CO_TRY(suspending, co_await deps_.images.begin_suspend(id, to));
     co_return show_task(suspending);
   }
-  CKPT_CO_TRY(taking, co_await parts_.images.begin_snapshot(id, to));
+  CKPT_CO_TRY(taking, co_await deps_.images.begin_snapshot(id, to));
   co_return show_task(taking);
 }
 
@@ -122,7 +122,7 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   GangRestoreWish wish;
   wish.verb = request.path[3];
-  wish.why = body.text("reason").value_or("");
+  wish.reason = body.text("reason").value_or("");
   wish.nodes = nodes_in(body.text("to").value_or("auto"));
   std::optional<std::string> image;
   if (wish.verb == "restore") {
@@ -133,7 +133,7 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
   }
   const bool only_plan = body.boolean("dry_run").value_or(false);
   CKPT_CO_TRYV(body.finish());
-  if (!image && parts_.jobs.find(request.path[2]) != nullptr)
+  if (!image && deps_.jobs.find(request.path[2]) != nullptr)
     co_return Error(
         ErrorCode::kNotSupported,
         request.path[2] + " is a rank of a job: all of its ranks go on from their images, or none");
@@ -141,25 +141,25 @@ control::Task<GangSection::Answer> GangSection::restore(HttpRequest request, Job
     const auto named = parse_image_id(*image);
     if (!named)
       co_return Error(ErrorCode::kInvalidArgument, "\"" + *image + "\" is no image: like j3.v12@node-a");
-    CKPT_CO_TRY(listed, parts_.catalog.find(*named));
+    CKPT_CO_TRY(listed, deps_.catalog.find(*named));
     wish.image = listed.image;
   }
   if (!only_plan) {
-    CKPT_CO_TRY(task, co_await parts_.restores.begin(id, std::move(wish)));
+    CKPT_CO_TRY(task, co_await deps_.restores.begin(id, std::move(wish)));
     co_return show_task(task);
   }
   const std::string verb = wish.verb;
-  CKPT_CO_TRY(plan, co_await parts_.restores.plan(id, std::move(wish)));
+  CKPT_CO_TRY(plan, co_await deps_.restores.plan(id, std::move(wish)));
   api::RestorePlan view = restore_plan_view(plan);
   view.verb = verb;
   view.job = job_text(id);
-  if (const auto gang = find_gang(parts_.jobs, id)) view.job_name = gang->name;
+  if (const auto gang = find_gang(deps_.jobs, id)) view.job_name = gang->name;
   co_return to_response(200, record::to_answer(view));
 }
 
 control::Task<GangSection::Answer> GangSection::protect(HttpRequest request, JobId id) {
   CKPT_CO_TRY(wish, read_protect(request));
-  CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
+  CKPT_CO_TRY(done, co_await deps_.protections.protect(id, wish));
   co_return to_response(200, record::to_answer(protected_view(id, done, wish.dry_run)));
 }
 
@@ -171,14 +171,14 @@ control::Task<GangSection::Answer> GangSection::migrate(HttpRequest request, Job
     co_return Error(ErrorCode::kInvalidArgument, "The name of a rank and --rank: one of them");
   if (rank) wanted.ranks.push_back(*rank);
   if (!dry_run) {
-    CKPT_CO_TRY(begun, co_await parts_.moves.begin(id, std::move(wanted)));
-    if (const auto moved = find_gang(parts_.jobs, id))
-      for (const Job* known : moved->ranks) parts_.service.confirm_by_move(known->id);
+    CKPT_CO_TRY(begun, co_await deps_.moves.begin(id, std::move(wanted)));
+    if (const auto moved = find_gang(deps_.jobs, id))
+      for (const Job* known : moved->ranks) deps_.service.confirm_by_move(known->id);
     co_return to_response(202, migration_json(*begun));
   }
   wire::MigrateOptions options = wanted.options;
-  CKPT_CO_TRY(plan, co_await parts_.moves.look(id, std::move(wanted)));
-  const auto gang = find_gang(parts_.jobs, id);
+  CKPT_CO_TRY(plan, co_await deps_.moves.dry_run(id, std::move(wanted)));
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   options.communicators = plan.communicators;
   co_return to_response(200, record::to_answer(move_plan_view(*gang, plan, options)));
@@ -188,8 +188,8 @@ GangSection::Answer GangSection::stop(const HttpRequest& request, const Gang& ga
   CKPT_TRY(body, BodyReader::parse(request.body));
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxStopGraceMs).value_or(kStopGraceMs);
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.service.stop_all(gang.ranks, grace));
-  return to_response(202, record::to_answer(gang_view(gang, parts_.states)));
+  CKPT_TRYV(deps_.service.stop_all(gang.ranks, grace));
+  return to_response(202, record::to_answer(gang_view(gang, deps_.states)));
 }
 
 GangSection::Answer GangSection::remove(const Gang& gang) {
@@ -199,7 +199,7 @@ GangSection::Answer GangSection::remove(const Gang& gang) {
         fmt::format("job {} has ranks that run: only ended jobs are removed; `gpumigrate stop {}` ends it",
                     gang.name, gang.name));
   for (const Job* rank : gang.ranks) {
-    CKPT_TRYV(parts_.service.forget(*rank));
+    CKPT_TRYV(deps_.service.forget(*rank));
   }
   return to_response(200, {{"removed", job_text(gang.id)}});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // /v1/jobs/JOB of a job of several ranks: show, wait, logs of a rank, stop, remove, migrate, and its images. Asked before JobSection. All else
 // is refused there: it has no job of that name.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
-// (api_answers.h).
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
+// JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/gangs/gang_images.h"
@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 
 class GangSection : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     Service& service;
     const JobStates& states;
     ApiSection& job_section;
@@ -29,7 +29,7 @@ class GangSection : public ApiSection {
     GangProtections& protections;
     GangMoves& moves;
   };
-  explicit GangSection(Parts parts) : parts_(parts) {}
+  explicit GangSection(Dependencies deps) : deps_(deps) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -49,7 +49,7 @@ class GangSection : public ApiSection {
   Answer stop(const HttpRequest& request, const Gang& gang);
   Answer remove(const Gang& gang);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -29,18 +29,18 @@ control::Task<Result<HttpResponse>> HealthSection::handle(HttpRequest request) {
 }
 
 HttpResponse HealthSection::show_policy() const {
-  return to_response(200, record::to_answer(policy_view(parts_.policy, parts_.evacuations)));
+  return to_response(200, record::to_answer(policy_view(deps_.policy, deps_.evacuations)));
 }
 
 HealthSection::Answer HealthSection::show(const HttpRequest& request) const {
   CKPT_TRY(limit, query_number(request, "limit", 200, kMaxShown));
   const auto room = [&](const auto& list) { return std::ssize(list) < limit; };
   api::Health view;
-  view.policy = policy_view(parts_.policy, parts_.evacuations);
-  const auto& moved = parts_.table.all();
+  view.policy = policy_view(deps_.policy, deps_.evacuations);
+  const auto& moved = deps_.table.all();
   for (auto at = moved.rbegin(); at != moved.rend() && room(view.evacuations); ++at)
     view.evacuations.push_back(evacuation_view(at->second));
-  const auto& found = parts_.health.all();
+  const auto& found = deps_.health.all();
   for (auto at = found.rbegin(); at != found.rend() && room(view.findings); ++at)
     view.findings.push_back(finding_view(*at));
   return to_response(200, record::to_answer(view));
@@ -51,15 +51,15 @@ HealthSection::Answer HealthSection::policy(const HttpRequest& request, bool pau
   const std::string node = body.text("node").value_or("");
   const std::string reason = pause ? body.text("reason").value_or("") : "";
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(check_known(Scope(node, std::nullopt), parts_.nodes));
-  CKPT_TRYV(pause ? parts_.policy.pause(node, reason) : parts_.policy.resume(node));
+  CKPT_TRYV(check_known(Scope(node, std::nullopt), deps_.nodes));
+  CKPT_TRYV(pause ? deps_.policy.pause(node, reason) : deps_.policy.resume(node));
   return show_policy();
 }
 
 HealthSection::Answer HealthSection::reset_breaker(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.policy.reset_breaker());
+  CKPT_TRYV(deps_.policy.reset_breaker());
   return show_policy();
 }
 

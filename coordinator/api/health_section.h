@@ -10,14 +10,14 @@ namespace ckpt::coordinator {
 
 class HealthSection : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     PolicyTable& policy;
     HealthTable& health;
     Evacuations& evacuations;
     const EvacuationTable& table;
   };
-  explicit HealthSection(Parts parts) : parts_(parts) {}
+  explicit HealthSection(Dependencies deps) : deps_(deps) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -29,7 +29,7 @@ class HealthSection : public ApiSection {
   Answer reset_breaker(const HttpRequest& request);
   [[nodiscard]] HttpResponse show_policy() const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -26,8 +26,8 @@ bool ImageApi::takes(const HttpRequest& request) const {
   const std::string& what = request.path[1];
   if (what == "images" || what == "tasks") return true;
   if (request.path.size() == 4) {
-    const Job* job = parts_.jobs.find(request.path[2]);
-    const bool is_of_gang = job == nullptr ? parts_.jobs.find_gang(request.path[2]).has_value()
+    const Job* job = deps_.jobs.find(request.path[2]);
+    const bool is_of_gang = job == nullptr ? deps_.jobs.find_gang(request.path[2]).has_value()
                                            : job->spec.gang.id != 0 && request.path[3] == "restore";
     if (is_of_gang) return false;
   }
@@ -55,13 +55,13 @@ ImageApi::Answer ImageApi::list(const HttpRequest& request) const {
   const auto add = [&](const std::vector<ListedImage>& images) {
     for (const ListedImage& listed : images)
       out.push_back(record::to_answer(
-          image_view(listed, parts_.jobs.find(listed.image.job), parts_.finder.is_readable(listed.image))));
+          image_view(listed, deps_.jobs.find(listed.image.job), deps_.finder.is_readable(listed.image))));
   };
   if (page.limit == 0) {
-    add(parts_.catalog.list());
+    add(deps_.catalog.list());
     return to_response(200, out);
   }
-  const ImageCatalog::Page found = parts_.catalog.page(after, page.limit);
+  const ImageCatalog::Page found = deps_.catalog.page(after, page.limit);
   add(found.images);
   const json next = found.more ? json(cursor_text(found.images.back())) : json();
   return to_response(200, {{"images", std::move(out)}, {"next", next}});
@@ -75,12 +75,12 @@ control::Task<ImageApi::Answer> ImageApi::remove(HttpRequest request) {
   if (!id)
     co_return Error(ErrorCode::kInvalidArgument,
                     "\"" + request.path[2] + "\" is no image: like j3.v12@node-a");
-  CKPT_CO_TRYV(co_await parts_.removals.remove(*id, force));
+  CKPT_CO_TRYV(co_await deps_.removals.remove(*id, force));
   co_return to_response(200, {{"removed", request.path[2]}});
 }
 
 ImageApi::Answer ImageApi::show(TaskId id, unsigned status) {
-  const ImageTask* task = parts_.tasks.find(id);
+  const ImageTask* task = deps_.tasks.find(id);
   if (task == nullptr)
     return Error(ErrorCode::kNotFound, "There is no task " + task_text(id) +
                                            " (any more): the job's state says how it went, see `describe`");
@@ -91,15 +91,15 @@ control::Task<ImageApi::Answer> ImageApi::task(HttpRequest request) {
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto id = parse_task_id(request.path[2]);
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no task \"" + request.path[2] + "\"");
-  co_await parts_.tasks.wait(*id, steady_clock::now() + milliseconds(timeout));
+  co_await deps_.tasks.wait(*id, steady_clock::now() + milliseconds(timeout));
   co_return show(*id, 200);
 }
 
 control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
-  const Job* job = parts_.jobs.find(request.path[2]);
+  const Job* job = deps_.jobs.find(request.path[2]);
   const bool comes_back = request.path[3] == "restore" || request.path[3] == "resume";
   if (job == nullptr && comes_back) co_return co_await restore(std::move(request), 0);
-  if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
+  if (job == nullptr) co_return deps_.jobs.not_found(request.path[2]);
   const JobId id = job->id;
   const std::string verb = request.path[3];
   if (verb == "protect") co_return co_await protect(std::move(request), id);
@@ -110,24 +110,24 @@ control::Task<ImageApi::Answer> ImageApi::of_job(HttpRequest request) {
 
 control::Task<ImageApi::Answer> ImageApi::protect(HttpRequest request, JobId id) {
   CKPT_CO_TRY(wish, read_protect(request));
-  CKPT_CO_TRY(done, co_await parts_.protections.protect(id, wish));
+  CKPT_CO_TRY(done, co_await deps_.protections.protect(id, wish));
   co_return to_response(200, record::to_answer(protected_view(id, done, wish.dry_run)));
 }
 
 ImageApi::Answer ImageApi::unprotect(const HttpRequest& request, JobId id) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.protections.unprotect(id));
+  CKPT_TRYV(deps_.protections.unprotect(id));
   return to_response(200, record::to_answer(api::Unprotected{job_text(id)}));
 }
 
 control::Task<ImageApi::Answer> ImageApi::snapshot(HttpRequest request, JobId id) {
   CKPT_CO_TRY(to, read_destination(request));
   if (request.path[3] == "suspend") {
-    CKPT_CO_TRY(suspending, co_await parts_.requests.begin_suspend(id, to));
+    CKPT_CO_TRY(suspending, co_await deps_.requests.begin_suspend(id, to));
     co_return show(suspending, 202);
   }
-  CKPT_CO_TRY(taking, co_await parts_.snapshots.begin(id, to));
+  CKPT_CO_TRY(taking, co_await deps_.snapshots.begin(id, to));
   co_return show(taking, 202);
 }
 
@@ -136,7 +136,7 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
   RestoreWish wish;
   wish.verb = request.path[3];
   wish.to = body.text("to").value_or("auto");
-  wish.why = body.text("reason").value_or("");
+  wish.reason = body.text("reason").value_or("");
   std::optional<std::string> image;
   if (wish.verb == "restore") {
     image = body.text("image");
@@ -152,13 +152,13 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
     const JobId given = id != 0 ? id : parse_job_id(request.path[2]).value_or(0);
     if (!wire::may_mean(wanted->job, given) && !wire::may_mean(given, wanted->job))
       co_return Error(ErrorCode::kInvalidArgument, "Image " + *image + " is not of job " + request.path[2]);
-    CKPT_CO_TRY(listed, parts_.catalog.find(*wanted));
+    CKPT_CO_TRY(listed, deps_.catalog.find(*wanted));
     if (listed.damaged) co_return Error(ErrorCode::kRefused, "Image " + *image + " is damaged");
     wish.image = listed.image;
   }
-  const bool known = parts_.jobs.find(id) != nullptr;
+  const bool known = deps_.jobs.find(id) != nullptr;
   if (!known && !wish.image) {
-    CKPT_CO_TRY(resting, parts_.finder.of_unknown(request.path[2]));
+    CKPT_CO_TRY(resting, deps_.finder.of_unknown(request.path[2]));
     wish.image = resting;
   }
   // The program and its user come from an image that a node lists: nothing here has seen them.
@@ -168,24 +168,24 @@ control::Task<ImageApi::Answer> ImageApi::restore(HttpRequest request, JobId id)
         text_of_refusal("To start a job that the coordinator does not know", Role::kAdmin, role));
   if (wish.only_plan) co_return co_await dry_restore(id, std::move(wish));
   if (!known) {
-    CKPT_CO_TRY(revival, co_await parts_.requests.begin_revival(std::move(wish)));
+    CKPT_CO_TRY(revival, co_await deps_.requests.begin_revival(std::move(wish)));
     co_return show(revival, 202);
   }
-  CKPT_CO_TRY(task, co_await parts_.requests.begin_restore(id, std::move(wish)));
+  CKPT_CO_TRY(task, co_await deps_.requests.begin_restore(id, std::move(wish)));
   co_return show(task, 202);
 }
 
 control::Task<ImageApi::Answer> ImageApi::dry_restore(JobId id, RestoreWish wish) {
   const std::string verb = wish.verb;
-  const bool known = parts_.jobs.find(id) != nullptr;
+  const bool known = deps_.jobs.find(id) != nullptr;
   const std::string job = job_text(known ? id : wish.image->job);
-  const std::string name = known ? parts_.jobs.find(id)->spec.name : name_in(*wish.image);
+  const std::string name = known ? deps_.jobs.find(id)->spec.name : name_in(*wish.image);
   RestorePlan plan;
   if (known) {
-    CKPT_CO_TRY(planned, co_await parts_.requests.dry_restore(id, std::move(wish)));
+    CKPT_CO_TRY(planned, co_await deps_.requests.dry_restore(id, std::move(wish)));
     plan = std::move(planned);
   } else {
-    CKPT_CO_TRY(planned, co_await parts_.requests.dry_revival(std::move(wish)));
+    CKPT_CO_TRY(planned, co_await deps_.requests.dry_revival(std::move(wish)));
     plan = std::move(planned);
   }
   api::RestorePlan view = restore_plan_view(plan);

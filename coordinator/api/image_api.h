@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of images, protection, suspend and restore (docs/api.md).
-// Threads: one io_context on one thread. Ownership: borrows its parts. Errors become JSON (api_answers.h).
+// Threads: one io_context on one thread. Ownership: borrows its dependencies. Errors become JSON
+// (api_answers.h).
 #pragma once
 
 #include "coordinator/images/image_removals.h"
@@ -12,7 +13,7 @@ namespace ckpt::coordinator {
 
 class ImageApi : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     JobTable& jobs;
     const ImageCatalog& catalog;
     const ImageFinder& finder;
@@ -22,7 +23,7 @@ class ImageApi : public ApiSection {
     ImageRequests& requests;
     ImageRemovals& removals;
   };
-  explicit ImageApi(Parts parts) : parts_(parts) {}
+  explicit ImageApi(Dependencies deps) : deps_(deps) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -41,7 +42,7 @@ class ImageApi : public ApiSection {
   control::Task<Answer> dry_restore(JobId id, RestoreWish wish);
   [[nodiscard]] Answer show(TaskId id, unsigned status);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -57,7 +57,7 @@ Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
 
 // How many ranks, and where.
 Result<GangShape> read_gang(BodyReader& body) {
-  const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
+  const auto usage = [](const std::string& reason) { return Error(ErrorCode::kInvalidArgument, reason); };
   GangShape gang;
   const auto gpus = body.integer("gpus", 1, kMaxRanks);
   const auto ranks = body.integer("ranks", 1, kMaxRanks);
@@ -103,7 +103,7 @@ Result<MigrateRequest> read_migrate(const HttpRequest& request, bool& dry_run) {
   const auto copying = read_copying(body, migrate.options);
   const auto program = read_new_program(body, migrate.options);
   migrate.timeout_ms = body.integer("timeout_ms", 1, kMaxMigrationMs).value_or(kDefaultTimeoutMs);
-  migrate.why = body.text("reason").value_or("");
+  migrate.reason = body.text("reason").value_or("");
   dry_run = body.boolean("dry_run").value_or(false);
   CKPT_TRYV(body.finish());
   CKPT_TRYV(copying);
@@ -133,7 +133,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   CKPT_TRYV(body.finish());
   CKPT_TRYV(gang);
   submit.gang = *gang;
-  const auto usage = [](const std::string& why) { return Error(ErrorCode::kInvalidArgument, why); };
+  const auto usage = [](const std::string& reason) { return Error(ErrorCode::kInvalidArgument, reason); };
   if (way != "cooperative" && way != "transparent")
     return usage("Field way is neither cooperative nor transparent");
   submit.spec.way = way == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;

@@ -35,16 +35,16 @@ control::Task<Result<HttpResponse>> JobSection::handle(HttpRequest request) {
   if (request.path.size() == 2 && is_post(request)) co_return co_await submit(std::move(request));
   if (request.path.size() == 2 && is_get(request)) co_return list(request);
   if (request.path.size() == 2) co_return no_such_call(request);
-  Job* job = parts_.jobs.find(request.path[2]);
-  if (job == nullptr) co_return parts_.jobs.not_found(request.path[2]);
+  Job* job = deps_.jobs.find(request.path[2]);
+  if (job == nullptr) co_return deps_.jobs.not_found(request.path[2]);
   if (request.path.size() == 3 && request.method == "DELETE") {
     const JobId id = job->id;
-    CKPT_CO_TRYV(parts_.service.forget(*job));
+    CKPT_CO_TRYV(deps_.service.forget(*job));
     co_return to_response(200, {{"removed", job_text(id)}});
   }
   if (request.path.size() == 3 && is_get(request))
     co_return to_response(
-        200, record::to_answer(job_detail_view(*job, parts_.states, parts_.nodes, parts_.migrations)));
+        200, record::to_answer(job_detail_view(*job, deps_.states, deps_.nodes, deps_.migrations)));
   if (request.path.size() == 4) {
     const std::string verb = request.path[3];
     if (verb == "wait" && is_get(request)) co_return co_await wait(std::move(request), job->id);
@@ -61,7 +61,7 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
   const auto after = parse_job_id(page.after);
   if (!page.after.empty() && !after)
     return Error(ErrorCode::kInvalidArgument, "after must be the id of a job");
-  const auto& all = parts_.jobs.all();
+  const auto& all = deps_.jobs.all();
   json out = json::array();
   // The ranks of a gang stand together, where the first of them does.
   JobId shown = after.value_or(0);
@@ -70,8 +70,8 @@ JobSection::Answer JobSection::list(const HttpRequest& request) {
     const JobId gang = at->second.spec.gang.id;
     if (gang != 0 && gang == shown) continue;
     if (gang != 0) shown = gang;
-    out.push_back(gang != 0 ? record::to_answer(gang_view(*find_gang(parts_.jobs, gang), parts_.states))
-                            : record::to_answer(job_view(at->second, parts_.states)));
+    out.push_back(gang != 0 ? record::to_answer(gang_view(*find_gang(deps_.jobs, gang), deps_.states))
+                            : record::to_answer(job_view(at->second, deps_.states)));
   }
   while (at != all.end() && at->second.spec.gang.id != 0 && at->second.spec.gang.id == shown) ++at;
   return page_response(page, "jobs", std::move(out), at != all.end());
@@ -82,35 +82,35 @@ control::Task<JobSection::Answer> JobSection::submit(HttpRequest request) {
   CKPT_CO_TRY(wanted, read_submit(request, dry_run));
   const bool is_gang = wanted.gang.ranks > 1;
   if (dry_run && is_gang) {
-    CKPT_CO_TRY(plan, parts_.planner.plan_gang(wanted));
+    CKPT_CO_TRY(plan, deps_.planner.plan_gang(wanted));
     co_return to_response(200, record::to_answer(run_plan_view(wanted, plan)));
   }
   if (dry_run) {
-    CKPT_CO_TRY(plan, parts_.service.plan(wanted));
+    CKPT_CO_TRY(plan, deps_.service.plan(wanted));
     co_return to_response(200, record::to_answer(run_plan_view(wanted, plan)));
   }
   if (is_gang) {
-    CKPT_CO_TRY(started, co_await parts_.service.submit_gang(std::move(wanted)));
-    const auto gang = find_gang(parts_.jobs, started.job->spec.gang.id);
-    co_return to_response(201, record::to_answer(api::StartedJob{gang_view(*gang, parts_.states), {}}));
+    CKPT_CO_TRY(started, co_await deps_.service.submit_gang(std::move(wanted)));
+    const auto gang = find_gang(deps_.jobs, started.job->spec.gang.id);
+    co_return to_response(201, record::to_answer(api::StartedJob{gang_view(*gang, deps_.states), {}}));
   }
-  CKPT_CO_TRY(submitted, co_await parts_.service.submit(std::move(wanted)));
-  co_return to_response(201, record::to_answer(api::StartedJob{job_view(*submitted.job, parts_.states),
+  CKPT_CO_TRY(submitted, co_await deps_.service.submit(std::move(wanted)));
+  co_return to_response(201, record::to_answer(api::StartedJob{job_view(*submitted.job, deps_.states),
                                                                displaced_view(submitted.displaced)}));
 }
 
 control::Task<JobSection::Answer> JobSection::adopt(HttpRequest request) {
   CKPT_CO_TRY(wanted, read_adopt(request));
-  CKPT_CO_TRY(job, co_await parts_.service.adopt(std::move(wanted)));
-  co_return to_response(201, record::to_answer(job_view(*job, parts_.states)));
+  CKPT_CO_TRY(job, co_await deps_.service.adopt(std::move(wanted)));
+  co_return to_response(201, record::to_answer(job_view(*job, deps_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::wait(HttpRequest request, JobId id) {
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
-  co_await parts_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
-  const Job* job = parts_.jobs.find(id);
+  co_await deps_.service.wait_for_end(id, steady_clock::now() + milliseconds(timeout));
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  co_return to_response(200, record::to_answer(job_view(*job, parts_.states)));
+  co_return to_response(200, record::to_answer(job_view(*job, deps_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id) {
@@ -119,7 +119,7 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));
   CKPT_CO_TRY(since, query_number(request, "since_ms", 0, kMaxLogOffset));
   CKPT_CO_TRY(times, query_number(request, "timestamps", 0, 1));
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   const auto own = static_cast<std::int64_t>(job->ranks.front().rank);
   CKPT_CO_TRY(rank, query_number(request, "rank", own, kMaxLogOffset));
   if (rank != own)
@@ -129,8 +129,8 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   view.limit = static_cast<std::uint32_t>(std::min<std::int64_t>(limit, wire::kMaxLogBytes));
   view.with_times = times != 0;
   view.since_ms = since;
-  CKPT_CO_TRY(chunk, co_await parts_.logs.read(id, static_cast<std::uint64_t>(offset), view,
-                                               steady_clock::now() + milliseconds(follow)));
+  CKPT_CO_TRY(chunk, co_await deps_.logs.read(id, static_cast<std::uint64_t>(offset), view,
+                                              steady_clock::now() + milliseconds(follow)));
   HttpResponse response(200, std::move(chunk.bytes));
   response.content_type = "application/octet-stream";
   response.headers.emplace_back("X-Next-Offset", std::to_string(chunk.next_offset));
@@ -151,13 +151,13 @@ JobSection::Answer JobSection::stop(const HttpRequest& request, Job& job) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   const std::int64_t grace = body.integer("grace_ms", 0, kMaxGraceMs).value_or(kDefaultStopGraceMs);
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.service.stop(job, grace));
-  return to_response(202, record::to_answer(job_view(job, parts_.states)));
+  CKPT_TRYV(deps_.service.stop(job, grace));
+  return to_response(202, record::to_answer(job_view(job, deps_.states)));
 }
 
 control::Task<JobSection::Answer> JobSection::obstacles(JobId id) {
-  CKPT_CO_TRY(found, co_await parts_.moves.obstacles(id));
-  const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRY(found, co_await deps_.moves.obstacles(id));
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   co_return to_response(200, record::to_answer(obstacles_view(*job, found)));
 }
@@ -171,13 +171,13 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, JobId
     co_return Error(ErrorCode::kInvalidArgument,
                     "It is a job of one rank: --communicators is for jobs of several");
   if (dry_run) {
-    CKPT_CO_TRY(plan, co_await parts_.moves.look(id, wanted));
-    const Job* job = parts_.jobs.find(id);
+    CKPT_CO_TRY(plan, co_await deps_.moves.dry_run(id, wanted));
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    co_return to_response(200, record::to_answer(move_plan_view(*job, plan, wanted.options, parts_.nodes)));
+    co_return to_response(200, record::to_answer(move_plan_view(*job, plan, wanted.options, deps_.nodes)));
   }
-  CKPT_CO_TRY(migration, co_await parts_.moves.migrate(id, std::move(wanted)));
-  parts_.service.confirm_by_move(id);
+  CKPT_CO_TRY(migration, co_await deps_.moves.migrate(id, std::move(wanted)));
+  deps_.service.confirm_by_move(id);
   co_return to_response(202, migration_json(*migration));
 }
 

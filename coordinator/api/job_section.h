@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // /v1/jobs and /v1/adopt: submit, list, show, wait for, stop and migrate jobs, read their logs, adopt
 // processes.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors become JSON
-// (api_answers.h).
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors become
+// JSON (api_answers.h).
 #pragma once
 
 #include "coordinator/operations/moves.h"
@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 
 class JobSection : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     Service& service;
     Moves& moves;
     const Planner& planner;
@@ -24,7 +24,7 @@ class JobSection : public ApiSection {
     JobTable& jobs;
     const MigrationTable& migrations;
   };
-  explicit JobSection(Parts parts) : parts_(parts) {}
+  explicit JobSection(Dependencies deps) : deps_(deps) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -41,7 +41,7 @@ class JobSection : public ApiSection {
   control::Task<Answer> obstacles(JobId id);
   control::Task<Answer> migrate(HttpRequest request, JobId id);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -57,7 +57,7 @@ std::optional<api::Operation> operation_view(const Job& job) {
   const bool taking = o.stage == OperationStage::kTaking;
   return api::Operation{.verb = o.verb,
                         .stage = std::string(record::name_of(o.stage)),
-                        .why = text_if_any(o.why),
+                        .why = text_if_any(o.reason),
                         .image = taking ? std::nullopt : std::optional(image_text(o.image)),
                         .deadline = time_if_any(o.deadline_ms),
                         .cancelled = text_if_any(o.cancelled),
@@ -135,7 +135,7 @@ std::string state_of_gang(const Gang& gang, const JobStates& states) {
 std::string reason_of_gang(const Gang& gang, const JobStates& states, const Job* stays) {
   for (const Job* rank : gang.ranks) {
     if (is_ended(rank->state)) continue;
-    if (std::string why = states.why_not_stopped(*rank); !why.empty()) return why;
+    if (std::string reason = states.why_not_stopped(*rank); !reason.empty()) return reason;
   }
   std::string reason = reason_of(gang);
   if (!reason.empty() || is_ended(state_of(gang)) || stays == nullptr) return reason;

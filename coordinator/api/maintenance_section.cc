@@ -55,7 +55,7 @@ control::Task<Result<HttpResponse>> MaintenanceSection::handle(HttpRequest reque
     if (what == "drains" && is_post(request)) co_return co_await begin(std::move(request));
   }
   if (what != "drains" || request.path.size() < 3) co_return no_such_call(request);
-  const std::optional<DrainId> id = meant(parts_.table.all(), parse_drain_id(request.path[2]));
+  const std::optional<DrainId> id = meant(deps_.table.all(), parse_drain_id(request.path[2]));
   if (!id) co_return Error(ErrorCode::kNotFound, "There is no drain \"" + request.path[2] + "\"");
   if (request.path.size() == 3 && is_get(request)) co_return show(*id, 200);
   if (request.path.size() == 4 && request.path[3] == "watch" && is_get(request))
@@ -67,7 +67,7 @@ control::Task<Result<HttpResponse>> MaintenanceSection::handle(HttpRequest reque
 
 MaintenanceSection::Answer MaintenanceSection::list_cordons() const {
   json list = json::array();
-  for (const Cordon& cordon : parts_.cordons.all()) list.push_back(record::to_answer(cordon_view(cordon)));
+  for (const Cordon& cordon : deps_.cordons.all()) list.push_back(record::to_answer(cordon_view(cordon)));
   return to_response(200, list);
 }
 
@@ -77,19 +77,19 @@ MaintenanceSection::Answer MaintenanceSection::cordon(const HttpRequest& request
   const std::string reason = body.text("reason").value_or("");
   CKPT_TRYV(body.finish());
   if (!scope) return scope.error();
-  CKPT_TRYV(check_known(*scope, parts_.nodes));
-  CKPT_TRYV(parts_.cordons.set(*scope, CordonOwner::kOperator, reason));
-  const Cordon& cordon = *parts_.cordons.find(*scope, CordonOwner::kOperator);
+  CKPT_TRYV(check_known(*scope, deps_.nodes));
+  CKPT_TRYV(deps_.cordons.set(*scope, CordonOwner::kOperator, reason));
+  const Cordon& cordon = *deps_.cordons.find(*scope, CordonOwner::kOperator);
   return to_response(200, record::to_answer(cordon_view(cordon)));
 }
 
 // GPUs of the scope with a finding of the last minutes: they take no job yet.
 std::vector<api::SuspectGpu> MaintenanceSection::suspects_of(const Scope& scope) const {
   std::vector<api::SuspectGpu> suspects;
-  const Node* node = parts_.nodes.find(scope.node);
+  const Node* node = deps_.nodes.find(scope.node);
   for (const wire::GpuInfo& gpu : node == nullptr ? std::vector<wire::GpuInfo>() : node->gpus) {
     const Place place(scope.node, gpu.index);
-    const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
+    const auto fault = scope.covers(place) ? deps_.faults.find(place) : std::nullopt;
     if (!fault || fault->closed_until_ms == 0 || fault->cordoned) continue;
     suspects.push_back(suspect_view(place, *fault));
   }
@@ -99,12 +99,12 @@ std::vector<api::SuspectGpu> MaintenanceSection::suspects_of(const Scope& scope)
 // Forgives GPUs of the scope by the operator's word, and returns those that had a finding.
 Result<std::vector<api::ForgivenGpu>> MaintenanceSection::forgive(const Scope& scope) {
   std::vector<api::ForgivenGpu> forgiven;
-  const Node* node = parts_.nodes.find(scope.node);
+  const Node* node = deps_.nodes.find(scope.node);
   for (const wire::GpuInfo& gpu : node == nullptr ? std::vector<wire::GpuInfo>() : node->gpus) {
     const Place place(scope.node, gpu.index);
-    const auto fault = scope.covers(place) ? parts_.faults.find(place) : std::nullopt;
+    const auto fault = scope.covers(place) ? deps_.faults.find(place) : std::nullopt;
     if (!fault) continue;
-    CKPT_TRYV(parts_.policy.forgive(place));
+    CKPT_TRYV(deps_.policy.forgive(place));
     forgiven.push_back(forgiven_view(place, *fault));
   }
   return forgiven;
@@ -117,16 +117,16 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
   CKPT_TRYV(body.finish());
   if (!read) return read.error();
   const Scope& scope = *read;
-  CKPT_TRYV(check_known(scope, parts_.nodes));
+  CKPT_TRYV(check_known(scope, deps_.nodes));
   api::Uncordoned answer{.place = to_text(scope)};
   if (forgives) {
     CKPT_TRY(forgiven, forgive(scope));
     answer.forgiven = std::move(forgiven);
   }
-  CKPT_TRY(cleared, parts_.cordons.clear(scope));
+  CKPT_TRY(cleared, deps_.cordons.clear(scope));
   answer.cleared = cordons_view(cleared);
-  parts_.drains.cancel_of(scope, to_text(scope) + " was uncordoned");
-  for (const Cordon& cordon : parts_.cordons.of_node(scope.node)) {
+  deps_.drains.cancel_of(scope, to_text(scope) + " was uncordoned");
+  for (const Cordon& cordon : deps_.cordons.of_node(scope.node)) {
     const bool concerns = !scope.gpu || cordon.scope.covers(Place(scope.node, *scope.gpu));
     if (concerns) answer.left.push_back(cordon_view(cordon));
   }
@@ -136,7 +136,7 @@ MaintenanceSection::Answer MaintenanceSection::uncordon(const HttpRequest& reque
 
 MaintenanceSection::Answer MaintenanceSection::list_drains() const {
   json list = json::array();
-  const auto& all = parts_.table.all();
+  const auto& all = deps_.table.all();
   for (auto at = all.rbegin(); at != all.rend(); ++at)
     list.push_back(record::to_answer(drain_view(at->second)));
   return to_response(200, list);
@@ -147,13 +147,13 @@ control::Task<MaintenanceSection::Answer> MaintenanceSection::begin(HttpRequest 
   bool dry_run = false;
   CKPT_CO_TRY(wanted, read_drain(body, dry_run));
   if (dry_run) co_return co_await plan(std::move(wanted));
-  CKPT_CO_TRY(begun, parts_.drains.begin(wanted));
-  const api::BegunDrain view{.drain = drain_view(*parts_.table.find(begun.id)), .joined = begun.joined};
+  CKPT_CO_TRY(begun, deps_.drains.begin(wanted));
+  const api::BegunDrain view{.drain = drain_view(*deps_.table.find(begun.id)), .joined = begun.joined};
   co_return to_response(202, record::to_answer(view));
 }
 
 control::Task<MaintenanceSection::Answer> MaintenanceSection::plan(DrainRequest request) {
-  CKPT_CO_TRY(prospects, co_await parts_.drains.dry_run(request));
+  CKPT_CO_TRY(prospects, co_await deps_.drains.dry_run(request));
   co_return to_response(200, record::to_answer(drain_plan_view(request, prospects)));
 }
 
@@ -161,7 +161,7 @@ MaintenanceSection::Answer MaintenanceSection::cancel(const HttpRequest& request
   CKPT_TRY(body, BodyReader::parse(request.body));
   const std::string reason = body.text("reason").value_or("");
   CKPT_TRYV(body.finish());
-  CKPT_TRYV(parts_.drains.cancel(id, reason.empty() ? "cancelled" : reason));
+  CKPT_TRYV(deps_.drains.cancel(id, reason.empty() ? "cancelled" : reason));
   return show(id, 202);
 }
 
@@ -170,16 +170,16 @@ control::Task<MaintenanceSection::Answer> MaintenanceSection::watch(HttpRequest 
   CKPT_CO_TRY(timeout, query_number(request, "timeout_ms", kDefaultWaitMs, kMaxWaitMs));
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
-    const Drain* drain = parts_.table.find(id);
+    const Drain* drain = deps_.table.find(id);
     const bool is_new =
         drain == nullptr || !drain->open() || drain->revision > static_cast<std::uint64_t>(since);
     if (is_new || steady_clock::now() >= deadline) co_return show(id, 200);
-    co_await parts_.table.changed().wait_until(deadline);
+    co_await deps_.table.changed().wait_until(deadline);
   }
 }
 
 MaintenanceSection::Answer MaintenanceSection::show(DrainId id, unsigned status) const {
-  const Drain* drain = parts_.table.find(id);
+  const Drain* drain = deps_.table.find(id);
   if (drain == nullptr) return Error(ErrorCode::kNotFound, "There is no drain " + drain_text(id));
   return to_response(status, record::to_answer(drain_view(*drain)));
 }

@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 
 class MaintenanceSection : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     CordonTable& cordons;
     PolicyTable& policy;
@@ -23,7 +23,7 @@ class MaintenanceSection : public ApiSection {
     Drains& drains;
     DrainTable& table;
   };
-  explicit MaintenanceSection(Parts parts) : parts_(parts) {}
+  explicit MaintenanceSection(Dependencies deps) : deps_(deps) {}
 
   [[nodiscard]] bool takes(const HttpRequest& request) const override;
   control::Task<Result<HttpResponse>> handle(HttpRequest request) override;
@@ -42,7 +42,7 @@ class MaintenanceSection : public ApiSection {
   control::Task<Answer> watch(HttpRequest request, DrainId id);
   Answer show(DrainId id, unsigned status) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

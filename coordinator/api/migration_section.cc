@@ -102,9 +102,9 @@ control::Task<MigrationSection::Answer> MigrationSection::set_limits(HttpRequest
 
 control::Task<MigrationSection::Answer> MigrationSection::abort(HttpRequest request, MigrationId id) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
-  const std::string why = body.text("reason").value_or("");
+  const std::string reason = body.text("reason").value_or("");
   CKPT_CO_TRYV(body.finish());
-  CKPT_CO_TRYV(runner_.abort(id, why));
+  CKPT_CO_TRYV(runner_.abort(id, reason));
   co_await runner_.caught_up(id);
   co_return show(id, 202);
 }

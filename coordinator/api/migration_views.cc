@@ -175,7 +175,7 @@ api::Migration migration_view(const Migration& m) {
   view.mode = record::name_of(m.options.mode);
   view.options = options_view(m.options);
   if (m.expected_pause_ms > 0) view.expected_pause_ms = m.expected_pause_ms;
-  view.reason = text_if_any(m.why);
+  view.reason = text_if_any(m.reason);
   view.started = time_if_any(m.started_ms);
   view.ended = time_if_any(m.ended_ms);
   view.abort_requested = m.abort_cause == AbortCause::kUser;

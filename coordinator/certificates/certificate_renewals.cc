@@ -43,25 +43,25 @@ Result<void> renew_files(const tls::Authority& authority, const tls::CertFiles& 
 
 Result<void> CertificateRenewals::start(std::shared_ptr<tls::Identity> own) {
   own_ = std::move(own);
-  if (!parts_.config.certificate_authority.empty()) {
-    CKPT_TRY(authority, tls::Authority::read(parts_.config.certificate_authority));
+  if (!deps_.config.certificate_authority.empty()) {
+    CKPT_TRY(authority, tls::Authority::read(deps_.config.certificate_authority));
     CKPT_TRY(text, read_file(own_->files().certificate, tls::kMaxPemBytes));
     if (!authority.has_signed(text))
-      return Error(ErrorCode::kInvalidArgument, "The authority in " + parts_.config.certificate_authority +
+      return Error(ErrorCode::kInvalidArgument, "The authority in " + deps_.config.certificate_authority +
                                                     " is not that of " + own_->files().certificate);
     authority_ = std::move(authority);
   }
-  control::spawn(parts_.executor, "renewal of certificates", run());
+  control::spawn(deps_.executor, "renewal of certificates", run());
   return ok();
 }
 
 control::Task<> CertificateRenewals::run() {
-  control::asio::steady_timer timer(parts_.executor);
+  control::asio::steady_timer timer(deps_.executor);
   while (true) {
     own_->refresh();
     if (is_due(own_->expires_unix_s(), tls::kCoordinatorTerm)) co_await renew_own();
     for (const tls::Peer& shown : due_nodes()) co_await renew_node(shown);
-    timer.expires_after(std::chrono::milliseconds(parts_.config.certificate_check_ms));
+    timer.expires_after(std::chrono::milliseconds(deps_.config.certificate_check_ms));
     co_await timer.async_wait(control::kTuple);
   }
 }
@@ -69,10 +69,10 @@ control::Task<> CertificateRenewals::run() {
 // By what its connection has proven, not by its word.
 std::vector<tls::Peer> CertificateRenewals::due_nodes() {
   std::vector<tls::Peer> due;
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     if (!node.connected() || node.connection->certified() != tls::Peer::node(name)) continue;
     const tls::Peer& shown = node.connection->certified();
-    const auto is_due = parts_.denied.renewed().is_due(shown, now_s());
+    const auto is_due = deps_.denied.renewed().is_due(shown, now_s());
     if (!is_due)
       spdlog::error("whether the certificate of node {} is due was not found: {}", name,
                     is_due.error().to_string());
@@ -90,18 +90,18 @@ control::Task<> CertificateRenewals::renew_own() {
   }
   own_->refresh();
   if (renewed)
-    parts_.events.add("certificate-renewed", "the coordinator's certificate was renewed");
+    deps_.events.add("certificate-renewed", "the coordinator's certificate was renewed");
   else
     warn("the coordinator", {}, own_->expires_unix_s(), renewed.error());
 }
 
 control::Task<> CertificateRenewals::renew_node(tls::Peer shown) {
   const std::string node = shown.name;
-  const auto ends = parts_.denied.renewed().end_of(shown);
+  const auto ends = deps_.denied.renewed().end_of(shown);
   const std::int64_t ends_s = ends ? *ends : shown.ends_s;
   const Result<void> renewed = co_await exchange(shown);
   if (renewed)
-    parts_.events.add("certificate-renewed", "the certificate of node " + node + " was renewed", node);
+    deps_.events.add("certificate-renewed", "the certificate of node " + node + " was renewed", node);
   else
     warn("node " + node, node, ends_s, renewed.error());
 }
@@ -119,7 +119,7 @@ control::Task<Result<std::string>> CertificateRenewals::certify(std::string node
     return authority->certify(request, order);
   };
   CKPT_CO_TRY(certificate, co_await control::offload(pool_, std::move(certify)));
-  CKPT_CO_TRYV(parts_.denied.issued(node, certificate, shown));
+  CKPT_CO_TRYV(deps_.denied.issued(node, certificate, shown));
   co_return std::move(certificate);
 }
 
@@ -127,26 +127,26 @@ control::Task<Result<void>> CertificateRenewals::exchange(tls::Peer shown) {
   const std::string node = shown.name;
   if (!authority_)
     co_return Error(ErrorCode::kRefused, "there is no certificate_authority in the coordinator's settings");
-  CKPT_CO_TRY(made, co_await parts_.calls.ask_for_key(node));
+  CKPT_CO_TRY(made, co_await deps_.calls.ask_for_key(node));
   CKPT_CO_TRY(certificate, co_await certify(node, std::move(made.signing_request), shown));
   CKPT_CO_TRY(renewed, tls::certificate_of(certificate));
   const std::string serial = tls::serial_of(renewed.get());
   wire::UseCertificate use;
   use.certificate = std::move(certificate);
-  CKPT_CO_TRYV(co_await parts_.calls.call(node, std::move(use), kInstalled));
-  co_return parts_.denied.renewed().use(serial);
+  CKPT_CO_TRYV(co_await deps_.calls.call(node, std::move(use), kInstalled));
+  co_return deps_.denied.renewed().use(serial);
 }
 
 void CertificateRenewals::warn(const std::string& of, const std::string& node, std::int64_t ends_s,
-                               const Error& why) {
+                               const Error& error) {
   const std::int64_t left_s = ends_s - now_s();
   std::int64_t& warned_s = warned_s_[of];
   if (left_s > kWarnS || now_s() - warned_s < kDayS) return;
   warned_s = now_s();
   const std::string ends = left_s > 0 ? "ends in " + std::to_string(left_s / 3600) + " hours" : "has ended";
-  parts_.events.add("certificate-not-renewed",
-                    "the certificate of " + of + " " + ends + " and was not renewed: " + why.to_string(),
-                    node);
+  deps_.events.add("certificate-not-renewed",
+                   "the certificate of " + of + " " + ends + " and was not renewed: " + error.to_string(),
+                   node);
 }
 
 }  // namespace ckpt::coordinator

@@ -3,8 +3,8 @@
 // certificate_authority). They are due once two thirds of what it gives are over, which a node's connection proves. Where it has no key, or fails, an
 // event warns once a day during the last week.
 // Threads: one io_context on one thread; keys and files are worked on in a pool of its own. Ownership: borrows its
-// parts, which outlive it. Errors: start(): kInvalidArgument where the authority is not that of the coordinator's
-// certificate. Later ones become events, and are tried again.
+// dependencies, which outlive it. Errors: start(): kInvalidArgument where the authority is not that of the
+// coordinator's certificate. Later ones become events, and are tried again.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ namespace ckpt::coordinator {
 
 class CertificateRenewals {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     EventLog& events;
     NodeTable& nodes;
@@ -32,7 +32,7 @@ class CertificateRenewals {
     DeniedCertificates& denied;
     control::asio::any_io_executor executor;
   };
-  explicit CertificateRenewals(Parts parts) : parts_(std::move(parts)) {}
+  explicit CertificateRenewals(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, with the coordinator's own.
   Result<void> start(std::shared_ptr<tls::Identity> own);
@@ -47,9 +47,9 @@ class CertificateRenewals {
   [[nodiscard]] std::vector<tls::Peer> due_nodes();
   control::Task<> renew_node(tls::Peer shown);
   control::Task<Result<void>> exchange(tls::Peer shown);
-  void warn(const std::string& of, const std::string& node, std::int64_t ends_s, const Error& why);
+  void warn(const std::string& of, const std::string& node, std::int64_t ends_s, const Error& error);
 
-  Parts parts_;
+  Dependencies deps_;
   std::shared_ptr<tls::Identity> own_;
   std::optional<tls::Authority> authority_;
   std::map<std::string, std::int64_t> warned_s_;  // by whose certificate it is

@@ -43,11 +43,11 @@ Result<void> check_node_name(const std::string& node) {
 
 Result<void> DeniedCertificates::load(tls::Identity* own) {
   own_ = own;
-  CKPT_TRYV(parts_.store.database().execute(kDeniedSchema));
+  CKPT_TRYV(deps_.store.database().execute(kDeniedSchema));
   CKPT_TRYV(renewed_.load());
   CKPT_TRYV(nodes_.load());
   CKPT_TRY(statement,
-           parts_.store.database().prepare(
+           deps_.store.database().prepare(
                "SELECT serial, subject, reason, removed_node, ends_s, denied_ms FROM denied_certificates"));
   while (true) {
     CKPT_TRY(row, statement.next());
@@ -64,7 +64,7 @@ Result<void> DeniedCertificates::load(tls::Identity* own) {
 }
 
 Result<void> DeniedCertificates::put(const std::string& serial, const Entry& entry) {
-  CKPT_TRY(statement, parts_.store.database().prepare(
+  CKPT_TRY(statement, deps_.store.database().prepare(
                           "INSERT OR REPLACE INTO denied_certificates VALUES (?1, ?2, ?3, ?4, ?5, ?6)"));
   statement.bind(1, serial).bind(2, entry.of).bind(3, entry.reason).bind(4, entry.removed_node);
   return statement.bind(5, entry.ends_s).bind(6, entry.denied_ms).run();
@@ -104,8 +104,8 @@ Result<void> DeniedCertificates::deny_one(const std::string& serial, Entry entry
   entry.denied_ms = wall_clock_ms();
   CKPT_TRYV(put(serial, entry));
   const std::string of = entry.of.empty() ? std::string() : " of " + entry.of;
-  parts_.events.add("certificate-denied", "certificate " + serial + of + " is denied" +
-                                              (entry.reason.empty() ? "" : ": " + entry.reason));
+  deps_.events.add("certificate-denied", "certificate " + serial + of + " is denied" +
+                                             (entry.reason.empty() ? "" : ": " + entry.reason));
   entries_[serial] = std::move(entry);
   changed();
   return ok();
@@ -116,10 +116,10 @@ Result<void> DeniedCertificates::allow(const std::string& serial) {
     return Error(
         ErrorCode::kNotFound,
         "Certificate " + serial + " is not denied: `gpumigrate cluster denied` shows those that are");
-  CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM denied_certificates WHERE serial = ?1"));
+  CKPT_TRY(statement, deps_.store.database().prepare("DELETE FROM denied_certificates WHERE serial = ?1"));
   CKPT_TRYV(statement.bind(1, serial).run());
   entries_.erase(serial);
-  parts_.events.add("certificate-allowed", "certificate " + serial + " is not denied any more");
+  deps_.events.add("certificate-allowed", "certificate " + serial + " is not denied any more");
   changed();
   return ok();
 }
@@ -127,7 +127,7 @@ Result<void> DeniedCertificates::allow(const std::string& serial) {
 Result<std::map<std::string, std::int64_t>> DeniedCertificates::known_of(const std::string& node) {
   std::map<std::string, std::int64_t> known;
   CKPT_TRY(statement,
-           parts_.store.database().prepare("SELECT serial, ends_s FROM node_certificates WHERE node = ?1"));
+           deps_.store.database().prepare("SELECT serial, ends_s FROM node_certificates WHERE node = ?1"));
   statement.bind(1, node);
   while (true) {
     CKPT_TRY(row, statement.next());
@@ -139,10 +139,10 @@ Result<std::map<std::string, std::int64_t>> DeniedCertificates::known_of(const s
 
 Result<void> DeniedCertificates::deny_name(const std::string& node, const std::string& reason) {
   CKPT_TRYV(nodes_.deny(node, reason, wall_clock_ms()));
-  parts_.events.add("node-denied",
-                    "no certificate of node " + node + " is good but those that it is given from now on" +
-                        (reason.empty() ? "" : ": " + reason),
-                    node);
+  deps_.events.add("node-denied",
+                   "no certificate of node " + node + " is good but those that it is given from now on" +
+                       (reason.empty() ? "" : ": " + reason),
+                   node);
   CKPT_TRY(known, known_of(node));
   for (const auto& [serial, ends_s] : known) {
     if (has_ended(ends_s, unix_now_s()) || entries_.contains(serial)) continue;
@@ -157,7 +157,7 @@ Result<void> DeniedCertificates::deny_name(const std::string& node, const std::s
 
 Result<void> DeniedCertificates::allow_name(const std::string& node) {
   CKPT_TRYV(nodes_.allow(node));
-  parts_.events.add("node-allowed", "the name of node " + node + " is not denied any more", node);
+  deps_.events.add("node-allowed", "the name of node " + node + " is not denied any more", node);
   return ok();
 }
 
@@ -188,7 +188,7 @@ Result<void> DeniedCertificates::deny_node(const std::string& node) {
     entry.ends_s = ends_s;
     CKPT_TRYV(deny(serial, std::move(entry)));
   }
-  CKPT_TRY(removal, parts_.store.database().prepare("DELETE FROM node_certificates WHERE node = ?1"));
+  CKPT_TRY(removal, deps_.store.database().prepare("DELETE FROM node_certificates WHERE node = ?1"));
   return removal.bind(1, node).run();
 }
 
@@ -207,11 +207,11 @@ Result<void> DeniedCertificates::allow_node(const std::string& node) {
 }
 
 Result<void> DeniedCertificates::remember(const std::string& node, const tls::Peer& shown) {
-  CKPT_TRY(old, parts_.store.database().prepare(
+  CKPT_TRY(old, deps_.store.database().prepare(
                     "DELETE FROM node_certificates WHERE node = ?1 AND ends_s != 0 AND ends_s < ?2"));
   CKPT_TRYV(old.bind(1, node).bind(2, unix_now_s() - kClocksDifferS).run());
   CKPT_TRY(statement,
-           parts_.store.database().prepare("INSERT OR REPLACE INTO node_certificates VALUES (?1, ?2, ?3)"));
+           deps_.store.database().prepare("INSERT OR REPLACE INTO node_certificates VALUES (?1, ?2, ?3)"));
   return statement.bind(1, node).bind(2, shown.serial).bind(3, shown.ends_s).run();
 }
 
@@ -239,12 +239,12 @@ void DeniedCertificates::on_ready(const Node& node) {
     if (auto kept = remember(node.row.name, shown); !kept)
       spdlog::error("the certificate of node {} was not noted: {}", node.row.name, kept.error().to_string());
   }
-  tell(node);
+  send(node);
 }
 
 Result<void> DeniedCertificates::forget_ended(std::int64_t now) {
   const std::size_t before = entries_.size();
-  CKPT_TRY(statement, parts_.store.database().prepare(
+  CKPT_TRY(statement, deps_.store.database().prepare(
                           "DELETE FROM denied_certificates WHERE ends_s != 0 AND ends_s + ?1 < ?2"));
   CKPT_TRYV(statement.bind(1, kClocksDifferS).bind(2, now).run());
   std::erase_if(entries_, [now](const auto& entry) { return has_ended(entry.second.ends_s, now); });
@@ -252,11 +252,11 @@ Result<void> DeniedCertificates::forget_ended(std::int64_t now) {
   return ok();
 }
 
-void DeniedCertificates::tell(const Node& node) {
+void DeniedCertificates::send(const Node& node) {
   if (node.certificate_ends_s == 0) return;  // it has none, and checks none
   wire::DenyCertificates list;
   list.serials.assign(serials_->all().begin(), serials_->all().end());
-  parts_.calls.tell(node.row.name, list);
+  deps_.calls.send(node.row.name, list);
 }
 
 void DeniedCertificates::changed() {
@@ -266,8 +266,8 @@ void DeniedCertificates::changed() {
   if (auto replaced = serials_->replace(serials); !replaced)
     spdlog::error("the list of denied certificates is not usable: {}", replaced.error().to_string());
   if (changed_) changed_();
-  for (const auto& [name, node] : parts_.nodes.all())
-    if (node.connected()) tell(node);
+  for (const auto& [name, node] : deps_.nodes.all())
+    if (node.connected()) send(node);
 }
 
 bool DeniedCertificates::takes(const HttpRequest& request) const {

@@ -3,9 +3,9 @@
 // removed, or its name is denied (denied_nodes.h). What was renewed over one of them is denied with it
 // (renewed_certificates.h). Kept in the store until each has ended. Nodes with a certificate get the list when they connect, and at
 // each change. For `node rm` it is remembered which certificates a node has shown, or was given.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the store;
-// kInvalidArgument for what names no certificate, kNotFound, kRefused for more than tls::DeniedSerials::kMax and for
-// the coordinator's own.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
+// of the store; kInvalidArgument for what names no certificate, kNotFound, kRefused for more than
+// tls::DeniedSerials::kMax and for the coordinator's own.
 #pragma once
 
 #include <functional>
@@ -32,13 +32,13 @@ class DeniedCertificates : public ApiSection {
     std::int64_t ends_s = 0;   // in seconds since 1970; 0: not known
     std::int64_t denied_ms = 0;
   };
-  struct Parts {
+  struct Dependencies {
     Store& store;
     EventLog& events;
     const NodeTable& nodes;
     NodeCalls& calls;
   };
-  explicit DeniedCertificates(Parts parts) : parts_(parts), renewed_(parts.store), nodes_(parts.store) {}
+  explicit DeniedCertificates(Dependencies deps) : deps_(deps), renewed_(deps.store), nodes_(deps.store) {}
 
   // `own`: the coordinator's, if it has one; it outlives this.
   Result<void> load(tls::Identity* own);
@@ -80,10 +80,10 @@ class DeniedCertificates : public ApiSection {
   Result<HttpResponse> handle_denial(const std::string& body);
   Result<HttpResponse> handle_allowance(const std::string& body);
   [[nodiscard]] HttpResponse list() const;
-  void tell(const Node& node);
+  void send(const Node& node);
   void changed();
 
-  Parts parts_;
+  Dependencies deps_;
   RenewedCertificates renewed_;
   DeniedNodes nodes_;
   tls::Identity* own_ = nullptr;

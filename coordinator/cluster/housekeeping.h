@@ -16,7 +16,7 @@ namespace ckpt::coordinator {
 
 class Housekeeping {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     EventLog& events;
     JobTable& jobs;
@@ -27,7 +27,7 @@ class Housekeeping {
     EvacuationTable& evacuations;
     control::asio::any_io_executor executor;
   };
-  explicit Housekeeping(Parts parts) : parts_(std::move(parts)) {}
+  explicit Housekeeping(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, after load() of everything.
   void start();
@@ -40,9 +40,9 @@ class Housekeeping {
   bool forget_migrations();
   bool forget_events();
   bool forget_the_rest();
-  [[nodiscard]] Retention keep(std::int64_t count) const;
+  [[nodiscard]] Retention retention(std::int64_t count) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

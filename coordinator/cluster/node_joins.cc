@@ -48,19 +48,19 @@ control::Task<Result<HttpResponse>> NodeJoins::handle(HttpRequest request) {
   CKPT_CO_TRY(body, BodyReader::parse(request.body));
   const std::string signing_request = body.text("request").value_or("");
   CKPT_CO_TRYV(body.finish());
-  if (!parts_.renewals.can_certify())
+  if (!deps_.renewals.can_certify())
     co_return Error(ErrorCode::kRefused, "There is no certificate_authority in the coordinator's settings");
   CKPT_CO_TRYV(co_await use_up(id));
-  const bool was_removed = parts_.removed.contains(node);
+  const bool was_removed = deps_.removed.contains(node);
   if (was_removed) {
-    CKPT_CO_TRYV(parts_.denied.deny_node(node));
+    CKPT_CO_TRYV(deps_.denied.deny_node(node));
   }
   const tls::Peer nobody;  // g++ 12 destroys one twice that is made in the call
-  CKPT_CO_TRY(certificate, co_await parts_.renewals.certify(node, signing_request, nobody));
+  CKPT_CO_TRY(certificate, co_await deps_.renewals.certify(node, signing_request, nobody));
   if (was_removed) {
-    CKPT_CO_TRYV(parts_.removed.forget(node));
+    CKPT_CO_TRYV(deps_.removed.forget(node));
   }
-  parts_.events.add("node-joined", "node " + node + " has got its certificate by a join token", node);
+  deps_.events.add("node-joined", "node " + node + " has got its certificate by a join token", node);
   const api::NodeJoin view{.node = node,
                            .certificate = certificate,
                            .agent_address = answers_.agent_address,

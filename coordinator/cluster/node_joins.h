@@ -21,13 +21,13 @@ namespace ckpt::coordinator {
 class NodeJoins : public ApiSection {
  public:
   static constexpr std::size_t kMaxUsed = 10'000;
-  struct Parts {
+  struct Dependencies {
     CertificateRenewals& renewals;
     RemovedNodes& removed;
     DeniedCertificates& denied;
     EventLog& events;
   };
-  NodeJoins(Parts parts, std::string file) : parts_(parts), file_(std::move(file)) {}
+  NodeJoins(Dependencies deps, std::string file) : deps_(deps), file_(std::move(file)) {}
 
   struct Answers {
     std::string agent_address;
@@ -43,7 +43,7 @@ class NodeJoins : public ApiSection {
   // On disk when it returns.
   control::Task<Result<void>> use_up(std::string id);
 
-  Parts parts_;
+  Dependencies deps_;
   const std::string file_;
   Answers answers_;
   std::map<std::string, std::int64_t> used_;  // tokens by id: when each was used, in seconds since 1970

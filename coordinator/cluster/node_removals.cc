@@ -25,27 +25,27 @@ std::vector<std::string> texts_of(const std::vector<JobId>& jobs) {
 
 std::vector<JobId> NodeRemovals::jobs_on(const std::string& node) const {
   std::vector<JobId> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const auto& [id, job] : deps_.jobs.all()) {
     if (holds_gpu(job.state) && job.node() == node) found.push_back(id);
   }
   return found;
 }
 
 Result<void> NodeRemovals::check(const std::string& name, bool force, bool fenced) const {
-  const auto refused = [&](const std::string& why) {
-    return Error(ErrorCode::kRefused, "Node " + name + " is not removed: " + why);
+  const auto refused = [&](const std::string& reason) {
+    return Error(ErrorCode::kRefused, "Node " + name + " is not removed: " + reason);
   };
-  const Node* node = parts_.nodes.find(name);
+  const Node* node = deps_.nodes.find(name);
   if (fenced && !force) return refused("--fenced is said with --force");
   if (node == nullptr) return Error(ErrorCode::kNotFound, "There is no node \"" + name + "\"");
   if (force && node->connected())
     return refused("it is connected; --force is for one that is lost: `drain` it");
-  for (const Migration& migration : parts_.migrations.open()) {
+  for (const Migration& migration : deps_.migrations.open()) {
     if (migration.from.node == name || migration.to.node == name)
       return refused("migration " + migration_text(migration.id) +
                      " is open (`abort` or `resolve` it first)");
   }
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const auto& [id, job] : deps_.jobs.all()) {
     const bool concerned = job.node() == name || (job.operation && job.operation->to_node == name);
     if (job.operation && concerned) return refused("an image operation of job " + job_text(id) + " is open");
   }
@@ -58,11 +58,11 @@ Result<void> NodeRemovals::check(const std::string& name, bool force, bool fence
 
 Result<void> NodeRemovals::allow_restores(const std::string& node) {
   std::vector<JobId> concerned;
-  for (const auto& [id, job] : parts_.jobs.all()) {
-    if ((job.unfenced && job.node() == node) || job.may_live_on.contains(node)) concerned.push_back(id);
+  for (const auto& [id, job] : deps_.jobs.all()) {
+    if ((job.unfenced && job.node() == node) || job.unfenced_nodes.contains(node)) concerned.push_back(id);
   }
   for (const JobId id : concerned) {
-    CKPT_TRYV(parts_.job_runner.order(id, lifecycle::NodeFenced{node}));
+    CKPT_TRYV(deps_.job_runner.order(id, lifecycle::NodeFenced{node}));
   }
   return ok();
 }
@@ -70,23 +70,23 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
 // Durable first: a coordinator that ends in between has jobs of a node that is refused, and is asked again.
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
   // --fenced may come later.
-  if (parts_.removed.contains(node) && parts_.nodes.find(node) == nullptr && force && fenced) {
-    CKPT_TRYV(parts_.removed.keep(node, true));
+  if (deps_.removed.contains(node) && deps_.nodes.find(node) == nullptr && force && fenced) {
+    CKPT_TRYV(deps_.removed.store(node, true));
     CKPT_TRYV(allow_restores(node));
     return std::vector<JobId>();
   }
   CKPT_TRYV(check(node, force, fenced));
   std::vector<JobId> lost = jobs_on(node);
-  CKPT_TRYV(parts_.removed.keep(node, fenced));
+  CKPT_TRYV(deps_.removed.store(node, fenced));
   if (!force) {
-    CKPT_TRYV(parts_.denied.deny_node(node));
+    CKPT_TRYV(deps_.denied.deny_node(node));
   }
-  for (const JobId id : lost) parts_.job_runner.fact(id, lifecycle::NodeRemoved{!fenced});
+  for (const JobId id : lost) deps_.job_runner.fact(id, lifecycle::NodeRemoved{!fenced});
   if (fenced) {
     CKPT_TRYV(allow_restores(node));
   }
-  CKPT_TRYV(parts_.sessions.remove(node));
-  parts_.events.add(
+  CKPT_TRYV(deps_.sessions.remove(node));
+  deps_.events.add(
       "node-removed",
       fmt::format("node {} was removed{}", node,
                   lost.empty() ? "" : fmt::format(" with its jobs {}", fmt::join(texts_of(lost), ", "))),
@@ -95,11 +95,11 @@ Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool fo
 }
 
 Result<void> NodeRemovals::add(const std::string& node) {
-  if (!parts_.removed.contains(node))
+  if (!deps_.removed.contains(node))
     return Error(ErrorCode::kNotFound, "No node \"" + node + "\" was removed from this cluster");
-  CKPT_TRYV(parts_.denied.allow_node(node));
-  CKPT_TRYV(parts_.removed.forget(node));
-  parts_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
+  CKPT_TRYV(deps_.denied.allow_node(node));
+  CKPT_TRYV(deps_.removed.forget(node));
+  deps_.events.add("node-added", fmt::format("node {} may come back under its name", node), node);
   return ok();
 }
 
@@ -127,13 +127,13 @@ control::Task<Result<HttpResponse>> NodeRemovals::handle_removal(std::string nod
   bool fenced = body.boolean("fenced").value_or(false);
   CKPT_CO_TRYV(body.finish());
   std::string problem;
-  if (force && !fenced && !parts_.fence_command.empty()) {
+  if (force && !fenced && !deps_.fence_command.empty()) {
     CKPT_CO_TRYV(check(node, force, fenced));
-    const auto proof = co_await run_fence_command(parts_.fence_command, node);
+    const auto proof = co_await run_fence_command(deps_.fence_command, node);
     fenced = proof.has_value();
     if (!fenced) problem = proof.error().to_string();
   }
-  co_await parts_.output.copy_all_of(node);  // its logs go with it
+  co_await deps_.output.copy_all_of(node);  // its logs go with it
   CKPT_CO_TRY(lost, remove(node, force, fenced));
   api::NodeRemoval view{.node = node, .fenced = fenced, .lost = texts_of(lost)};
   if (!problem.empty()) view.failure = api::FenceFailure{problem};

@@ -22,7 +22,7 @@ namespace ckpt::coordinator {
 
 class NodeRemovals : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     RemovedNodes& removed;
     DeniedCertificates& denied;
     EventLog& events;
@@ -34,7 +34,7 @@ class NodeRemovals : public ApiSection {
     OutputCopier& output;
     std::string fence_command;  // empty: there is none
   };
-  explicit NodeRemovals(Parts parts) : parts_(std::move(parts)) {}
+  explicit NodeRemovals(Dependencies deps) : deps_(std::move(deps)) {}
 
   // The jobs that are lost with it.
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
@@ -51,7 +51,7 @@ class NodeRemovals : public ApiSection {
   control::Task<Result<HttpResponse>> handle_removal(std::string node, std::string body);
   Result<void> allow_restores(const std::string& node);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

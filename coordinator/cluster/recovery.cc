@@ -29,18 +29,18 @@ bool is_the_job(const wire::JobInstance& instance) {
 
 }  // namespace
 
-Recovery::Recovery(Parts parts) : parts_(std::move(parts)), window_(parts_.events, parts_.executor) {
-  parts_.catalog.let_recognise(false);
+Recovery::Recovery(Dependencies deps) : deps_(std::move(deps)), window_(deps_.events, deps_.executor) {
+  deps_.catalog.let_recognise(false);
   window_.at_change([this] { on_window(); });
-  parts_.catalog.recognised().subscribe(
+  deps_.catalog.recognised().subscribe(
       [this](const std::string& node, const std::string& cluster) { on_cluster_recognised(node, cluster); });
 }
 
 void Recovery::on_window() {
-  parts_.catalog.let_recognise(window_.is_open());
+  deps_.catalog.let_recognise(window_.is_open());
   if (!window_.is_open()) return;
   shown_.clear();
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     if (!node.connected()) continue;
     count_ids(node);
     on_inventory(node);
@@ -48,7 +48,7 @@ void Recovery::on_window() {
 }
 
 void Recovery::count_ids(const Node& node) {
-  if (auto counted = parts_.store.count_above(node.newest_job, node.newest_migration); !counted)
+  if (auto counted = deps_.store.count_above(node.newest_job, node.newest_migration); !counted)
     spdlog::error("the ids that node {} knows were not counted: {}", node.row.name,
                   counted.error().to_string());
 }
@@ -56,7 +56,7 @@ void Recovery::count_ids(const Node& node) {
 void Recovery::on_ready(const Node& node) {
   if (window_.is_open()) count_ids(node);
   std::erase_if(not_described_, [&](const Instance& known) { return std::get<0>(known) == node.row.name; });
-  parts_.gang_moves.on_ready(node);
+  deps_.gang_moves.on_ready(node);
   begin_to_look(node);
 }
 
@@ -77,19 +77,19 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   found.node = node;
   found.text =
       fmt::format("the images on {} are of cluster {}: this cluster has that id again", node, cluster);
-  parts_.events.add("cluster-recognised", found.text, node);
+  deps_.events.add("cluster-recognised", found.text, node);
   note(std::move(found));
 }
 
 bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) const {
-  return parts_.jobs.find(instance.job) == nullptr && !parts_.store.gave(instance.job) &&
+  return deps_.jobs.find(instance.job) == nullptr && !deps_.store.gave(instance.job) &&
          is_the_job(instance) &&
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
 }
 
 bool Recovery::is_known(const wire::OpenSwitch& open) const {
-  if (open.of_ranks && parts_.gang_moves.lacks_record(open.migration)) return false;
-  return parts_.migrations.knows(open.migration);
+  if (open.of_ranks && deps_.gang_moves.lacks_record(open.migration)) return false;
+  return deps_.migrations.knows(open.migration);
 }
 
 bool Recovery::has_unknown_switch(const Node& node, JobId job) const {
@@ -107,7 +107,7 @@ void Recovery::begin_to_look(const Node& node) {
   if (!switches && !strangers) return;
   if (!window_.is_open()) return show_strangers(node);
   looking_.insert(node.row.name);
-  control::spawn(parts_.executor, "looking at what runs on " + node.row.name, look_at(node.row.name));
+  control::spawn(deps_.executor, "looking at what runs on " + node.row.name, look_at(node.row.name));
 }
 
 void Recovery::show_strangers(const Node& node) {
@@ -137,7 +137,7 @@ void Recovery::show_only(Found found, Incarnation incarnation) {
   if (shown_.size() >= kMaxFound || !shown_.emplace(found.node, found.job, incarnation).second) return;
   found.text += ": it is not taken in (`gpumigrate cluster recover --for 10m` does that)";
   found.taken_in = false;
-  parts_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
+  deps_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
   note(std::move(found));
 }
 
@@ -149,7 +149,7 @@ control::Task<> Recovery::look_at(std::string node) {
 }
 
 control::Task<> Recovery::recover_switches(std::string name) {
-  const Node* node = parts_.nodes.find(name);
+  const Node* node = deps_.nodes.find(name);
   const std::vector<wire::OpenSwitch> open =
       node == nullptr ? std::vector<wire::OpenSwitch>() : node->switches;
   for (const wire::OpenSwitch& one : open) {
@@ -158,7 +158,7 @@ control::Task<> Recovery::recover_switches(std::string name) {
     request.migration = one.migration;
     request.side = one.side;
     request.of_ranks = one.of_ranks;
-    auto facts = co_await parts_.calls.describe(name, std::move(request));
+    auto facts = co_await deps_.calls.describe(name, std::move(request));
     Result<void> outcome = facts ? recover(name, *std::move(facts)) : facts.error();
     if (!outcome)
       spdlog::warn("migration {} of node {} is not known here, and was not recovered: {}",
@@ -170,14 +170,14 @@ Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts)
   const MigrationId id = facts.migration;
   JobId job = facts.job;
   if (facts.move.empty()) {
-    CKPT_TRYV(parts_.migration_runner.recover(
+    CKPT_TRYV(deps_.migration_runner.recover(
         node, migration::SwitchInfo(id, job, facts.base, std::move(facts.ranks), std::move(facts.plan))));
   } else {
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
       return Error(ErrorCode::kProtocol, "Another move of ranks was described than asked for");
     job = move.gang;
-    CKPT_TRYV(parts_.gang_moves.recover(node, std::move(move)));
+    CKPT_TRYV(deps_.gang_moves.recover(node, std::move(move)));
   }
   Found found;
   found.kind = "switch";
@@ -192,7 +192,7 @@ Result<void> Recovery::recover(const std::string& node, wire::SwitchFacts facts)
 
 control::Task<> Recovery::take_in_strangers(std::string name) {
   while (window_.is_open()) {
-    const Node* node = parts_.nodes.find(name);
+    const Node* node = deps_.nodes.find(name);
     if (node == nullptr || !node->connected()) co_return;
     const auto stranger =
         std::find_if(node->instances.begin(), node->instances.end(),
@@ -202,7 +202,7 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
     request.job = stranger->job;
     request.incarnation = stranger->incarnation;
     const Instance asked(name, stranger->job, stranger->incarnation);
-    auto facts = co_await parts_.calls.describe(name, std::move(request));
+    auto facts = co_await deps_.calls.describe(name, std::move(request));
     not_described_.insert(asked);  // once at each connection
     if (!facts) {
       spdlog::warn("node {} runs {}, which is not known here, and does not describe it: {}", name,
@@ -214,10 +214,10 @@ control::Task<> Recovery::take_in_strangers(std::string name) {
 }
 
 void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnation, wire::JobSpec spec) {
-  const Node* node = parts_.nodes.find(name);
+  const Node* node = deps_.nodes.find(name);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
-  if (instance == nullptr || parts_.jobs.find(job) != nullptr) return;
-  auto taken = parts_.admission.take_in(std::move(spec), *node, *instance);
+  if (instance == nullptr || deps_.jobs.find(job) != nullptr) return;
+  auto taken = deps_.admission.take_in(std::move(spec), *node, *instance);
   if (!taken)
     return spdlog::error("job {} of node {} was not taken in: {}", job_text(job), name,
                          taken.error().to_string());
@@ -232,14 +232,14 @@ void Recovery::take_in(const std::string& name, JobId job, Incarnation incarnati
 // Every incarnation that this store knows of was given by a migration in it, or by the job's own restore: a
 // later one is by one that it has forgotten. Of a switch that is not settled the machines decide.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
-  const Job* job = parts_.jobs.find(instance.job);
+  const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
   const Incarnation right = std::max(instance.runs_as, instance.incarnation);
   const bool given_up =
       job->state == JobState::kLost && right == job->incarnation && job->node() == node.row.name;
   if ((right <= job->incarnation && !given_up) || instance.incarnation <= job->fenced || job->operation)
     return;
-  if (parts_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
+  if (deps_.migrations.unsettled_of(job->id) || has_unknown_switch(node, job->id)) return;
   Found found;
   found.kind = given_up ? "lost-job" : "later-incarnation";
   found.node = node.row.name;
@@ -249,18 +249,18 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
                                       job->spec.name, node.row.name, right, job->incarnation, job->node());
   // A job that this node was given is not another's word.
   if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
-  parts_.admission.continue_at(job->id, node, instance, !given_up);
+  deps_.admission.continue_at(job->id, node, instance, !given_up);
   note(std::move(found));
 }
 
 void Recovery::find_left(const Node& node) {
   const auto now = std::chrono::steady_clock::now();
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     const Segment& current = job.segments.back();
     if (current.node != node.row.name) continue;
     const wire::JobInstance* instance = node.find(job.id, current.incarnation);
     const bool left = instance != nullptr && instance->phase == wire::JobPhase::kMoved &&
-                      holds_gpu(job.state) && !job.operation && !parts_.migrations.unsettled_of(job.id);
+                      holds_gpu(job.state) && !job.operation && !deps_.migrations.unsettled_of(job.id);
     if (!left) {
       left_since_.erase(job.id);
       continue;
@@ -274,7 +274,7 @@ void Recovery::find_left(const Node& node) {
     found.text =
         fmt::format("{} left {}, and no node has it: `gpumigrate images --job {}` shows what is left of it",
                     job.spec.name, node.row.name, job_text(job.id));
-    parts_.job_runner.fact(job.id, lifecycle::LeftBehind{});
+    deps_.job_runner.fact(job.id, lifecycle::LeftBehind{});
     note(std::move(found));
   }
 }
@@ -313,19 +313,19 @@ Result<HttpResponse> Recovery::confirm(const HttpRequest& request) {
   CKPT_TRY(body, BodyReader::parse(request.body));
   CKPT_TRYV(body.finish());
   std::vector<const Job*> meant;
-  if (const Job* job = parts_.jobs.find(request.path[2])) {
+  if (const Job* job = deps_.jobs.find(request.path[2])) {
     meant.push_back(job);
-  } else if (const auto gang = find_gang(parts_.jobs, request.path[2])) {
+  } else if (const auto gang = find_gang(deps_.jobs, request.path[2])) {
     meant.assign(gang->ranks.begin(), gang->ranks.end());
   }
-  if (meant.empty()) return parts_.jobs.not_found(request.path[2]);
+  if (meant.empty()) return deps_.jobs.not_found(request.path[2]);
   std::erase_if(meant, [](const Job* job) { return !job->unconfirmed; });
   if (meant.empty())
     return Error(ErrorCode::kRefused, "Job " + request.path[2] +
                                           " needs no confirmation: it was not taken in, or a "
                                           "user has moved it since");
   for (const Job* job : meant) {
-    CKPT_TRYV(parts_.job_runner.order(job->id, lifecycle::Confirmed{"an admin"}));
+    CKPT_TRYV(deps_.job_runner.order(job->id, lifecycle::Confirmed{"an admin"}));
   }
   return to_response(200, {{"job", request.path[2]}});
 }
@@ -336,13 +336,13 @@ HttpResponse Recovery::answer() const {
 
 std::vector<api::UndecidedMigration> Recovery::undecided() const {
   std::vector<api::UndecidedMigration> open;
-  for (const Migration& m : parts_.migrations.open()) {
+  for (const Migration& m : deps_.migrations.open()) {
     if (!m.forgotten) continue;
     api::UndecidedMigration& one = open.emplace_back();
     one.migration = migration_text(m.id);
     one.job = job_text(m.job);
     for (const std::string& node : {m.from.node, m.to.node}) {
-      if (!parts_.nodes.connected(node)) one.away.push_back(node);
+      if (!deps_.nodes.connected(node)) one.away.push_back(node);
     }
   }
   return open;
@@ -362,10 +362,10 @@ api::Recovery Recovery::view() const {
     fact.taken_in = one.taken_in;
   }
   view.undecided = undecided();
-  for (const Image& image : parts_.images.of_unknown_jobs())
+  for (const Image& image : deps_.images.of_unknown_jobs())
     view.images_of_unknown_jobs.push_back(
         {.job = job_text(image.job), .name = name_in(image), .image = image_text(image)});
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     if (!node.connected()) view.nodes_away.push_back(name);
   }
   return view;

@@ -35,7 +35,7 @@ namespace ckpt::coordinator {
 
 class Recovery : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     Store& store;
     EventLog& events;
     NodeTable& nodes;
@@ -50,7 +50,7 @@ class Recovery : public ApiSection {
     const ImageFinder& images;
     control::asio::any_io_executor executor;
   };
-  explicit Recovery(Parts parts);
+  explicit Recovery(Dependencies deps);
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
 
@@ -102,7 +102,7 @@ class Recovery : public ApiSection {
 
   static constexpr std::size_t kMaxFound = 2'000;  // the newest are shown
 
-  Parts parts_;
+  Dependencies deps_;
   RecoveryWindow window_;
   std::set<std::tuple<std::string, JobId, Incarnation>> shown_;  // while the window is closed
   std::deque<Found> found_;

@@ -20,11 +20,11 @@ void RecoveryWindow::open(std::chrono::milliseconds span) {
   if (changed_) changed_();
 }
 
-void RecoveryWindow::close(const std::string& why) {
+void RecoveryWindow::close(const std::string& reason) {
   if (!open_) return;
   open_ = false;
   timer_.cancel();
-  events_.add("recovery-closed", "what the store does not know is not taken in any more: " + why);
+  events_.add("recovery-closed", "what the store does not know is not taken in any more: " + reason);
   if (changed_) changed_();
 }
 

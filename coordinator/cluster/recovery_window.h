@@ -27,7 +27,7 @@ class RecoveryWindow {
   void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
   // From now on for so long, whatever was left.
   void open(std::chrono::milliseconds span);
-  void close(const std::string& why);
+  void close(const std::string& reason);
 
  private:
   EventLog& events_;

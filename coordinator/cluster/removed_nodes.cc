@@ -25,7 +25,7 @@ Result<void> RemovedNodes::load() {
   }
 }
 
-Result<void> RemovedNodes::keep(const std::string& node, bool fenced) {
+Result<void> RemovedNodes::store(const std::string& node, bool fenced) {
   if (removed_.size() >= kMaxRemovedNodes && !removed_.contains(node))
     return Error(
         ErrorCode::kRefused,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes that were removed from the cluster (`node rm`). One of them that connects is refused. It gets
 // orders to end the instances that were stopped, or that continue elsewhere from an image.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
-// store; kRefused for more nodes than are remembered.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
+// of the store; kRefused for more nodes than are remembered.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class RemovedNodes : public NodeGate {
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
   // `fenced`: nothing runs there any more.
-  Result<void> keep(const std::string& node, bool fenced);
+  Result<void> store(const std::string& node, bool fenced);
   Result<void> forget(const std::string& node);
 
   // Jobs of a removed node that run on are shown as unmanaged.

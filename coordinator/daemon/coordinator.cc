@@ -108,14 +108,14 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       states_(nodes_, migrations_, snapshots_, faults_),
       planner_({config_, nodes_, jobs_, migrations_, cordons_, faults_, states_}),
       rendezvous_({nodes_, node_calls_, jobs_}),
-      image_books_(around_images()),
-      images_(around_images(), image_books_),
-      image_api_({jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks, images_.protections,
-                  images_.snapshots, images_.requests, images_.removals}),
+      image_tables_(image_dependencies()),
+      images_(image_dependencies(), image_tables_),
+      image_api_({jobs_, image_tables_.catalog, image_tables_.finder, image_tables_.tasks,
+                  images_.protections, images_.snapshots, images_.requests, images_.removals}),
       moves_({config_, nodes_, node_calls_, jobs_, migrations_, migration_runner_, states_, planner_,
               images_.cancels, peer_token}),
       overcommit_({states_, planner_, jobs_, images_.requests, moves_, migrations_, events_, executor_}),
-      resumes_({events_, jobs_, job_runner_, planner_, image_books_.finder, images_.requests, overcommit_,
+      resumes_({events_, jobs_, job_runner_, planner_, image_tables_.finder, images_.requests, overcommit_,
                 executor_}),
       service_({nodes_, node_calls_, jobs_, admission_, job_runner_, planner_, rendezvous_, overcommit_}),
       output_copies_(config_.folder() + "/output", static_cast<std::uint64_t>(config_.kept_output_mib) << 20),
@@ -123,18 +123,18 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                       std::chrono::milliseconds(config_.output_copy_interval_ms), executor_}),
       logs_(nodes_, node_calls_, jobs_, output_copies_),
       job_section_({service_, moves_, planner_, states_, logs_, nodes_, jobs_, migrations_}),
-      gang_images_({events_, nodes_, node_calls_, jobs_, image_books_.catalog, image_books_.numbers,
-                    image_books_.reports, image_books_.tasks, snapshots_, images_.orders, images_.snapshots,
+      gang_images_({events_, nodes_, node_calls_, jobs_, image_tables_.catalog, image_tables_.numbers,
+                    image_tables_.reports, image_tables_.tasks, snapshots_, images_.orders, images_.snapshots,
                     images_.runner, executor_}),
-      gang_restores_({node_calls_, jobs_, image_books_.catalog, image_books_.finder, image_books_.tasks,
+      gang_restores_({node_calls_, jobs_, image_tables_.catalog, image_tables_.finder, image_tables_.tasks,
                       planner_, images_.restores, images_.runner, executor_}),
       gang_protections_({events_, nodes_, jobs_, gang_images_, images_.orders, executor_}),
       gang_moves_({store_sync_, events_, nodes_, node_calls_, node_frames_, jobs_, migrations_,
-                   migration_runner_.outcomes(), states_, planner_, moves_, image_books_.numbers, executor_},
+                   migration_runner_.outcomes(), states_, planner_, moves_, image_tables_.numbers, executor_},
                   std::move(journals.gangs), timing_of(config_), fatal),
       recovery_({store_, events_, nodes_, node_calls_, jobs_, admission_, job_runner_, migrations_,
-                 migration_runner_, gang_moves_, image_books_.catalog, image_books_.finder, executor_}),
-      gang_section_({service_, states_, job_section_, jobs_, image_books_.catalog, image_books_.tasks,
+                 migration_runner_, gang_moves_, image_tables_.catalog, image_tables_.finder, executor_}),
+      gang_section_({service_, states_, job_section_, jobs_, image_tables_.catalog, image_tables_.tasks,
                      gang_images_, gang_restores_, gang_protections_, gang_moves_}),
       migration_section_(migrations_, migration_runner_),
       drain_table_(store_, executor_),
@@ -159,7 +159,7 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                      evacuation_table_, executor_}),
       renewals_({config_, events_, nodes_, node_calls_, denied_, executor_}),
       joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {
-  image_books_.catalog.judge_by([this](JobId id, Incarnation incarnation, std::int64_t barrier_ms) {
+  image_tables_.catalog.judge_by([this](JobId id, Incarnation incarnation, std::int64_t barrier_ms) {
     const Job* job = jobs_.find(id);
     return job == nullptr ? std::nullopt : std::optional(why_suspect(job->doubts, incarnation, barrier_ms));
   });
@@ -207,7 +207,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(control::asio::io_conte
   return coordinator;
 }
 
-ImageSurroundings Coordinator::around_images() {
+ImageDependencies Coordinator::image_dependencies() {
   return {config_, store_,      events_,       nodes_,     node_calls_, node_frames_,
           jobs_,   job_runner_, job_view_,     admission_, catalog_,    migrations_,
           states_, planner_,    order_sender_, snapshots_, rendezvous_, executor_};
@@ -226,7 +226,7 @@ Result<void> Coordinator::load() {
   CKPT_TRYV(migrations_.load());
   CKPT_TRYV(migration_runner_.restore());
   CKPT_TRYV(gang_moves_.restore());
-  CKPT_TRYV(image_books_.load());
+  CKPT_TRYV(image_tables_.load());
   CKPT_TRYV(output_copies_.load());
   images_.start();
   resumes_.start();
@@ -275,8 +275,9 @@ Result<void> Coordinator::listen_for_agents() {
 Result<void> Coordinator::listen() {
   CKPT_TRYV(listen_for_agents());
   CKPT_TRYV(joins_.load({listener_->address(), agent_token_}));
-  cluster_section_.emplace(ClusterSection::Parts{nodes_, jobs_, migrations_, events_, cordons_, policy_,
-                                                 planner_, faults_, listener_->address(), wall_clock_ms()});
+  cluster_section_.emplace(ClusterSection::Dependencies{nodes_, jobs_, migrations_, events_, cordons_,
+                                                        policy_, planner_, faults_, listener_->address(),
+                                                        wall_clock_ms()});
   const std::vector<ApiSection*> sections = {
       &recovery_, &image_api_, &rebalancer_,   &maintenance_, &health_section_,    &removals_,        &joins_,
       &denied_,   &backups_,   &gang_section_, &job_section_, &migration_section_, &*cluster_section_};

@@ -70,7 +70,7 @@ class Coordinator {
   };
   Coordinator(control::asio::io_context& io, Config config, Store store, Journals journals,
               std::function<void(const Error&)> fatal, const std::string& peer_token, Images* fallback);
-  [[nodiscard]] ImageSurroundings around_images();
+  [[nodiscard]] ImageDependencies image_dependencies();
   Result<void> load();
   Result<void> open_identity();
   Result<void> listen_for_agents();
@@ -109,8 +109,8 @@ class Coordinator {
   JobStates states_;
   Planner planner_;
   GangRendezvous rendezvous_;
-  ImageBooks image_books_;
-  ImageActs images_;
+  ImageTables image_tables_;
+  ImageServices images_;
   ImageApi image_api_;
   Moves moves_;
   Overcommit overcommit_;

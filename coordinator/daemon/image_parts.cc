@@ -3,39 +3,37 @@
 
 namespace ckpt::coordinator {
 
-ImageBooks::ImageBooks(const ImageSurroundings& around)
-    : catalog(around.catalog),
-      numbers(around.store),
-      tasks(around.executor, around.store.id_tag()),
-      finder(around.store, around.nodes, around.jobs, catalog),
-      reports({around.events, around.frames, around.jobs, catalog, numbers, tasks, around.running}) {}
+ImageTables::ImageTables(const ImageDependencies& deps)
+    : catalog(deps.catalog),
+      numbers(deps.store),
+      tasks(deps.executor, deps.store.id_tag()),
+      finder(deps.store, deps.nodes, deps.jobs, catalog),
+      reports({deps.events, deps.frames, deps.jobs, catalog, numbers, tasks, deps.running}) {}
 
-Result<void> ImageBooks::load() {
+Result<void> ImageTables::load() {
   CKPT_TRYV(catalog.load());
   numbers.seen(catalog.last_sequence());
   return ok();
 }
 
-ImageActs::ImageActs(const ImageSurroundings& around, ImageBooks& books)
-    : grants(around.calls),
-      orders(
-          {around.calls, around.jobs, books.catalog, books.numbers, around.running, grants, around.executor}),
-      snapshots({around.events, around.nodes, around.jobs, around.migrations, around.states, around.running,
-                 books.reports, orders, books.tasks, around.executor}),
-      protections({around.events, around.nodes, around.jobs, snapshots, orders, around.executor}),
-      removals({around.config, around.events, around.nodes, around.calls, around.jobs, books.catalog,
-                around.executor}),
-      open(around.config, books.tasks, around.job_runner.acted()),
-      runner({around.config, around.nodes, around.calls, around.orders, around.jobs, around.job_runner,
-              around.view, books.catalog, books.reports, books.tasks, orders, grants, open, around.rendezvous,
-              around.executor}),
-      cancels({around.jobs, around.job_runner, orders}),
-      restores({around.nodes, around.calls, around.jobs, around.migrations, around.states, around.planner,
-                books.catalog, books.finder}),
-      requests({around.nodes, around.jobs, around.job_runner, around.admission, restores, books.catalog,
-                books.finder, books.tasks, snapshots, orders, open, runner, cancels}) {}
+ImageServices::ImageServices(const ImageDependencies& deps, ImageTables& tables)
+    : grants(deps.calls),
+      orders({deps.calls, deps.jobs, tables.catalog, tables.numbers, deps.running, grants, deps.executor}),
+      snapshots({deps.events, deps.nodes, deps.jobs, deps.migrations, deps.states, deps.running,
+                 tables.reports, orders, tables.tasks, deps.executor}),
+      protections({deps.events, deps.nodes, deps.jobs, snapshots, orders, deps.executor}),
+      removals({deps.config, deps.events, deps.nodes, deps.calls, deps.jobs, tables.catalog, deps.executor}),
+      open(deps.config, tables.tasks, deps.job_runner.acted()),
+      runner({deps.config, deps.nodes, deps.calls, deps.orders, deps.jobs, deps.job_runner, deps.view,
+              tables.catalog, tables.reports, tables.tasks, orders, grants, open, deps.rendezvous,
+              deps.executor}),
+      cancels({deps.jobs, deps.job_runner, orders}),
+      restores({deps.nodes, deps.calls, deps.jobs, deps.migrations, deps.states, deps.planner, tables.catalog,
+                tables.finder}),
+      requests({deps.nodes, deps.jobs, deps.job_runner, deps.admission, restores, tables.catalog,
+                tables.finder, tables.tasks, snapshots, orders, open, runner, cancels}) {}
 
-void ImageActs::start() {
+void ImageServices::start() {
   runner.start();
   protections.start();
   removals.start();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of coordinator/images, constructed in the order of their dependencies: tables of images first,
 // then the classes that work with them.
-// Threads: the thread that runs the executor. Ownership: its parts; borrows ImageSurroundings, which outlive
+// Threads: the thread that runs the executor. Ownership: its parts; borrows ImageDependencies, which outlive
 // it. Errors: those of the store.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace ckpt::coordinator {
 
 // The other parts of the coordinator that images use.
-struct ImageSurroundings {
+struct ImageDependencies {
   const Config& config;
   Store& store;
   EventLog& events;
@@ -34,8 +34,8 @@ struct ImageSurroundings {
   control::asio::any_io_executor executor;
 };
 
-struct ImageBooks {
-  explicit ImageBooks(const ImageSurroundings& around);
+struct ImageTables {
+  explicit ImageTables(const ImageDependencies& deps);
   Result<void> load();
 
   ImageCatalog& catalog;
@@ -45,8 +45,8 @@ struct ImageBooks {
   ImageReports reports;
 };
 
-struct ImageActs {
-  ImageActs(const ImageSurroundings& around, ImageBooks& books);
+struct ImageServices {
+  ImageServices(const ImageDependencies& deps, ImageTables& tables);
   // Once, after everything has been loaded: continues open operations.
   void start();
 

@@ -8,45 +8,45 @@
 namespace ckpt::coordinator {
 
 void NodeEvents::on_ready(const Node& node) {
-  parts_.events.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
-  parts_.denied.on_ready(node);
-  parts_.recovery.on_ready(node);
-  parts_.migration_runner.on_node_ready(node);
-  parts_.jobs.changed().notify();
-  parts_.health.on_node_ready(node);
+  deps_.events.add("node-ready", "node " + node.row.name + " is ready", node.row.name);
+  deps_.denied.on_ready(node);
+  deps_.recovery.on_ready(node);
+  deps_.migration_runner.on_node_ready(node);
+  deps_.jobs.changed().notify();
+  deps_.health.on_node_ready(node);
 }
 
 void NodeEvents::on_lost(const Node& node) {
-  parts_.events.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
-  parts_.migration_runner.on_node_lost(node);
-  parts_.orders.on_lost(node);
-  parts_.jobs.changed().notify();
+  deps_.events.add("node-lost", "node " + node.row.name + " is not connected any more", node.row.name);
+  deps_.migration_runner.on_node_lost(node);
+  deps_.orders.on_lost(node);
+  deps_.jobs.changed().notify();
 }
 
 void NodeEvents::on_inventory(const Node& node) {
-  const Retention keep(static_cast<std::size_t>(parts_.config.ended_jobs_kept));
-  for (const JobId id : parts_.job_runner.forget_old(keep)) spdlog::info("job {} is forgotten", job_text(id));
+  const Retention keep(static_cast<std::size_t>(deps_.config.ended_jobs_kept));
+  for (const JobId id : deps_.job_runner.prune(keep)) spdlog::info("job {} is forgotten", job_text(id));
   forget_at(node);
-  parts_.recovery.on_inventory(node);
-  for (const wire::JobInstance& instance : node.instances) parts_.orders.fence(node, instance);
-  for (const JobId id : parts_.job_runner.on_inventory(node)) {
+  deps_.recovery.on_inventory(node);
+  for (const wire::JobInstance& instance : node.instances) deps_.orders.fence(node, instance);
+  for (const JobId id : deps_.job_runner.on_inventory(node)) {
     if (starting_.insert(id).second)
-      control::spawn(parts_.executor, "starting " + job_text(id), start_again(id));
+      control::spawn(deps_.executor, "starting " + job_text(id), start_again(id));
   }
-  parts_.orders.on_inventory(node);
-  parts_.drains.on_inventory();
-  parts_.evacuations.on_inventory();
+  deps_.orders.on_inventory(node);
+  deps_.drains.on_inventory();
+  deps_.evacuations.on_inventory();
 }
 
 void NodeEvents::on_instance(const Node& node, const wire::JobInstance& instance) {
-  parts_.recovery.on_instance(node, instance);
-  parts_.orders.fence(node, instance);
-  parts_.job_runner.on_instance(node, instance);
-  parts_.orders.on_instance(instance);
+  deps_.recovery.on_instance(node, instance);
+  deps_.orders.fence(node, instance);
+  deps_.job_runner.on_instance(node, instance);
+  deps_.orders.on_instance(instance);
 }
 
 control::Task<> NodeEvents::start_again(JobId id) {
-  co_await parts_.service.start(id);
+  co_await deps_.service.start(id);
   starting_.erase(id);
 }
 
@@ -55,12 +55,12 @@ void NodeEvents::forget_at(const Node& node) {
   std::set<JobId> forgotten;
   for (const wire::JobInstance& instance : node.instances) {
     const bool over = is_over(instance.phase);
-    if (over && parts_.jobs.was_forgotten(instance.job)) forgotten.insert(instance.job);
+    if (over && deps_.jobs.was_forgotten(instance.job)) forgotten.insert(instance.job);
   }
   for (const JobId id : forgotten) {
     wire::ForgetJob message;
     message.job = id;
-    parts_.calls.tell(node.row.name, message);
+    deps_.calls.send(node.row.name, message);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes news of nodes to the parts of the coordinator, in a fixed order: a node became ready, was lost, or
 // reported its instances.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none.
 #pragma once
 
 #include <set>
@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 
 class NodeEvents : public NodeListener {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     EventLog& events;
     NodeCalls& calls;
@@ -34,7 +34,7 @@ class NodeEvents : public NodeListener {
     Evacuations& evacuations;
     control::asio::any_io_executor executor;
   };
-  explicit NodeEvents(Parts parts) : parts_(std::move(parts)) {}
+  explicit NodeEvents(Dependencies deps) : deps_(std::move(deps)) {}
 
   void on_ready(const Node& node) override;
   void on_lost(const Node& node) override;
@@ -45,7 +45,7 @@ class NodeEvents : public NodeListener {
   control::Task<> start_again(JobId id);
   void forget_at(const Node& node);
 
-  Parts parts_;
+  Dependencies deps_;
   std::set<JobId> starting_;  // being started again after their node came back
 };
 

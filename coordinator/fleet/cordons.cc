@@ -113,9 +113,9 @@ std::vector<Cordon> CordonTable::over(const Place& place) const {
 }
 
 std::string CordonTable::why_closed(const Place& place) const {
-  std::string why;
-  for (const Cordon& cordon : over(place)) why += (why.empty() ? "" : "; ") + to_text(cordon);
-  return why;
+  std::string reason;
+  for (const Cordon& cordon : over(place)) reason += (reason.empty() ? "" : "; ") + to_text(cordon);
+  return reason;
 }
 
 }  // namespace ckpt::coordinator

@@ -172,7 +172,8 @@ Result<Job*> JobAdmission::take_in(wire::JobSpec spec, const Node& node, const w
   return kept;
 }
 
-void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word) {
+void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance,
+                               bool known_elsewhere) {
   const Job* job = table_.find(id);
   if (job == nullptr) return;
   wire::JobSpec spec = job->spec;
@@ -182,9 +183,9 @@ void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstan
   found.at.segment = Segment(node.row.name, instance.incarnation);
   found.at.ranks = ranks_of(job->spec, node, instance);
   found.name = std::move(spec.name);
-  found.by_word = by_word;
+  found.known_elsewhere = known_elsewhere;
   job_runner_.fact(id, std::move(found));
-  job_runner_.look_again(id, &node);
+  job_runner_.reevaluate(id, &node);
 }
 
 void JobAdmission::make_name_free(wire::JobSpec& spec, JobId id) const {

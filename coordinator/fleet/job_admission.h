@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes jobs into the job table, and gives them their names. A job was submitted, is revived from an image,
 // or was found on a node by a coordinator whose store does not know it.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kInvalidArgument for a spec that no job has, kRefused for a name that a live job has; those of the store.
 #pragma once
 
@@ -31,8 +31,8 @@ class JobAdmission {
   Result<Job*> take_in(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
   // The store is an older copy: the job runs as a later incarnation than is known here. Or it was given up,
   // and runs all the same. A name that a live job has is made longer.
-  // `by_word`: another node was known to have it.
-  void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool by_word);
+  // `known_elsewhere`: another node was known to have it.
+  void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool known_elsewhere);
 
  private:
   Result<Job> make(wire::JobSpec spec, const Place& place, std::string placed) const;

@@ -138,7 +138,7 @@ void JobRunner::on_instance(const Node& node, const wire::JobInstance& instance)
   if (own.node == node.row.name && own.incarnation == instance.incarnation) take_in(*job, instance);
 }
 
-void JobRunner::look_again(JobId id, const Node* node) {
+void JobRunner::reevaluate(JobId id, const Node* node) {
   const Job* job = jobs_.find(id);
   if (job == nullptr || node == nullptr) return;
   if (const wire::JobInstance* own = node->find(id, job->segments.back().incarnation))
@@ -172,7 +172,7 @@ Result<void> JobRunner::forget(const Job& job) {
   return ok();
 }
 
-std::vector<JobId> JobRunner::forget_old(const Retention& keep) {
+std::vector<JobId> JobRunner::prune(const Retention& keep) {
   return jobs_.remove_old(
       keep, [this](const Job& job) { return lifecycle::check_removable(job, view_).has_value(); });
 }

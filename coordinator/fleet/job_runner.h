@@ -4,8 +4,8 @@
 //
 // An order counts once it is stored, or it is refused and nothing has changed. A fact has happened: it counts at once, and
 // what the store refuses is stored again (JobTable::store_unsaved). The rules among ranks wait until then.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: order() returns the
-// machine's and the store's; those of facts are logged.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// order() returns the machine's and the store's; those of facts are logged.
 #pragma once
 
 #include <span>
@@ -47,10 +47,10 @@ class JobRunner {
   void on_instance(const Node& node, const wire::JobInstance& instance);
   // The last report of the job's own instance counts again: a migration of it was closed, or has it run there. Null: its
   // node is not known.
-  void look_again(JobId id, const Node* node);
+  void reevaluate(JobId id, const Node* node);
 
   // JobTable::remove_old() without jobs that a migration or an operation is open for, or that may live somewhere.
-  std::vector<JobId> forget_old(const Retention& keep);
+  std::vector<JobId> prune(const Retention& keep);
   // Removes one by request. kRefused with the reason unless nothing of it lives any more.
   Result<void> forget(const Job& job);
 

@@ -18,7 +18,7 @@ Error too_much(const std::string& node, const std::string& what) {
 
 }  // namespace
 
-Result<void> Node::keep(const wire::NodeInventory& inventory, std::int64_t now_ms) {
+Result<void> Node::update(const wire::NodeInventory& inventory, std::int64_t now_ms) {
   std::size_t bytes = 0;
   for (const wire::JobInstance& instance : inventory.jobs) bytes += bytes_of(instance);
   if (inventory.jobs.size() > kMaxNodeInstances || bytes > kMaxNodeBytes)
@@ -56,7 +56,7 @@ Result<void> Node::keep(const wire::NodeInventory& inventory, std::int64_t now_m
   return ok();
 }
 
-Result<void> Node::keep(const wire::JobInstance& instance) {
+Result<void> Node::update(const wire::JobInstance& instance) {
   const auto at = std::find_if(instances.begin(), instances.end(), [&](const wire::JobInstance& known) {
     return known.job == instance.job && known.incarnation == instance.incarnation;
   });

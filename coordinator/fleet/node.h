@@ -52,9 +52,9 @@ struct Node {
   std::shared_ptr<control::Connection> connection;
   std::size_t instance_bytes = 0;  // of `instances`
   // kProtocol for more than a node may have; nothing is changed then.
-  Result<void> keep(const wire::NodeInventory& inventory, std::int64_t now_ms);
+  Result<void> update(const wire::NodeInventory& inventory, std::int64_t now_ms);
   // Replaces what was known of the instance. Errors: likewise.
-  Result<void> keep(const wire::JobInstance& instance);
+  Result<void> update(const wire::JobInstance& instance);
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
   [[nodiscard]] std::uint64_t shown_bytes(JobId job, Incarnation incarnation) const;

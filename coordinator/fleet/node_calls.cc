@@ -36,11 +36,11 @@ bool NodeCalls::has_room(const std::string& node) const {
 }
 
 bool NodeCalls::relay(const std::string& node, const wire::SwitchMessage& message) {
-  return has_room(node) && send(node, message);
+  return has_room(node) && send_now(node, message);
 }
 
 bool NodeCalls::relay(const std::string& node, const gang::GangMessage& message) {
-  return has_room(node) && send(node, message);
+  return has_room(node) && send_now(node, message);
 }
 
 void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {

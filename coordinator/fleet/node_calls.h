@@ -4,9 +4,9 @@
 // Messages to a node leave once the store is durable up to then. A coordinator that lost a record with its
 // power could order the same elsewhere. Messages of a switch leave at once: the journal decides them. So do
 // questions.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kUnavailable
-// when the node is not connected or its connection ends meanwhile. kTimedOut when it does not answer: then
-// the effect is unknown. Else the agent's answer.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kUnavailable when the node is not connected or its connection ends meanwhile. kTimedOut when it does not
+// answer: then the effect is unknown. Else the agent's answer.
 #pragma once
 
 #include <chrono>
@@ -36,22 +36,22 @@ class NodeCalls {
   NodeCalls& operator=(const NodeCalls&) = delete;
 
   // Best effort: false if not connected.
-  bool tell(const std::string& node, const wire::SwitchMessage& message) { return send(node, message); }
-  bool tell(const std::string& node, const gang::GangMessage& message) { return send(node, message); }
+  bool send(const std::string& node, const wire::SwitchMessage& message) { return send_now(node, message); }
+  bool send(const std::string& node, const gang::GangMessage& message) { return send_now(node, message); }
   // A message of another node to that one. Dropped while much waits for it: a node that floods does not end the
   // connection of another one.
   static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
   bool relay(const std::string& node, const wire::SwitchMessage& message);
   bool relay(const std::string& node, const gang::GangMessage& message);
-  // Not at all if the store does not become durable: then `not_told` is called, for callers that would not
+  // Not at all if the store does not become durable: then `not_sent` is called, for callers that would not
   // repeat the message.
   template <class M>
-  void tell(const std::string& node, const M& message, std::function<void()> not_told = {}) {
-    sync_.when_durable([this, node, message, not_told = std::move(not_told)](const Result<void>& stays) {
+  void send(const std::string& node, const M& message, std::function<void()> not_sent = {}) {
+    sync_.when_durable([this, node, message, not_sent = std::move(not_sent)](const Result<void>& stays) {
       if (stays.has_value())
-        send(node, message);
-      else if (not_told)
-        not_told();
+        send_now(node, message);
+      else if (not_sent)
+        not_sent();
     });
   }
 
@@ -130,7 +130,7 @@ class NodeCalls {
 
   [[nodiscard]] bool has_room(const std::string& node) const;
   template <class M>
-  bool send(const std::string& node, const M& message) {
+  bool send_now(const std::string& node, const M& message) {
     const Node* entry = nodes_.find(node);
     return entry != nullptr && entry->connected() && entry->connection->send(message).has_value();
   }

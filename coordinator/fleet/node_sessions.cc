@@ -67,7 +67,7 @@ void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const 
 }
 
 void NodeSessions::close_all() {
-  for (const auto& [name, node] : parts_.table.all()) {
+  for (const auto& [name, node] : deps_.table.all()) {
     if (node.connection) node.connection->close(Error(ErrorCode::kAborted, "The coordinator stops"));
   }
 }
@@ -77,22 +77,22 @@ void NodeSessions::close_denied(const tls::DeniedSerials& denied) {
   const auto look_at = [&](const std::shared_ptr<control::Connection>& connection) {
     if (connection && denied.contains(connection->certified().serial)) meant.push_back(connection);
   };
-  for (const auto& [name, node] : parts_.table.all()) look_at(node.connection);
+  for (const auto& [name, node] : deps_.table.all()) look_at(node.connection);
   for (const auto& [key, connection] : unregistered_) look_at(connection);
   for (const auto& connection : meant)
     connection->close(Error(ErrorCode::kRefused, "Its certificate is denied"));
 }
 
 Result<void> NodeSessions::remove(const std::string& name) {
-  CKPT_TRYV(parts_.table.remove_row(name));
-  Node* node = parts_.table.find(name);
+  CKPT_TRYV(deps_.table.remove_row(name));
+  Node* node = deps_.table.find(name);
   if (node == nullptr) return ok();
   if (const auto connection = node->connection) {
     const Error reason(ErrorCode::kAborted, "The node was removed");
     detach(*node, reason);
     connection->close(reason);
   }
-  parts_.table.remove(name);
+  deps_.table.remove(name);
   return ok();
 }
 
@@ -112,7 +112,7 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
     unregistered_.erase(waiting);
     return on_hello(name, std::move(registered), hello);
   }
-  Node* node = parts_.table.find(name);
+  Node* node = deps_.table.find(name);
   if (node == nullptr) return ok();                       // refused, or removed meanwhile
   if (node->connection.get() != connection) return ok();  // replaced meanwhile
   node->row.last_seen_ms = wall_clock_ms();
@@ -121,11 +121,11 @@ Result<void> NodeSessions::on_frame(const std::string& name, const control::Conn
 
 Result<void> NodeSessions::on_hello(const std::string& name, std::shared_ptr<control::Connection> connection,
                                     const wire::AgentHello& hello) {
-  if (const auto orders = parts_.gate.refusal(name, hello.inventory)) {
+  if (const auto orders = deps_.gate.refusal(name, hello.inventory)) {
     refuse(name, connection, *orders);
     return ok();
   }
-  Node& node = parts_.table.obtain(name);
+  Node& node = deps_.table.obtain(name);
   if (const auto replaced = node.connection) {
     const Error reason(ErrorCode::kAborted, "The node connected anew");
     detach(node, reason);
@@ -146,7 +146,7 @@ void NodeSessions::refuse(const std::string& name, const std::shared_ptr<control
     if (!connection->send(order)) return;
   }
   // Queued messages are lost when the connection is closed.
-  auto timer = std::make_shared<control::asio::steady_timer>(parts_.executor, kLastWords);
+  auto timer = std::make_shared<control::asio::steady_timer>(deps_.executor, kLastWords);
   refused_[connection.get()] = timer;
   timer->async_wait([this, connection, timer, reason](boost::system::error_code) {
     refused_.erase(connection.get());
@@ -159,16 +159,16 @@ Result<void> NodeSessions::welcome(Node& node, const std::string& name, const wi
   node.row.version = hello.software_version;
   node.row.peer_address = hello.inventory.peer_address;
   node.row.last_seen_ms = wall_clock_ms();
-  if (auto stored = parts_.table.store(node); !stored)
+  if (auto stored = deps_.table.store(node); !stored)
     spdlog::error("node {} was not stored: {}", name, stored.error().to_string());
   CKPT_TRYV(node.connection->send(welcome_));
-  CKPT_TRYV(node.keep(hello.inventory, node.row.last_seen_ms));
+  CKPT_TRYV(node.update(hello.inventory, node.row.last_seen_ms));
   node.switches = hello.switches;
   node.newest_migration = hello.newest_migration;
   node.newest_job = hello.newest_job;
   node.describes = hello.describes;
-  parts_.listener.on_ready(node);
-  parts_.listener.on_inventory(node);
+  deps_.listener.on_ready(node);
+  deps_.listener.on_inventory(node);
   return ok();
 }
 
@@ -182,27 +182,27 @@ Result<void> NodeSessions::on_node_frame(Node& node, const wire::FrameHeader& he
     case FrameType::kJobChange: {
       CKPT_TRY(message, wire::decode<wire::JobChange>(body));
       CKPT_TRYV(check_instance(node.row.name, message.instance));
-      CKPT_TRYV(node.keep(message.instance));
-      parts_.listener.on_instance(node, message.instance);
+      CKPT_TRYV(node.update(message.instance));
+      deps_.listener.on_instance(node, message.instance);
       return ok();
     }
     default:
-      return parts_.frames.handle(node, header.type, body);
+      return deps_.frames.handle(node, header.type, body);
   }
 }
 
 Result<void> NodeSessions::on_inventory(Node& node, const wire::NodeInventory& inventory) {
   CKPT_TRYV(check_inventory(node.row.name, inventory));
   node.row.peer_address = inventory.peer_address;
-  CKPT_TRYV(node.keep(inventory, node.row.last_seen_ms));
-  parts_.listener.on_inventory(node);
+  CKPT_TRYV(node.update(inventory, node.row.last_seen_ms));
+  deps_.listener.on_inventory(node);
   return ok();
 }
 
 void NodeSessions::on_closed(const std::string& name, const control::Connection* connection,
                              const Error& reason) {
   if (unregistered_.erase(connection) != 0) return;
-  Node* node = parts_.table.find(name);
+  Node* node = deps_.table.find(name);
   if (node != nullptr && node->connection.get() == connection) detach(*node, reason);
 }
 
@@ -210,8 +210,8 @@ void NodeSessions::detach(Node& node, const Error& reason) {
   const std::string& name = node.row.name;
   node.connection.reset();
   spdlog::warn("lost the agent of {}: {}", name, reason.to_string());
-  parts_.calls.on_disconnected(name, reason);
-  parts_.listener.on_lost(node);
+  deps_.calls.on_disconnected(name, reason);
+  deps_.listener.on_lost(node);
 }
 
 }  // namespace ckpt::coordinator

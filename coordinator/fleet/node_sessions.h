@@ -39,7 +39,7 @@ class NodeListener {
 
 class NodeSessions {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& table;
     NodeCalls& calls;
     const NodeFrames& frames;
@@ -47,7 +47,8 @@ class NodeSessions {
     NodeListener& listener;
     control::asio::any_io_executor executor;
   };
-  NodeSessions(Parts parts, wire::Welcome welcome) : parts_(std::move(parts)), welcome_(std::move(welcome)) {}
+  NodeSessions(Dependencies deps, wire::Welcome welcome)
+      : deps_(std::move(deps)), welcome_(std::move(welcome)) {}
   NodeSessions(const NodeSessions&) = delete;
   NodeSessions& operator=(const NodeSessions&) = delete;
 
@@ -72,7 +73,7 @@ class NodeSessions {
   void on_closed(const std::string& name, const control::Connection* connection, const Error& reason);
   void detach(Node& node, const Error& reason);
 
-  Parts parts_;
+  Dependencies deps_;
   wire::Welcome welcome_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
   // Timers of refused nodes' connections, which stay open until the nodes' last orders have left.

@@ -30,9 +30,9 @@ bool is_resting(const Gang& gang) {
 
 }  // namespace
 
-GangImages::GangImages(Parts parts) : parts_(std::move(parts)) {
-  parts_.reports.strayed().subscribe([this](const std::string& node, const wire::SnapshotReport& report) {
-    control::spawn(parts_.executor, "releasing " + job_text(report.job), release(node, report));
+GangImages::GangImages(Dependencies deps) : deps_(std::move(deps)) {
+  deps_.reports.strayed().subscribe([this](const std::string& node, const wire::SnapshotReport& report) {
+    control::spawn(deps_.executor, "releasing " + job_text(report.job), release(node, report));
   });
 }
 
@@ -43,7 +43,7 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
   order.incarnation = report.incarnation;
   order.set = report.set;
   order.act = wire::GatherAct::kGoOn;
-  const auto told = co_await parts_.calls.gather(std::move(node), std::move(order), kReleasing);
+  const auto told = co_await deps_.calls.gather(std::move(node), std::move(order), kReleasing);
   if (!told && told.error().code() != ErrorCode::kNotFound)
     spdlog::warn("rank {} goes on by itself: {}", job_text(report.job), told.error().to_string());
 }
@@ -56,15 +56,15 @@ std::string GangImages::why_none(const Gang& gang) const {
     if (rank->spec.way != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at one step", number,
                          to_string(rank->spec.way));
-    if (const std::string why = parts_.snapshots.why_none(*rank); !why.empty())
-      return fmt::format("of rank {} none can be taken: {}", number, why);
+    if (const std::string reason = deps_.snapshots.why_none(*rank); !reason.empty())
+      return fmt::format("of rank {} none can be taken: {}", number, reason);
   }
   return {};
 }
 
 // A rank that starts, or is paused for another reason, passes.
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
   std::vector<JobId> ranks;  // a job may be removed while another one is waited for
   for (const Job* rank : gang->ranks) {
@@ -72,34 +72,34 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
     ranks.push_back(rank->id);
   }
   for (const JobId rank : ranks) {
-    CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(rank));
+    CKPT_CO_TRYV(co_await deps_.snapshots.wait_until_free(rank));
   }
-  const auto now = find_gang(parts_.jobs, id);
+  const auto now = find_gang(deps_.jobs, id);
   if (!now) co_return gang_was_removed(id);
-  const std::string why = why_none(*now);
-  if (why.empty()) co_return ok();
-  co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + why);
+  const std::string reason = why_none(*now);
+  if (reason.empty()) co_return ok();
+  co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + reason);
 }
 
 control::Task<Result<GangImages::Taken>> GangImages::take(JobId id, Destination to, bool holds, TaskId task) {
   Result<Taken> last = gang_was_removed(id);
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const auto gang = find_gang(parts_.jobs, id);
+    const auto gang = find_gang(deps_.jobs, id);
     if (!gang) co_return gang_was_removed(id);
-    if (const std::string why = why_none(*gang); !why.empty())
-      co_return Error(ErrorCode::kRefused, "No images of job " + gang->name + " can be taken: " + why);
+    if (const std::string reason = why_none(*gang); !reason.empty())
+      co_return Error(ErrorCode::kRefused, "No images of job " + gang->name + " can be taken: " + reason);
     GangSnapshot::Wish wish;
-    CKPT_CO_TRY(number, parts_.numbers.next());
+    CKPT_CO_TRY(number, deps_.numbers.next());
     wish.set = number;
     wish.to = to;
     wish.task = task;
     wish.holds = holds;
     wish.full = attempt > 0;
-    const auto taking = GangSnapshot::create({parts_.nodes, parts_.calls, parts_.jobs, parts_.running,
-                                              parts_.orders, parts_.catalog, parts_.executor},
-                                             *gang, wish);
+    const auto taking = GangSnapshot::create(
+        {deps_.nodes, deps_.calls, deps_.jobs, deps_.running, deps_.orders, deps_.catalog, deps_.executor},
+        *gang, wish);
     auto taken = co_await taking->run();
-    parts_.jobs.changed().notify();
+    deps_.jobs.changed().notify();
     if (taken) {
       auto set = record(*taking, number, to, task);
       if (set) co_return Taken(taking, *std::move(set));
@@ -121,10 +121,10 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
   std::vector<Job> changed;
   wire::SnapshotReport sum;
   for (const GangSnapshot::Member& member : taken.members()) {
-    const Job* job = parts_.jobs.find(member.job);
+    const Job* job = deps_.jobs.find(member.job);
     if (job == nullptr) return gang_was_removed(member.job);
     Job& now = changed.emplace_back(*job);
-    now.snapshot = parts_.reports.facts_of(*job, member.owner, to.folder);
+    now.snapshot = deps_.reports.facts_of(*job, member.owner, to.folder);
     const SnapshotFacts& facts = *now.snapshot;
     if (facts.image.version == 0 || facts.image.set != number)
       return Error(ErrorCode::kProtocol,
@@ -137,13 +137,13 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
     sum.waited_bytes += facts.waited_bytes;
   }
   // As the vaults list them: what goes on from them later compares with that.
-  const auto gang = find_gang(parts_.jobs, changed.front().spec.gang.id);
-  const auto listed = gang ? set_with(parts_.catalog, *gang, set.images.front()) : std::nullopt;
+  const auto gang = find_gang(deps_.jobs, changed.front().spec.gang.id);
+  const auto listed = gang ? set_with(deps_.catalog, *gang, set.images.front()) : std::nullopt;
   if (!listed || listed->number != number)
     return Error(ErrorCode::kProtocol, "The images of all ranks are taken, and not all are listed");
   set = *listed;
-  CKPT_TRYV(parts_.jobs.replace_all(std::move(changed)));
-  if (ImageTask* shown = parts_.tasks.find(task)) {
+  CKPT_TRYV(deps_.jobs.replace_all(std::move(changed)));
+  if (ImageTask* shown = deps_.tasks.find(task)) {
     shown->images = set.images;
     shown->image = set.images.front();
     sum.barrier_ms = set.barrier_ms;
@@ -154,10 +154,10 @@ Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t numb
 
 // Nothing can go on from them. Of other sets that look incomplete the rest may lie at a node that is away.
 control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
-  const auto gang = find_gang(parts_.jobs, id);
-  const std::vector<Image> left = gang ? leftovers_of(parts_.catalog, *gang) : std::vector<Image>();
+  const auto gang = find_gang(deps_.jobs, id);
+  const std::vector<Image> left = gang ? leftovers_of(deps_.catalog, *gang) : std::vector<Image>();
   for (const Image& image : left) {
-    const Job* job = parts_.jobs.find(image.job);
+    const Job* job = deps_.jobs.find(image.job);
     if (image.set != number || job == nullptr) continue;
     wire::VaultOrder order;
     order.act = wire::VaultAct::kRemoveVersion;
@@ -166,7 +166,7 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
     order.version = image.version;
     order.of_job = true;
     const std::string node = image.folder.empty() ? image.node : job->node();
-    if (auto removed = co_await parts_.calls.call(node, std::move(order), kRemoving); !removed)
+    if (auto removed = co_await deps_.calls.call(node, std::move(order), kRemoving); !removed)
       spdlog::warn("image {} of an incomplete set stays: {}", image_text(image), removed.error().to_string());
   }
 }
@@ -179,33 +179,32 @@ control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, 
 // ---- snapshot ----
 
 control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string to) {
-  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
-  const auto gang = find_gang(parts_.jobs, id);
+  CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
   if (const auto& protection = gang->ranks.front()->protection; to.empty() && protection)
     destination = kept_at(*protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));
-  const std::string name = find_gang(parts_.jobs, id)->name;
-  const TaskId task = parts_.tasks.begin("snapshot", id, name, "copying").id;
-  control::spawn(parts_.executor, "images of " + job_text(id),
-                 run_snapshot(id, std::move(destination), task));
+  const std::string name = find_gang(deps_.jobs, id)->name;
+  const TaskId task = deps_.tasks.begin("snapshot", id, name, "copying").id;
+  control::spawn(deps_.executor, "images of " + job_text(id), run_snapshot(id, std::move(destination), task));
   co_return task;
 }
 
 control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) {
   const auto taken = co_await snapshot(id, std::move(to), task);
   if (!taken) co_return fail(id, task, "snapshot", taken.error());
-  const auto gang = find_gang(parts_.jobs, id);
-  parts_.events.add("snapshot-taken",
-                    fmt::format("images of all {} ranks of job {} were taken at one step",
-                                taken->images.size(), gang ? name_and_id(*gang) : job_text(id)),
-                    "", id);
-  parts_.tasks.finish(task);
+  const auto gang = find_gang(deps_.jobs, id);
+  deps_.events.add("snapshot-taken",
+                   fmt::format("images of all {} ranks of job {} were taken at one step",
+                               taken->images.size(), gang ? name_and_id(*gang) : job_text(id)),
+                   "", id);
+  deps_.tasks.finish(task);
 }
 
 void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Error& error) {
-  const auto gang = find_gang(parts_.jobs, id);
-  parts_.events.add(
+  const auto gang = find_gang(deps_.jobs, id);
+  deps_.events.add(
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
       id);
@@ -213,41 +212,40 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
   const bool is_decided = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
                                               [](const Job* rank) { return rank->operation.has_value(); });
   const bool is_late = error.code() == ErrorCode::kTimedOut;
-  parts_.tasks.fail(task, error,
-                    is_decided ? kImageExitUnknown
-                    : is_late  ? kImageExitInterrupted
-                               : kImageExitFailed);
+  deps_.tasks.fail(task, error,
+                   is_decided ? kImageExitUnknown
+                   : is_late  ? kImageExitInterrupted
+                              : kImageExitFailed);
 }
 
 // ---- suspend ----
 
 control::Task<Result<TaskId>> GangImages::begin_suspend(JobId id, std::string to) {
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
-  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (is_resting(*gang)) {
-    const TaskId done = parts_.tasks.begin("suspend", id, gang->name, "").id;
-    parts_.tasks.finish(done);
+    const TaskId done = deps_.tasks.begin("suspend", id, gang->name, "").id;
+    deps_.tasks.finish(done);
     co_return done;
   }
   CKPT_CO_TRYV(co_await wait_until_free(id));
-  const std::string name = find_gang(parts_.jobs, id)->name;
-  const TaskId task = parts_.tasks.begin("suspend", id, name, "copying").id;
-  control::spawn(parts_.executor, "suspending " + job_text(id),
-                 run_suspend(id, std::move(destination), task));
+  const std::string name = find_gang(deps_.jobs, id)->name;
+  const TaskId task = deps_.tasks.begin("suspend", id, name, "copying").id;
+  control::spawn(deps_.executor, "suspending " + job_text(id), run_suspend(id, std::move(destination), task));
   co_return task;
 }
 
 control::Task<> GangImages::run_suspend(JobId id, Destination to, TaskId task) {
   const auto done = co_await suspend(id, std::move(to), task);
   if (!done) co_return fail(id, task, "suspend", done.error());
-  parts_.tasks.finish(task);
+  deps_.tasks.finish(task);
 }
 
 control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, TaskId task) {
   CKPT_CO_TRY(taken, co_await take(id, std::move(to), true, task));
   fault_point(FaultPoint::kCoordinatorGangStored);
-  parts_.tasks.enter(task, "ending");
+  deps_.tasks.enter(task, "ending");
   std::vector<OperationRunner::Begun> operations;
   for (std::size_t at = 0; at < taken.second.images.size(); ++at) {
     OperationRunner::Begun& begun = operations.emplace_back();
@@ -255,12 +253,12 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
     begun.operation.goal = OperationGoal::kParked;
     begun.operation.stage = OperationStage::kEnding;
     begun.operation.verb = "suspend";
-    begun.operation.why = "suspended with all ranks of its job";
+    begun.operation.reason = "suspended with all ranks of its job";
     begun.operation.by_user = true;
     begun.operation.image = taken.second.images[at];
     begun.operation.ended_ms = taken.second.images[at].barrier_ms;  // it has stood still since
   }
-  if (auto begun = parts_.runner.begin_all(std::move(operations)); !begun) {
+  if (auto begun = deps_.runner.begin_all(std::move(operations)); !begun) {
     co_await taken.first->let_go();
     co_return std::move(begun).error();
   }
@@ -271,7 +269,7 @@ control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, Tas
 control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
   const auto deadline = steady_clock::now() + kLongestEnd;
   while (true) {
-    const auto gang = find_gang(parts_.jobs, id);
+    const auto gang = find_gang(deps_.jobs, id);
     if (!gang) co_return gang_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
@@ -280,7 +278,7 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut, "Not all ranks of " + gang->name +
                                                 " are known to have ended yet; the job rests once they are");
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
   }
 }
 

@@ -4,8 +4,8 @@
 //
 // A suspension is decided by one record of all ranks. Before it every rank is paused behind its durable image, and goes
 // on if the record does not come. After it each rank's instance is ended, wherever it stands (operation_runner.h).
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound; kRefused:
-// there is no way now, with the reason; those of GangSnapshot.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound; kRefused: there is no way now, with the reason; those of GangSnapshot.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ namespace ckpt::coordinator {
 
 class GangImages {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     NodeTable& nodes;
     NodeCalls& calls;
@@ -36,7 +36,7 @@ class GangImages {
     OperationRunner& runner;
     control::asio::any_io_executor executor;
   };
-  explicit GangImages(Parts parts);
+  explicit GangImages(Dependencies deps);
 
   // They have begun when these return, and go on by themselves. `to` as of Snapshots::begin.
   control::Task<Result<TaskId>> begin_snapshot(JobId gang, std::string to);
@@ -59,7 +59,7 @@ class GangImages {
   control::Task<> release(std::string node, wire::SnapshotReport report);
   void fail(JobId gang, TaskId task, const std::string& verb, const Error& error);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -11,42 +11,42 @@
 namespace ckpt::coordinator {
 
 void GangProtections::start() {
-  control::spawn(parts_.executor, "the schedule of gangs' images", run());
+  control::spawn(deps_.executor, "the schedule of gangs' images", run());
 }
 
 control::Task<> GangProtections::run() {
   while (true) {
-    look();
-    co_await wait_for_change(parts_.jobs);
+    check();
+    co_await wait_for_change(deps_.jobs);
   }
 }
 
-void GangProtections::look() {
+void GangProtections::check() {
   std::set<JobId> due;
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     const auto& protection = job.protection;
     if (job.spec.gang.id == 0 || !protection || taking_.contains(job.spec.gang.id)) continue;
     if (wall_clock_ms() >= protection->begun_ms + protection->every_ms) due.insert(job.spec.gang.id);
   }
   for (const JobId id : due) {
-    const auto gang = find_gang(parts_.jobs, id);
-    if (!gang || !parts_.images.why_none(*gang).empty()) continue;
+    const auto gang = find_gang(deps_.jobs, id);
+    if (!gang || !deps_.images.why_none(*gang).empty()) continue;
     taking_.insert(id);
-    control::spawn(parts_.executor, "protecting " + job_text(id), take(id));
+    control::spawn(deps_.executor, "protecting " + job_text(id), take(id));
   }
 }
 
 control::Task<> GangProtections::take(JobId id) {
-  const auto before = find_gang(parts_.jobs, id);
+  const auto before = find_gang(deps_.jobs, id);
   if (!before || !before->ranks.front()->protection) {  // removed, or not protected any more
     taking_.erase(id);
     co_return;
   }
   Protection protection = *before->ranks.front()->protection;
   protection.begun_ms = wall_clock_ms();
-  const auto taken = co_await parts_.images.snapshot(id, kept_at(protection), 0);
+  const auto taken = co_await deps_.images.snapshot(id, kept_at(protection), 0);
   taking_.erase(id);
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang || !gang->ranks.front()->protection) co_return;
   Protection now = *gang->ranks.front()->protection;
   now.begun_ms = protection.begun_ms;
@@ -55,10 +55,10 @@ control::Task<> GangProtections::take(JobId id) {
   if (auto stored = store(*gang, now); !stored)
     spdlog::error("how images of {} went was not stored: {}", job_text(id), stored.error().to_string());
   if (taken || is_ended(state_of(*gang))) co_return;
-  parts_.events.add("snapshot-failed",
-                    fmt::format("no images of job {} ({}), failure {} in a row: {}", gang->name, job_text(id),
-                                now.failures, now.error),
-                    "", id);
+  deps_.events.add("snapshot-failed",
+                   fmt::format("no images of job {} ({}), failure {} in a row: {}", gang->name, job_text(id),
+                               now.failures, now.error),
+                   "", id);
 }
 
 Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& wish) const {
@@ -71,7 +71,7 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
                                "at one step",
                                rank->ranks.front().rank, gang.name, to_string(rank->spec.way)));
   }
-  CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
+  CKPT_TRY(destination, destination_of(wish.to, deps_.nodes));
   Protected answer;
   if (destination.folder.empty() && destination.node.empty())
     answer.note =
@@ -83,43 +83,43 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
 }
 
 control::Task<Result<Protected>> GangProtections::protect(JobId id, ProtectRequest wish) {
-  const auto before = find_gang(parts_.jobs, id);
+  const auto before = find_gang(deps_.jobs, id);
   if (!before) co_return gang_was_removed(id);
   CKPT_CO_TRY(planned, plan(*before, wish));
   std::vector<JobId> ranks;
   for (const Job* rank : before->ranks) ranks.push_back(rank->id);
   for (const JobId rank : ranks) {
-    const auto works = co_await parts_.orders.check(rank, kept_at(planned.protection));
+    const auto works = co_await deps_.orders.check(rank, kept_at(planned.protection));
     if (!works)
       co_return Error(ErrorCode::kRefused, "The job is not protected: no image of " + job_text(rank) +
                                                " can be written there: " + works.error().to_string());
   }
   if (wish.dry_run) co_return planned;
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) co_return gang_was_removed(id);
   CKPT_CO_TRY(answer, plan(*gang, wish));
   CKPT_CO_TRYV(store(*gang, answer.protection));
-  parts_.events.add(
+  deps_.events.add(
       "job-protected",
       fmt::format("job {} ({}) is protected every {} ms", gang->name, job_text(id), wish.every_ms), "", id);
   co_return answer;
 }
 
 Result<void> GangProtections::unprotect(JobId id) {
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) return gang_was_removed(id);
   if (!gang->ranks.front()->protection)
     return Error(ErrorCode::kRefused, "Job " + gang->name + " is not protected");
   CKPT_TRYV(store(*gang, std::nullopt));
-  parts_.events.add("job-unprotected",
-                    fmt::format("job {} ({}) is not protected any more", gang->name, job_text(id)), "", id);
+  deps_.events.add("job-unprotected",
+                   fmt::format("job {} ({}) is not protected any more", gang->name, job_text(id)), "", id);
   return ok();
 }
 
 Result<void> GangProtections::store(const Gang& gang, const std::optional<Protection>& protection) {
   std::vector<Job> changed;
   for (const Job* rank : gang.ranks) changed.emplace_back(*rank).protection = protection;
-  return parts_.jobs.replace_all(std::move(changed));
+  return deps_.jobs.replace_all(std::move(changed));
 }
 
 }  // namespace ckpt::coordinator

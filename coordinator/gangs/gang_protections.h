@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `protect` of gangs: a set of images every so often. The request and its state are part of each rank's record. A set that is
 // due waits until the ranks are free; one that fails is tried again after the interval.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound; kRefused, with
-// the reason; those of the store.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound; kRefused, with the reason; those of the store.
 #pragma once
 
 #include <set>
@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 
 class GangProtections {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
@@ -22,7 +22,7 @@ class GangProtections {
     SnapshotOrders& orders;
     control::asio::any_io_executor executor;
   };
-  explicit GangProtections(Parts parts) : parts_(std::move(parts)) {}
+  explicit GangProtections(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, after the jobs have been loaded.
   void start();
@@ -32,13 +32,13 @@ class GangProtections {
 
  private:
   control::Task<> run();
-  void look();
+  void check();
   control::Task<> take(JobId gang);
   [[nodiscard]] Result<Protected> plan(const Gang& gang, const ProtectRequest& wish) const;
   // Stores the protection of all ranks, in one transaction.
   Result<void> store(const Gang& gang, const std::optional<Protection>& protection);
 
-  Parts parts_;
+  Dependencies deps_;
   std::set<JobId> taking_;
 };
 

@@ -28,21 +28,22 @@ std::int64_t lost_ms(const Gang& gang, const GangSet& set) {
 
 // The reasons of the ranks that could not start, without those of ranks that only rest with them.
 std::string why_resting(const Gang& gang) {
-  std::string why;
+  std::string reason;
   for (const Job* rank : gang.ranks) {
     if (rank->reason.find(lifecycle::kRestsWithOthers) != std::string::npos) continue;
-    why += fmt::format("{}rank {}: {}", why.empty() ? "" : "; ", rank->ranks.front().rank, rank->reason);
+    reason +=
+        fmt::format("{}rank {}: {}", reason.empty() ? "" : "; ", rank->ranks.front().rank, rank->reason);
   }
-  return why;
+  return reason;
 }
 
 }  // namespace
 
 Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
-  auto gang = find_gang(parts_.jobs, id);
+  auto gang = find_gang(deps_.jobs, id);
   if (!gang) return gang_was_removed(id);
-  const auto refused = [&gang](const std::string& why) {
-    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot go on from images: " + why);
+  const auto refused = [&gang](const std::string& reason) {
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot go on from images: " + reason);
   };
   if (gang->ranks.size() != gang->size)
     return refused(fmt::format("only {} of its {} ranks are known", gang->ranks.size(), gang->size));
@@ -50,7 +51,7 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
     RestoreWish own;
     own.verb = wish.verb;
     own.all_ranks = true;
-    CKPT_TRYV(parts_.restores.may_restore(rank->id, own));
+    CKPT_TRYV(deps_.restores.may_restore(rank->id, own));
     if (holds_gpu(rank->state))
       return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->ranks.front().rank));
   }
@@ -60,28 +61,28 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
 Result<GangSet> GangRestores::choose_set(const Gang& gang, const GangRestoreWish& wish) const {
   std::optional<GangSet> set;
   if (wish.image) {
-    set = set_with(parts_.catalog, gang, *wish.image);
+    set = set_with(deps_.catalog, gang, *wish.image);
     if (!set)
       return Error(ErrorCode::kNotFound,
                    "There are no images of all ranks of the step of " + image_text(*wish.image));
   } else {
-    auto sets = sets_of(parts_.catalog, gang);
-    const std::string why = sets.empty() ? "" : sets.front().suspect();
+    auto sets = sets_of(deps_.catalog, gang);
+    const std::string reason = sets.empty() ? "" : sets.front().suspect();
     const std::string newest = sets.empty() ? "" : image_text(sets.front().images.front());
     std::erase_if(sets, [](const GangSet& one) { return !one.suspect().empty(); });
-    if (sets.empty() && !why.empty())
+    if (sets.empty() && !reason.empty())
       return Error(
           ErrorCode::kRefused,
           fmt::format("The images of {} are suspect, since they were taken after a fault of a GPU ({}): "
                       "`restore {}` starts from them all the same",
-                      gang.name, why, newest));
+                      gang.name, reason, newest));
     if (sets.empty())
       return Error(ErrorCode::kNotFound, "There are no images of all ranks of job " + gang.name +
                                              " of one step: `snapshot` takes them");
     set = std::move(sets.front());
   }
   for (const Image& image : set->images) {
-    if (!parts_.finder.is_readable(image))
+    if (!deps_.finder.is_readable(image))
       return Error(ErrorCode::kUnavailable, "Image " + image_text(image) + " is in the vault of " +
                                                 image.node + ", which is not connected");
   }
@@ -98,8 +99,8 @@ control::Task<Result<void>> GangRestores::check_is_readable(GangSet set, std::ve
     order.folder = image.folder;
     order.vault_job = image.vault_job;
     order.of_job = true;
-    CKPT_CO_TRYV(co_await parts_.calls.call(node, std::move(order), kAskingVault));
-    if (!parts_.catalog.is_whole_at(node, image))
+    CKPT_CO_TRYV(co_await deps_.calls.call(node, std::move(order), kAskingVault));
+    if (!deps_.catalog.is_whole_at(node, image))
       co_return Error(ErrorCode::kUnavailable, node + " has no whole image " + image_text(image));
   }
   co_return ok();
@@ -109,10 +110,10 @@ Result<std::vector<Place>> GangRestores::choose_places(const Gang& gang, const G
                                                        const GangRestoreWish& wish) const {
   PlacementRequest wanted;
   for (std::size_t at = 0; at < gang.ranks.size(); ++at) {
-    PlacementRequest own = parts_.planner.request_for(*gang.ranks[at], set.images[at]);
-    const std::uint64_t most = std::max(wanted.memory_bytes, own.memory_bytes);
+    PlacementRequest own = deps_.planner.request_for(*gang.ranks[at], set.images[at]);
+    const std::uint64_t max_bytes = std::max(wanted.memory_bytes, own.memory_bytes);
     wanted = std::move(own);
-    wanted.memory_bytes = most;
+    wanted.memory_bytes = max_bytes;
   }
   GangShape shape;
   shape.ranks = gang.size;
@@ -124,7 +125,7 @@ Result<std::vector<Place>> GangRestores::choose_places(const Gang& gang, const G
     wanted.node = wish.nodes.front();
   else
     shape.nodes = wish.nodes;
-  CKPT_TRY(plan, parts_.planner.plan_gang(std::move(wanted), wish.nodes, shape));
+  CKPT_TRY(plan, deps_.planner.plan_gang(std::move(wanted), wish.nodes, shape));
   if (plan.places.empty()) return Error(ErrorCode::kUnavailable, plan.reason);
   return std::move(plan.places);
 }
@@ -159,19 +160,19 @@ control::Task<Result<TaskId>> GangRestores::begin(JobId id, GangRestoreWish wish
     begun.operation.goal = OperationGoal::kRunning;
     begun.operation.stage = OperationStage::kEnding;
     begun.operation.verb = wish.verb;
-    begun.operation.why = wish.why;
+    begun.operation.reason = wish.reason;
     begun.operation.by_user = true;
     begun.operation.image = chosen.set.images[at];
     begun.operation.to_node = chosen.places[at].node;
     begun.operation.to_gpu = chosen.places[at].gpu;
-    begun.operation.gone = true;
+    begun.operation.instance_ended = true;
     begun.operation.ended_ms = chosen.set.images[at].barrier_ms + chosen.lost_ms;
   }
-  CKPT_CO_TRYV(parts_.runner.begin_all(std::move(operations)));
-  ImageTask& task = parts_.tasks.begin(wish.verb, id, gang.name, "starting");
+  CKPT_CO_TRYV(deps_.runner.begin_all(std::move(operations)));
+  ImageTask& task = deps_.tasks.begin(wish.verb, id, gang.name, "starting");
   task.images = chosen.set.images;
   const TaskId number = task.id;
-  control::spawn(parts_.executor, wish.verb + " of " + job_text(id), follow(id, std::move(chosen), number));
+  control::spawn(deps_.executor, wish.verb + " of " + job_text(id), follow(id, std::move(chosen), number));
   co_return number;
 }
 
@@ -179,11 +180,11 @@ control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId numb
   const auto runs = co_await wait_until_runs(id);
   if (!runs) {
     const bool is_known = runs.error().code() != ErrorCode::kTimedOut;
-    co_return parts_.tasks.fail(number, runs.error(), is_known ? kImageExitFailed : kImageExitUnknown);
+    co_return deps_.tasks.fail(number, runs.error(), is_known ? kImageExitFailed : kImageExitUnknown);
   }
-  ImageTask* task = parts_.tasks.find(number);
+  ImageTask* task = deps_.tasks.find(number);
   if (task == nullptr) co_return;
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   Restored restored;
   restored.image = plan.set.images.front();
   restored.place = plan.places.front();
@@ -193,13 +194,13 @@ control::Task<> GangRestores::follow(JobId id, GangRestorePlan plan, TaskId numb
   task->restored = restored;
   task->places = shares_text(plan.places);
   task->exit_code = plan.lost_ms > 0 ? kImageExitRestored : 0;
-  parts_.tasks.finish(number);
+  deps_.tasks.finish(number);
 }
 
 control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
   const auto deadline = steady_clock::now() + kLongestRise;
   while (true) {
-    const auto gang = find_gang(parts_.jobs, id);
+    const auto gang = find_gang(deps_.jobs, id);
     if (!gang) co_return gang_was_removed(id);
     const bool is_over = std::none_of(gang->ranks.begin(), gang->ranks.end(),
                                       [](const Job* rank) { return rank->operation.has_value(); });
@@ -213,7 +214,7 @@ control::Task<Result<void>> GangRestores::wait_until_runs(JobId id) {
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Not all ranks of " + gang->name + " run yet; `describe` shows them");
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
   }
 }
 

@@ -2,8 +2,9 @@
 // Lets a gang go on from a set of its images: `resume` and `restore`. All ranks are placed, or none. One record of all
 // ranks begins it; then each goes its way as a job of one rank does (operation_runner.h). If one does not start, the
 // others rest again in the same images (lifecycle/rank_rules.h).
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound: there is no
-// whole set; kUnavailable: a node with an image, or enough GPUs, are away; kRefused, with the reason.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound: there is no whole set; kUnavailable: a node with an image, or enough GPUs, are away; kRefused,
+// with the reason.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ namespace ckpt::coordinator {
 
 struct GangRestoreWish {
   std::string verb = "restore";
-  std::string why;
+  std::string reason;
   std::vector<std::string> nodes;  // empty: wherever there are GPUs
   std::optional<Image> image;      // of the set; else the newest
   bool accept_loss = false;        // of the work since the set
@@ -33,7 +34,7 @@ struct GangRestorePlan {
 
 class GangRestores {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeCalls& calls;
     JobTable& jobs;
     const ImageCatalog& catalog;
@@ -44,7 +45,7 @@ class GangRestores {
     OperationRunner& runner;
     control::asio::any_io_executor executor;
   };
-  explicit GangRestores(Parts parts) : parts_(std::move(parts)) {}
+  explicit GangRestores(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Changes nothing.
   control::Task<Result<GangRestorePlan>> plan(JobId gang, GangRestoreWish wish);
@@ -60,7 +61,7 @@ class GangRestores {
   control::Task<> follow(JobId gang, GangRestorePlan plan, TaskId task);
   control::Task<Result<void>> wait_until_runs(JobId gang);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

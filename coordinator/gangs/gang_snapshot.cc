@@ -27,8 +27,8 @@ constexpr std::uint32_t kKeptAtLeast = 2;
 
 }  // namespace
 
-std::shared_ptr<GangSnapshot> GangSnapshot::create(Parts parts, const Gang& gang, Wish wish) {
-  std::shared_ptr<GangSnapshot> snapshot(new GangSnapshot(std::move(parts), std::move(wish)));
+std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Gang& gang, Wish wish) {
+  std::shared_ptr<GangSnapshot> snapshot(new GangSnapshot(std::move(deps), std::move(wish)));
   for (const Job* rank : gang.ranks) {
     Member& member = snapshot->members_.emplace_back();
     member.job = rank->id;
@@ -46,7 +46,7 @@ void GangSnapshot::prepare_orders() {
   std::vector<RankOrders::Member> ranks(members_.begin(), members_.end());
   RankOrders::Purpose purpose;
   purpose.set = wish_.set;
-  ranks_ = std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(ranks),
+  ranks_ = std::make_shared<RankOrders>(deps_.calls, deps_.executor, purpose, std::move(ranks),
                                         [this](std::optional<std::size_t> member) {
                                           return member ? failure_of_image(*member) : first_failure();
                                         });
@@ -55,8 +55,8 @@ void GangSnapshot::prepare_orders() {
 control::Task<Result<void>> GangSnapshot::run() {
   const auto self = shared_from_this();
   for (const std::size_t at : ranks_->everyone())
-    control::spawn(parts_.executor, "an image of a rank", take(at));
-  control::spawn(parts_.executor, "ranks that wait", keep_waiting());
+    control::spawn(deps_.executor, "an image of a rank", take(at));
+  control::spawn(deps_.executor, "ranks that wait", keep_waiting());
   auto done = co_await agree();
   bool is_given_up = false;
   while (true) {
@@ -79,19 +79,19 @@ control::Task<> GangSnapshot::take(std::size_t at) {
   const auto deadline = steady_clock::now() + kLettingGo;
   auto taken = co_await order(at);
   while (!taken && is_busy(at, taken.error()) && steady_clock::now() < deadline && !first_failure()) {
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
     taken = co_await order(at);
   }
   members_[at].taken.emplace(std::move(taken));
   changed_.notify();
-  ranks_->look();
+  ranks_->reevaluate();
 }
 
 control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   const Member& member = members_[at];
-  const Job* job = parts_.jobs.find(member.job);
+  const Job* job = deps_.jobs.find(member.job);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "It was removed");
-  CKPT_CO_TRY(order, parts_.orders.order_of(*job, wish_.to, false));
+  CKPT_CO_TRY(order, deps_.orders.order_of(*job, wish_.to, false));
   order.set = wish_.set;
   order.keep = std::max(order.keep, kKeptAtLeast) + leftovers_of_rank(*job);
   order.holds_after = wish_.holds;
@@ -99,31 +99,31 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   RunningSnapshot shown(wish_.task, member.node, member.owner);
   shown.set = wish_.set;
   const SnapshotOrders::Outcome outcome =
-      co_await parts_.orders.give(std::move(order), std::move(shown), kLongestSnapshot);
+      co_await deps_.orders.give(std::move(order), std::move(shown), kLongestSnapshot);
   members_[at].has_begun = outcome.has_begun;
   if (!outcome.taken && outcome.taken.error().code() == ErrorCode::kTimedOut)
-    parts_.orders.give_up_soon(member.job, member.node, member.incarnation);
+    deps_.orders.give_up_soon(member.job, member.node, member.incarnation);
   co_return outcome.taken;
 }
 
 // Images of sets that have failed push none out that are of use.
 std::uint32_t GangSnapshot::leftovers_of_rank(const Job& rank) const {
-  const auto gang = find_gang(parts_.jobs, rank.spec.gang.id);
+  const auto gang = find_gang(deps_.jobs, rank.spec.gang.id);
   if (!gang) return 0;
-  const std::vector<Image> left = leftovers_of(parts_.catalog, *gang);
+  const std::vector<Image> left = leftovers_of(deps_.catalog, *gang);
   return static_cast<std::uint32_t>(
       std::count_if(left.begin(), left.end(), [&rank](const Image& image) { return image.job == rank.id; }));
 }
 
 bool GangSnapshot::is_busy(std::size_t at, const Error& error) const {
   const Member& member = members_[at];
-  return error.code() == ErrorCode::kUnavailable && !member.has_begun && parts_.nodes.connected(member.node);
+  return error.code() == ErrorCode::kUnavailable && !member.has_begun && deps_.nodes.connected(member.node);
 }
 
 // A node has its order once it has reported on it: before that it would not know what is asked.
 control::Task<Result<void>> GangSnapshot::wait_for_begin() {
   const auto has_begun = [this](const Member& member) {
-    const RunningSnapshot* running = parts_.running.find(member.job);
+    const RunningSnapshot* running = deps_.running.find(member.job);
     return running != nullptr && running->has_begun;
   };
   const auto deadline = steady_clock::now() + kLongestCopy;
@@ -131,7 +131,7 @@ control::Task<Result<void>> GangSnapshot::wait_for_begin() {
     if (auto failed = first_failure()) co_return *std::move(failed);
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut, "Not all ranks have begun with their images");
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
   }
   co_return ok();
 }
@@ -170,13 +170,13 @@ control::Task<> GangSnapshot::keep_waiting() {
     co_await changed_.wait_until(next);
     if (is_over_ || steady_clock::now() < next) continue;
     next = steady_clock::now() + kRepeated;
-    ranks_->tell_all(wire::GatherAct::kReady, kLongestCopy);
+    ranks_->send_to_all(wire::GatherAct::kReady, kLongestCopy);
   }
 }
 
 void GangSnapshot::give_up() {
   for (const Member& member : members_) {
-    if (!member.taken) parts_.orders.give_up_soon(member.job, member.node, member.incarnation);
+    if (!member.taken) deps_.orders.give_up_soon(member.job, member.node, member.incarnation);
   }
 }
 
@@ -187,7 +187,7 @@ control::Task<> GangSnapshot::let_go() {
   for (std::size_t at = 0; at < members_.size(); ++at) {
     if (members_[at].taken && *members_[at].taken) told.push_back(let_go_of(at));
   }
-  co_await control::at_once(parts_.executor, "a rank that goes on", std::move(told));
+  co_await control::at_once(deps_.executor, "a rank that goes on", std::move(told));
 }
 
 control::Task<> GangSnapshot::let_go_of(std::size_t at) {
@@ -198,7 +198,7 @@ control::Task<> GangSnapshot::let_go_of(std::size_t at) {
   order.incarnation = member.incarnation;
   order.set = wish_.set;
   order.act = wire::GatherAct::kGoOn;
-  const auto told = co_await parts_.calls.gather(member.node, std::move(order), kGoOnAnswer);
+  const auto told = co_await deps_.calls.gather(member.node, std::move(order), kGoOnAnswer);
   if (!told) spdlog::warn("rank {} goes on by itself: {}", job_text(member.job), told.error().to_string());
 }
 

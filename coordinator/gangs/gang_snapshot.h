@@ -9,8 +9,9 @@
 //
 // A rank that is not held behind its image goes on as soon as its last changes are copied. Held ones go on by let_go(),
 // or by themselves after a minute: a coordinator that went away may have decided nothing.
-// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its parts, which outlive it.
-// Errors: those of the first rank that failed, with its name; kTimedOut for a rank that reached no barrier.
+// Threads: one io_context on one thread. Ownership: shared with its coroutines; borrows its dependencies,
+// which outlive it. Errors: those of the first rank that failed, with its name; kTimedOut for a rank that
+// reached no barrier.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ namespace ckpt::coordinator {
 
 class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
  public:
-  struct Parts {
+  struct Dependencies {
     const NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
@@ -44,7 +45,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
     bool holds = false;  // ranks stay paused behind their durable images
     bool full = false;   // nothing is taken over from older images
   };
-  static std::shared_ptr<GangSnapshot> create(Parts parts, const Gang& gang, Wish wish);
+  static std::shared_ptr<GangSnapshot> create(Dependencies deps, const Gang& gang, Wish wish);
 
   // Once. Returns when no node is at it any more.
   control::Task<Result<void>> run();
@@ -64,8 +65,8 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
 
  private:
-  GangSnapshot(Parts parts, Wish wish)
-      : parts_(std::move(parts)), wish_(std::move(wish)), changed_(parts_.executor) {}
+  GangSnapshot(Dependencies deps, Wish wish)
+      : deps_(std::move(deps)), wish_(std::move(wish)), changed_(deps_.executor) {}
 
   control::Task<> take(std::size_t at);
   control::Task<Result<void>> order(std::size_t at);
@@ -81,7 +82,7 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   control::Task<> keep_waiting();
   [[nodiscard]] bool are_all_over() const;
 
-  Parts parts_;
+  Dependencies deps_;
   Wish wish_;
   std::vector<Member> members_;
   std::shared_ptr<RankOrders> ranks_;  // in the order of members_

@@ -64,7 +64,7 @@ control::Task<> RankOrders::ask_one(std::shared_ptr<Answers> answers, std::size_
   changed_.notify();
 }
 
-void RankOrders::tell_all(wire::GatherAct act, std::chrono::milliseconds limit) {
+void RankOrders::send_to_all(wire::GatherAct act, std::chrono::milliseconds limit) {
   const auto ignored = std::make_shared<Answers>(members_.size());
   for (const std::size_t at : everyone())
     control::spawn(executor_, "an order to a rank", ask_one(ignored, at, order_for(at, act, 0), limit));

@@ -48,9 +48,9 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
   // The barrier that all have promised.
   control::Task<Result<std::uint64_t>> agree();
   // Sends the order to all ranks and ignores their answers.
-  void tell_all(wire::GatherAct act, std::chrono::milliseconds limit);
+  void send_to_all(wire::GatherAct act, std::chrono::milliseconds limit);
   // Has ask() check `failure` again, whose result may have changed.
-  void look() { changed_.notify(); }
+  void reevaluate() { changed_.notify(); }
   [[nodiscard]] std::vector<std::size_t> everyone() const;
   // With the rank's name.
   [[nodiscard]] Error failure_of(std::size_t member, const Error& error) const;

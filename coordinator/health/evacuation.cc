@@ -75,7 +75,7 @@ std::uint32_t attempts_of(JobId job, const std::vector<const Evacuation*>& all, 
 std::string failed_text(const Evacuation& evacuation) {
   std::string text;
   for (const FailedTarget& target : evacuation.failed)
-    text += (text.empty() ? "" : "; ") + to_text(target.to) + ": " + target.why;
+    text += (text.empty() ? "" : "; ") + to_text(target.to) + ": " + target.reason;
   return text;
 }
 

@@ -53,13 +53,13 @@ constexpr auto names_of(record::Of<EvacuationState>) {
 // A live move to that GPU came to nothing.
 struct FailedTarget {
   FailedTarget() = default;
-  FailedTarget(Place place, std::string reason) : to(std::move(place)), why(std::move(reason)) {}
+  FailedTarget(Place place, std::string reason) : to(std::move(place)), reason(std::move(reason)) {}
   Place to;
-  std::string why;
+  std::string reason;
 };
 template <std::same_as<FailedTarget> T>
 constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("to", &T::to), record::field("why", &T::why));
+  return record::fields(record::field("to", &T::to), record::field("why", &T::reason));
 }
 
 struct Evacuation {

@@ -21,7 +21,7 @@ std::string why_of(const Evacuation& e) {
 }  // namespace
 
 void Evacuations::attempt(Evacuation& e) {
-  const Job* job = parts_.jobs.find(e.job);
+  const Job* job = deps_.jobs.find(e.job);
   if (job == nullptr) return enter(e, EvacuationState::kGone, "the job has ended");
   const bool ended = is_ended(job->state);
   if (ended && !(e.revive && e.outcome == HealthOutcome::kRestore))
@@ -29,9 +29,9 @@ void Evacuations::attempt(Evacuation& e) {
   if (job->state == JobState::kParked) return enter(e, EvacuationState::kParked, "it is parked already");
   const Place here = job->ranks.front().place;
   if (here != e.from) return enter(e, EvacuationState::kGone, "it runs at " + to_text(here) + " already");
-  if (const std::string why = job->why_not_by_itself(); !why.empty()) return wait(e, why);
-  if (parts_.policy.is_paused(e.from.node)) return wait(e, "the policy of " + e.from.node + " is paused");
-  if (const Migration* open = parts_.migrations.open_of(e.job)) {
+  if (const std::string reason = job->why_not_by_itself(); !reason.empty()) return wait(e, reason);
+  if (deps_.policy.is_paused(e.from.node)) return wait(e, "the policy of " + e.from.node + " is paused");
+  if (const Migration* open = deps_.migrations.open_of(e.job)) {
     if (e.outcome == HealthOutcome::kLive) {
       e.migration = open->id;
       e.to = open->to;
@@ -39,7 +39,7 @@ void Evacuations::attempt(Evacuation& e) {
     }
     // Its memory must not be read any more. Once it is over this is looked at again.
     tried_at_.erase(e.id);
-    if (open->abort_cause == AbortCause::kNone) (void)parts_.migration_runner.abort(open->id, why_of(e));
+    if (open->abort_cause == AbortCause::kNone) (void)deps_.migration_runner.abort(open->id, why_of(e));
     return wait(e, "waits for the end of " + migration_text(open->id));
   }
   if (!may_start(e)) return;
@@ -48,7 +48,7 @@ void Evacuations::attempt(Evacuation& e) {
 }
 
 bool Evacuations::may_start(Evacuation& e) {
-  const std::vector<const Evacuation*> all = parts_.table.pointers();
+  const std::vector<const Evacuation*> all = deps_.table.pointers();
   const std::int64_t now = wall_clock_ms();
   if (const std::uint32_t attempts = attempts_of(e.job, all, now, limits_);
       attempts >= limits_.attempts_per_job) {
@@ -58,18 +58,18 @@ bool Evacuations::may_start(Evacuation& e) {
     return false;
   }
   const bool counted = !e.started_ms.empty();
-  if (!counted && !parts_.policy.breaker().open) {
-    const std::uint32_t recent = recent_starts(all, now, parts_.policy.breaker().forgiven_ms, limits_);
+  if (!counted && !deps_.policy.breaker().open) {
+    const std::uint32_t recent = recent_starts(all, now, deps_.policy.breaker().forgiven_ms, limits_);
     if (trips_breaker(recent, limits_)) {
       auto opened =
-          parts_.policy.open_breaker(fmt::format("{} evacuations within {:.3g} min", recent,
-                                                 static_cast<double>(limits_.breaker_window_ms) / 60'000));
+          deps_.policy.open_breaker(fmt::format("{} evacuations within {:.3g} min", recent,
+                                                static_cast<double>(limits_.breaker_window_ms) / 60'000));
       if (!opened) spdlog::error("the breaker was not stored: {}", opened.error().to_string());
       wait(e, "the breaker is open");
       return false;
     }
   }
-  if (parts_.policy.breaker().open) {
+  if (deps_.policy.breaker().open) {
     wait(e, "the breaker is open");
     return false;
   }
@@ -90,38 +90,38 @@ PlanHints Evacuations::hints_for(const Evacuation& e) const {
 // A rank of several: its migration is in the table soon, and attempt() finds it there.
 void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
   const JobId gang = rank.spec.gang.id;
-  if (parts_.gang_moves.is_beginning(gang)) return wait(e, "a move of its ranks is being prepared");
+  if (deps_.gang_moves.is_beginning(gang)) return wait(e, "a move of its ranks is being prepared");
   MigrateRequest request = live_request(e, rank);
   request.ranks.push_back(rank.ranks.front().rank);
   const PlanHints hints = hints_for(e);
-  const auto plan = parts_.gang_moves.plan(gang, request, hints.closed);
+  const auto plan = deps_.gang_moves.plan(gang, request, hints.closed);
   if (!plan) return wait(e, plan.error().to_string());
   if (plan->places.empty()) return no_live_target(e, rank, plan->reason);
   e.started_ms.push_back(wall_clock_ms());
-  parts_.table.save(e);
+  deps_.table.save(e);
   wait(e, "the move of the rank is being prepared");
-  parts_.gang_moves.begin_soon(gang, std::move(request), hints.closed, [this, id = e.id](const Error& error) {
-    if (parts_.table.open().contains(id)) wait(parts_.table.at(id), error.to_string());
+  deps_.gang_moves.begin_soon(gang, std::move(request), hints.closed, [this, id = e.id](const Error& error) {
+    if (deps_.table.open().contains(id)) wait(deps_.table.at(id), error.to_string());
   });
 }
 
 void Evacuations::attempt_live(Evacuation& e, const Job& job) {
   if (e.failed.size() >= limits_.live_targets) return no_live_target(e, job, "enough targets were tried");
   if (job.spec.gang.id != 0) return attempt_rank(e, job);
-  auto planned = parts_.planner.plan(job, "auto", hints_for(e));
+  auto planned = deps_.planner.plan(job, "auto", hints_for(e));
   if (!planned) return wait(e, planned.error().to_string());
   const MigratePlan& plan = *planned;
   if (!plan.to) {
-    const std::string obstacle = parts_.states.why_not_movable(job);
+    const std::string obstacle = deps_.states.why_not_movable(job);
     if (obstacle.empty()) return no_live_target(e, job, plan.reason);
-    parts_.moves.give_up_parking(job, plan, why_of(e));
+    deps_.moves.give_up_parking(job, plan, why_of(e));
     if (plan.passing) return wait(e, plan.reason);
     if (!e.urgent) return enter(e, EvacuationState::kLeft, plan.reason);
     return give_up_live(e, job, obstacle);
   }
   e.started_ms.push_back(wall_clock_ms());
-  parts_.table.save(e);
-  auto begun = parts_.moves.begin(job, live_request(e, job), plan);
+  deps_.table.save(e);
+  auto begun = deps_.moves.begin(job, live_request(e, job), plan);
   if (!begun) return wait(e, begun.error().to_string());
   e.migration = (*begun)->id;
   e.to = *plan.to;
@@ -131,15 +131,15 @@ void Evacuations::attempt_live(Evacuation& e, const Job& job) {
 MigrateRequest Evacuations::live_request(const Evacuation& e, const Job& job) const {
   MigrateRequest request;
   request.options.max_downtime_ns = kEvacuationDowntimeNs;
-  const std::int64_t base_ms = e.urgent ? parts_.config.evacuation_live_deadline_ms : kPatientMoveMs;
+  const std::int64_t base_ms = e.urgent ? deps_.config.evacuation_live_deadline_ms : kPatientMoveMs;
   request.timeout_ms = live_deadline_ms(base_ms, job.expected_bytes());
-  request.why = why_of(e);
+  request.reason = why_of(e);
   return request;
 }
 
 // No GPU that is left can take it. Those that were tried are no reason to wait.
-void Evacuations::no_live_target(Evacuation& e, const Job& job, const std::string& why) {
-  if (e.failed.empty()) return no_target(e, why, true);
+void Evacuations::no_live_target(Evacuation& e, const Job& job, const std::string& reason) {
+  if (e.failed.empty()) return no_target(e, reason, true);
   if (e.urgent) return give_up_live(e, job, "no live move of it came to its end (" + failed_text(e) + ")");
   // It is tried again at the next change, wherever there is free memory then.
   const std::string tried = failed_text(e);
@@ -147,8 +147,8 @@ void Evacuations::no_live_target(Evacuation& e, const Job& job, const std::strin
   wait(e, tried + "; it is tried again");
 }
 
-void Evacuations::give_up_live(Evacuation& e, const Job& job, std::string why) {
-  e.not_live = std::move(why);
+void Evacuations::give_up_live(Evacuation& e, const Job& job, std::string reason) {
+  e.not_live = std::move(reason);
   e.outcome = HealthOutcome::kRestore;
   attempt_restore(e, job);
 }
@@ -186,17 +186,17 @@ void Evacuations::after_live(Evacuation& e, const Migration& migration) {
 }
 
 void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
-  if (parts_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
-  const auto image = parts_.images.newest(e.job);
+  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being given up");
+  const auto image = deps_.images.newest(e.job);
   if (!image) {
     // Its memory can be read: it rests in an image that is made of it.
     if (!e.failed.empty() && !is_ended(job.state) && check_has_images(job)) return park(e, true);
-    if (parts_.planner.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
+    if (deps_.planner.nodes_are_away()) return wait(e, "no node that is connected has an image of it");
     return enter(e, EvacuationState::kLeft,
                  (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +
                      ", and there is no image of it: it is left as it is");
   }
-  const auto plan = parts_.planner.plan_restore(job, *image, "auto", hints_for(e));
+  const auto plan = deps_.planner.plan_restore(job, *image, "auto", hints_for(e));
   if (!plan) return wait(e, plan.error().to_string());
   const std::optional<Place> to = plan->to;
   if (!to) return no_target(e, plan->reason, false);
@@ -204,13 +204,13 @@ void Evacuations::attempt_restore(Evacuation& e, const Job& job) {
   e.to = to;
   enter(e, EvacuationState::kRestoring,
         (e.not_live.empty() ? "" : e.not_live + "; ") + std::string("from its newest image"));
-  control::spawn(parts_.executor, "restoring " + job_text(e.job), restore(e.id, *to));
+  control::spawn(deps_.executor, "restoring " + job_text(e.job), restore(e.id, *to));
 }
 
 control::Task<> Evacuations::restore(EvacuationId id, Place to) {
-  const Evacuation& asked = parts_.table.at(id);
-  auto restored = co_await parts_.images.restore(asked.job, to, why_of(asked));
-  Evacuation& e = parts_.table.at(id);
+  const Evacuation& asked = deps_.table.at(id);
+  auto restored = co_await deps_.images.restore(asked.job, to, why_of(asked));
+  Evacuation& e = deps_.table.at(id);
   if (e.state != EvacuationState::kRestoring) co_return;
   if (restored) {
     const Restored& there = *restored;
@@ -233,10 +233,10 @@ control::Task<> Evacuations::restore(EvacuationId id, Place to) {
 }
 
 // Never killed: it rests in the vault, or runs on as it can until a GPU has the memory.
-void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs) {
-  const bool too_early = parts_.planner.nodes_may_come_back();
+void Evacuations::no_target(Evacuation& e, const std::string& reason, bool job_runs) {
+  const bool too_early = deps_.planner.nodes_may_come_back();
   if (e.urgent && !too_early) return park(e, job_runs || !e.failed.empty());
-  const std::string note = why + "; it goes as soon as there is room";
+  const std::string note = reason + "; it goes as soon as there is room";
   if (e.state == EvacuationState::kQueued) return wait(e, note);
   enter(e, EvacuationState::kQueued, note);
 }
@@ -244,13 +244,13 @@ void Evacuations::no_target(Evacuation& e, const std::string& why, bool job_runs
 void Evacuations::park(Evacuation& e, bool snapshot) {
   e.started_ms.push_back(wall_clock_ms());
   enter(e, EvacuationState::kParking, e.not_live.empty() ? "no GPU can take it" : e.not_live);
-  control::spawn(parts_.executor, "parking " + job_text(e.job), rest(e.id, snapshot));
+  control::spawn(deps_.executor, "parking " + job_text(e.job), rest(e.id, snapshot));
 }
 
 control::Task<> Evacuations::rest(EvacuationId id, bool snapshot) {
-  const Evacuation& asked = parts_.table.at(id);
-  auto parked = co_await parts_.images.park(asked.job, snapshot, why_of(asked));
-  Evacuation& e = parts_.table.at(id);
+  const Evacuation& asked = deps_.table.at(id);
+  auto parked = co_await deps_.images.park(asked.job, snapshot, why_of(asked));
+  Evacuation& e = deps_.table.at(id);
   if (e.state != EvacuationState::kParking) co_return;
   if (parked) {
     enter(e, EvacuationState::kParked, "no GPU could take it: it goes on as soon as there is room");

@@ -34,8 +34,8 @@ Result<void> EvacuationTable::load() {
   }
 }
 
-Result<void> EvacuationTable::keep(std::vector<Evacuation> decided,
-                                   const std::function<Result<void>()>& beside) {
+Result<void> EvacuationTable::store(std::vector<Evacuation> decided,
+                                    const std::function<Result<void>()>& beside) {
   CKPT_TRY(transaction, Transaction::begin(store_.database()));
   for (Evacuation& e : decided) {
     const auto known = std::find_if(open_.begin(), open_.end(), [&](EvacuationId id) {
@@ -80,7 +80,7 @@ std::vector<const Evacuation*> EvacuationTable::pointers() const {
   return all;
 }
 
-void EvacuationTable::forget_old(const Retention& keep) {
+void EvacuationTable::prune(const Retention& keep) {
   const std::size_t ended = evacuations_.size() - open_.size();
   std::size_t surplus = ended - std::min(ended, keep.count);
   std::vector<EvacuationId> over;

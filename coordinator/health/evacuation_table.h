@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evacuations as they are stored, and of those that are over as many as forget_old() leaves; ids stay
+// The evacuations as they are stored, and of those that are over as many as prune() leaves; ids stay
 // theirs for ever.
 // Threads: one io_context on one thread. Ownership: evacuations live here; borrows the store, which outlives
 // it. Errors: those of the store.
@@ -23,7 +23,7 @@ class EvacuationTable {
   Result<void> load();
   // Stores the decisions, and the writes of `beside`, in one transaction. A job that is evacuated from there
   // already keeps its evacuation, which becomes as grave as the new one.
-  Result<void> keep(std::vector<Evacuation> decided, const std::function<Result<void>()>& beside);
+  Result<void> store(std::vector<Evacuation> decided, const std::function<Result<void>()>& beside);
   // As it is now; errors of the store are logged.
   void save(const Evacuation& evacuation);
 
@@ -33,7 +33,7 @@ class EvacuationTable {
   [[nodiscard]] const std::set<EvacuationId>& open() const { return open_; }
   [[nodiscard]] std::vector<const Evacuation*> pointers() const;
   // Removes those that are over and need not stay.
-  void forget_old(const Retention& keep);
+  void prune(const Retention& keep);
 
  private:
   Result<void> remove(const std::vector<EvacuationId>& ids);

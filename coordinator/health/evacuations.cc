@@ -51,25 +51,25 @@ Evacuation evacuation_of(const Job& job, const Finding& finding, HealthOutcome o
   return e;
 }
 
-Evacuations::Evacuations(Parts parts)
-    : parts_(std::move(parts)), limits_(limits_of(parts_.config)), wake_(parts_.executor) {
+Evacuations::Evacuations(Dependencies deps)
+    : deps_(std::move(deps)), limits_(limits_of(deps_.config)), wake_(deps_.executor) {
   const auto on_change = [this] {
     ++generation_;
     wake();
   };
-  parts_.cordons.changed().subscribe(on_change);
-  parts_.policy.changed().subscribe(on_change);
-  parts_.health.changed().subscribe([this] { wake(); });
-  parts_.jobs.changed().subscribe([this] { wake(); });
-  parts_.migrations.changed().subscribe([this] { wake(); });
+  deps_.cordons.changed().subscribe(on_change);
+  deps_.policy.changed().subscribe(on_change);
+  deps_.health.changed().subscribe([this] { wake(); });
+  deps_.jobs.changed().subscribe([this] { wake(); });
+  deps_.migrations.changed().subscribe([this] { wake(); });
 }
 
 // A restore that the coordinator had requested when it ended may have happened or not: the job's place tells
 // which.
 void Evacuations::start() {
-  for (auto& [id, e] : parts_.table.all()) {
+  for (auto& [id, e] : deps_.table.all()) {
     if (e.state != EvacuationState::kRestoring && e.state != EvacuationState::kParking) continue;
-    const Job* job = parts_.jobs.find(e.job);
+    const Job* job = deps_.jobs.find(e.job);
     const bool elsewhere = job != nullptr && !is_ended(job->state) && !is_on(e.from, *job);
     if (e.state == EvacuationState::kRestoring && elsewhere) {
       e.to = job->ranks.front().place;
@@ -79,7 +79,7 @@ void Evacuations::start() {
       enter(e, EvacuationState::kQueued, "the coordinator was started again");
     }
   }
-  control::spawn(parts_.executor, "evacuations", run());
+  control::spawn(deps_.executor, "evacuations", run());
 }
 
 void Evacuations::on_inventory() {
@@ -88,8 +88,7 @@ void Evacuations::on_inventory() {
 }
 
 std::uint32_t Evacuations::recent() const {
-  return recent_starts(parts_.table.pointers(), wall_clock_ms(), parts_.policy.breaker().forgiven_ms,
-                       limits_);
+  return recent_starts(deps_.table.pointers(), wall_clock_ms(), deps_.policy.breaker().forgiven_ms, limits_);
 }
 
 control::Task<> Evacuations::run() {
@@ -101,35 +100,35 @@ control::Task<> Evacuations::run() {
 }
 
 void Evacuations::step() {
-  for (const Finding& finding : parts_.health.fresh()) begin_evacuations(finding);
+  for (const Finding& finding : deps_.health.fresh()) begin_evacuations(finding);
   take_in_arrivals();
-  const std::set<EvacuationId> open = parts_.table.open();
-  for (const EvacuationId id : open) reconcile(parts_.table.at(id));
+  const std::set<EvacuationId> open = deps_.table.open();
+  for (const EvacuationId id : open) reconcile(deps_.table.at(id));
   start_next();
 }
 
 void Evacuations::begin_evacuations(const Finding& finding) {
   doubt_images(finding);
-  if (parts_.policy.is_paused(finding.node)) {
-    if (auto kept = keep(finding, {}, true); !kept)
-      spdlog::error("a finding of {} was not marked: {}", finding.node, kept.error().to_string());
+  if (deps_.policy.is_paused(finding.node)) {
+    if (auto stored = store(finding, {}, true); !stored)
+      spdlog::error("a finding of {} was not marked: {}", finding.node, stored.error().to_string());
     return;
   }
   if (finding.reported.cordon) {
-    auto set = parts_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
-                                  finding.reported.reason);
+    auto set = deps_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
+                                 finding.reported.reason);
     // Not stored, so not acted on: the next change tries again.
     if (!set)
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
-  if (auto kept = keep(finding, concerned(finding)); !kept)
+  if (auto stored = store(finding, concerned(finding)); !stored)
     spdlog::error("what follows from a finding of {} was not stored: {}", finding.node,
-                  kept.error().to_string());
+                  stored.error().to_string());
 }
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
-  for (const auto& [id, job] : parts_.jobs.all()) {  // the ended ones, too: those that died of it
+  for (const auto& [id, job] : deps_.jobs.all()) {  // the ended ones, too: those that died of it
     if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
     const wire::JobVerdict* verdict = verdict_of(finding.reported, id);
     const bool named = verdict != nullptr;
@@ -148,16 +147,15 @@ bool Evacuations::died_of(const Job& job, const Finding& finding) const {
          job.ended_ms >= finding.reported.time_ms - kDeathBeforeFindingMs;
 }
 
-Result<void> Evacuations::keep(const Finding& finding, std::vector<Evacuation> decided, bool paused) {
-  CKPT_TRYV(
-      parts_.table.keep(std::move(decided), [&] { return parts_.health.store_acted(finding, paused); }));
-  parts_.health.acted(finding.row, paused);
+Result<void> Evacuations::store(const Finding& finding, std::vector<Evacuation> decided, bool paused) {
+  CKPT_TRYV(deps_.table.store(std::move(decided), [&] { return deps_.health.store_acted(finding, paused); }));
+  deps_.health.acted(finding.row, paused);
   return ok();
 }
 
 void Evacuations::reconcile(Evacuation& evacuation) {
   if (evacuation.state != EvacuationState::kMoving) return;
-  const Migration* migration = parts_.migrations.find(evacuation.migration);
+  const Migration* migration = deps_.migrations.find(evacuation.migration);
   if (migration == nullptr) return enter(evacuation, EvacuationState::kQueued, "its migration is not known");
   if (!migration->open()) after_live(evacuation, *migration);
 }
@@ -165,14 +163,14 @@ void Evacuations::reconcile(Evacuation& evacuation) {
 void Evacuations::start_next() {
   std::vector<const Evacuation*> open;
   std::set<EvacuationId> waiting;
-  for (const EvacuationId id : parts_.table.open()) {
-    open.push_back(&parts_.table.at(id));
+  for (const EvacuationId id : deps_.table.open()) {
+    open.push_back(&deps_.table.at(id));
     if (const auto tried = tried_at_.find(id); tried != tried_at_.end() && tried->second == generation_)
       waiting.insert(id);
   }
   for (const EvacuationId id : next_evacuations(open, waiting, limits_)) {
     tried_at_[id] = generation_;
-    attempt(parts_.table.at(id));
+    attempt(deps_.table.at(id));
   }
 }
 
@@ -182,7 +180,7 @@ void Evacuations::wait(Evacuation& e, const std::string& note) {
   if (e.note == note) return;
   e.note = note;
   if (first) return enter(e, EvacuationState::kQueued, note);
-  parts_.table.save(e);
+  deps_.table.save(e);
 }
 
 void Evacuations::enter(Evacuation& e, EvacuationState state, const std::string& note) {
@@ -192,12 +190,12 @@ void Evacuations::enter(Evacuation& e, EvacuationState state, const std::string&
     e.ended_ms = wall_clock_ms();
     tried_at_.erase(e.id);
   }
-  parts_.table.save(e);
+  deps_.table.save(e);
   std::string text = fmt::format("[gpumigrate] evacuation {}: {} ({}) at {} is {}", evacuation_text(e.id),
                                  e.job_name, job_text(e.job), to_text(e.from), to_string(state));
   if (e.to) text += ", to " + to_text(*e.to);
   if (!note.empty()) text += ": " + note;
-  parts_.events.add("evacuation", text + " (" + e.reason + ")", e.from.node, e.job, e.migration);
+  deps_.events.add("evacuation", text + " (" + e.reason + ")", e.from.node, e.job, e.migration);
   wake();
 }
 

@@ -8,7 +8,7 @@
 // A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
 // taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
 // job (evacuation.h) are counted from the stored ones.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
 // failure is an evacuation's note and an event.
 #pragma once
 
@@ -31,7 +31,7 @@ namespace ckpt::coordinator {
 
 class Evacuations {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     EventLog& events;
     JobTable& jobs;
@@ -48,7 +48,7 @@ class Evacuations {
     EvacuationTable& table;
     control::asio::any_io_executor executor;
   };
-  explicit Evacuations(Parts parts);
+  explicit Evacuations(Dependencies deps);
 
   // Continues the open ones; once, after load() of everything.
   void start();
@@ -71,7 +71,7 @@ class Evacuations {
   [[nodiscard]] bool was_decided(const Job& job, const Place& place) const;
   void give_up_moves_to(const Finding& finding);
   [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
-  Result<void> keep(const Finding& finding, std::vector<Evacuation> decided, bool paused = false);
+  Result<void> store(const Finding& finding, std::vector<Evacuation> decided, bool paused = false);
 
   void reconcile(Evacuation& evacuation);
   void start_next();
@@ -80,10 +80,10 @@ class Evacuations {
   void attempt_rank(Evacuation& evacuation, const Job& rank);
   void attempt_restore(Evacuation& evacuation, const Job& job);
   [[nodiscard]] MigrateRequest live_request(const Evacuation& evacuation, const Job& job) const;
-  void no_live_target(Evacuation& evacuation, const Job& job, const std::string& why);
-  void give_up_live(Evacuation& evacuation, const Job& job, std::string why);
+  void no_live_target(Evacuation& evacuation, const Job& job, const std::string& reason);
+  void give_up_live(Evacuation& evacuation, const Job& job, std::string reason);
   void after_live(Evacuation& evacuation, const Migration& migration);
-  void no_target(Evacuation& evacuation, const std::string& why, bool job_runs);
+  void no_target(Evacuation& evacuation, const std::string& reason, bool job_runs);
   void park(Evacuation& evacuation, bool snapshot);
   control::Task<> restore(EvacuationId id, Place to);
   control::Task<> rest(EvacuationId id, bool snapshot);
@@ -94,7 +94,7 @@ class Evacuations {
   void enter(Evacuation& evacuation, EvacuationState state, const std::string& note);
   void wake();
 
-  Parts parts_;
+  Dependencies deps_;
   EvacuationLimits limits_;
   std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ of the last attempt that came to nothing
   std::set<MigrationId> given_up_;                  // by this coordinator

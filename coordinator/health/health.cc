@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
-constexpr std::chrono::seconds kRetellAfter{1};
+constexpr std::chrono::seconds kResendAfter{1};
 // From one node.
 constexpr std::chrono::seconds kTakenSpan{60};
 constexpr std::size_t kMostTaken = 600;
@@ -51,20 +51,20 @@ bool Finding::is_suspicion() const {
                      [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
 }
 
-HealthTable::HealthTable(Parts parts)
-    : parts_(std::move(parts)), changed_(parts_.executor), retell_(parts_.executor) {
-  parts_.frames.take<wire::HealthReport>(
+HealthTable::HealthTable(Dependencies deps)
+    : deps_(std::move(deps)), changed_(deps_.executor), resend_(deps_.executor) {
+  deps_.frames.take<wire::HealthReport>(
       wire::FrameType::kHealthReport,
       [this](const Node& node, const wire::HealthReport& report) { on_report(node, report); });
-  parts_.policy.changed().subscribe([this] {
-    for (const auto& [name, paused] : parts_.policy.nodes()) tell_settings(name, known_number(name));
+  deps_.policy.changed().subscribe([this] {
+    for (const auto& [name, paused] : deps_.policy.nodes()) send_settings(name, known_number(name));
   });
 }
 
 Result<void> HealthTable::load() {
-  CKPT_TRYV(parts_.store.database().execute(kHealthSchema));
+  CKPT_TRYV(deps_.store.database().execute(kHealthSchema));
   CKPT_TRY(statement,
-           parts_.store.database().prepare("SELECT id, node, finding, acted FROM findings ORDER BY id"));
+           deps_.store.database().prepare("SELECT id, node, finding, acted FROM findings ORDER BY id"));
   while (true) {
     CKPT_TRY(row, statement.next());
     if (!row) return ok();
@@ -83,7 +83,7 @@ Result<void> HealthTable::load() {
 // message.
 void HealthTable::on_node_ready(const Node& node) {
   const std::uint64_t known = known_number(node.row.name);
-  if (known != 0 || parts_.policy.was_named(node.row.name)) tell_settings(node.row.name, known);
+  if (known != 0 || deps_.policy.was_named(node.row.name)) send_settings(node.row.name, known);
 }
 
 void HealthTable::on_report(const Node& node, const wire::HealthReport& report) {
@@ -94,7 +94,7 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
     const std::uint64_t number = finding.number;
     // The rest is not acknowledged, so that its node reports it again.
     if (!is_known(name, finding) && !has_room(name, finding)) break;
-    auto kept = keep(name, finding);
+    auto kept = store(name, finding);
     if (!kept) {
       spdlog::error("finding {} of {} was not stored: {}", number, name, kept.error().to_string());
       break;
@@ -102,7 +102,7 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
     known = number;
     has_new = has_new || *kept;
   }
-  if (known != 0) tell_settings(name, known);
+  if (known != 0) send_settings(name, known);
   if (has_new) changed_.notify();
 }
 
@@ -128,7 +128,7 @@ bool HealthTable::has_room(const std::string& node, const wire::HealthFinding& f
 }
 
 // False: it was known.
-Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding finding) {
+Result<bool> HealthTable::store(const std::string& node, wire::HealthFinding finding) {
   if (is_known(node, finding)) return false;
   bound(finding.reason);
   bound(finding.source);
@@ -136,17 +136,17 @@ Result<bool> HealthTable::keep(const std::string& node, wire::HealthFinding find
   if (finding.jobs.size() > kMaxVerdicts) finding.jobs.resize(kMaxVerdicts);
   for (wire::JobVerdict& verdict : finding.jobs) bound(verdict.reason);
   CKPT_TRY(statement,
-           parts_.store.database().prepare(
+           deps_.store.database().prepare(
                "INSERT INTO findings (node, number, time_ms, finding, acted) VALUES (?1, ?2, ?3, ?4, 0)"));
   statement.bind(1, node).bind(2, static_cast<std::int64_t>(finding.number)).bind(3, finding.time_ms);
   statement.bind_blob(4, wire::encode(finding));
   CKPT_TRYV(statement.run());
   Finding& kept = findings_.emplace_back();
-  kept.row = parts_.store.database().last_row_id();
+  kept.row = deps_.store.database().last_row_id();
   kept.node = node;
   kept.reported = std::move(finding);
   index(kept);
-  parts_.events.add("gpu-health", text_of(node, kept.reported), node);
+  deps_.events.add("gpu-health", text_of(node, kept.reported), node);
   return true;
 }
 
@@ -174,27 +174,28 @@ std::uint64_t HealthTable::known_number(const std::string& node) const {
   return newest == newest_.end() ? 0 : newest->second.second;
 }
 
-void HealthTable::tell_settings(const std::string& node, std::uint64_t known_number) {
+void HealthTable::send_settings(const std::string& node, std::uint64_t known_number) {
   wire::HealthSettings settings;
   settings.known_number = known_number;
-  settings.paused = parts_.policy.is_paused(node);
-  parts_.calls.tell(node, settings, [this, node] { tell_later(node); });
+  settings.paused = deps_.policy.is_paused(node);
+  deps_.calls.send(node, settings, [this, node] { send_later(node); });
 }
 
 // As they are then.
-void HealthTable::tell_later(const std::string& node) {
-  const bool waits = !untold_.empty();
-  untold_.insert(node);
+void HealthTable::send_later(const std::string& node) {
+  const bool waits = !pending_settings_.empty();
+  pending_settings_.insert(node);
   if (waits) return;
-  retell_.expires_after(kRetellAfter);
-  retell_.async_wait([this](boost::system::error_code code) {
+  resend_.expires_after(kResendAfter);
+  resend_.async_wait([this](boost::system::error_code code) {
     if (code) return;
-    for (const std::string& name : std::exchange(untold_, {})) tell_settings(name, known_number(name));
+    for (const std::string& name : std::exchange(pending_settings_, {}))
+      send_settings(name, known_number(name));
   });
 }
 
 Result<void> HealthTable::store_acted(const Finding& finding, bool paused) {
-  CKPT_TRY(statement, parts_.store.database().prepare("UPDATE findings SET acted = ?2 WHERE id = ?1"));
+  CKPT_TRY(statement, deps_.store.database().prepare("UPDATE findings SET acted = ?2 WHERE id = ?1"));
   return statement.bind(1, finding.row).bind(2, paused ? kPaused : kActed).run();
 }
 
@@ -220,7 +221,7 @@ void HealthTable::acted(std::int64_t row, bool paused) {
 }
 
 // The newest of every node stays: up to its number the node need not report findings again.
-void HealthTable::forget_old(const Retention& keep) {
+void HealthTable::prune(const Retention& keep) {
   const std::size_t surplus = findings_.size() - std::min(findings_.size(), keep.count);
   std::set<std::int64_t> over;
   for (std::size_t i = 0; i < findings_.size() && over.size() < Retention::kBatch; ++i) {
@@ -238,9 +239,9 @@ void HealthTable::forget_old(const Retention& keep) {
 }
 
 Result<void> HealthTable::remove(const std::set<std::int64_t>& rows) {
-  CKPT_TRY(transaction, Transaction::begin(parts_.store.database()));
+  CKPT_TRY(transaction, Transaction::begin(deps_.store.database()));
   for (const std::int64_t row : rows) {
-    CKPT_TRY(statement, parts_.store.database().prepare("DELETE FROM findings WHERE id = ?1"));
+    CKPT_TRY(statement, deps_.store.database().prepare("DELETE FROM findings WHERE id = ?1"));
     CKPT_TRYV(statement.bind(1, row).run());
   }
   return transaction.commit();

@@ -36,7 +36,7 @@ struct Finding {
 
 class HealthTable {
  public:
-  struct Parts {
+  struct Dependencies {
     Store& store;
     EventLog& events;
     NodeCalls& calls;
@@ -44,7 +44,7 @@ class HealthTable {
     PolicyTable& policy;
     control::asio::any_io_executor executor;
   };
-  explicit HealthTable(Parts parts);
+  explicit HealthTable(Dependencies deps);
 
   Result<void> load();
   void on_node_ready(const Node& node);
@@ -55,7 +55,7 @@ class HealthTable {
   // The findings that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
   // Removes those that were acted on and need not stay; the newest of every node does.
-  void forget_old(const Retention& keep);
+  void prune(const Retention& keep);
   // Within the caller's transaction; acted() once that is committed.
   Result<void> store_acted(const Finding& finding, bool paused);
   void acted(std::int64_t row, bool paused);
@@ -71,16 +71,16 @@ class HealthTable {
   void on_report(const Node& node, const wire::HealthReport& report);
   // False: the node has had enough taken for now.
   bool has_room(const std::string& node, const wire::HealthFinding& finding);
-  Result<bool> keep(const std::string& node, wire::HealthFinding finding);
+  Result<bool> store(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
-  void tell_settings(const std::string& node, std::uint64_t known_number);
+  void send_settings(const std::string& node, std::uint64_t known_number);
   // The store is not durable yet.
-  void tell_later(const std::string& node);
+  void send_later(const std::string& node);
   void index(const Finding& finding);
   Result<void> remove(const std::set<std::int64_t>& rows);
 
-  Parts parts_;
+  Dependencies deps_;
   Signal changed_;
   using Key = std::tuple<std::string, std::uint64_t, std::int64_t>;  // node, number, time
   std::vector<Finding> findings_;                                    // by row
@@ -89,8 +89,8 @@ class HealthTable {
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;  // of a GPU: row
   std::set<std::int64_t> fresh_;                                              // rows
   std::map<std::string, Taken> taken_;                                        // by node
-  std::set<std::string> untold_;                                              // nodes, of their settings
-  control::asio::steady_timer retell_;
+  std::set<std::string> pending_settings_;                                    // nodes that still get theirs
+  control::asio::steady_timer resend_;
 };
 
 }  // namespace ckpt::coordinator

@@ -21,13 +21,13 @@ bool runs_protected(const Job& job) {
   return job.protection && holds_gpu(job.state);
 }
 
-void observe_gpus(metrics::Registry& registry, const HealthMetricsParts& parts) {
+void observe_gpus(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
   registry.gauge("gpumigrate_gpu_healthy",
                  "1 if nothing speaks against the GPU, else 0 (its reason: gpumigrate gpus).",
-                 {"node", "gpu"}, [parts](Series& out) {
-                   for (const auto& [name, node] : parts.nodes.all()) {
+                 {"node", "gpu"}, [deps](Series& out) {
+                   for (const auto& [name, node] : deps.nodes.all()) {
                      for (const wire::GpuInfo& gpu : node.gpus) {
-                       const auto fault = parts.faults.find(Place(name, gpu.index));
+                       const auto fault = deps.faults.find(Place(name, gpu.index));
                        const bool healthy = gpu.healthy && !(fault && fault->is_unhealthy());
                        out.add({name, std::to_string(gpu.index)}, healthy ? 1 : 0);
                      }
@@ -35,32 +35,32 @@ void observe_gpus(metrics::Registry& registry, const HealthMetricsParts& parts) 
                  });
 }
 
-void observe_evacuations(metrics::Registry& registry, const HealthMetricsParts& parts) {
+void observe_evacuations(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
   registry.gauge("gpumigrate_breaker_open",
                  "1 while the circuit breaker keeps automatic moves from starting.", {},
-                 [parts](Series& out) { out.add(parts.policy.breaker().open ? 1 : 0); });
+                 [deps](Series& out) { out.add(deps.policy.breaker().open ? 1 : 0); });
   registry.gauge("gpumigrate_evacuations_open", "Jobs that are to leave a GPU in trouble and have not yet.",
-                 {}, [parts](Series& out) { out.add(static_cast<double>(parts.evacuations.open().size())); });
+                 {}, [deps](Series& out) { out.add(static_cast<double>(deps.evacuations.open().size())); });
   registry.gauge("gpumigrate_jobs_left_on_bad_gpu",
                  "Live jobs that an evacuation left on a GPU in trouble: an operator's matter.", {},
-                 [parts](Series& out) {
+                 [deps](Series& out) {
                    std::set<JobId> left;
-                   for (const auto& [id, evacuation] : parts.evacuations.all()) {
-                     const Job* job = parts.jobs.find(evacuation.job);
+                   for (const auto& [id, evacuation] : deps.evacuations.all()) {
+                     const Job* job = deps.jobs.find(evacuation.job);
                      if (job != nullptr && is_left_there(evacuation, *job)) left.insert(job->id);
                    }
                    out.add(static_cast<double>(left.size()));
                  });
 }
 
-void observe_rest(metrics::Registry& registry, const HealthMetricsParts& parts) {
+void observe_rest(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
   registry.gauge(
       "gpumigrate_oldest_parked_job_timestamp_seconds",
       "Since when the longest waiting of the jobs is parked that go on by themselves, in Unix time; "
       "absent without one.",
-      {}, [parts](Series& out) {
+      {}, [deps](Series& out) {
         std::int64_t oldest = 0;
-        for (const Job& job : parts.jobs.live()) {
+        for (const Job& job : deps.jobs.live()) {
           if (job.state != JobState::kParked || !job.resumes_itself || job.parked_ms == 0) continue;
           oldest = oldest == 0 ? job.parked_ms : std::min(oldest, job.parked_ms);
         }
@@ -69,9 +69,9 @@ void observe_rest(metrics::Registry& registry, const HealthMetricsParts& parts) 
   registry.gauge("gpumigrate_oldest_image_timestamp_seconds",
                  "Unix time of the oldest image among the newest ones of running protected jobs; absent "
                  "without one.",
-                 {}, [parts](Series& out) {
+                 {}, [deps](Series& out) {
                    std::int64_t oldest = 0;
-                   for (const Job& job : parts.jobs.live()) {
+                   for (const Job& job : deps.jobs.live()) {
                      const std::int64_t newest = newest_image_ms(job);
                      if (!runs_protected(job) || newest == 0) continue;
                      oldest = oldest == 0 ? newest : std::min(oldest, newest);
@@ -80,9 +80,9 @@ void observe_rest(metrics::Registry& registry, const HealthMetricsParts& parts) 
                  });
   registry.gauge("gpumigrate_images_overdue",
                  "Running protected jobs without an image of their last three intervals.", {},
-                 [parts](Series& out) {
+                 [deps](Series& out) {
                    const std::int64_t now = wall_clock_ms();
-                   const auto live = parts.jobs.live();
+                   const auto live = deps.jobs.live();
                    out.add(static_cast<double>(std::count_if(
                        live.begin(), live.end(), [now](const Job& job) { return is_overdue(job, now); })));
                  });
@@ -103,10 +103,10 @@ bool is_left_there(const Evacuation& e, const Job& job) {
                              [&e](const JobRank& rank) { return rank.place == e.from; });
 }
 
-void observe_health(metrics::Registry& registry, HealthMetricsParts parts) {
-  observe_gpus(registry, parts);
-  observe_evacuations(registry, parts);
-  observe_rest(registry, parts);
+void observe_health(metrics::Registry& registry, HealthMetricsDependencies deps) {
+  observe_gpus(registry, deps);
+  observe_evacuations(registry, deps);
+  observe_rest(registry, deps);
 }
 
 }  // namespace ckpt::coordinator

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metrics of health, parked jobs and images (docs/metrics.md): what an operator must be told of without
 // looking. Read from the tables at each scrape.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive the registry. Errors: none.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive the registry.
+// Errors: none.
 #pragma once
 
 #include "coordinator/fleet/gpu_faults.h"
@@ -13,7 +14,7 @@
 
 namespace ckpt::coordinator {
 
-struct HealthMetricsParts {
+struct HealthMetricsDependencies {
   const NodeTable& nodes;
   JobTable& jobs;
   const GpuFaults& faults;
@@ -21,7 +22,7 @@ struct HealthMetricsParts {
   const EvacuationTable& evacuations;
 };
 // Once.
-void observe_health(metrics::Registry& registry, HealthMetricsParts parts);
+void observe_health(metrics::Registry& registry, HealthMetricsDependencies deps);
 
 // The newest image of a protected job is older than three of its intervals.
 [[nodiscard]] bool is_overdue(const Job& job, std::int64_t now_ms);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the image that a request means, and whether it can be read now. It may be of a job that this
 // coordinator does not know: then the job's id is another store's.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound:
-// there is no image; kUnavailable: it is in the vault of a node that is away; kRefused.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound: there is no image; kUnavailable: it is in the vault of a node that is away; kRefused.
 #pragma once
 
 #include <optional>

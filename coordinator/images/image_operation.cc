@@ -16,7 +16,7 @@ OperationStep next_of_taking(const ImageOperation& operation, const OperationVie
 OperationStep next_of_ending(const ImageOperation& operation, const OperationView& view) {
   if (view.instance_alive) return OperationStep::kEnd;
   if (operation.stops) return OperationStep::kEnded;
-  const bool settled = (view.source_connected || operation.gone) && !view.may_live_away;
+  const bool settled = (view.source_connected || operation.instance_ended) && !view.may_live_away;
   return settled ? OperationStep::kEnded : OperationStep::kWait;
 }
 

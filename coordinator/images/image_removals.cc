@@ -41,17 +41,16 @@ std::vector<Going> by_vault(const std::vector<ListedImage>& images) {
 }  // namespace
 
 void ImageRemovals::start() {
-  control::spawn(parts_.executor, "images of ended jobs", collect());
+  control::spawn(deps_.executor, "images of ended jobs", collect());
 }
 
 control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
-  CKPT_CO_TRY(listed, parts_.catalog.find(id));
+  CKPT_CO_TRY(listed, deps_.catalog.find(id));
   const Image image = listed.image;
-  const Job* job = parts_.jobs.find(image.job);
+  const Job* job = deps_.jobs.find(image.job);
   if (job != nullptr && job->operation)
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is on its way into or out of an image");
-  const auto best =
-      parts_.catalog.newest(image.job, [](const Image& known) { return known.suspect.empty(); });
+  const auto best = deps_.catalog.newest(image.job, [](const Image& known) { return known.suspect.empty(); });
   const bool rests =
       job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
   if (rests && !force)
@@ -63,14 +62,14 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
   order.vault_job = image.vault_job;
   order.version = image.version;
   order.of_job = true;
-  CKPT_CO_TRYV(co_await parts_.calls.call(image.node, order, kRemoval));
-  parts_.events.add("image-removed", "image " + image_text(image) + " was removed", image.node, image.job);
+  CKPT_CO_TRYV(co_await deps_.calls.call(image.node, order, kRemoval));
+  deps_.events.add("image-removed", "image " + image_text(image) + " was removed", image.node, image.job);
   co_return ok();
 }
 
 void ImageRemovals::note_ends() {
-  parts_.catalog.note_ends([this](JobId id) -> std::optional<std::int64_t> {
-    const Job* job = parts_.jobs.find(id);
+  deps_.catalog.note_ends([this](JobId id) -> std::optional<std::int64_t> {
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr) return std::nullopt;
     const bool over = is_ended(job->state) && !job->operation;
     return over ? std::max<std::int64_t>(1, job->ended_ms) : 0;
@@ -78,9 +77,9 @@ void ImageRemovals::note_ends() {
 }
 
 control::Task<> ImageRemovals::collect() {
-  const auto age = milliseconds(parts_.config.ended_images_max_age_ms);
+  const auto age = milliseconds(deps_.config.ended_images_max_age_ms);
   const auto period = std::clamp<milliseconds>(age / 4, kShortestPeriod, kLongestPeriod);
-  control::asio::steady_timer timer(parts_.executor);
+  control::asio::steady_timer timer(deps_.executor);
   while (true) {
     timer.expires_after(period);
     co_await timer.async_wait(control::kTuple);
@@ -91,36 +90,36 @@ control::Task<> ImageRemovals::collect() {
 control::Task<> ImageRemovals::sweep() {
   note_ends();
   RetentionLimits limits;
-  limits.max_age_ms = parts_.config.ended_images_max_age_ms;
-  limits.max_images = static_cast<std::size_t>(parts_.config.ended_images_kept);
+  limits.max_age_ms = deps_.config.ended_images_max_age_ms;
+  limits.max_images = static_cast<std::size_t>(deps_.config.ended_images_kept);
   std::size_t removed = 0;
   std::size_t orders = 0;
   const std::vector<Going> all_going =
-      by_vault(images_to_collect(parts_.catalog.list(), limits, wall_clock_ms()));
+      by_vault(images_to_collect(deps_.catalog.list(), limits, wall_clock_ms()));
   for (const Going& going : all_going) {
-    const Job* job = parts_.jobs.find(going.image.job);
+    const Job* job = deps_.jobs.find(going.image.job);
     const bool came_back = job != nullptr && (!is_ended(job->state) || job->operation);
-    if (came_back || !parts_.nodes.connected(going.image.node)) continue;
+    if (came_back || !deps_.nodes.connected(going.image.node)) continue;
     wire::VaultOrder order;
     order.folder = going.image.folder;
     order.vault_job = going.image.vault_job;
     order.of_job = true;
-    const bool all = going.versions.size() == parts_.catalog.count(going.image);
+    const bool all = going.versions.size() == deps_.catalog.count(going.image);
     order.act = all ? wire::VaultAct::kRemoveJob : wire::VaultAct::kRemoveVersion;
     for (const std::uint64_t version : going.versions) {
       if (++orders > kMaxOrdersASweep) break;
       order.version = version;
-      const auto done = co_await parts_.calls.call(going.image.node, order, kRemoval);
+      const auto done = co_await deps_.calls.call(going.image.node, order, kRemoval);
       if (!done)
         spdlog::info("images of {} at {} stay for now: {}", order.vault_job, going.image.node,
                      done.error().to_string());
-      if (done && all) parts_.catalog.removed(going.image.node, order.folder, order.vault_job);
+      if (done && all) deps_.catalog.removed(going.image.node, order.folder, order.vault_job);
       removed += !done ? 0 : all ? going.versions.size() : 1;
       if (all || !done) break;
     }
   }
   if (removed != 0)
-    parts_.events.add("images-collected", fmt::format("{} images of ended jobs were removed", removed));
+    deps_.events.add("images-collected", fmt::format("{} images of ended jobs were removed", removed));
 }
 
 }  // namespace ckpt::coordinator

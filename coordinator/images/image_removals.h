@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes images from the vaults: by order, and those of ended jobs by age and count (image_retention.h).
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused; those of the vault's node. An image that is not collected now is tried again later.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound, kRefused; those of the vault's node. An image that is not collected now is tried again later.
 #pragma once
 
 #include "coordinator/fleet/jobs.h"
@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 
 class ImageRemovals {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     EventLog& events;
     NodeTable& nodes;
@@ -23,7 +23,7 @@ class ImageRemovals {
     ImageCatalog& catalog;
     control::asio::any_io_executor executor;
   };
-  explicit ImageRemovals(Parts parts) : parts_(std::move(parts)) {}
+  explicit ImageRemovals(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once: collects from now on.
   void start();
@@ -35,7 +35,7 @@ class ImageRemovals {
   control::Task<> sweep();
   void note_ends();
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -5,50 +5,50 @@
 
 namespace ckpt::coordinator {
 
-ImageReports::ImageReports(Parts parts) : parts_(parts) {
+ImageReports::ImageReports(Dependencies deps) : deps_(deps) {
   using wire::FrameType;
-  parts_.frames.take<wire::SnapshotReport>(
+  deps_.frames.take<wire::SnapshotReport>(
       FrameType::kSnapshotReport,
       [this](const Node& node, const wire::SnapshotReport& report) { on_snapshot(node, report); });
-  parts_.frames.take<wire::RestoreReport>(
+  deps_.frames.take<wire::RestoreReport>(
       FrameType::kRestoreReport,
       [this](const Node& node, const wire::RestoreReport& report) { on_restored(node, report); });
-  parts_.frames.take<wire::VaultContents>(
+  deps_.frames.take<wire::VaultContents>(
       FrameType::kVaultContents,
       [this](const Node& node, const wire::VaultContents& contents) { on_contents(node, contents); });
 }
 
 void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& report) {
-  const Job* job = parts_.jobs.find(report.job);
-  RunningSnapshot* running = parts_.snapshots.find(report.job);
+  const Job* job = deps_.jobs.find(report.job);
+  RunningSnapshot* running = deps_.snapshots.find(report.job);
   const bool taken_there = running != nullptr && running->node == node.row.name && running->set == report.set;
   const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
-  if (job == nullptr || !its_business || report.vault_job != parts_.catalog.vault_job_of(*job)) {
+  if (job == nullptr || !its_business || report.vault_job != deps_.catalog.vault_job_of(*job)) {
     spdlog::warn("node {} reports on a snapshot of {}, which is not its business", node.row.name,
                  job_text(report.job));
     return;
   }
   if (report.phase == wire::SnapshotPhase::kDone) {
-    parts_.catalog.measured(taken_there ? running->owner : node.row.name, report);
+    deps_.catalog.measured(taken_there ? running->owner : node.row.name, report);
     taken_[report.job] = report;
   }
   if (!taken_there && report.set != 0 && !job->operation) strayed_.notify(node.row.name, report);
   if (!taken_there) return;
-  if (!std::exchange(running->has_begun, true)) parts_.jobs.changed().notify();
+  if (!std::exchange(running->has_begun, true)) deps_.jobs.changed().notify();
   running->failed = report.phase == wire::SnapshotPhase::kFailed;
-  ImageTask* task = parts_.tasks.find(running->task);
+  ImageTask* task = deps_.tasks.find(running->task);
   if (task == nullptr || !task->open) return;
   task->report = report;
-  if (report.phase == wire::SnapshotPhase::kCopying) parts_.tasks.enter(task->id, "copying");
-  if (report.phase == wire::SnapshotPhase::kWriting) parts_.tasks.enter(task->id, "writing");
+  if (report.phase == wire::SnapshotPhase::kCopying) deps_.tasks.enter(task->id, "copying");
+  if (report.phase == wire::SnapshotPhase::kWriting) deps_.tasks.enter(task->id, "writing");
 }
 
 void ImageReports::on_restored(const Node& node, const wire::RestoreReport& report) {
-  const Job* job = parts_.jobs.find(report.job);
+  const Job* job = deps_.jobs.find(report.job);
   const bool wanted = job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting;
   if (!wanted || job->node() != node.row.name || job->incarnation != report.incarnation) return;
   restored_[report.job] = report;
-  parts_.jobs.changed().notify();
+  deps_.jobs.changed().notify();
 }
 
 const wire::RestoreReport* ImageReports::restore_of(const Job& job) const {
@@ -59,8 +59,8 @@ const wire::RestoreReport* ImageReports::restore_of(const Job& job) const {
 SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
                                      const std::string& folder) const {
   SnapshotFacts facts;
-  const std::string vault_job = parts_.catalog.vault_job_of(job);
-  const auto listed = parts_.catalog.newest(job.id, [&](const Image& image) {
+  const std::string vault_job = deps_.catalog.vault_job_of(job);
+  const auto listed = deps_.catalog.newest(job.id, [&](const Image& image) {
     return image.folder == folder && image.vault_job == vault_job && (!folder.empty() || image.node == owner);
   });
   if (listed) facts.image = *listed;
@@ -83,14 +83,14 @@ SnapshotFacts ImageReports::facts_of(const Job& job, const std::string& owner,
 }
 
 void ImageReports::on_contents(const Node& node, const wire::VaultContents& contents) {
-  for (const wire::ImageRow& row : contents.images) parts_.numbers.seen(row.sequence);
+  for (const wire::ImageRow& row : contents.images) deps_.numbers.seen(row.sequence);
   const auto whole = lists_.add(node.row.name, contents);
   if (!whole) return;
-  for (const Image& image : parts_.catalog.take(node.row.name, *whole))
-    parts_.events.add("image-damaged",
-                      "image " + image_text(image) + " is damaged: an older one is used instead",
-                      node.row.name, image.job);
-  parts_.jobs.changed().notify();
+  for (const Image& image : deps_.catalog.take(node.row.name, *whole))
+    deps_.events.add("image-damaged",
+                     "image " + image_text(image) + " is damaged: an older one is used instead",
+                     node.row.name, image.job);
+  deps_.jobs.changed().notify();
 }
 
 }  // namespace ckpt::coordinator

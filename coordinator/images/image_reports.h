@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Receives the nodes' reports of vaults, snapshots and restores, writes each into its table, and keeps the
 // last ones.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a report
-// about another node's job is logged and dropped.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
+// report about another node's job is logged and dropped.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace ckpt::coordinator {
 
 class ImageReports {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     NodeFrames& frames;
     JobTable& jobs;
@@ -31,7 +31,7 @@ class ImageReports {
     RunningSnapshots& snapshots;
   };
   // Takes the frames from now on.
-  explicit ImageReports(Parts parts);
+  explicit ImageReports(Dependencies deps);
 
   // The newest image there, with its report. `owner`: the node of the vault, wherever the job is by now.
   [[nodiscard]] SnapshotFacts facts_of(const Job& job, const std::string& owner,
@@ -48,7 +48,7 @@ class ImageReports {
   void on_restored(const Node& node, const wire::RestoreReport& report);
   void on_contents(const Node& node, const wire::VaultContents& contents);
 
-  Parts parts_;
+  Dependencies deps_;
   ContentsParts lists_;
   Strayed strayed_;
   std::map<JobId, wire::SnapshotReport> taken_;  // the last good one

@@ -21,10 +21,10 @@ class Images {
   // Ends what is left of the job's instance for good (an instance that cannot be reached must be known to be
   // dead: kRefused otherwise), then starts the job from its newest image as the next incarnation. Without
   // `to` placement chooses. kUnavailable: no GPU has the memory.
-  virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) = 0;
+  virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) = 0;
   // The job rests in its newest image until a GPU has the memory: an event, state "parked". `snapshot` takes
   // one first (the job must run).
-  virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) = 0;
+  virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) = 0;
 };
 
 }  // namespace ckpt::coordinator

@@ -45,15 +45,15 @@ Protection requested_protection(const Job& job, const ProtectRequest& wish, cons
 }
 
 void Protections::start() {
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const auto& [id, job] : deps_.jobs.all()) {
     if (job.protection && job.spec.gang.id == 0)  // gangs: coordinator/gangs/gang_protections.h
       schedule_.protect(id, job.protection->every_ms, job.protection->begun_ms, job.protection->failures);
   }
-  control::spawn(parts_.executor, "the schedule of snapshots", run());
+  control::spawn(deps_.executor, "the schedule of snapshots", run());
 }
 
 Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (is_ended(job->state))
     return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + std::string(to_string(job->state)));
@@ -62,10 +62,10 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
     return Error(
         ErrorCode::kRefused,
         "Job " + job->spec.name + " was adopted, and has no images: start it with `run` to protect it");
-  if (parts_.snapshots.lacks_context(*job))
+  if (deps_.snapshots.lacks_context(*job))
     return Error(ErrorCode::kRefused,
-                 "Job " + job->spec.name + " cannot be protected: " + parts_.snapshots.why_none(*job));
-  CKPT_TRY(destination, destination_of(wish.to, parts_.nodes));
+                 "Job " + job->spec.name + " cannot be protected: " + deps_.snapshots.why_none(*job));
+  CKPT_TRY(destination, destination_of(wish.to, deps_.nodes));
   Protected answer;
   answer.expected_pause_ms = pause_of_last(*job);
   if (pays_for_host_state(*job)) answer.note = pause_text(answer.expected_pause_ms);
@@ -88,8 +88,8 @@ Result<Protected> Protections::plan(JobId id, const ProtectRequest& wish) const 
 control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest wish) {
   CKPT_CO_TRY(before, plan(id, wish));
   const Destination to = kept_at(before.protection);
-  const auto works = co_await parts_.orders.check(id, to);
-  const Job* job = parts_.jobs.find(id);
+  const auto works = co_await deps_.orders.check(id, to);
+  const Job* job = deps_.jobs.find(id);
   if (!works && job != nullptr)
     co_return Error(
         ErrorCode::kRefused,
@@ -100,10 +100,10 @@ control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest w
   if (wish.dry_run) co_return answer;
   Job changed = *job;
   changed.protection = answer.protection;
-  CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
-  job = parts_.jobs.find(id);
+  CKPT_CO_TRYV(deps_.jobs.replace(std::move(changed)));
+  job = deps_.jobs.find(id);
   schedule_.protect(id, wish.every_ms, answer.protection.begun_ms, 0);
-  parts_.events.add(
+  deps_.events.add(
       "job-protected",
       fmt::format("job {} ({}) is protected every {} ms", job->spec.name, job_text(id), wish.every_ms),
       job->node(), id);
@@ -111,29 +111,29 @@ control::Task<Result<Protected>> Protections::protect(JobId id, ProtectRequest w
 }
 
 Result<void> Protections::unprotect(JobId id) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr || !job->protection)
     return Error(ErrorCode::kRefused,
                  "Job " + (job == nullptr ? job_text(id) : job->spec.name) + " is not protected");
   Job changed = *job;
   changed.protection.reset();
-  CKPT_TRYV(parts_.jobs.replace(std::move(changed)));
+  CKPT_TRYV(deps_.jobs.replace(std::move(changed)));
   schedule_.drop(id);
-  parts_.events.add("job-unprotected",
-                    "job " + job->spec.name + " (" + job_text(id) + ") is not protected any more",
-                    job->node(), id);
+  deps_.events.add("job-unprotected",
+                   "job " + job->spec.name + " (" + job_text(id) + ") is not protected any more", job->node(),
+                   id);
   return ok();
 }
 
 std::optional<std::string> Protections::where_now(JobId id) const {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   // Its memory must not be read any more.
   if (job == nullptr || open_doubt(job->doubts) != nullptr) return std::nullopt;
-  return parts_.snapshots.why_none(*job).empty() ? std::optional(job->node()) : std::nullopt;
+  return deps_.snapshots.why_none(*job).empty() ? std::optional(job->node()) : std::nullopt;
 }
 
 control::Task<> Protections::take_one(JobId id) {
-  Job* job = parts_.jobs.find(id);
+  Job* job = deps_.jobs.find(id);
   if (job == nullptr || !job->protection) {
     schedule_.ended(id, wall_clock_ms(), false);
     co_return;
@@ -141,28 +141,28 @@ control::Task<> Protections::take_one(JobId id) {
   const std::int64_t begun = wall_clock_ms();
   job->protection->begun_ms = begun;  // durable with how it went
   const Destination to = kept_at(*job->protection);
-  const auto taken = co_await parts_.snapshots.take(id, to, 0);
+  const auto taken = co_await deps_.snapshots.take(id, to, 0);
   // A snapshot that a migration or an end preceded has not failed.
   schedule_.ended(id, wall_clock_ms(), taken.has_value() || !where_now(id));
   note(id, taken);
-  parts_.jobs.changed().notify();
+  deps_.jobs.changed().notify();
 }
 
 void Protections::note(JobId id, const Result<void>& taken) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr || !job->protection) return;
   if (!taken && !where_now(id)) return;
   Job changed = *job;
   changed.protection->failures = taken ? 0 : changed.protection->failures + 1;
   changed.protection->error = taken ? "" : taken.error().to_string();
   const unsigned failures = changed.protection->failures;
-  if (auto stored = parts_.jobs.replace(std::move(changed)); !stored)
+  if (auto stored = deps_.jobs.replace(std::move(changed)); !stored)
     spdlog::error("how a snapshot of {} went was not stored: {}", job_text(id), stored.error().to_string());
   if (taken || is_ended(job->state)) return;
-  parts_.events.add("snapshot-failed",
-                    fmt::format("no image of job {} ({}), failure {} in a row: {}", job->spec.name,
-                                job_text(id), failures, taken.error().to_string()),
-                    job->node(), id);
+  deps_.events.add("snapshot-failed",
+                   fmt::format("no image of job {} ({}), failure {} in a row: {}", job->spec.name,
+                               job_text(id), failures, taken.error().to_string()),
+                   job->node(), id);
 }
 
 control::Task<> Protections::run() {
@@ -170,13 +170,13 @@ control::Task<> Protections::run() {
   while (true) {
     const std::int64_t now = wall_clock_ms();
     for (const JobId id : schedule_.due(now, [this](JobId job) { return where_now(job); })) {
-      schedule_.began(id, parts_.jobs.find(id)->node(), now);
-      control::spawn(parts_.executor, "protecting " + job_text(id), take_one(id));
+      schedule_.began(id, deps_.jobs.find(id)->node(), now);
+      control::spawn(deps_.executor, "protecting " + job_text(id), take_one(id));
     }
     auto sleep = kLongestSleep;
     if (const auto next = schedule_.next_due(now))
       sleep = std::min(sleep, std::chrono::milliseconds(std::max<std::int64_t>(1, *next - now)));
-    co_await parts_.jobs.changed().wait_until(std::chrono::steady_clock::now() + sleep);
+    co_await deps_.jobs.changed().wait_until(std::chrono::steady_clock::now() + sleep);
   }
 }
 

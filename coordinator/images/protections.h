@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `protect`: jobs that get snapshots at an interval. The request and its state are a part of the job's
 // record; the schedule decides when the next one begins (protection_schedule.h).
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused; those of the store.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound, kRefused; those of the store.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ struct Protected {
 
 class Protections {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     const NodeTable& nodes;
     JobTable& jobs;
@@ -41,7 +41,7 @@ class Protections {
     SnapshotOrders& orders;
     control::asio::any_io_executor executor;
   };
-  explicit Protections(Parts parts) : parts_(std::move(parts)) {}
+  explicit Protections(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, after the jobs have been loaded.
   void start();
@@ -57,7 +57,7 @@ class Protections {
   // The node where a snapshot could be taken now.
   [[nodiscard]] std::optional<std::string> where_now(JobId id) const;
 
-  Parts parts_;
+  Dependencies deps_;
   ProtectionSchedule schedule_;
 };
 

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kCheckAnswer{30};
 
 // Images that are suspect, or will be, push none out that are good.
 std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& vault_job) const {
-  const auto listed = parts_.catalog.list(job.id);
+  const auto listed = deps_.catalog.list(job.id);
   const auto suspects = std::count_if(listed.begin(), listed.end(), [&](const ListedImage& known) {
     return known.image.vault_job == vault_job && !known.image.suspect.empty();
   });
@@ -28,13 +28,13 @@ std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& vau
 }
 
 Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destination& to, bool end_after) {
-  CKPT_TRY(sequence, parts_.numbers.next());
+  CKPT_TRY(sequence, deps_.numbers.next());
   wire::TakeSnapshot order;
   order.sequence = sequence;
   order.job = job.id;
   order.incarnation = job.incarnation;
   order.folder = to.folder;
-  order.vault_job = parts_.catalog.vault_job_of(job);
+  order.vault_job = deps_.catalog.vault_job_of(job);
   order.keep = job.protection ? job.protection->keep : kKeptWithoutProtection;
   order.keep += suspects_of(job, order.vault_job);
   order.spec = job.spec;
@@ -43,7 +43,7 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
     order.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
   order.end_after = end_after;
   // One number for one image, wherever it lies.
-  for (const ListedImage& listed : parts_.catalog.list(job.id)) {
+  for (const ListedImage& listed : deps_.catalog.list(job.id)) {
     if (listed.image.vault_job == order.vault_job)
       order.first_version = std::max(order.first_version, listed.image.version + 1);
   }
@@ -53,30 +53,30 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
 control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot order, RunningSnapshot shown,
                                                             std::chrono::milliseconds limit) {
   const JobId id = order.job;
-  parts_.running.begin(id, shown);
+  deps_.running.begin(id, shown);
   Outcome outcome;
   if (order.folder.empty()) {
     wire::GrantVault request;
     request.vault_job = order.vault_job;
     request.writes = true;
     request.durable = order.end_after;  // nothing else is left of the job then
-    auto peer = co_await parts_.grants.ask(shown.owner, shown.node, std::move(request));
+    auto peer = co_await deps_.grants.ask(shown.owner, shown.node, std::move(request));
     outcome.vault = peer ? Vault::kGranted : Vault::kAway;
     if (!peer) {
       outcome.failed = !order.end_after;  // it was not ordered
       outcome.taken = std::move(peer).error();
-      parts_.running.end(id);
+      deps_.running.end(id);
       co_return outcome;
     }
     order.peer = *std::move(peer);
     if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorVaultGranted);
   }
   outcome.taken = co_await send(std::move(order), shown.node, limit);
-  if (const RunningSnapshot* running = parts_.running.find(id)) {
+  if (const RunningSnapshot* running = deps_.running.find(id)) {
     outcome.has_begun = running->has_begun;
     outcome.failed = running->failed;
   }
-  parts_.running.end(id);
+  deps_.running.end(id);
   co_return outcome;
 }
 
@@ -84,39 +84,39 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
                                                  std::chrono::milliseconds limit) {
   const JobId id = order.job;
   const wire::VaultPeer peer = order.peer;
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   const bool given_up =
       order.end_after && (job == nullptr || !job->operation || !job->operation->cancelled.empty());
   if (given_up) {
-    co_await parts_.grants.give_back(peer);
+    co_await deps_.grants.give_back(peer);
     co_return Error(ErrorCode::kUnavailable, "The snapshot was given up before it was ordered");
   }
   const std::string vault_job = order.vault_job;
-  const auto taken = co_await parts_.calls.call(node, std::move(order), limit);
+  const auto taken = co_await deps_.calls.call(node, std::move(order), limit);
   if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
-  co_await parts_.grants.give_back(peer);
+  co_await deps_.grants.give_back(peer);
   if (!taken || peer.address.empty()) co_return taken;
-  wire::VaultOrder look;
-  look.act = wire::VaultAct::kList;
-  look.vault_job = vault_job;
-  look.of_job = true;
+  wire::VaultOrder list_order;
+  list_order.act = wire::VaultAct::kList;
+  list_order.vault_job = vault_job;
+  list_order.of_job = true;
   // Only the node where they lie reports which images there are.
-  if (auto listed = co_await parts_.calls.call(peer.node, std::move(look), kPeerListing); !listed)
+  if (auto listed = co_await deps_.calls.call(peer.node, std::move(list_order), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.error().to_string());
   co_return taken;
 }
 
 control::Task<Result<void>> SnapshotOrders::check(JobId id, Destination to) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   const std::string node = job->node();
-  const std::string vault_job = parts_.catalog.vault_job_of(*job);
+  const std::string vault_job = deps_.catalog.vault_job_of(*job);
   if (to.folder.empty() && vault_node(*job, to) != node) {
     wire::GrantVault request;
     request.vault_job = vault_job;
     request.writes = true;
-    CKPT_CO_TRY(peer, co_await parts_.grants.ask(to.node, node, std::move(request)));
-    co_await parts_.grants.give_back(std::move(peer));
+    CKPT_CO_TRY(peer, co_await deps_.grants.ask(to.node, node, std::move(request)));
+    co_await deps_.grants.give_back(std::move(peer));
     co_return ok();
   }
   wire::VaultOrder order;
@@ -124,19 +124,19 @@ control::Task<Result<void>> SnapshotOrders::check(JobId id, Destination to) {
   order.folder = to.folder;
   order.vault_job = vault_job;
   order.of_job = true;
-  co_return co_await parts_.calls.call(node, std::move(order), kCheckAnswer);
+  co_return co_await deps_.calls.call(node, std::move(order), kCheckAnswer);
 }
 
-control::Task<Destination> SnapshotOrders::working_destination(JobId id, std::string* why) {
-  const Job* job = parts_.jobs.find(id);
+control::Task<Destination> SnapshotOrders::working_destination(JobId id, std::string* error) {
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr || !job->protection) co_return Destination();
   Destination wanted = kept_at(*job->protection);
-  *why = job->protection->error;
-  if (wanted.folder.empty() && wanted.node.empty()) why->clear();
-  if (!why->empty()) co_return Destination();
+  *error = job->protection->error;
+  if (wanted.folder.empty() && wanted.node.empty()) error->clear();
+  if (!error->empty()) co_return Destination();
   const auto works = co_await check(id, wanted);
   if (works) co_return wanted;
-  *why = works.error().to_string();
+  *error = works.error().to_string();
   co_return Destination();
 }
 
@@ -145,11 +145,11 @@ control::Task<Result<void>> SnapshotOrders::give_up(JobId id, std::string node, 
   order.job = id;
   order.incarnation = incarnation;
   order.cancel = true;
-  co_return co_await parts_.calls.call(std::move(node), std::move(order), kCancelAnswer);
+  co_return co_await deps_.calls.call(std::move(node), std::move(order), kCancelAnswer);
 }
 
 void SnapshotOrders::give_up_soon(JobId id, std::string node, Incarnation incarnation) {
-  control::spawn(parts_.executor, "giving up a snapshot of " + job_text(id),
+  control::spawn(deps_.executor, "giving up a snapshot of " + job_text(id),
                  give_up_and_log(id, std::move(node), incarnation));
 }
 

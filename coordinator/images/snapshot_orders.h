@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orders a snapshot from the node where the job runs, into its own vault, another node's, or a folder; and
 // cancels one.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of the
-// nodes; kUnavailable for one that was given up before it was ordered.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
+// of the nodes; kUnavailable for one that was given up before it was ordered.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 
 class SnapshotOrders {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeCalls& calls;
     JobTable& jobs;
     const ImageCatalog& catalog;
@@ -27,7 +27,7 @@ class SnapshotOrders {
     VaultGrants& grants;
     control::asio::any_io_executor executor;
   };
-  explicit SnapshotOrders(Parts parts) : parts_(std::move(parts)) {}
+  explicit SnapshotOrders(Dependencies deps) : deps_(std::move(deps)) {}
 
   // The answer of the vault that was asked for a grant.
   enum class Vault { kNotAsked, kAway, kGranted };
@@ -46,8 +46,8 @@ class SnapshotOrders {
   // Whether the job's node could write an image there; changes nothing.
   control::Task<Result<void>> check(JobId id, Destination to);
   // The destination of the job's protection; its own node's vault where that is failing or cannot be used.
-  // `why`: then the reason.
-  control::Task<Destination> working_destination(JobId id, std::string* why);
+  // `error`: then the reason.
+  control::Task<Destination> working_destination(JobId id, std::string* error);
   // Returns once no snapshot has the job. kNotFound: none had it.
   control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
   // Waiters for the snapshot's answer get it by this.
@@ -60,7 +60,7 @@ class SnapshotOrders {
                                    std::chrono::milliseconds limit);
   control::Task<> give_up_and_log(JobId id, std::string node, Incarnation incarnation);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -25,10 +25,10 @@ Error known_failure(const Error& error) {
 }  // namespace
 
 std::string Snapshots::why_none(const Job& job) const {
-  if (parts_.running.contains(job.id)) return "a snapshot of it is being taken";
-  if (const Migration* open = parts_.migrations.open_of(job.id))
+  if (deps_.running.contains(job.id)) return "a snapshot of it is being taken";
+  if (const Migration* open = deps_.migrations.open_of(job.id))
     return "migration " + migration_text(open->id) + " of it is open";
-  const std::string state = parts_.states.of(job);
+  const std::string state = deps_.states.of(job);
   if (state == "running") return {};
   return "it is " + state + (state == "starting" && !job.reason.empty() ? ": " + job.reason : "");
 }
@@ -37,11 +37,11 @@ control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
   const auto deadline = steady_clock::now() + kLongestTurn;
   auto soon_until = steady_clock::now() + kLongestPause;
   while (true) {
-    const Job* job = parts_.jobs.find(id);
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-    const std::string state = parts_.states.of(*job);
-    const bool held = parts_.running.contains(id) || parts_.migrations.open_of(id) != nullptr;
-    const bool soon = state == "paused" || (state == "starting" && !parts_.states.lacks_context(*job));
+    const std::string state = deps_.states.of(*job);
+    const bool held = deps_.running.contains(id) || deps_.migrations.open_of(id) != nullptr;
+    const bool soon = state == "paused" || (state == "starting" && !deps_.states.lacks_context(*job));
     if (held || !soon) soon_until = steady_clock::now() + kLongestPause;
     const bool passes = held || (soon && steady_clock::now() < soon_until);
     const std::string obstacle = why_none(*job);
@@ -49,71 +49,70 @@ control::Task<Result<void>> Snapshots::wait_until_free(JobId id) {
     if (!passes || steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
                       "No image of job " + job->spec.name + " can be taken: " + obstacle);
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
   }
 }
 
 control::Task<Result<void>> Snapshots::take(JobId id, Destination to, TaskId task) {
-  Job* job = parts_.jobs.find(id);
+  Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (const std::string obstacle = why_none(*job); !obstacle.empty())
     co_return Error(ErrorCode::kRefused, "No image of job " + job->spec.name + " can be taken: " + obstacle);
-  CKPT_CO_TRY(order, parts_.orders.order_of(*job, to, false));
+  CKPT_CO_TRY(order, deps_.orders.order_of(*job, to, false));
   const std::string node = job->node();
   const std::string owner = vault_node(*job, to);
   const Incarnation incarnation = order.incarnation;
   const SnapshotOrders::Outcome outcome =
-      co_await parts_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
+      co_await deps_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
   const Result<void>& answer = outcome.taken;
-  job = parts_.jobs.find(id);
-  parts_.jobs.changed().notify();
+  job = deps_.jobs.find(id);
+  deps_.jobs.changed().notify();
   if (!answer && answer.error().code() == ErrorCode::kTimedOut)
-    parts_.orders.give_up_soon(id, node, incarnation);
+    deps_.orders.give_up_soon(id, node, incarnation);
   if (!answer) co_return outcome.failed ? known_failure(answer.error()) : answer.error();
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   Job changed = *job;
-  changed.snapshot = parts_.reports.facts_of(*job, owner, to.folder);
+  changed.snapshot = deps_.reports.facts_of(*job, owner, to.folder);
   if (changed.snapshot->image.version == 0)
     co_return Error(ErrorCode::kProtocol,
                     "Node " + node + " says that the snapshot is taken, and names no image");
-  if (ImageTask* shown = parts_.tasks.find(task)) shown->image = changed.snapshot->image;
-  co_return parts_.jobs.replace(std::move(changed));
+  if (ImageTask* shown = deps_.tasks.find(task)) shown->image = changed.snapshot->image;
+  co_return deps_.jobs.replace(std::move(changed));
 }
 
 control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   CKPT_CO_TRYV(check_has_images(*job));
   // By default it goes where its other images are.
-  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));
-  job = parts_.jobs.find(id);
-  const TaskId task = parts_.tasks.begin("snapshot", *job, "copying").id;
-  control::spawn(parts_.executor, "a snapshot of " + job_text(id),
-                 run_task(id, std::move(destination), task));
+  job = deps_.jobs.find(id);
+  const TaskId task = deps_.tasks.begin("snapshot", *job, "copying").id;
+  control::spawn(deps_.executor, "a snapshot of " + job_text(id), run_task(id, std::move(destination), task));
   co_return task;
 }
 
 control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
   const auto taken = co_await take(id, std::move(to), task);
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   const std::string name = job == nullptr ? job_text(id) : job->spec.name + " (" + job_text(id) + ")";
   if (taken) {
-    const ImageTask* shown = parts_.tasks.find(task);
+    const ImageTask* shown = deps_.tasks.find(task);
     const std::string image = shown != nullptr && shown->image ? image_text(*shown->image) : "";
-    parts_.events.add("snapshot-taken", "image " + image + " of job " + name + " was taken",
-                      job == nullptr ? "" : job->node(), id);
-    parts_.tasks.finish(task);
+    deps_.events.add("snapshot-taken", "image " + image + " of job " + name + " was taken",
+                     job == nullptr ? "" : job->node(), id);
+    deps_.tasks.finish(task);
     co_return;
   }
   const Error& error = taken.error();
-  parts_.events.add("snapshot-failed", "no image of job " + name + ": " + error.to_string(),
-                    job == nullptr ? "" : job->node(), id);
-  parts_.tasks.fail(task, error,
-                    error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable
-                        ? kExitNotKnown
-                        : kExitNoImage);
+  deps_.events.add("snapshot-failed", "no image of job " + name + ": " + error.to_string(),
+                   job == nullptr ? "" : job->node(), id);
+  deps_.tasks.fail(task, error,
+                   error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable
+                       ? kExitNotKnown
+                       : kExitNoImage);
 }
 
 }  // namespace ckpt::coordinator

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes snapshots that jobs run on after, by order and for protection.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused: the job cannot have one now; kAborted: its node reports that there is none; those of its node.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound, kRefused: the job cannot have one now; kAborted: its node reports that there is none; those of
+// its node.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ namespace ckpt::coordinator {
 
 class Snapshots {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
@@ -27,7 +28,7 @@ class Snapshots {
     ImageTasks& tasks;
     control::asio::any_io_executor executor;
   };
-  explicit Snapshots(Parts parts) : parts_(std::move(parts)) {}
+  explicit Snapshots(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Has begun when it returns, and goes on by itself. `to`: NODE or folder; empty: where its other images
   // are.
@@ -39,12 +40,12 @@ class Snapshots {
   control::Task<Result<void>> wait_until_free(JobId id);
   // Empty, or why it can have none now.
   [[nodiscard]] std::string why_none(const Job& job) const;
-  [[nodiscard]] bool lacks_context(const Job& job) const { return parts_.states.lacks_context(job); }
+  [[nodiscard]] bool lacks_context(const Job& job) const { return deps_.states.lacks_context(job); }
 
  private:
   control::Task<> run_task(JobId id, Destination to, TaskId task);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -11,8 +11,8 @@ namespace ckpt::coordinator {
 
 // Returns at the next change of any of them, or a second later.
 inline control::Task<> wait_for_change(JobTable& jobs) {
-  constexpr std::chrono::seconds kLookAgain{1};
-  co_await jobs.changed().wait_until(std::chrono::steady_clock::now() + kLookAgain);
+  constexpr std::chrono::seconds kPollInterval{1};
+  co_await jobs.changed().wait_until(std::chrono::steady_clock::now() + kPollInterval);
 }
 
 }  // namespace ckpt::coordinator

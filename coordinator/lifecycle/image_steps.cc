@@ -28,16 +28,16 @@ Result<void> park(JobDraft& draft, std::size_t at) {
   rank.operation.reset();
   rank.state = JobState::kParked;
   rank.phase = wire::JobPhase::kExited;
-  rank.reason = operation.why;
+  rank.reason = operation.reason;
   rank.resumes_itself = !operation.by_user;
   rank.ended_ms = operation.image.barrier_ms;  // the loss since then, if any, is reported here
-  rank.rested_ms = 0;
+  rank.last_active_ms = 0;
   rank.parked_ms = draft.now_ms();
   draft.log(
       at, "job-parked",
       fmt::format("job {} rests in {}{}: {}", name_and_id(rank), image_text(operation.image),
                   operation.lost_ms > 0 ? fmt::format(", {} ms of work are lost", operation.lost_ms) : "",
-                  operation.why),
+                  operation.reason),
       rank.node());
   draft.act(at, TaskEnded{.image = operation.image});
   return ok();
@@ -76,7 +76,7 @@ void stop_parked(JobDraft& draft, std::size_t at) {
   const std::string silent = silent_node(draft.rank(at), draft.view());
   Job& rank = draft.change(at);
   rank.stop_requested = true;
-  rank.rested_ms = rank.ended_ms;
+  rank.last_active_ms = rank.ended_ms;
   if (silent.empty()) return end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was parked");
   end(draft, at, JobState::kExited, -1,
       "stopped while it was parked; an instance of it may run on node " + silent +
@@ -96,11 +96,11 @@ Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_
       return ok();
     case OperationStage::kEnding:  // it rests now, whether or not these nodes have answered
       operation.goal = OperationGoal::kParked;
-      if (!operation.gone) rank.may_live_on.insert(rank.node());
+      if (!operation.instance_ended) rank.unfenced_nodes.insert(rank.node());
       return ok();
     case OperationStage::
         kStarting:  // its node may be at it for long: what it has started then the fence ends
-      rank.may_live_on.insert(operation.to_node);
+      rank.unfenced_nodes.insert(operation.to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, operation.cancelled)});
   }
   return ok();
@@ -130,18 +130,18 @@ Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   const bool was_coming = state_of(before) == RankState::kComing;
   const std::string comes_to = was_coming ? before.operation->to_node : "";
   Job& rank = draft.change(at);
-  if (was_coming) rank.may_live_on.insert(comes_to);
+  if (was_coming) rank.unfenced_nodes.insert(comes_to);
   if (operation.stage == OperationStage::kEnding) {
     rank.fenced = operation.fenced;
     if (comes_back) rank.state = JobState::kRestoring;
-    if (comes_back) rank.stop_requested = rank.ended_as_told = false;
+    if (comes_back) rank.stop_requested = rank.ended_on_request = false;
     rank.exit_code = -1;
     operation.stops = rank.stop_requested;
     operation.stop_grace_ms = rank.stop_grace_ms;
-    if (operation.stops && !operation.gone) rank.may_live_on.insert(rank.node());
+    if (operation.stops && !operation.instance_ended) rank.unfenced_nodes.insert(rank.node());
   }
   const auto is_away = [&draft](const std::string& node) { return !draft.view().connected(node); };
-  if (operation.by_word) std::erase_if(rank.may_live_on, is_away);
+  if (operation.operator_confirmed) std::erase_if(rank.unfenced_nodes, is_away);
   rank.operation = std::move(operation);
   return ok();
 }
@@ -168,12 +168,12 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
     case RankState::kEndingStart: {
       ImageOperation& operation = *draft.change(at).operation;
       operation.goal = OperationGoal::kParked;
-      operation.why = event.reason;
+      operation.reason = event.reason;
       return ok();
     }
     case RankState::kComing: {  // its node may be at it for long: what it has started then the fence ends
       Job& rank = draft.change(at);
-      rank.may_live_on.insert(rank.operation->to_node);
+      rank.unfenced_nodes.insert(rank.operation->to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, event.reason)});
     }
     case RankState::kRunning: {
@@ -187,7 +187,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
       ImageOperation operation;
       operation.goal = OperationGoal::kParked;
       operation.verb = "park";
-      operation.why = event.reason;
+      operation.reason = event.reason;
       operation.by_user = true;
       operation.image = *image;
       operation.ended_ms = image->barrier_ms;  // alone it did no work
@@ -268,16 +268,16 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsFromImage& event) {
   rank.phase = wire::JobPhase::kRunning;
   rank.resumes_itself = false;
   rank.ended_ms = 0;
-  rank.parked_ms = rank.rested_ms = 0;
+  rank.parked_ms = rank.last_active_ms = 0;
   if (!restored.note.empty()) draft.log(at, "image-damaged", restored.note, operation.to_node);
-  draft.log(
-      at, operation.verb == "resume" ? "job-resumed" : "job-restored",
-      fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}{}",
-                  name_and_id(rank), to_text(restored.place), image_text(restored.image),
-                  restored.incarnation, restored.lost_ms, operation.why.empty() ? "" : ": " + operation.why,
-                  restored.note.empty() ? "" : " (" + restored.note + ")",
-                  restored.suspect.empty() ? "" : " (its image is suspect: " + restored.suspect + ")"),
-      operation.to_node);
+  draft.log(at, operation.verb == "resume" ? "job-resumed" : "job-restored",
+            fmt::format("job {} goes on at {} from {} as incarnation {}, {} ms of work are lost{}{}{}",
+                        name_and_id(rank), to_text(restored.place), image_text(restored.image),
+                        restored.incarnation, restored.lost_ms,
+                        operation.reason.empty() ? "" : ": " + operation.reason,
+                        restored.note.empty() ? "" : " (" + restored.note + ")",
+                        restored.suspect.empty() ? "" : " (its image is suspect: " + restored.suspect + ")"),
+            operation.to_node);
   // The work that is lost since a parked job's image was reported when it was parked; not so the work that an
   // older image lacks.
   const bool is_news = operation.verb == "restore" || !restored.note.empty();
@@ -304,7 +304,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
       "it could not be started from " + image_text(operation.image) + ": " + event.error.to_string();
   rank.fenced = rank.incarnation;
   rank.ended_ms = operation.ended_ms;
-  rank.rested_ms = 0;
+  rank.last_active_ms = 0;
   // A failed attempt costs no other job its turn.
   if (rank.parked_ms == 0) rank.parked_ms = draft.now_ms();
   // There is no log of it.

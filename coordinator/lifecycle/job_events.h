@@ -39,12 +39,12 @@ struct MoveRunsAt {
   std::vector<JobRank> ranks;
   std::vector<std::string> argv;
 };
-// An instance was found that this coordinator's store does not know, or had given up. `by_word`: another node was
-// known to have the job. `name`: its name from now on.
+// An instance was found that this coordinator's store does not know, or had given up. `known_elsewhere`:
+// another node was known to have the job. `name`: its name from now on.
 struct FoundRunning {
   MoveRunsAt at;
   std::string name;
-  bool by_word = false;
+  bool known_elsewhere = false;
 };
 // Its node was removed. `unfenced`: the instance may still run there.
 struct NodeRemoved {

@@ -57,8 +57,8 @@ Result<Step> settle(std::vector<const Job*> ranks, const JobView& view, std::int
 }
 
 Result<void> check_removable(const Job& rank, const JobView& view) {
-  const auto refused = [&rank](const std::string& why) {
-    return Error(ErrorCode::kRefused, "job " + label(rank) + " " + why);
+  const auto refused = [&rank](const std::string& reason) {
+    return Error(ErrorCode::kRefused, "job " + label(rank) + " " + reason);
   };
   if (!is_ended(rank.state) && rank.stop_requested)
     return refused(
@@ -75,11 +75,11 @@ Result<void> check_removable(const Job& rank, const JobView& view) {
         fmt::format("was lost with node {}, which was removed and may still run it: `gpumigrate node rm "
                     "{} --force --fenced` is your word that it is dead",
                     rank.node(), rank.node()));
-  if (!rank.may_live_on.empty())
+  if (!rank.unfenced_nodes.empty())
     return refused(
         fmt::format("was stopped, and may still live on {}: it is ended there, or `gpumigrate node "
                     "rm NODE --force --fenced` is your word that it is dead",
-                    fmt::join(rank.may_live_on, ", ")));
+                    fmt::join(rank.unfenced_nodes, ", ")));
   return ok();
 }
 

@@ -32,9 +32,9 @@ bool has_instance_somewhere(const JobView& view, JobId job, Incarnation up_to) {
 }
 
 std::string silent_node(const Job& rank, const JobView& view) {
-  const auto silent = std::find_if(rank.may_live_on.begin(), rank.may_live_on.end(),
+  const auto silent = std::find_if(rank.unfenced_nodes.begin(), rank.unfenced_nodes.end(),
                                    [&view](const std::string& node) { return !view.connected(node); });
-  return silent == rank.may_live_on.end() ? std::string() : *silent;
+  return silent == rank.unfenced_nodes.end() ? std::string() : *silent;
 }
 
 }  // namespace ckpt::coordinator::lifecycle

@@ -45,7 +45,7 @@ std::optional<EndOrder> fence_order(const Job& rank, const std::string& node,
 
 std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view) {
   std::vector<ProofOrder> proofs;
-  for (const std::string& node : rank.may_live_on) {
+  for (const std::string& node : rank.unfenced_nodes) {
     const Incarnation up_to = given_up_to(rank, view);
     if (view.connected(node) && !has_instance(view, node, rank.id, up_to)) proofs.push_back({node, up_to});
   }

@@ -57,7 +57,7 @@ Result<void> park_others(JobDraft& draft) {
 
 // Its node may report a rank that was ended with the others before the one that failed.
 const Job* first_failed(std::span<const Job* const> ranks) {
-  const auto order = [](const Job& rank) { return std::pair(rank.ended_as_told, rank.ended_ms); };
+  const auto order = [](const Job& rank) { return std::pair(rank.ended_on_request, rank.ended_ms); };
   const Job* first = nullptr;
   for (const Job* rank : ranks) {
     const bool good = !is_ended(rank->state) || (rank->state == JobState::kExited && rank->exit_code == 0);

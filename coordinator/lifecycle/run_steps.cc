@@ -52,7 +52,7 @@ void end(JobDraft& draft, std::size_t at, JobState state, int exit_code, std::st
   Job& rank = draft.change(at);
   rank.state = state;
   rank.exit_code = exit_code;
-  rank.ended_as_told = false;
+  rank.ended_on_request = false;
   rank.reason = std::move(reason);
   rank.ended_ms = draft.now_ms();
   if (state == JobState::kExited)
@@ -90,7 +90,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const Reported& event) {
   if (rank.state == JobState::kStarting && !rank.operation && !has_exited) start_running(draft, at);
   if (!has_exited || is_open) return ok();
   end(draft, at, JobState::kExited, event.exit_code, event.exit_code < 0 ? event.reason : "");
-  draft.change(at).ended_as_told = event.ended_on_request;
+  draft.change(at).ended_on_request = event.ended_on_request;
   return ok();
 }
 
@@ -99,7 +99,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
   if (!holds_gpu(rank.state)) return ok();
   if (state_of(rank) == RankState::kStarting) {
     if (!rank.stop_requested) return ok();
-    draft.change(at).may_live_on.insert(rank.node());  // which may be at an order to start it
+    draft.change(at).unfenced_nodes.insert(rank.node());  // which may be at an order to start it
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped before it had started");
     return ok();
   }
@@ -152,9 +152,9 @@ Result<void> on(JobDraft& draft, std::size_t at, const FoundRunning& event) {
   rank.spec.name = event.name;
   rank.state = JobState::kRunning;
   rank.exit_code = -1;
-  rank.ended_ms = rank.parked_ms = rank.rested_ms = 0;
+  rank.ended_ms = rank.parked_ms = rank.last_active_ms = 0;
   rank.resumes_itself = rank.unfenced = false;
-  rank.unconfirmed = rank.unconfirmed || event.by_word;
+  rank.unconfirmed = rank.unconfirmed || event.known_elsewhere;
   rank.reason.clear();
   return apply(draft, at, event.at);
 }
@@ -180,17 +180,17 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsUnmanaged& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const Proven& event) {
   const Job& rank = draft.rank(at);
-  const bool is_proof = rank.may_live_on.contains(event.node) && draft.view().connected(event.node) &&
+  const bool is_proof = rank.unfenced_nodes.contains(event.node) && draft.view().connected(event.node) &&
                         given_up_to(rank, draft.view()) <= event.up_to &&
                         !has_instance(draft.view(), event.node, rank.id, event.up_to);
-  if (is_proof) draft.change(at).may_live_on.erase(event.node);
+  if (is_proof) draft.change(at).unfenced_nodes.erase(event.node);
   return ok();
 }
 
 Result<void> on(JobDraft& draft, std::size_t at, const NodeFenced& event) {
   const Job& rank = draft.rank(at);
   if (rank.unfenced && rank.node() == event.node) draft.change(at).unfenced = false;
-  if (rank.may_live_on.contains(event.node)) draft.change(at).may_live_on.erase(event.node);
+  if (rank.unfenced_nodes.contains(event.node)) draft.change(at).unfenced_nodes.erase(event.node);
   return ok();
 }
 

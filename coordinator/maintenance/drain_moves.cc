@@ -41,14 +41,14 @@ void DrainMoves::start(Drain& drain) {
             [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
   std::map<JobId, std::vector<DrainJob*>> ranks;
   for (DrainJob* entry : ready) {
-    const Job* job = parts_.jobs.find(entry->job);
+    const Job* job = deps_.jobs.find(entry->job);
     if (job != nullptr && job->spec.gang.id != 0) ranks[job->spec.gang.id].push_back(entry);
   }
   for (const auto& [gang, entries] : ranks) move_ranks(drain, gang, entries);
   for (DrainJob* entry : ready) {
-    const Job* job = parts_.jobs.find(entry->job);
+    const Job* job = deps_.jobs.find(entry->job);
     if (job == nullptr || job->spec.gang.id != 0) continue;
-    if (leaving(drain.scope.node) < drain.parallel || !parts_.states.why_not_movable(*job).empty())
+    if (leaving(drain.scope.node) < drain.parallel || !deps_.states.why_not_movable(*job).empty())
       move(drain, *entry, *job);
     else if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
       entry->reason = "waits for its turn";
@@ -56,12 +56,12 @@ void DrainMoves::start(Drain& drain) {
 }
 
 bool DrainMoves::leave_unconfirmed(DrainJob& entry) const {
-  const Job* job = parts_.jobs.find(entry.job);
-  std::string why = job == nullptr ? std::string() : job->why_not_by_itself();
-  if (why.empty()) return false;
+  const Job* job = deps_.jobs.find(entry.job);
+  std::string reason = job == nullptr ? std::string() : job->why_not_by_itself();
+  if (reason.empty()) return false;
   entry.state = DrainJobState::kBlocked;
   entry.obstacles.clear();
-  entry.reason = std::move(why);
+  entry.reason = std::move(reason);
   return true;
 }
 
@@ -84,8 +84,8 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
     entry.reason = plan.error().to_string();
   } else if (const MigratePlan& found = *plan; !found.to) {
     entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
-    explain(found, entry, [this](const Place& place) { return parts_.drains.is_drained(place); });
-    parts_.moves.give_up_parking(job, found, drain_reason(drain));
+    explain(found, entry, [this](const Place& place) { return deps_.drains.is_drained(place); });
+    deps_.moves.give_up_parking(job, found, drain_reason(drain));
   } else if (stays_by_its_node(drain, entry, job, *found.to)) {
     return;
   } else if (!begin(drain, entry, job, found)) {
@@ -98,20 +98,20 @@ void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
 Result<MigratePlan> DrainMoves::plan_for(const Job& job, const std::vector<Failure>& failures) const {
   PlanHints hints;
   PlanHints refusals;
-  std::string why;
+  std::string reason;
   for (const Failure& failure : failures) {
     const Scope scope(failure.to.node, failure.to.gpu);
     hints.closed.emplace_back(scope, "the last move there failed");
     if (failure.refusal.empty()) continue;
     refusals.closed.emplace_back(scope, "a move there was refused");
-    why += (why.empty() ? "" : "; ") + failure.refusal;
+    reason += (reason.empty() ? "" : "; ") + failure.refusal;
   }
-  auto plan = parts_.planner.plan(job, "auto", hints);
+  auto plan = deps_.planner.plan(job, "auto", hints);
   if (!plan || plan->to || hints.closed.empty()) return plan;
-  plan = parts_.planner.plan(job, "auto", refusals);
-  if (!plan || plan->to || why.empty()) return plan;
+  plan = deps_.planner.plan(job, "auto", refusals);
+  if (!plan || plan->to || reason.empty()) return plan;
   MigratePlan refused = *std::move(plan);
-  refused.reason = why;
+  refused.reason = reason;
   refused.no_gpu = refused.passing = false;
   return refused;
 }
@@ -130,13 +130,13 @@ bool DrainMoves::stays_by_its_node(Drain& drain, DrainJob& entry, const Job& job
   entry.reason = "its node is asked whether it can leave";
   if (answer.is_asked) return true;
   answer.is_asked = true;
-  control::spawn(parts_.executor, "whether " + job_text(entry.job) + " can leave",
+  control::spawn(deps_.executor, "whether " + job_text(entry.job) + " can leave",
                  ask_source(drain.id, entry.job, leaves_node));
   return true;
 }
 
 control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) {
-  const auto checked = co_await parts_.moves.check_source(job, leaves_node);
+  const auto checked = co_await deps_.moves.check_source(job, leaves_node);
   const auto memory = memory_.find(id);
   if (memory == memory_.end()) co_return;
   SourceAnswer& answer = memory->second.answers[job];
@@ -146,15 +146,15 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   // A node that does not answer is no obstacle: the move tells more.
   if (!checked && is_refusal(checked.error())) answer.refusal = checked.error().to_string();
   on_news();
-  parts_.jobs.changed().notify();
+  deps_.jobs.changed().notify();
 }
 
 bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan) {
   MigrateRequest request;
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
-  request.why = drain_reason(drain);
-  auto begun = parts_.moves.begin(job, request, plan);
+  request.reason = drain_reason(drain);
+  auto begun = deps_.moves.begin(job, request, plan);
   if (!begun) {
     entry.state = DrainJobState::kWaiting;
     entry.reason = begun.error().to_string();
@@ -178,13 +178,13 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
     }
   };
   if (const auto failed = memory.not_begun.find(gang); failed != memory.not_begun.end()) {
-    const std::string why = failed->second;
+    const std::string reason = failed->second;
     memory.not_begun.erase(failed);
     bool is_given_up = false;
     for (DrainJob* entry : entries) is_given_up = ++entry->attempts >= kMaxDrainAttempts || is_given_up;
-    return all(is_given_up ? DrainJobState::kFailed : DrainJobState::kWaiting, why);
+    return all(is_given_up ? DrainJobState::kFailed : DrainJobState::kWaiting, reason);
   }
-  if (parts_.gang_moves.is_beginning(gang)) return;
+  if (deps_.gang_moves.is_beginning(gang)) return;
   if (leaving(drain.scope.node) >= drain.parallel) return all(DrainJobState::kWaiting, "waits for its turn");
   const auto retry = memory.retry_after.find(gang);
   if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
@@ -192,15 +192,15 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
   MigrateRequest request;
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
-  request.why = drain_reason(drain);
+  request.reason = drain_reason(drain);
   for (const DrainJob* entry : entries)
-    request.ranks.push_back(parts_.jobs.find(entry->job)->ranks.front().rank);
-  const auto plan = parts_.gang_moves.plan(gang, request);
+    request.ranks.push_back(deps_.jobs.find(entry->job)->ranks.front().rank);
+  const auto plan = deps_.gang_moves.plan(gang, request);
   // The cause of a refusal may pass, such as a rank that is paused for an image.
   if (!plan) return all(DrainJobState::kWaiting, plan.error().to_string());
   if (plan->places.empty()) return all(DrainJobState::kBlocked, plan->reason);
   all(DrainJobState::kWaiting, "the move of its ranks is being prepared");
-  parts_.gang_moves.begin_soon(gang, request, {}, [this, id = drain.id, gang](const Error& error) {
+  deps_.gang_moves.begin_soon(gang, request, {}, [this, id = drain.id, gang](const Error& error) {
     Memory& later = memory_[id];
     later.not_begun[gang] = error.to_string();
     later.retry_after[gang] = inventories_;
@@ -224,8 +224,8 @@ void DrainMoves::note_failure(DrainId id, JobId job, const Place& to, const std:
 
 unsigned DrainMoves::leaving(const std::string& node) const {
   unsigned count = 0;
-  for (const Migration& migration : parts_.migrations.open()) count += migration.from.node == node ? 1 : 0;
-  for (const auto& [id, drain] : parts_.drains.all()) {
+  for (const Migration& migration : deps_.migrations.open()) count += migration.from.node == node ? 1 : 0;
+  for (const auto& [id, drain] : deps_.drains.all()) {
     if (!drain.open() || drain.scope.node != node) continue;
     for (const DrainJob& entry : drain.jobs) count += entry.state == DrainJobState::kRestoring ? 1 : 0;
   }

@@ -2,8 +2,8 @@
 // Begins the moves of drains, as many at a time as allowed. The limit counts every open migration out of the
 // node, also those of users. A job that cannot be moved now is looked at again whenever jobs, nodes or
 // migrations have changed.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a failed
-// move's reason is in the drain's entry.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
+// failed move's reason is in the drain's entry.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ void explain(const MigratePlan& plan, DrainJob& entry, const std::function<bool(
 
 class DrainMoves {
  public:
-  struct Parts {
+  struct Dependencies {
     JobTable& jobs;
     const MigrationTable& migrations;
     const JobStates& states;
@@ -36,7 +36,7 @@ class DrainMoves {
     const DrainTable& drains;
     control::asio::any_io_executor executor;
   };
-  explicit DrainMoves(Parts parts) : parts_(std::move(parts)) {}
+  explicit DrainMoves(Dependencies deps) : deps_(std::move(deps)) {}
 
   void start(Drain& drain);
   // A migration of its job to that place has come to nothing. `refusal`: why it was refused; empty: it failed, and
@@ -85,7 +85,7 @@ class DrainMoves {
   // All ranks of one job that are in the way, together.
   void move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries);
 
-  Parts parts_;
+  Dependencies deps_;
   std::map<DrainId, Memory> memory_;
   std::uint64_t generation_ = 1;
   std::uint64_t inventories_ = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress of a drain's jobs: finds those that are at the place, and reads the progress of each in the
 // tables.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none.
 #pragma once
 
 #include "coordinator/maintenance/drain_moves.h"

@@ -68,7 +68,7 @@ bool DrainTable::is_drained(const Place& place) const {
   });
 }
 
-void DrainTable::forget_old(const Retention& keep) {
+void DrainTable::prune(const Retention& keep) {
   std::size_t surplus = 0;
   for (const auto& [id, drain] : drains_) surplus += drain.open() ? 0 : 1;
   surplus -= std::min(surplus, keep.count);

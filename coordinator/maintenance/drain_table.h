@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drains as they are stored, those that are over until forget_old(); ids stay theirs for ever.
+// The drains as they are stored, those that are over until prune(); ids stay theirs for ever.
 // Threads: one io_context on one thread. Ownership: drains live here; borrows the store, which outlives it.
 // Errors: those of the store.
 #pragma once
@@ -32,7 +32,7 @@ class DrainTable {
   // Whether an open one covers the place.
   [[nodiscard]] bool is_drained(const Place& place) const;
   // Removes those that are over and need not stay.
-  void forget_old(const Retention& keep);
+  void prune(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }
 
  private:

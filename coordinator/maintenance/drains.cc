@@ -16,30 +16,30 @@ namespace {
 
 constexpr std::chrono::hours kLong{24};
 // A dry run that took so long asks nobody else. Callers of the API wait 90 s.
-constexpr std::chrono::seconds kLook{40};
+constexpr std::chrono::seconds kDryRunTimeout{40};
 
-void block(Drains::Prospect& prospect, std::string why) {
+void block(Drains::Prospect& prospect, std::string reason) {
   prospect.job.to.reset();
   prospect.pause.reset();
   prospect.job.state = DrainJobState::kBlocked;
-  prospect.job.reason = std::move(why);
+  prospect.job.reason = std::move(reason);
 }
 
 }  // namespace
 
-Drains::Drains(Parts parts)
-    : parts_(std::move(parts)),
-      moves_({parts_.jobs, parts_.migrations, parts_.states, parts_.planner, parts_.moves, parts_.gang_moves,
-              parts_.table, parts_.executor}),
-      progress_(parts_.jobs, parts_.migrations, moves_),
-      wake_(parts_.executor) {
+Drains::Drains(Dependencies deps)
+    : deps_(std::move(deps)),
+      moves_({deps_.jobs, deps_.migrations, deps_.states, deps_.planner, deps_.moves, deps_.gang_moves,
+              deps_.table, deps_.executor}),
+      progress_(deps_.jobs, deps_.migrations, moves_),
+      wake_(deps_.executor) {
   const auto on_change = [this] {
     moves_.on_news();
     wake();
   };
-  parts_.jobs.changed().subscribe(on_change);
-  parts_.cordons.changed().subscribe(on_change);
-  parts_.migrations.changed().subscribe([this] { wake(); });
+  deps_.jobs.changed().subscribe(on_change);
+  deps_.cordons.changed().subscribe(on_change);
+  deps_.migrations.changed().subscribe([this] { wake(); });
 }
 
 void Drains::wake() {
@@ -48,20 +48,20 @@ void Drains::wake() {
 }
 
 void Drains::resume() {
-  for (auto& [id, drain] : parts_.table.all()) {
+  for (auto& [id, drain] : deps_.table.all()) {
     if (!drain.open()) continue;
     for (const DrainJob& entry : drain.jobs) {
       if (entry.state != DrainJobState::kRestoring) continue;
-      control::spawn(parts_.executor, "restoring " + job_text(entry.job), restore(id, entry.job));
+      control::spawn(deps_.executor, "restoring " + job_text(entry.job), restore(id, entry.job));
     }
-    control::spawn(parts_.executor, "drain " + drain_text(id), run(id));
+    control::spawn(deps_.executor, "drain " + drain_text(id), run(id));
   }
-  control::spawn(parts_.executor, "nodes that stay away", expect_nodes());
+  control::spawn(deps_.executor, "nodes that stay away", expect_nodes());
 }
 
 // Jobs that wait for nodes from before the restart are looked at again once those are not expected any more.
 control::Task<> Drains::expect_nodes() {
-  control::asio::steady_timer timer(parts_.executor, Planner::kReturnTime);
+  control::asio::steady_timer timer(deps_.executor, Planner::kReturnTime);
   co_await timer.async_wait(control::kTuple);
   on_inventory();
 }
@@ -72,16 +72,16 @@ void Drains::on_inventory() {
 }
 
 Result<Drains::Begun> Drains::begin(const DrainRequest& request) {
-  CKPT_TRYV(check_known(request.scope, parts_.nodes));
+  CKPT_TRYV(check_known(request.scope, deps_.nodes));
   Begun begun;
-  if (const Drain* running = parts_.table.open_of(request.scope)) {
+  if (const Drain* running = deps_.table.open_of(request.scope)) {
     begun.id = running->id;
     begun.joined = true;
     return begun;
   }
-  const bool cordoned = parts_.cordons.find(request.scope, CordonOwner::kOperator) != nullptr;
-  const std::string why = request.reason.empty() && !cordoned ? "drain" : request.reason;
-  CKPT_TRYV(parts_.cordons.set(request.scope, CordonOwner::kOperator, why));
+  const bool cordoned = deps_.cordons.find(request.scope, CordonOwner::kOperator) != nullptr;
+  const std::string reason = request.reason.empty() && !cordoned ? "drain" : request.reason;
+  CKPT_TRYV(deps_.cordons.set(request.scope, CordonOwner::kOperator, reason));
   Drain drain;
   drain.scope = request.scope;
   drain.parallel = request.parallel;
@@ -89,39 +89,39 @@ Result<Drains::Begun> Drains::begin(const DrainRequest& request) {
   drain.reason = request.reason;
   drain.started_ms = wall_clock_ms();
   drain.deadline_ms = drain.started_ms + request.deadline_ms;
-  CKPT_TRY(id, parts_.table.add(std::move(drain)));
+  CKPT_TRY(id, deps_.table.add(std::move(drain)));
   begun.id = id;
-  const Drain& added = *parts_.table.find(id);
-  parts_.events.add("drain-begun",
-                    fmt::format("drain {}, {} at a time{}", drain_label(added), added.parallel,
-                                added.reason.empty() ? "" : ": " + added.reason),
-                    added.scope.node);
-  if (step(begun.id)) control::spawn(parts_.executor, "drain " + drain_text(begun.id), run(begun.id));
+  const Drain& added = *deps_.table.find(id);
+  deps_.events.add("drain-begun",
+                   fmt::format("drain {}, {} at a time{}", drain_label(added), added.parallel,
+                               added.reason.empty() ? "" : ": " + added.reason),
+                   added.scope.node);
+  if (step(begun.id)) control::spawn(deps_.executor, "drain " + drain_text(begun.id), run(begun.id));
   return begun;
 }
 
-Result<void> Drains::cancel(DrainId id, const std::string& why) {
-  Drain* drain = parts_.table.find(id);
+Result<void> Drains::cancel(DrainId id, const std::string& reason) {
+  Drain* drain = deps_.table.find(id);
   if (drain == nullptr) return Error(ErrorCode::kNotFound, "There is no drain " + drain_text(id));
   if (!drain->open()) return Error(ErrorCode::kRefused, "Drain " + drain_label(*drain) + " is over already");
   if (drain->cancelled) return ok();
   drain->cancelled = true;
-  drain->cancel_reason = why;
-  CKPT_TRYV(parts_.table.save(*drain));
+  drain->cancel_reason = reason;
+  CKPT_TRYV(deps_.table.save(*drain));
   on_inventory();
   return ok();
 }
 
-void Drains::cancel_of(const Scope& scope, const std::string& why) {
-  const Drain* open = parts_.table.open_of(scope);
+void Drains::cancel_of(const Scope& scope, const std::string& reason) {
+  const Drain* open = deps_.table.open_of(scope);
   if (open == nullptr) return;
-  if (auto cancelled = cancel(open->id, why); !cancelled)
+  if (auto cancelled = cancel(open->id, reason); !cancelled)
     spdlog::error("drain {} was not cancelled: {}", drain_text(open->id), cancelled.error().to_string());
 }
 
 // Each round asks the nodes of all jobs at once. A refusal changes where this job and others would go.
 control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainRequest request) {
-  const auto until = Clock::now() + kLook;
+  const auto until = Clock::now() + kDryRunTimeout;
   const auto answers = std::make_shared<Answers>();
   while (true) {
     CKPT_CO_TRY(prospects, prospects_of(request, *answers));
@@ -136,13 +136,13 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
       asks.push_back(ask(answers, prospect.job.job, std::move(targets)));
     }
     if (asks.empty()) co_return std::move(prospects);
-    co_await control::at_once(parts_.executor, "a look at a drain's job", std::move(asks));
+    co_await control::at_once(deps_.executor, "a look at a drain's job", std::move(asks));
   }
 }
 
 std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
                                    const NodeAnswers& answers) const {
-  const Job* job = parts_.jobs.find(prospect.job.job);
+  const Job* job = deps_.jobs.find(prospect.job.job);
   // The nodes of ranks are asked when they move.
   if (!prospect.job.to || job == nullptr || job->spec.gang.id != 0) return {};
   const Place to = *prospect.job.to;
@@ -159,7 +159,7 @@ std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& 
 }
 
 control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::vector<Place> targets) {
-  const auto asked = co_await parts_.moves.ask(job, targets, "");
+  const auto asked = co_await deps_.moves.ask(job, targets, "");
   NodeAnswers& known = (*answers)[job];
   if (!asked) {
     for (const Place& place : targets) known[place.node] = asked.error().to_string();
@@ -177,7 +177,7 @@ Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const Node
     hints.closed.emplace_back(Scope(node, std::nullopt), "a move there would be refused");
     if (std::find(refusals.begin(), refusals.end(), refusal) == refusals.end()) refusals.push_back(refusal);
   }
-  auto plan = parts_.planner.plan(job, "auto", hints);
+  auto plan = deps_.planner.plan(job, "auto", hints);
   if (!plan || plan->to || refusals.empty()) return plan;
   MigratePlan refused = *std::move(plan);
   refused.reason = fmt::format("{}", fmt::join(refusals, "; "));
@@ -189,17 +189,17 @@ Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const Node
 void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const {
   std::map<JobId, std::vector<Prospect*>> gangs;
   for (Prospect& prospect : prospects) {
-    const JobId gang = parts_.jobs.find(prospect.job.job)->spec.gang.id;
+    const JobId gang = deps_.jobs.find(prospect.job.job)->spec.gang.id;
     if (gang != 0) gangs[gang].push_back(&prospect);
   }
   for (const auto& [gang, ranks] : gangs) {
     MigrateRequest move;
     for (const Prospect* rank : ranks)
-      move.ranks.push_back(parts_.jobs.find(rank->job.job)->ranks.front().rank);
-    const auto plan = parts_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
+      move.ranks.push_back(deps_.jobs.find(rank->job.job)->ranks.front().rank);
+    const auto plan = deps_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
     const bool possible = plan && !plan->places.empty();
     for (Prospect* rank : ranks) {
-      const std::uint32_t number = parts_.jobs.find(rank->job.job)->ranks.front().rank;
+      const std::uint32_t number = deps_.jobs.find(rank->job.job)->ranks.front().rank;
       rank->job.state = possible ? DrainJobState::kWaiting : DrainJobState::kBlocked;
       rank->job.to.reset();
       rank->job.obstacles.clear();
@@ -213,9 +213,9 @@ void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const 
 }
 
 Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, const Answers& answers) const {
-  CKPT_TRYV(check_known(request.scope, parts_.nodes));
+  CKPT_TRYV(check_known(request.scope, deps_.nodes));
   std::vector<DrainJob> entries;
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     if (!is_ended(job.state) && is_within(request.scope, job)) entries.push_back(drain_job_of(job));
   }
   std::sort(entries.begin(), entries.end(), goes_before);
@@ -225,15 +225,14 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   for (const DrainJob& entry : entries) {
     Prospect& prospect = prospects.emplace_back();
     prospect.job = entry;
-    prospect.warning = parts_.states.warning_of(*parts_.jobs.find(entry.job));
-    const Job& job = *parts_.jobs.find(entry.job);
+    prospect.warning = deps_.states.warning_of(*deps_.jobs.find(entry.job));
+    const Job& job = *deps_.jobs.find(entry.job);
     const auto known = answers.find(entry.job);
     CKPT_TRY(plan, plan_for(job, hints, known == answers.end() ? NodeAnswers() : known->second));
-    if (plan.to) prospect.pause = expected_pause(job, parts_.nodes, plan.to->node == job.node());
+    if (plan.to) prospect.pause = expected_pause(job, deps_.nodes, plan.to->node == job.node());
     prospect.job.to = plan.to;
-    explain(plan, prospect.job, [&](const Place& place) {
-      return request.scope.covers(place) || parts_.table.is_drained(place);
-    });
+    explain(plan, prospect.job,
+            [&](const Place& place) { return request.scope.covers(place) || deps_.table.is_drained(place); });
     prospect.job.state = plan.to ? DrainJobState::kWaiting : DrainJobState::kBlocked;
     prospect.passing = plan.passing;
     const std::uint64_t asked = job.spec.gpu_memory_bytes;
@@ -241,8 +240,8 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   }
   add_ranks(request, prospects);
   for (Prospect& prospect : prospects) {
-    const std::string why = parts_.jobs.find(prospect.job.job)->why_not_by_itself();
-    if (!why.empty()) block(prospect, why);
+    const std::string reason = deps_.jobs.find(prospect.job.job)->why_not_by_itself();
+    if (!reason.empty()) block(prospect, reason);
   }
   return prospects;
 }
@@ -257,7 +256,7 @@ control::Task<> Drains::run(DrainId id) {
 }
 
 std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
-  Drain& drain = *parts_.table.find(id);
+  Drain& drain = *deps_.table.find(id);
   const std::vector<DrainJob> before = drain.jobs;
   const std::int64_t left_ms = drain.deadline_ms - wall_clock_ms();
   const bool coming = progress_.reconcile(drain);
@@ -271,16 +270,16 @@ std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
   for (const DrainJob& entry : drain.jobs) {
     const auto was = std::find_if(before.begin(), before.end(),
                                   [&](const DrainJob& other) { return other.job == entry.job; });
-    if (was == before.end() || was->state != entry.state) tell(drain, entry);
+    if (was == before.end() || was->state != entry.state) report(drain, entry);
   }
   if (drain.open()) {
     if (left_ms <= 0) return Clock::now() + kLong;
     return Clock::now() + std::chrono::milliseconds(left_ms);
   }
   moves_.forget(id);
-  parts_.events.add("drain-ended",
-                    fmt::format("drain {} is over: {}", drain_label(drain), to_string(drain.result)),
-                    drain.scope.node);
+  deps_.events.add("drain-ended",
+                   fmt::format("drain {} is over: {}", drain_label(drain), to_string(drain.result)),
+                   drain.scope.node);
   return std::nullopt;
 }
 
@@ -289,23 +288,22 @@ void Drains::restore_some(Drain& drain, bool deadline_passed) {
   for (DrainJob& entry : drain.jobs) {
     const bool stuck = entry.state == DrainJobState::kBlocked || entry.state == DrainJobState::kFailed ||
                        (deadline_passed && entry.state == DrainJobState::kWaiting);
-    const Job* job = parts_.jobs.find(entry.job);
+    const Job* job = deps_.jobs.find(entry.job);
     if (job != nullptr && job->unconfirmed) continue;
     if (!stuck || entry.restore_tried || moves_.leaving(drain.scope.node) >= drain.parallel) continue;
     entry.restore_tried = true;
     entry.state = DrainJobState::kRestoring;
     entry.reason = "it could not be moved (" + entry.reason + "): restoring its newest image";
-    control::spawn(parts_.executor, "restoring " + job_text(entry.job), restore(drain.id, entry.job));
+    control::spawn(deps_.executor, "restoring " + job_text(entry.job), restore(drain.id, entry.job));
   }
 }
 
 control::Task<> Drains::restore(DrainId id, JobId job) {
-  const Job* now = parts_.jobs.find(job);
-  const bool away = now != nullptr && !is_ended(now->state) && !is_within(parts_.table.find(id)->scope, *now);
+  const Job* now = deps_.jobs.find(job);
+  const bool away = now != nullptr && !is_ended(now->state) && !is_within(deps_.table.find(id)->scope, *now);
   Result<Restored> restored = Restored();
-  if (!away)
-    restored = co_await parts_.images.restore(job, std::nullopt, drain_reason(*parts_.table.find(id)));
-  Drain& drain = *parts_.table.find(id);
+  if (!away) restored = co_await deps_.images.restore(job, std::nullopt, drain_reason(*deps_.table.find(id)));
+  Drain& drain = *deps_.table.find(id);
   DrainJob* entry = drain.find(job);
   if (entry == nullptr || entry->state != DrainJobState::kRestoring) co_return;
   if (away) {
@@ -322,21 +320,21 @@ control::Task<> Drains::restore(DrainId id, JobId job) {
     entry->state = DrainJobState::kFailed;
     entry->reason += "; not restored: " + restored.error().to_string();
   }
-  tell(drain, *entry);
+  report(drain, *entry);
   save(drain);
   wake();
 }
 
-void Drains::tell(const Drain& drain, const DrainJob& entry) {
+void Drains::report(const Drain& drain, const DrainJob& entry) {
   std::string text = fmt::format("drain {}: {} ({}) is {}", drain_label(drain), entry.name,
                                  job_text(entry.job), to_string(entry.state));
   if (entry.to) text += ", " + to_text(entry.from) + " to " + to_text(*entry.to);
   if (!entry.reason.empty()) text += ": " + entry.reason;
-  parts_.events.add("drain-job", std::move(text), drain.scope.node, entry.job, entry.migration);
+  deps_.events.add("drain-job", std::move(text), drain.scope.node, entry.job, entry.migration);
 }
 
 void Drains::save(Drain& drain) {
-  if (auto saved = parts_.table.save(drain); !saved)
+  if (auto saved = deps_.table.save(drain); !saved)
     spdlog::error("drain {} was not stored: {}", drain_label(drain), saved.error().to_string());
 }
 

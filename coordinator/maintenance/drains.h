@@ -5,8 +5,8 @@
 //
 // Drains wake at every change of jobs, nodes, migrations and cordons; nothing here waits for time but the
 // deadline.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kNotFound,
-// kRefused: nothing was touched; those of the store.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kNotFound, kRefused: nothing was touched; those of the store.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ struct DrainRequest {
 
 class Drains {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     NodeTable& nodes;
     JobTable& jobs;
@@ -45,7 +45,7 @@ class Drains {
     DrainTable& table;
     control::asio::any_io_executor executor;
   };
-  explicit Drains(Parts parts);
+  explicit Drains(Dependencies deps);
 
   // Continues the open ones; once, after load() of everything.
   void resume();
@@ -58,8 +58,8 @@ class Drains {
   };
   Result<Begun> begin(const DrainRequest& request);
   // Begins no further moves; those that are open go on to their end. The cordon stays.
-  Result<void> cancel(DrainId id, const std::string& why);
-  void cancel_of(const Scope& scope, const std::string& why);
+  Result<void> cancel(DrainId id, const std::string& reason);
+  void cancel_of(const Scope& scope, const std::string& reason);
 
   struct Prospect {
     DrainJob job;  // state kWaiting: it would be moved to `to`; kBlocked: it could not, for `reason`
@@ -93,11 +93,11 @@ class Drains {
   std::optional<Clock::time_point> step(DrainId id);
   void restore_some(Drain& drain, bool deadline_passed);
   control::Task<> restore(DrainId id, JobId job);
-  void tell(const Drain& drain, const DrainJob& entry);
+  void report(const Drain& drain, const DrainJob& entry);
   void save(Drain& drain);
   void wake();
 
-  Parts parts_;
+  Dependencies deps_;
   DrainMoves moves_;
   DrainProgress progress_;
   std::uint64_t wakes_ = 0;

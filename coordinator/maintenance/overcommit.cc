@@ -12,7 +12,7 @@ constexpr std::chrono::seconds kForTheMemory{20};
 // One that ends by itself while it is parked cannot be parked, and needs not: its node reports a
 // moment later that it has ended.
 constexpr std::chrono::seconds kForAnEnd{3};
-constexpr std::chrono::seconds kLookAgain{1};
+constexpr std::chrono::seconds kPollInterval{1};
 constexpr std::int64_t kDisplacingMoveMs = 600'000;
 
 std::string name_of(const SubmitRequest& request) {
@@ -41,7 +41,7 @@ std::string to_text(const Displacement& displaced) {
 
 std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
   std::vector<Occupant> found;
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     if (!holds_gpu(job.state) || job.spec.priority >= below) continue;
     Occupant& occupant = found.emplace_back();
     occupant.id = job.id;
@@ -51,9 +51,9 @@ std::vector<Occupant> Overcommit::occupants(std::int32_t below) const {
     occupant.bytes = job.expected_bytes();
     occupant.started_ms = job.started_ms;
     occupant.obstacle = job.why_not_by_itself();
-    if (occupant.obstacle.empty()) occupant.obstacle = parts_.states.why_not_movable(job);
+    if (occupant.obstacle.empty()) occupant.obstacle = deps_.states.why_not_movable(job);
     if (!occupant.obstacle.empty()) continue;
-    const auto elsewhere = parts_.planner.plan(job, "auto");
+    const auto elsewhere = deps_.planner.plan(job, "auto");
     occupant.has_place = elsewhere && elsewhere->to.has_value();
   }
   return found;
@@ -68,7 +68,7 @@ Overcommit::Displaced Overcommit::displacements(const Preemption& preemption) co
     going.name = victim.name;
     going.priority = victim.priority;
     going.from = victim.place;
-    const auto elsewhere = parts_.planner.plan(*parts_.jobs.find(victim.id), "auto", hints);
+    const auto elsewhere = deps_.planner.plan(*deps_.jobs.find(victim.id), "auto", hints);
     if (!elsewhere || !elsewhere->to) continue;
     going.to = elsewhere->to;
     hints.promised.emplace_back(*going.to, victim.bytes);
@@ -78,11 +78,11 @@ Overcommit::Displaced Overcommit::displacements(const Preemption& preemption) co
 
 Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
   RunPlan plan;
-  CKPT_TRY(placing, parts_.planner.plan(request));
+  CKPT_TRY(placing, deps_.planner.plan(request));
   plan.placing = std::move(placing);
   if (plan.placing.to) return plan;
   const std::vector<Occupant> others = occupants(request.spec.priority);
-  const auto preemption = plan_preemption(parts_.planner.gpu_views(), Planner::request_for(request),
+  const auto preemption = plan_preemption(deps_.planner.gpu_views(), Planner::request_for(request),
                                           request.spec.priority, others);
   if (!preemption) {
     plan.placing.reason += fmt::format("; moving or parking jobs of a priority below {} would not help{}",
@@ -96,7 +96,7 @@ Result<RunPlan> Overcommit::plan_for(const SubmitRequest& request) const {
 }
 
 control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_for(SubmitRequest request) {
-  while (busy_) co_await changed_.wait_until(std::chrono::steady_clock::now() + kLookAgain);
+  while (busy_) co_await changed_.wait_until(std::chrono::steady_clock::now() + kPollInterval);
   busy_ = true;
   auto made = co_await preempt_alone(std::move(request));
   busy_ = false;
@@ -109,10 +109,10 @@ control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(Submi
   if (!plan.placing.to) co_return Error(ErrorCode::kRefused, plan.placing.reason);
   Displaced displaced = std::move(plan.displaced);
   if (displaced.empty()) co_return displaced;
-  const std::string why =
+  const std::string reason =
       fmt::format("makes room for {} (priority {})", name_of(request), request.spec.priority);
   for (Displacement& going : displaced) {
-    auto gone = co_await displace(&going, why);
+    auto gone = co_await displace(&going, reason);
     if (gone) continue;
     if (co_await wait_for_room(request, kForAnEnd)) co_return displaced;
     co_return std::move(gone).error();
@@ -121,45 +121,45 @@ control::Task<Result<std::vector<Displacement>>> Overcommit::preempt_alone(Submi
   co_return displaced;
 }
 
-control::Task<Result<void>> Overcommit::displace(Displacement* displaced, std::string why) {
+control::Task<Result<void>> Overcommit::displace(Displacement* displaced, std::string reason) {
   if (displaced->to) {
-    const auto moved = co_await move(displaced->job, *displaced->to, why);
+    const auto moved = co_await move(displaced->job, *displaced->to, reason);
     if (moved) co_return ok();
     spdlog::warn("job {} is parked, since it could not be moved to {}: {}", job_text(displaced->job),
                  to_text(*displaced->to), moved.error().to_string());
     displaced->to.reset();
   }
-  co_return co_await parts_.images.park(displaced->job, true, std::move(why));
+  co_return co_await deps_.images.park(displaced->job, true, std::move(reason));
 }
 
-control::Task<Result<void>> Overcommit::move(JobId id, Place to, std::string why) {
+control::Task<Result<void>> Overcommit::move(JobId id, Place to, std::string reason) {
   MigrateRequest request;
   request.to = to_text(to);
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = kDisplacingMoveMs;
-  request.why = std::move(why);
-  CKPT_CO_TRY(begun, co_await parts_.moves.migrate(id, std::move(request)));
+  request.reason = std::move(reason);
+  CKPT_CO_TRY(begun, co_await deps_.moves.migrate(id, std::move(request)));
   const MigrationId migration_id = begun->id;
   while (true) {
-    const Migration* migration = parts_.migrations.find(migration_id);
+    const Migration* migration = deps_.migrations.find(migration_id);
     if (migration == nullptr)
       co_return Error(ErrorCode::kInternal, "Migration " + migration_text(migration_id) + " was removed");
     if (!migration->open() && migration->result == MigrationResult::kDone) co_return ok();
     if (!migration->open()) co_return Error(ErrorCode::kAborted, migration->error);
-    co_await parts_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kLookAgain);
+    co_await deps_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kPollInterval);
   }
 }
 
-control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std::chrono::seconds most) {
-  const auto deadline = std::chrono::steady_clock::now() + most;
+control::Task<Result<void>> Overcommit::wait_for_room(SubmitRequest request, std::chrono::seconds max_wait) {
+  const auto deadline = std::chrono::steady_clock::now() + max_wait;
   while (true) {
-    CKPT_CO_TRY(plan, parts_.planner.plan(request));
+    CKPT_CO_TRY(plan, deps_.planner.plan(request));
     if (plan.to) co_return ok();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Jobs of lower priority made place, but there is no room yet: " + plan.reason);
-    co_await parts_.jobs.changed().wait_until(
-        std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
+    co_await deps_.jobs.changed().wait_until(
+        std::min(deadline, std::chrono::steady_clock::now() + kPollInterval));
   }
 }
 

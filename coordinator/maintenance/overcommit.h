@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 
 class Overcommit : public Preemptor {
  public:
-  struct Parts {
+  struct Dependencies {
     const JobStates& states;
     const Planner& planner;
     JobTable& jobs;
@@ -27,7 +27,7 @@ class Overcommit : public Preemptor {
     EventLog& events;
     control::asio::any_io_executor executor;
   };
-  explicit Overcommit(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
+  explicit Overcommit(Dependencies deps) : deps_(std::move(deps)), changed_(deps_.executor) {}
 
   [[nodiscard]] Result<RunPlan> plan_for(const SubmitRequest& request) const override;
   control::Task<Result<std::vector<Displacement>>> preempt_for(SubmitRequest request) override;
@@ -41,11 +41,11 @@ class Overcommit : public Preemptor {
   [[nodiscard]] Displaced displacements(const Preemption& preemption) const;
   control::Task<Result<Displaced>> preempt_alone(SubmitRequest request);
   // Records in it how the job went.
-  control::Task<Result<void>> displace(Displacement* displaced, std::string why);
-  control::Task<Result<void>> move(JobId id, Place to, std::string why);
-  control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds most);
+  control::Task<Result<void>> displace(Displacement* displaced, std::string reason);
+  control::Task<Result<void>> move(JobId id, Place to, std::string reason);
+  control::Task<Result<void>> wait_for_room(SubmitRequest request, std::chrono::seconds max_wait);
 
-  Parts parts_;
+  Dependencies deps_;
   Signal changed_;
   bool busy_ = false;
 };

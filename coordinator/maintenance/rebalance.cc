@@ -11,7 +11,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kMoveTimeoutMs = 600'000;
-constexpr std::chrono::seconds kRebalanceLook{30};
+constexpr std::chrono::seconds kRebalancePollInterval{30};
 
 std::optional<std::size_t> index_of(const PackProblem& problem, const Place& place) {
   for (std::size_t g = 0; g < problem.gpus.size(); ++g) {
@@ -24,17 +24,17 @@ std::optional<std::size_t> index_of(const PackProblem& problem, const Place& pla
 
 PackProblem Rebalancer::problem() const {
   PackProblem problem;
-  const std::vector<GpuView> views = parts_.planner.gpu_views();
-  const auto margin = static_cast<std::uint64_t>(parts_.margin_bytes);
+  const std::vector<GpuView> views = deps_.planner.gpu_views();
+  const auto margin = static_cast<std::uint64_t>(deps_.margin_bytes);
   for (const GpuView& view : views) {
     PackGpu& gpu = problem.gpus.emplace_back();
     gpu.place = view.place;
     gpu.available = view.available_bytes() - std::min(view.available_bytes(), margin);
     gpu.counts = objections_but_memory(view, PlacementRequest()).empty();
   }
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     if (!holds_gpu(job.state)) continue;
-    const Migration* open = parts_.migrations.open_of(job.id);
+    const Migration* open = deps_.migrations.open_of(job.id);
     const auto target = open == nullptr ? std::nullopt : index_of(problem, open->to);
     if (target) problem.gpus[*target].pinned = true;
     const auto at = index_of(problem, job.ranks.front().place);
@@ -46,8 +46,8 @@ PackProblem Rebalancer::problem() const {
     pack.bytes = job.expected_bytes();
     pack.state_bytes = job.state_bytes();
     pack.obstacle = job.why_not_by_itself();
-    if (pack.obstacle.empty()) pack.obstacle = parts_.states.why_not_movable(job);
-    const PlacementRequest wanted = parts_.planner.request_for(job, views);
+    if (pack.obstacle.empty()) pack.obstacle = deps_.states.why_not_movable(job);
+    const PlacementRequest wanted = deps_.planner.request_for(job, views);
     for (const GpuView& view : views) pack.may_go.push_back(objections_but_memory(view, wanted).empty());
   }
   return problem;
@@ -67,9 +67,9 @@ Result<const RebalanceRun*> Rebalancer::start(std::uint32_t parallel) {
   available_.clear();
   for (const PackGpu& gpu : run_->problem.gpus) available_.push_back(gpu.available);
   stopping_ = false;
-  parts_.events.add("rebalance-begun", fmt::format("rebalance: {} move(s) to free {} GPU(s)",
-                                                   run_->moves.size(), run_->plan.freed.size()));
-  control::spawn(parts_.executor, "rebalance", carry_out());
+  deps_.events.add("rebalance-begun", fmt::format("rebalance: {} move(s) to free {} GPU(s)",
+                                                  run_->moves.size(), run_->plan.freed.size()));
+  control::spawn(deps_.executor, "rebalance", carry_out());
   return &*run_;
 }
 
@@ -104,11 +104,11 @@ control::Task<> Rebalancer::carry_out() {
       const std::uint64_t bytes = run_->problem.jobs[move_now.job].bytes;
       available_[move_now.to] -= std::min(available_[move_now.to], bytes);
       run_->moves[next].state = MoveState::kMoving;
-      control::spawn(parts_.executor, "rebalance move", move(next));
+      control::spawn(deps_.executor, "rebalance move", move(next));
       ++next;
       continue;
     }
-    co_await changed_.wait_until(std::chrono::steady_clock::now() + kRebalanceLook);
+    co_await changed_.wait_until(std::chrono::steady_clock::now() + kRebalancePollInterval);
   }
   finish();
 }
@@ -134,20 +134,20 @@ control::Task<Result<void>> Rebalancer::migrate(std::size_t index) {
   request.options.mode = wire::MigrateMode::kLive;
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = kMoveTimeoutMs;
-  request.why = "rebalance: " + why_move(run_->problem, run_->plan, index);
-  CKPT_CO_TRY(begun, co_await parts_.moves.migrate(run_->problem.jobs[planned.job].id, std::move(request)));
+  request.reason = "rebalance: " + why_move(run_->problem, run_->plan, index);
+  CKPT_CO_TRY(begun, co_await deps_.moves.migrate(run_->problem.jobs[planned.job].id, std::move(request)));
   const MigrationId id = begun->id;
   run_->moves[index].migration = id;
   touch();
   while (true) {
-    const Migration* migration = parts_.migrations.find(id);
+    const Migration* migration = deps_.migrations.find(id);
     if (migration == nullptr) co_return Error(ErrorCode::kInternal, migration_text(id) + " vanished");
     if (!migration->open()) {
       if (migration->result == MigrationResult::kDone) co_return ok();
       co_return Error(ErrorCode::kAborted, fmt::format("{} {}: {}", migration_text(id),
                                                        to_string(migration->result), migration->error));
     }
-    co_await parts_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kRebalanceLook);
+    co_await deps_.migrations.changed().wait_until(std::chrono::steady_clock::now() + kRebalancePollInterval);
   }
 }
 
@@ -161,11 +161,11 @@ void Rebalancer::finish() {
   }
   const bool whole = done == run_->moves.size();
   run_->state = failed ? RunState::kFailed : whole ? RunState::kDone : RunState::kStopped;
-  parts_.events.add("rebalance-ended", fmt::format("rebalance {}: {} of {} move(s) done",
-                                                   failed  ? "failed"
-                                                   : whole ? "done"
-                                                           : "stopped",
-                                                   done, run_->moves.size()));
+  deps_.events.add("rebalance-ended", fmt::format("rebalance {}: {} of {} move(s) done",
+                                                  failed  ? "failed"
+                                                  : whole ? "done"
+                                                          : "stopped",
+                                                  done, run_->moves.size()));
   touch();
 }
 

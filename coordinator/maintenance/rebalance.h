@@ -52,7 +52,7 @@ struct RebalanceRun {
 
 class Rebalancer : public ApiSection {
  public:
-  struct Parts {
+  struct Dependencies {
     Moves& moves;
     const Planner& planner;
     const JobStates& states;
@@ -62,7 +62,7 @@ class Rebalancer : public ApiSection {
     std::int64_t margin_bytes = 0;
     control::asio::any_io_executor executor;
   };
-  explicit Rebalancer(Parts parts) : parts_(std::move(parts)), changed_(parts_.executor) {}
+  explicit Rebalancer(Dependencies deps) : deps_(std::move(deps)), changed_(deps_.executor) {}
 
   // The jobs and GPUs to pack now.
   [[nodiscard]] PackProblem problem() const;
@@ -83,7 +83,7 @@ class Rebalancer : public ApiSection {
   control::Task<Result<HttpResponse>> watch(HttpRequest request);
   Result<HttpResponse> post(const HttpRequest& request);
 
-  Parts parts_;
+  Dependencies deps_;
   Signal changed_;
   std::optional<RebalanceRun> run_;
   std::vector<std::uint64_t> available_;  // of the run's GPUs, by what has begun and ended

@@ -22,37 +22,37 @@ constexpr unsigned kMaxResumeFailures = 5;
 }  // namespace
 
 void Resumes::start() {
-  control::spawn(parts_.executor, "parked jobs", run());
+  control::spawn(deps_.executor, "parked jobs", run());
 }
 
 control::Task<> Resumes::run() {
   while (true) {
     begin_next();
-    co_await wait_for_change(parts_.jobs);
+    co_await wait_for_change(deps_.jobs);
   }
 }
 
 void Resumes::begin_next() {
-  if (resuming_ || parts_.overcommit.busy()) return;
-  for (const Job& job : parts_.jobs.live()) {
+  if (resuming_ || deps_.overcommit.busy()) return;
+  for (const Job& job : deps_.jobs.live()) {
     if (job.operation && job.operation->verb == "resume") return;
   }
   std::vector<ParkedJob> waiting = resting();
   if (waiting.empty()) return;
-  auto next = next_to_resume(std::move(waiting), parts_.planner.gpu_views());
+  auto next = next_to_resume(std::move(waiting), deps_.planner.gpu_views());
   if (!next) return;
   PlanHints claims;
   claims.promised = std::move(next->claims);
   resuming_ = true;
-  control::spawn(parts_.executor, "resuming " + job_text(next->id), resume(next->id, std::move(claims)));
+  control::spawn(deps_.executor, "resuming " + job_text(next->id), resume(next->id, std::move(claims)));
 }
 
 std::vector<ParkedJob> Resumes::resting() const {
   std::vector<ParkedJob> found;
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     const JobId id = job.id;
     if (job.state != JobState::kParked || !job.resumes_itself || job.operation || job.unconfirmed) continue;
-    const auto image = parts_.images.for_order(job, "resume");
+    const auto image = deps_.images.for_order(job, "resume");
     if (!image) continue;
     const auto backoff = backoffs_.find(id);
     const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
@@ -60,13 +60,13 @@ std::vector<ParkedJob> Resumes::resting() const {
     entry.id = id;
     entry.parked_ms = job.parked_ms;
     entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
-    entry.request = parts_.planner.request_for(job, *image);
+    entry.request = deps_.planner.request_for(job, *image);
   }
   return found;
 }
 
 control::Task<> Resumes::resume(JobId id, PlanHints claims) {
-  const auto resumed = co_await parts_.requests.resume(id, std::move(claims));
+  const auto resumed = co_await deps_.requests.resume(id, std::move(claims));
   resuming_ = false;
   if (resumed)
     backoffs_.erase(id);
@@ -78,14 +78,14 @@ void Resumes::note_failure(JobId id) {
   Backoff& backoff = backoffs_[id];
   ++backoff.failures;
   backoff.until = steady_clock::now() + std::chrono::seconds(1U << std::min(backoff.failures, 6U));
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMaxResumeFailures) return;
   backoffs_.erase(id);
-  parts_.events.add("job-parked",
-                    fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
-                                job->spec.name, job_text(id), kMaxResumeFailures),
-                    {}, id);
-  if (auto stays = parts_.job_runner.order(id, lifecycle::StaysParked{}); !stays)
+  deps_.events.add("job-parked",
+                   fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
+                               job->spec.name, job_text(id), kMaxResumeFailures),
+                   {}, id);
+  if (auto stays = deps_.job_runner.order(id, lifecycle::StaysParked{}); !stays)
     spdlog::error("that job {} stays parked was not stored: {}", job_text(id), stays.error().to_string());
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parked jobs resume by themselves once a GPU has the memory: one after the other, in the order of
 // resume_order.h. One that could not be resumed a few times stays parked until `resume`.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: a failure is
-// tried again later, each time after a longer while.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
+// failure is tried again later, each time after a longer while.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 
 class Resumes {
  public:
-  struct Parts {
+  struct Dependencies {
     EventLog& events;
     JobTable& jobs;
     JobRunner& job_runner;
@@ -28,7 +28,7 @@ class Resumes {
     const Overcommit& overcommit;  // while it frees memory for a job none resumes
     control::asio::any_io_executor executor;
   };
-  explicit Resumes(Parts parts) : parts_(std::move(parts)) {}
+  explicit Resumes(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, after the jobs have been loaded.
   void start();
@@ -45,7 +45,7 @@ class Resumes {
   void note_failure(JobId id);
   [[nodiscard]] std::vector<ParkedJob> resting() const;
 
-  Parts parts_;
+  Dependencies deps_;
   std::map<JobId, Backoff> backoffs_;
   bool resuming_ = false;  // one at a time: its memory must be known before the next
 };

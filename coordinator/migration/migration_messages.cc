@@ -32,14 +32,14 @@ void MigrationRunner::take_frames() {
     on_switch(node, message, body.size());
     return ok();
   };
-  parts_.frames.take(FrameType::kSwitch, on_switch_frame);
-  parts_.frames.take<wire::MigrationProgress>(
+  deps_.frames.take(FrameType::kSwitch, on_switch_frame);
+  deps_.frames.take<wire::MigrationProgress>(
       FrameType::kMigrationProgress,
       [this](const Node& node, const wire::MigrationProgress& progress) { on_progress(node, progress); });
-  parts_.frames.take<wire::SourceReport>(
+  deps_.frames.take<wire::SourceReport>(
       FrameType::kSourceReport,
       [this](const Node& node, const wire::SourceReport& report) { on_source_report(node, report); });
-  parts_.frames.take<wire::TargetReport>(
+  deps_.frames.take<wire::TargetReport>(
       FrameType::kTargetReport,
       [this](const Node& node, const wire::TargetReport& report) { on_target_report(node, report); });
 }
@@ -51,7 +51,7 @@ Incarnation MigrationRunner::owner_of(MigrationId id) const {
 
 // Only now: an abort that comes while the end is being recorded was not its cause.
 void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& event) {
-  Migration* m = parts_.table.find(id);
+  Migration* m = deps_.table.find(id);
   if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
   const auto* fired = std::get_if<migration::TimerFired>(&event);
   const bool late = fired != nullptr && fired->timer == migration::Timer::kMigration;
@@ -61,13 +61,13 @@ void MigrationRunner::taking(MigrationId id, const migration::CoordinatorEvent& 
     m->abort_cause = AbortCause::kTimeout;
   else
     return;
-  parts_.table.save(*m);
+  deps_.table.save(*m);
 }
 
 void MigrationRunner::send(const migration::SwitchInfo& info, const migration::Send& sent) {
   const wire::SwitchMessage message(info.migration, info.job, info.base, sent.from, sent.to, sent.body);
   const std::string& node = node_of(entry(info), sent.to);
-  const bool left = parts_.calls.tell(node, message);
+  const bool left = deps_.calls.send(node, message);
   spdlog::debug("migration {}: {} to {} ({}){}", migration_text(info.migration), wire::name_of(sent.body),
                 to_string(sent.to), node, left ? "" : ": not connected");
 }
@@ -76,34 +76,34 @@ void MigrationRunner::report(const migration::SwitchInfo& info, const migration:
   outcomes_.on_report(entry(info), report, owner_of(info.migration));
 }
 
-void MigrationRunner::not_begun(MigrationId id, const Error& why) {
-  outcomes_.decide(*parts_.table.find(id), MigrationResult::kRefused, why.to_string(), owner_of(id));
+void MigrationRunner::not_begun(MigrationId id, const Error& error) {
+  outcomes_.decide(*deps_.table.find(id), MigrationResult::kRefused, error.to_string(), owner_of(id));
 }
 
 void MigrationRunner::handled(MigrationId id) {
-  if (Migration* m = parts_.table.find(id)) outcomes_.on_owner(*m, owner_of(id));
+  if (Migration* m = deps_.table.find(id)) outcomes_.on_owner(*m, owner_of(id));
   const migration::CoordinatorState* state = driver_.switches().find(id);
-  if (state == nullptr || migration::is_settled(*state)) parts_.table.mark_settled(id);
+  if (state == nullptr || migration::is_settled(*state)) deps_.table.mark_settled(id);
 }
 
 std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migration::ArmTimer& timer) const {
-  const Migration* m = timer.timer == migration::Timer::kMigration ? parts_.table.find(id) : nullptr;
+  const Migration* m = timer.timer == migration::Timer::kMigration ? deps_.table.find(id) : nullptr;
   return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
 }
 
 // A record may go when the store has how its migration ended, and that no agent will ask about it.
 control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
-  parts_.table.store_settled();
+  deps_.table.store_settled();
   std::set<MigrationId> over;
   std::set<MigrationId> kept;
-  const MigrationId removed_up_to = parts_.table.removed_up_to();
-  for (const auto& [id, m] : parts_.table.all()) {
-    const Job* job = parts_.jobs.find(m.job);
-    const bool stored = parts_.table.is_settled_in_store(m);
+  const MigrationId removed_up_to = deps_.table.removed_up_to();
+  for (const auto& [id, m] : deps_.table.all()) {
+    const Job* job = deps_.jobs.find(m.job);
+    const bool stored = deps_.table.is_settled_in_store(m);
     if (stored && (job == nullptr || is_ended(job->state))) over.insert(id);
     if (id <= removed_up_to) kept.insert(id);
   }
-  CKPT_CO_TRYV(co_await durable(parts_.sync));
+  CKPT_CO_TRYV(co_await durable(deps_.sync));
   const Forget forget = [over = std::move(over), kept = std::move(kept),
                          removed_up_to](const migration::Record& record) {
     const MigrationId id = record.info.migration;
@@ -114,7 +114,7 @@ control::Task<Result<SwitchEffects::Forget>> MigrationRunner::forgettable() {
 
 std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire::SwitchMessage& message,
                                                     std::size_t bytes) const {
-  const Migration* m = parts_.table.find(message.migration);
+  const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
     return "it is no part of it";
   if (!may_state(*m, node.row.name, message)) return "it is not the " + std::string(to_string(message.from));
@@ -122,21 +122,22 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
   if (bytes > wire::kMaxBetweenAgentsBytes)
     return std::to_string(bytes) + " bytes are too many between agents";
   // An agent that was told to forget the job would note a migration that it does not know.
-  const Job* job = parts_.jobs.find(m->job);
+  const Job* job = deps_.jobs.find(m->job);
   if (m->settled && (job == nullptr || is_ended(job->state))) return "it is over, and its job has ended";
   return std::nullopt;
 }
 
 void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& message, std::size_t bytes) {
   const std::string id = migration_text(message.migration);
-  if (const auto why = refusal(node, message, bytes)) {
+  if (const auto reason = refusal(node, message, bytes)) {
     if (const auto left_out = dropped_.turn(now_ns()))
       spdlog::warn("{} of migration {}, sent by node {} for the {}, was dropped: {} ({} left out)",
-                   wire::name_of(message.body), id, node.row.name, to_string(message.from), *why, *left_out);
+                   wire::name_of(message.body), id, node.row.name, to_string(message.from), *reason,
+                   *left_out);
     return;
   }
   if (message.to != Party::kCoordinator) {
-    parts_.calls.relay(node_of(*parts_.table.find(message.migration), message.to), message);
+    deps_.calls.relay(node_of(*deps_.table.find(message.migration), message.to), message);
     return;
   }
   spdlog::debug("migration {}: {} from {}", id, wire::name_of(message.body), to_string(message.from));
@@ -144,16 +145,16 @@ void MigrationRunner::on_switch(const Node& node, const wire::SwitchMessage& mes
 }
 
 void MigrationRunner::on_node_ready(const Node& node) {
-  tell_presence(node, true);
+  send_presence(node, true);
 }
 void MigrationRunner::on_node_lost(const Node& node) {
-  tell_presence(node, false);
+  send_presence(node, false);
 }
 
-void MigrationRunner::tell_presence(const Node& node, bool connected) {
-  const std::set<MigrationId> unsettled = parts_.table.unsettled();
+void MigrationRunner::send_presence(const Node& node, bool connected) {
+  const std::set<MigrationId> unsettled = deps_.table.unsettled();
   for (const MigrationId id : unsettled) {
-    const Migration* m = parts_.table.find(id);
+    const Migration* m = deps_.table.find(id);
     const migration::CoordinatorState* state = driver_.switches().find(id);
     if (m == nullptr || state == nullptr || migration::is_settled(*state)) continue;
     for (const Side side : {Side::kSource, Side::kTarget}) {
@@ -167,7 +168,7 @@ void MigrationRunner::tell_presence(const Node& node, bool connected) {
 }
 
 Migration* MigrationRunner::checked(MigrationId id, const Node& node, Side side) {
-  Migration* m = parts_.table.find(id);
+  Migration* m = deps_.table.find(id);
   if (m != nullptr && node.row.name == (side == Side::kSource ? m->from.node : m->to.node)) return m;
   spdlog::warn("node {} reports on migration {}, of which it is not the {}", node.row.name,
                migration_text(id), to_string(side));
@@ -178,7 +179,7 @@ void MigrationRunner::on_progress(const Node& node, const wire::MigrationProgres
   Migration* m = checked(progress.migration, node, Side::kSource);
   if (m == nullptr || m->phase >= MigrationPhase::kClosing) return;
   m->progress = progress;
-  parts_.table.touch(*m);
+  deps_.table.touch(*m);
 }
 
 void MigrationRunner::on_source_report(const Node& node, const wire::SourceReport& report) {

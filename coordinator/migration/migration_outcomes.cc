@@ -82,9 +82,9 @@ bool is_followed(const Migration& m, const Job* job) {
 
 }  // namespace
 
-MigrationOutcomes::MigrationOutcomes(Parts parts) : parts_(std::move(parts)) {
-  parts_.jobs.changed().subscribe([this] {
-    if (!timers_.empty()) control::asio::post(parts_.executor, [this] { close_measured(); });
+MigrationOutcomes::MigrationOutcomes(Dependencies deps) : deps_(std::move(deps)) {
+  deps_.jobs.changed().subscribe([this] {
+    if (!timers_.empty()) control::asio::post(deps_.executor, [this] { close_measured(); });
   });
 }
 
@@ -121,16 +121,16 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       return decide(m, MigrationResult::kDone, {}, owner);
     case ReportKind::kAbortTooLate:
       m.abort_cause = AbortCause::kNone;
-      return parts_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
-                               m.id);
+      return deps_.events.add("migration-phase", "too late to abort migration " + label(m), m.to.node, m.job,
+                              m.id);
     case ReportKind::kForgotten:
       m.forgotten = true;
-      parts_.table.save(m);
-      return parts_.events.add("migration-found",
-                               fmt::format("migration {} is open, and this coordinator's store does not know "
-                                           "how far it is: {} and {} are asked",
-                                           label(m), m.from.node, m.to.node),
-                               {}, m.job, m.id);
+      deps_.table.save(m);
+      return deps_.events.add("migration-found",
+                              fmt::format("migration {} is open, and this coordinator's store does not know "
+                                          "how far it is: {} and {} are asked",
+                                          label(m), m.from.node, m.to.node),
+                              {}, m.job, m.id);
     case ReportKind::kWaits:
     case ReportKind::kReleased:
     case ReportKind::kGaveUp:
@@ -142,18 +142,18 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
 void MigrationOutcomes::enter(Migration& m, MigrationPhase phase) {
   if (phase <= m.phase) return;
   m.phase = phase;
-  parts_.table.save(m);
-  parts_.events.add("migration-phase", fmt::format("migration {} is {}", label(m), to_string(phase)), {},
-                    m.job, m.id);
+  deps_.table.save(m);
+  deps_.events.add("migration-phase", fmt::format("migration {} is {}", label(m), to_string(phase)), {},
+                   m.job, m.id);
 }
 
 void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
   m.runs_at = side;
   m.incarnation = k;
   m.ran_at_target = m.ran_at_target || side == Side::kTarget;
-  parts_.table.save(m);
-  parts_.table.moved().notify(m.job);
-  const wire::MigrationPlan* plan = parts_.table.plan_of(m.id);
+  deps_.table.save(m);
+  deps_.table.moved().notify(m.job);
+  const wire::MigrationPlan* plan = deps_.table.plan_of(m.id);
   if (plan == nullptr) return;
   const bool target = side == Side::kTarget;
   const bool new_instance = target && !wire::is_swap(*plan);
@@ -161,9 +161,9 @@ void MigrationOutcomes::runs_at(Migration& m, Side side, Incarnation k) {
   const std::vector<wire::RankSpec>& specs = target ? plan->target_ranks : plan->spec.ranks;
   lifecycle::MoveRunsAt event{k, segment, ranks_at(segment.node, specs), {}};
   if (const auto& argv = plan->options.new_argv; !argv.empty()) event.argv = target ? argv : plan->spec.argv;
-  if (parts_.jobs.find(m.job) == nullptr) return;
-  parts_.job_runner.fact(m.job, std::move(event));
-  parts_.job_runner.look_again(m.job, parts_.nodes.find(segment.node));
+  if (deps_.jobs.find(m.job) == nullptr) return;
+  deps_.job_runner.fact(m.job, std::move(event));
+  deps_.job_runner.reevaluate(m.job, deps_.nodes.find(segment.node));
 }
 
 void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::string& error,
@@ -174,7 +174,7 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
                 : error;
   const Side side = result == MigrationResult::kDone ? Side::kTarget : Side::kSource;
   if (m.runs_at == side) {
-    if (!is_followed(m, parts_.jobs.find(m.job))) runs_at(m, side, m.incarnation);
+    if (!is_followed(m, deps_.jobs.find(m.job))) runs_at(m, side, m.incarnation);
   } else if (side == Side::kTarget) {
     runs_at(m, side, m.base + 1);
   } else {
@@ -183,28 +183,28 @@ void MigrationOutcomes::decide(Migration& m, MigrationResult result, const std::
     runs_at(m, side, owner == 0 ? m.base : owner);
   }
   m.phase = MigrationPhase::kClosing;
-  parts_.table.save(m);
-  parts_.table.moved().notify(m.job);
+  deps_.table.save(m);
+  deps_.table.moved().notify(m.job);
   close_when_measured(m);
 }
 
 // A job that a later migration or an image took on is not this one's to describe.
 void MigrationOutcomes::on_owner(Migration& m, Incarnation owner) {
   if (m.phase < MigrationPhase::kClosing || owner == 0 || owner == m.incarnation) return;
-  const Job* job = parts_.jobs.find(m.job);
+  const Job* job = deps_.jobs.find(m.job);
   if (job == nullptr || job->incarnation != m.incarnation) return;
-  if (parts_.table.is_newest_of_job(m)) runs_at(m, m.runs_at, owner);
+  if (deps_.table.is_newest_of_job(m)) runs_at(m, m.runs_at, owner);
 }
 
 void MigrationOutcomes::on_source_report(Migration& m, const wire::SourceReport& report) {
   m.source_report = report;
-  parts_.table.save(m);
+  deps_.table.save(m);
   close_when_measured(m);
 }
 
 void MigrationOutcomes::on_target_report(Migration& m, const wire::TargetReport& report) {
   m.target_report = report;
-  parts_.table.save(m);
+  deps_.table.save(m);
   close_when_measured(m);
 }
 
@@ -212,12 +212,12 @@ void MigrationOutcomes::on_memory_arrived(Migration& m, const wire::TargetReport
   if (!m.target_report || m.target_report->memory_follows_ns > 0) return;
   m.target_report->memory_follows_ns = report.memory_follows_ns;
   m.target_report->memory_follows_bytes = report.memory_follows_bytes;
-  parts_.table.save(m);
-  parts_.events.add("memory-arrived",
-                    fmt::format("{} of host memory of {} followed it within {:.1f} s",
-                                bytes_text(report.memory_follows_bytes), m.job_name,
-                                static_cast<double>(report.memory_follows_ns / kNanosPerMs) / kMsPerSecond),
-                    m.to.node, m.job, m.id);
+  deps_.table.save(m);
+  deps_.events.add("memory-arrived",
+                   fmt::format("{} of host memory of {} followed it within {:.1f} s",
+                               bytes_text(report.memory_follows_bytes), m.job_name,
+                               static_cast<double>(report.memory_follows_ns / kNanosPerMs) / kMsPerSecond),
+                   m.to.node, m.job, m.id);
 }
 
 void MigrationOutcomes::close_when_measured(Migration& m) {
@@ -228,10 +228,10 @@ void MigrationOutcomes::close_when_measured(Migration& m) {
   auto& timer = timers_[m.id];
   if (timer) return;
   timer =
-      std::make_shared<control::asio::steady_timer>(parts_.executor, moved ? kMeasurementsWait : kResumeWait);
+      std::make_shared<control::asio::steady_timer>(deps_.executor, moved ? kMeasurementsWait : kResumeWait);
   timer->async_wait([this, id = m.id, moved, timer](boost::system::error_code code) {
     if (code) return;
-    Migration& late = *parts_.table.find(id);
+    Migration& late = *deps_.table.find(id);
     if (!moved) late.error += " (the job has not gone on at the source yet)";
     spdlog::warn("migration {} is closed {}", migration_text(id),
                  moved ? "without all measurements" : "before the job goes on");
@@ -241,15 +241,15 @@ void MigrationOutcomes::close_when_measured(Migration& m) {
 
 // The source owns the job again, but its process does not run yet.
 bool MigrationOutcomes::job_stands_still(const Migration& m) const {
-  const Job* job = parts_.jobs.find(m.job);
+  const Job* job = deps_.jobs.find(m.job);
   return job != nullptr && holds_gpu(job->state) && job->node() == m.from.node &&
-         job->phase == wire::JobPhase::kPaused && parts_.nodes.connected(m.from.node);
+         job->phase == wire::JobPhase::kPaused && deps_.nodes.connected(m.from.node);
 }
 
 void MigrationOutcomes::close_measured() {
   std::vector<MigrationId> waiting;
   for (const auto& [id, timer] : timers_) waiting.push_back(id);
-  for (const MigrationId id : waiting) close_when_measured(*parts_.table.find(id));
+  for (const MigrationId id : waiting) close_when_measured(*deps_.table.find(id));
 }
 
 void MigrationOutcomes::note_pause(Job& job, const Migration& m) {
@@ -258,28 +258,28 @@ void MigrationOutcomes::note_pause(Job& job, const Migration& m) {
   if (!downtime) return;
   job.last_downtime_ms = downtime->total();
   if (const auto pause = pause_of(*m.source_report, *downtime)) add_pause(job.pauses, *pause);
-  parts_.jobs.save(job);
+  deps_.jobs.save(job);
 }
 
 void MigrationOutcomes::close(Migration& m) {
   if (!m.open()) return;
-  parts_.table.close(m);
+  deps_.table.close(m);
   if (const auto timer = timers_.find(m.id); timer != timers_.end()) {
     timer->second->cancel();
     timers_.erase(timer);
   }
-  Job* job = parts_.jobs.find(m.job);
-  if (job != nullptr) parts_.job_runner.look_again(m.job, parts_.nodes.find(job->node()));
+  Job* job = deps_.jobs.find(m.job);
+  if (job != nullptr) deps_.job_runner.reevaluate(m.job, deps_.nodes.find(job->node()));
   if (job != nullptr && job->state == JobState::kLost) m.result = MigrationResult::kLost;
   if (job != nullptr && m.result == MigrationResult::kDone) note_pause(*job, m);
-  parts_.table.save(m);
+  deps_.table.save(m);
   const std::string where = m.result == MigrationResult::kLost
                                 ? std::string("the job is lost")
                                 : "the job runs at " + to_text(m.runs_at == Side::kTarget ? m.to : m.from);
-  parts_.events.add("migration-ended",
-                    fmt::format("migration {} is {}{}, {}", label(m), to_string(m.result),
-                                m.error.empty() ? "" : " (" + m.error + ")", where),
-                    {}, m.job, m.id);
+  deps_.events.add("migration-ended",
+                   fmt::format("migration {} is {}{}, {}", label(m), to_string(m.result),
+                               m.error.empty() ? "" : " (" + m.error + ")", where),
+                   {}, m.job, m.id);
 }
 
 }  // namespace ckpt::coordinator

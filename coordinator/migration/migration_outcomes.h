@@ -3,8 +3,8 @@
 // far a migration is, where its job runs, and how it ended. A decided migration is closed once its sides have
 // reported their measurements, or after a time.
 //
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none; those
-// of the store are logged.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none;
+// those of the store are logged.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ namespace ckpt::coordinator {
 
 class MigrationOutcomes {
  public:
-  struct Parts {
+  struct Dependencies {
     MigrationTable& table;
     EventLog& events;
     const NodeTable& nodes;
@@ -27,7 +27,7 @@ class MigrationOutcomes {
     JobRunner& job_runner;
     control::asio::any_io_executor executor;
   };
-  explicit MigrationOutcomes(Parts parts);
+  explicit MigrationOutcomes(Dependencies deps);
   MigrationOutcomes(const MigrationOutcomes&) = delete;
   MigrationOutcomes& operator=(const MigrationOutcomes&) = delete;
 
@@ -51,7 +51,7 @@ class MigrationOutcomes {
   [[nodiscard]] bool job_stands_still(const Migration& migration) const;
   void note_pause(Job& job, const Migration& migration);
 
-  Parts parts_;
+  Dependencies deps_;
   std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;  // of decided ones
 };
 

@@ -11,8 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::seconds kLook{1};  // a notification ends the waiting before
-constexpr std::chrono::milliseconds kAskAgain{20};
+constexpr std::chrono::seconds kDecisionPollInterval{1};  // a notification ends the waiting before
+constexpr std::chrono::milliseconds kRetryInterval{20};
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
   std::vector<wire::RankPlace> places;
@@ -47,29 +47,29 @@ Migration described(const migration::SwitchInfo& info, const Result<wire::Migrat
 
 }  // namespace
 
-MigrationRunner::MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,
+MigrationRunner::MigrationRunner(Dependencies deps, migration::Journal journal, migration::Timing timing,
                                  std::function<void(const Error&)> fatal)
-    : parts_(std::move(parts)),
-      outcomes_({parts_.table, parts_.events, parts_.nodes, parts_.jobs, parts_.job_runner, parts_.executor}),
-      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)),
-      checked_(parts_.executor) {
+    : deps_(std::move(deps)),
+      outcomes_({deps_.table, deps_.events, deps_.nodes, deps_.jobs, deps_.job_runner, deps_.executor}),
+      driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)),
+      checked_(deps_.executor) {
   take_frames();
 }
 
 Result<void> MigrationRunner::restore() {
   std::vector<migration::Record> records = driver_.records();
   std::erase_if(records, [this](const migration::Record& record) {
-    return parts_.table.was_removed(record.info.migration);
+    return deps_.table.was_removed(record.info.migration);
   });
   for (const migration::Record& record : records) {
-    if (!entry(record.info).settled) parts_.table.mark_unsettled(record.info.migration);
+    if (!entry(record.info).settled) deps_.table.mark_unsettled(record.info.migration);
     // The journal is durable before the store is: the store may not know any more that it gave the id.
-    CKPT_TRYV(parts_.table.skip_ids_to(record.info.migration));
+    CKPT_TRYV(deps_.table.skip_ids_to(record.info.migration));
   }
   CKPT_TRYV(driver_.restore(records));
-  const std::set<MigrationId> open = parts_.table.open_ids();
+  const std::set<MigrationId> open = deps_.table.open_ids();
   for (const MigrationId id : open) {
-    Migration& m = *parts_.table.find(id);
+    Migration& m = *deps_.table.find(id);
     if (m.gang_move == 0) adopt_outcome(m);
   }
   return ok();
@@ -77,11 +77,11 @@ Result<void> MigrationRunner::restore() {
 
 // The table does not know a record's migration if its store was lost.
 Migration& MigrationRunner::entry(const migration::SwitchInfo& info) {
-  Migration* known = parts_.table.find(info.migration);
-  if (known != nullptr && (!known->open() || parts_.table.plan_of(known->id) != nullptr)) return *known;
+  Migration* known = deps_.table.find(info.migration);
+  if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
   auto plan = wire::decode_plan(info.plan);
-  if (known == nullptr) known = &parts_.table.insert(described(info, plan));
-  if (plan) parts_.table.keep_plan(info.migration, *std::move(plan));
+  if (known == nullptr) known = &deps_.table.insert(described(info, plan));
+  if (plan) deps_.table.keep_plan(info.migration, *std::move(plan));
   return *known;
 }
 
@@ -103,7 +103,7 @@ void MigrationRunner::adopt_outcome(Migration& m) {
 }
 
 Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request, wire::MigrationPlan plan) {
-  if (const Migration* open = parts_.table.open_of(job.id))
+  if (const Migration* open = deps_.table.open_of(job.id))
     return Error(ErrorCode::kRefused, "Migration " + label(*open) + " is open");
   Migration m;
   m.job = job.id;
@@ -113,36 +113,36 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   m.options = request.options;
   m.timeout_ms = request.timeout_ms;
   m.expected_pause_ms = request.expected_pause_ms;
-  m.why = request.why;
+  m.reason = request.reason;
   m.network = plan.network;
   if (request.network.transport != wire::LaneTransport::kInvalid)
     m.transport = to_string(request.network.transport);
   m.base = job.incarnation;
   m.incarnation = job.incarnation;
   m.started_ms = wall_clock_ms();
-  CKPT_TRY(created, parts_.table.create(std::move(m)));
+  CKPT_TRY(created, deps_.table.create(std::move(m)));
   Migration& kept = *created;
   migration::SwitchInfo info(kept.id, job.id, kept.base, rank_places(plan), wire::encode(plan));
-  parts_.table.keep_plan(kept.id, std::move(plan));
-  parts_.table.mark_unsettled(kept.id);
-  parts_.events.add("migration-begun",
-                    fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
-                                to_text(kept.to), kept.why.empty() ? "" : ": " + kept.why),
-                    kept.from.node, kept.job, kept.id);
+  deps_.table.keep_plan(kept.id, std::move(plan));
+  deps_.table.mark_unsettled(kept.id);
+  deps_.events.add("migration-begun",
+                   fmt::format("migration {} from {} to {}{}", label(kept), to_text(kept.from),
+                               to_text(kept.to), kept.reason.empty() ? "" : ": " + kept.reason),
+                   kept.from.node, kept.job, kept.id);
   if (kept.network.empty() || kept.from.node == kept.to.node) {
     CKPT_TRYV(start_switch(kept, std::move(info)));
     return &kept;
   }
   checking_.insert(kept.id);
-  control::spawn(parts_.executor, "begin of migration " + migration_text(kept.id),
+  control::spawn(deps_.executor, "begin of migration " + migration_text(kept.id),
                  start(kept.id, std::move(info), request.network));
   return &kept;
 }
 
 control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo info, SharedNetwork network) {
-  const Migration asked = *parts_.table.find(id);
-  const auto reached = co_await check_network(parts_.calls, asked, std::move(network));
-  Migration* m = parts_.table.find(id);
+  const Migration asked = *deps_.table.find(id);
+  const auto reached = co_await check_network(deps_.calls, asked, std::move(network));
+  Migration* m = deps_.table.find(id);
   if (checking_.erase(id) == 0 || m == nullptr) co_return;  // it was aborted meanwhile
   if (reached)
     (void)start_switch(*m, std::move(info));  // a refusal is the migration's result
@@ -152,8 +152,8 @@ control::Task<> MigrationRunner::start(MigrationId id, migration::SwitchInfo inf
 }
 
 Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo info) {
-  const bool source_connected = parts_.nodes.connected(m.from.node);
-  const bool target_connected = parts_.nodes.connected(m.to.node);
+  const bool source_connected = deps_.nodes.connected(m.from.node);
+  const bool target_connected = deps_.nodes.connected(m.to.node);
   auto begun = driver_.begin(std::move(info), source_connected, target_connected);
   if (begun) return ok();
   outcomes_.decide(m, MigrationResult::kRefused, begun.error().to_string(), owner_of(m.id));
@@ -161,13 +161,14 @@ Result<void> MigrationRunner::start_switch(Migration& m, migration::SwitchInfo i
 }
 
 control::Task<> MigrationRunner::network_checked(MigrationId id) {
-  while (checking_.contains(id)) co_await checked_.wait_until(std::chrono::steady_clock::now() + kLook);
+  while (checking_.contains(id))
+    co_await checked_.wait_until(std::chrono::steady_clock::now() + kDecisionPollInterval);
 }
 
 control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
   co_await network_checked(id);
   co_await driver_.caught_up(id);
-  Migration* m = parts_.table.find(id);
+  Migration* m = deps_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->result == MigrationResult::kInterrupted) co_return m;
   if (driver_.switches().find(id) == nullptr) co_return Error(ErrorCode::kRefused, m->error);
@@ -176,33 +177,33 @@ control::Task<Result<Migration*>> MigrationRunner::begun(MigrationId id) {
 
 Result<void> MigrationRunner::recover(const std::string& node, migration::SwitchInfo info) {
   const MigrationId id = info.migration;
-  if (parts_.table.knows(id)) return ok();
+  if (deps_.table.knows(id)) return ok();
   CKPT_TRY(plan, wire::decode_plan(info.plan));
   const bool takes_part = plan.source_node == node || plan.target_node == node;
   if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
       !takes_part)
     return Error(ErrorCode::kInvalidArgument, "Node " + node + " describes no migration of its own");
-  CKPT_TRYV(parts_.table.skip_ids_to(id));
+  CKPT_TRYV(deps_.table.skip_ids_to(id));
   entry(info);
-  parts_.table.mark_unsettled(id);
+  deps_.table.mark_unsettled(id);
   CKPT_TRYV(driver_.recover(std::move(info)));
   for (const std::string& side : {plan.source_node, plan.target_node}) {
-    if (const Node* known = parts_.nodes.find(side); known != nullptr && known->connected())
-      tell_presence(*known, true);
+    if (const Node* known = deps_.nodes.find(side); known != nullptr && known->connected())
+      send_presence(*known, true);
   }
   return ok();
 }
 
-Result<void> MigrationRunner::abort(MigrationId id, const std::string& why) {
-  return abort_for(AbortCause::kUser, id, why.empty() ? "Asked to abort" : why);
+Result<void> MigrationRunner::abort(MigrationId id, const std::string& reason) {
+  return abort_for(AbortCause::kUser, id, reason.empty() ? "Asked to abort" : reason);
 }
 
-Result<void> MigrationRunner::give_up(MigrationId id, const std::string& why) {
-  return abort_for(AbortCause::kTarget, id, why);
+Result<void> MigrationRunner::give_up(MigrationId id, const std::string& reason) {
+  return abort_for(AbortCause::kTarget, id, reason);
 }
 
-Result<void> MigrationRunner::abort_for(AbortCause cause, MigrationId id, const std::string& why) {
-  Migration* m = parts_.table.find(id);
+Result<void> MigrationRunner::abort_for(AbortCause cause, MigrationId id, const std::string& reason) {
+  Migration* m = deps_.table.find(id);
   if (m == nullptr) return no_migration(id);
   if (m->phase == MigrationPhase::kCommitted ||
       (m->phase >= MigrationPhase::kClosing && m->runs_at == Side::kTarget))
@@ -211,36 +212,36 @@ Result<void> MigrationRunner::abort_for(AbortCause cause, MigrationId id, const 
     return Error(ErrorCode::kRefused,
                  "Migration " + label(*m) + " is over; the job runs at " + to_text(m->from));
   if (m->gang_move != 0) {
-    parts_.table.gang_abort_asked().notify(m->gang_move, cause, why);
+    deps_.table.gang_abort_asked().notify(m->gang_move, cause, reason);
     return ok();
   }
   const bool by_user = cause == AbortCause::kUser;
-  const wire::Reason reason(by_user ? ErrorCode::kAborted : ErrorCode::kUnavailable, why);
+  const wire::Reason wire_reason(by_user ? ErrorCode::kAborted : ErrorCode::kUnavailable, reason);
   if (checking_.erase(id) != 0) {
     m->abort_cause = cause;
-    outcomes_.decide(*m, by_user ? MigrationResult::kInterrupted : MigrationResult::kRefused, why,
+    outcomes_.decide(*m, by_user ? MigrationResult::kInterrupted : MigrationResult::kRefused, reason,
                      owner_of(id));
     checked_.notify();
     return ok();
   }
-  driver_.on_event(id, migration::AbortRequested(false, reason));
+  driver_.on_event(id, migration::AbortRequested(false, wire_reason));
   return ok();
 }
 
 control::Task<Result<void>> MigrationRunner::resolve(MigrationId id, Side side) {
   co_await network_checked(id);
-  const Migration* asked = parts_.table.find(id);
+  const Migration* asked = deps_.table.find(id);
   if (asked == nullptr) co_return no_migration(id);
   if (asked->phase >= MigrationPhase::kClosing)
     co_return Error(ErrorCode::kRefused, "Migration " + label(*asked) + " is over already");
   if (asked->gang_move != 0) {
-    parts_.table.gang_resolve_asked().notify(asked->gang_move);
+    deps_.table.gang_resolve_asked().notify(asked->gang_move);
     co_return ok();
   }
   const migration::ResolveRequested event(side);
   CKPT_CO_TRYV(co_await driver_.handle(id, event));
-  if (const Migration* resolved = parts_.table.find(id); resolved != nullptr)
-    parts_.events.add(
+  if (const Migration* resolved = deps_.table.find(id); resolved != nullptr)
+    deps_.events.add(
         "migration-phase",
         fmt::format("migration {} resolved by hand: keeps the {}", label(*resolved), to_string(side)), {},
         resolved->job, id);
@@ -253,7 +254,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   constexpr std::chrono::seconds kAnswerTime{10};
   co_await network_checked(id);
   co_await driver_.caught_up(id);  // the source has been asked to prepare
-  Migration* m = parts_.table.find(id);
+  Migration* m = deps_.table.find(id);
   if (m == nullptr) co_return no_migration(id);
   if (m->phase > MigrationPhase::kGranted)
     co_return Error(ErrorCode::kRefused, "Migration " + label(*m) + " copies no more: limits have no effect");
@@ -264,22 +265,22 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
   const std::string source = m->from.node;
   const auto deadline = std::chrono::steady_clock::now() + kAnswerTime;
   for (;;) {
-    const auto set = co_await parts_.calls.call(source, limits, kAnswerTime);
-    m = parts_.table.find(id);
+    const auto set = co_await deps_.calls.call(source, limits, kAnswerTime);
+    m = deps_.table.find(id);
     if (m == nullptr) co_return no_migration(id);
     if (set) break;
     // A source that is about to prepare does not know the migration yet.
     const bool is_early =
         set.error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
     if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.error();
-    control::asio::steady_timer again(parts_.executor, kAskAgain);
+    control::asio::steady_timer again(deps_.executor, kRetryInterval);
     co_await again.async_wait(control::kTuple);
   }
   if (max_downtime_ns) m->options.max_downtime_ns = *max_downtime_ns;
   if (bandwidth) m->options.bandwidth_bytes_per_second = *bandwidth;
-  parts_.table.save(*m);
-  parts_.events.add("migration-limits", "limits of migration " + label(*m) + " changed", m->from.node, m->job,
-                    id);
+  deps_.table.save(*m);
+  deps_.events.add("migration-limits", "limits of migration " + label(*m) + " changed", m->from.node, m->job,
+                   id);
   co_return ok();
 }
 
@@ -288,14 +289,14 @@ bool MigrationRunner::may_leave(const Migration& m) const {
   if (m.gang_move != 0 && !m.settled) return false;
   if (m.open() || driver_.is_busy(m.id) || (!m.settled && driver_.switches().find(m.id) != nullptr))
     return false;
-  if (!parts_.table.is_newest_of_job(m)) return true;
-  const Job* job = parts_.jobs.find(m.job);
+  if (!deps_.table.is_newest_of_job(m)) return true;
+  const Job* job = deps_.jobs.find(m.job);
   return job == nullptr || is_ended(job->state);
 }
 
-bool MigrationRunner::forget_old(const Retention& keep) {
+bool MigrationRunner::prune(const Retention& keep) {
   const auto may_go = [this](const Migration& m) { return may_leave(m); };
-  const std::vector<MigrationId> removed = parts_.table.remove_old(keep, may_go);
+  const std::vector<MigrationId> removed = deps_.table.remove_old(keep, may_go);
   for (const MigrationId id : removed) driver_.forget(id);
   return removed.size() >= Retention::kBatch;
 }

@@ -6,8 +6,9 @@
 // begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails the
 // migration at hand. A record of unknown fate ends the process through `fatal`, and the restart reads the
 // journal.
-// Threads: one io_context on one thread. Ownership: owns the driver and its journal; borrows its parts, which
-// outlive it. Errors: kNotFound, kRefused (too late, or the migration is over); those of store and journal.
+// Threads: one io_context on one thread. Ownership: owns the driver and its journal; borrows its
+// dependencies, which outlive it. Errors: kNotFound, kRefused (too late, or the migration is over); those of
+// store and journal.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,7 @@ namespace ckpt::coordinator {
 
 class MigrationRunner : private SwitchEffects {
  public:
-  struct Parts {
+  struct Dependencies {
     MigrationTable& table;
     StoreSync& sync;
     EventLog& events;
@@ -38,7 +39,7 @@ class MigrationRunner : private SwitchEffects {
     JobRunner& job_runner;
     control::asio::any_io_executor executor;
   };
-  MigrationRunner(Parts parts, migration::Journal journal, migration::Timing timing,
+  MigrationRunner(Dependencies deps, migration::Journal journal, migration::Timing timing,
                   std::function<void(const Error&)> fatal);
 
   // Once, after the table was loaded and before agents may connect.
@@ -49,7 +50,7 @@ class MigrationRunner : private SwitchEffects {
     wire::MigrateOptions options;
     std::int64_t timeout_ms = 0;
     double expected_pause_ms = 0;
-    std::string why;
+    std::string reason;
     SharedNetwork network;  // the plan's
   };
   // The caller has checked all that can be refused without asking the nodes. A network over which the target
@@ -60,9 +61,9 @@ class MigrationRunner : private SwitchEffects {
   // A switch that `node` has open and that no record here has. Its sides are asked, and their records decide.
   // kInvalidArgument if it is no switch of that node.
   Result<void> recover(const std::string& node, migration::SwitchInfo info);
-  Result<void> abort(MigrationId id, const std::string& why);
+  Result<void> abort(MigrationId id, const std::string& reason);
   // The same because its target shall take no job any more: the migration has failed, and nobody aborted it.
-  Result<void> give_up(MigrationId id, const std::string& why);
+  Result<void> give_up(MigrationId id, const std::string& reason);
   control::Task<Result<void>> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
                                          std::optional<std::uint64_t> bandwidth);
@@ -73,7 +74,7 @@ class MigrationRunner : private SwitchEffects {
   control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
   // Removes some of the closed migrations that need not stay, the oldest first. One stays that an agent may
   // still ask about, and the newest of a job that has not ended. True: there may be more.
-  bool forget_old(const Retention& keep);
+  bool prune(const Retention& keep);
 
   void on_node_ready(const Node& node);
   void on_node_lost(const Node& node);
@@ -83,13 +84,13 @@ class MigrationRunner : private SwitchEffects {
   void taking(MigrationId id, const migration::CoordinatorEvent& event) override;
   void send(const migration::SwitchInfo& info, const migration::Send& sent) override;
   void report(const migration::SwitchInfo& info, const migration::Report& report) override;
-  void not_begun(MigrationId id, const Error& why) override;
+  void not_begun(MigrationId id, const Error& error) override;
   void handled(MigrationId id) override;
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const migration::ArmTimer& timer) const override;
   control::Task<Result<Forget>> forgettable() override;
 
-  Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& why);
+  Result<void> abort_for(AbortCause cause, MigrationId id, const std::string& reason);
   // The network first, then the switch.
   control::Task<> start(MigrationId id, migration::SwitchInfo info, SharedNetwork network);
   Result<void> start_switch(Migration& migration, migration::SwitchInfo info);
@@ -104,7 +105,7 @@ class MigrationRunner : private SwitchEffects {
   void on_progress(const Node& node, const wire::MigrationProgress& progress);
   void on_source_report(const Node& node, const wire::SourceReport& report);
   void on_target_report(const Node& node, const wire::TargetReport& report);
-  void tell_presence(const Node& node, bool connected);
+  void send_presence(const Node& node, bool connected);
   void adopt_outcome(Migration& migration);
   Migration& entry(const migration::SwitchInfo& info);
   // As which the owner of the job runs, as far as it has reported; 0: it has not.
@@ -112,7 +113,7 @@ class MigrationRunner : private SwitchEffects {
   [[nodiscard]] bool may_leave(const Migration& migration) const;
   Migration* checked(MigrationId id, const Node& node, Side side);
 
-  Parts parts_;
+  Dependencies deps_;
   MigrationOutcomes outcomes_;
   SwitchDriver driver_;
   std::set<MigrationId> checking_;  // whose network is being checked

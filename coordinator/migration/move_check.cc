@@ -23,8 +23,8 @@ struct Asked {
   [[nodiscard]] bool takes_program_along() const { return question.spec.way != MigrationMode::kCooperative; }
 };
 
-Error not_asked(const std::string& node, const Error& why) {
-  return Error(why.code(), node + " was not asked").caused_by(why);
+Error not_asked(const std::string& node, const Error& error) {
+  return Error(error.code(), node + " was not asked").caused_by(error);
 }
 
 control::Task<> ask_source(NodeCalls& calls, std::shared_ptr<Asked> asked, bool leaves_node) {
@@ -51,9 +51,9 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
   check.needs = *needs;
   const auto taken = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
   if (taken) co_return ok();
-  const Error& why = taken.error();
-  const bool is_silent = why.code() == ErrorCode::kTimedOut || why.code() == ErrorCode::kUnavailable;
-  co_return is_silent ? not_asked(to.node, why) : why;
+  const Error& error = taken.error();
+  const bool is_silent = error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable;
+  co_return is_silent ? not_asked(to.node, error) : error;
 }
 
 control::Task<Result<void>> would_take(NodeCalls& calls, const Asked& asked, std::size_t at) {

@@ -12,13 +12,13 @@ namespace ckpt::coordinator {
 namespace {
 
 Error not_reached(const SharedNetwork& network, const AddressPair& path, const Place& from, const Place& to,
-                  const Error& why) {
+                  const Error& error) {
   return Error(ErrorCode::kRefused,
                fmt::format(
                    "{} does not reach {} over network {}, from {} to {}; another network is chosen with "
                    "--network",
                    from.node, to.node, network.name, path.source, path.target))
-      .caused_by(why);
+      .caused_by(error);
 }
 
 control::Task<Result<std::int64_t>> check_path(NodeCalls& calls, Place from, Place to, std::string network,

@@ -116,11 +116,11 @@ SwitchDriver::Event SwitchDriver::timer_fired(const Key& /*key*/, Timer timer) c
 }
 
 Result<migration::Batches> SwitchDriver::record_refused(const Batch& batch, const Record& /*record*/,
-                                                        const Error& why) {
+                                                        const Error& error) {
   const MigrationId id = batch.info.migration;
-  CKPT_TRY(batches, switches_.record_failed(batch.key, wire::Reason(why), now_ns()));
+  CKPT_TRY(batches, switches_.record_failed(batch.key, wire::Reason(error), now_ns()));
   if (switches_.find(id) != nullptr) return std::move(batches);
-  effects_.not_begun(id, why);
+  effects_.not_begun(id, error);
   return Batches();
 }
 

@@ -34,7 +34,7 @@ class SwitchEffects {
   virtual void send(const migration::SwitchInfo& info, const migration::Send& message) = 0;
   virtual void report(const migration::SwitchInfo& info, const migration::Report& report) = 0;
   // BEGUN was refused: nothing was touched, and there is no machine.
-  virtual void not_begun(migration::MigrationId id, const Error& why) = 0;
+  virtual void not_begun(migration::MigrationId id, const Error& error) = 0;
   // All that an event led to is done.
   virtual void handled(migration::MigrationId id) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(migration::MigrationId id,
@@ -88,7 +88,7 @@ class SwitchDriver : private runner::Protocol<SwitchTypes> {
   [[nodiscard]] std::uint64_t queue_of(wire::MigrationId migration) const override { return migration; }
   Result<runner::Step<Batch>> step(wire::MigrationId id, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
-  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& error) override;
   Result<void> append(const Batch& batch, const Record& record) override;
   void appended(const Batch& batch, const Record& record) override;
   void perform(const Batch& batch, const Action& action) override;

@@ -38,17 +38,17 @@ control::Task<Result<Found>> find_process(NodeCalls& calls, std::vector<std::str
 
 control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   if (request.node) {
-    CKPT_CO_TRYV(check_exists(parts_.nodes, *request.node, std::nullopt));
+    CKPT_CO_TRYV(check_exists(deps_.nodes, *request.node, std::nullopt));
   }
   std::vector<std::string> nodes;
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     if (node.connected() && (!request.node || *request.node == name)) nodes.push_back(name);
   }
   wire::InspectProcess question;
   question.pid = request.pid;
   question.machine = request.machine;
   question.start_ticks = request.start_ticks;
-  CKPT_CO_TRY(found, co_await find_process(parts_.calls, std::move(nodes), question));
+  CKPT_CO_TRY(found, co_await find_process(deps_.calls, std::move(nodes), question));
   wire::JobSpec spec;
   spec.name = request.name;
   spec.argv = found.facts.argv;
@@ -61,8 +61,8 @@ control::Task<Result<Job*>> Service::adopt(AdoptRequest request) {
   wire::RankSpec rank;
   rank.gpu_index = found.facts.gpu_index;
   spec.ranks.push_back(rank);
-  CKPT_CO_TRY(job, parts_.admission.create(std::move(spec), Place(found.node, found.facts.gpu_index),
-                                           "it ran there when it was adopted"));
+  CKPT_CO_TRY(job, deps_.admission.create(std::move(spec), Place(found.node, found.facts.gpu_index),
+                                          "it ran there when it was adopted"));
   co_return co_await start_or_explain(job->id);
 }
 

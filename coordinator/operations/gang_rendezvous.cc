@@ -57,8 +57,8 @@ Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<
   const auto other = std::find_if(places.begin(), places.end(),
                                   [&first](const Place& place) { return place.node != first; });
   if (other == places.end() || find_variable(spec, kAddress) != nullptr) return ok();
-  const Node* meets = parts_.nodes.find(first);
-  const Node* comes = parts_.nodes.find(other->node);
+  const Node* meets = deps_.nodes.find(first);
+  const Node* comes = deps_.nodes.find(other->node);
   if (meets == nullptr || comes == nullptr)
     return Error(ErrorCode::kUnavailable, fmt::format("Node {} is not known any more", first));
   const std::string host = host_of(*meets);
@@ -75,7 +75,7 @@ Result<void> GangRendezvous::add_address(wire::JobSpec& spec, const std::vector<
 
 control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec) const {
   if (spec.gang.id == 0) co_return spec;
-  const auto ranks = parts_.jobs.ranks_of(spec.gang.id);
+  const auto ranks = deps_.jobs.ranks_of(spec.gang.id);
   std::vector<Place> places;
   for (const Job* rank : ranks) places.push_back(place_of(*rank));
   if (ranks.empty() || ranks.front()->ranks.front().rank != 0)
@@ -89,28 +89,28 @@ control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec
 }
 
 control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool starts) const {
-  const Job* job = parts_.jobs.find(first);
+  const Job* job = deps_.jobs.find(first);
   const bool comes = job->operation && job->operation->goal == OperationGoal::kRunning;
   if (comes && job->operation->stage != OperationStage::kStarting)
     co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + job->spec.gang.name + " is not started yet");
-  if (job->meets_as == job->incarnation) co_return job->meets_at_port;
+  if (job->rendezvous_incarnation == job->incarnation) co_return job->rendezvous_port;
   if (starts) co_return 0;
   wire::DescribeJob request;
   request.job = first;
   request.incarnation = job->incarnation;
   const Incarnation incarnation = job->incarnation;
-  CKPT_CO_TRY(facts, co_await parts_.calls.describe(place_of(*job).node, std::move(request)));
+  CKPT_CO_TRY(facts, co_await deps_.calls.describe(place_of(*job).node, std::move(request)));
   const std::string* text = find_variable(facts.spec, kPort);
   const std::uint32_t port = text == nullptr ? 0 : port_in(std::string_view(*text).substr(kPort.size()));
-  job = parts_.jobs.find(first);
+  job = deps_.jobs.find(first);
   if (port == 0 || job == nullptr || job->incarnation != incarnation)
     co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + facts.spec.gang.name + " has no port yet");
-  if (job->meets_as == incarnation) co_return job->meets_at_port;
+  if (job->rendezvous_incarnation == incarnation) co_return job->rendezvous_port;
   // Durable before another rank has it: rank 0 may have to be started a second time.
   Job changed = *job;
-  changed.meets_as = incarnation;
-  changed.meets_at_port = port;
-  CKPT_CO_TRYV(parts_.jobs.replace(std::move(changed)));
+  changed.rendezvous_incarnation = incarnation;
+  changed.rendezvous_port = port;
+  CKPT_CO_TRYV(deps_.jobs.replace(std::move(changed)));
   co_return port;
 }
 

@@ -2,7 +2,7 @@
 // Where the ranks of a gang over several nodes meet. MASTER_ADDR is an address of rank 0's node. MASTER_PORT is the port
 // that its agent found free when it started rank 0. Variables that the user gave stay. On one node the agent does
 // all of this.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,12 @@ namespace ckpt::coordinator {
 
 class GangRendezvous {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
   };
-  explicit GangRendezvous(Parts parts) : parts_(parts) {}
+  explicit GangRendezvous(Dependencies deps) : deps_(deps) {}
 
   // The ranks can meet there. kRefused where the other nodes cannot reach the address of the first one's.
   [[nodiscard]] Result<void> check(const wire::JobSpec& spec, const std::vector<Place>& places) const;
@@ -32,7 +32,7 @@ class GangRendezvous {
   control::Task<Result<std::uint32_t>> port_of(JobId first, bool starts) const;
   Result<void> add_address(wire::JobSpec& spec, const std::vector<Place>& places) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -15,7 +15,7 @@ class ImageWork {
   virtual ~ImageWork() = default;
   // Has a job's last snapshot given up, so that it runs on; false: it cannot be, or not any more. The
   // operation ends a moment later.
-  virtual bool give_up_parking(JobId id, const std::string& why) = 0;
+  virtual bool give_up_parking(JobId id, const std::string& reason) = 0;
 };
 
 }  // namespace ckpt::coordinator

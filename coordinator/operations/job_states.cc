@@ -53,7 +53,7 @@ std::string JobStates::warning_of(const Job& job) const {
 std::string JobStates::silent_node(const Job& job) const {
   if (holds_gpu(job.state) && job.state != JobState::kRestoring && !nodes_.connected(job.node()))
     return job.node();
-  for (const std::string& name : job.may_live_on)
+  for (const std::string& name : job.unfenced_nodes)
     if (!nodes_.connected(name)) return name;
   return {};
 }

@@ -62,8 +62,8 @@ Result<void> check_program(const Job& job, const wire::MigrateOptions& options) 
 
 Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
                                              const wire::MigrateOptions& options) const {
-  const Node* source = parts_.nodes.find(job.node());
-  const Node* target = parts_.nodes.find(to.node);
+  const Node* source = deps_.nodes.find(job.node());
+  const Node* target = deps_.nodes.find(to.node);
   if (source == nullptr || target == nullptr)
     return Error(ErrorCode::kInternal, "A node of the plan vanished");
   wire::MigrationPlan plan;
@@ -79,13 +79,13 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
   plan.target_node = target->row.name;
   plan.source_peer_address = source->row.peer_address;
   plan.target_peer_address = target->row.peer_address;
-  plan.peer_token = parts_.peer_token;
+  plan.peer_token = deps_.peer_token;
   CKPT_TRY(key, random_bytes(wire::kFingerprintKeyBytes));
   CKPT_TRY(session, random_bytes(wire::kSessionTokenBytes));
   plan.fingerprint_key = std::move(key);
   plan.session_token = std::move(session);
-  plan.lease_term_ns = parts_.config.lease_term_ms * kNanosPerMs;
-  plan.switch_timeout_ns = parts_.config.switch_timeout_ms * kNanosPerMs;
+  plan.lease_term_ns = deps_.config.lease_term_ms * kNanosPerMs;
+  plan.switch_timeout_ns = deps_.config.switch_timeout_ms * kNanosPerMs;
   plan.options = options;
   plan.last_pause = usual_pause(job.pauses);
   return plan;
@@ -93,8 +93,8 @@ Result<wire::MigrationPlan> Moves::make_plan(const Job& job, const Place& to,
 
 Result<SharedNetwork> Moves::network_to(const Job& job, const std::string& to,
                                         const std::string& asked) const {
-  const Node* source = parts_.nodes.find(job.node());
-  const Node* target = parts_.nodes.find(to);
+  const Node* source = deps_.nodes.find(job.node());
+  const Node* target = deps_.nodes.find(to);
   if (source == nullptr || target == nullptr)
     return Error(ErrorCode::kInternal, "A node of the move vanished");
   return shared_network(source->networks, target->networks, asked);
@@ -119,39 +119,39 @@ Result<Migration*> Moves::begin(const Job& job, const MigrateRequest& request, c
   begun.to = *plan.to;
   begun.options = request.options;
   begun.timeout_ms = request.timeout_ms;
-  if (const auto pause = expected_pause(job, parts_.nodes, plan.to->node == job.node()))
+  if (const auto pause = expected_pause(job, deps_.nodes, plan.to->node == job.node()))
     begun.expected_pause_ms = pause->ms;
-  begun.why = request.why;
+  begun.reason = request.reason;
   begun.network = std::move(network);
-  return parts_.migration_runner.begin(job, begun, std::move(full));
+  return deps_.migration_runner.begin(job, begun, std::move(full));
 }
 
-bool Moves::give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why) {
+bool Moves::give_up_parking(const Job& job, const MigratePlan& plan, const std::string& reason) {
   const bool has_place = !plan.candidates.empty() && plan.candidates.front().suitable;
-  return has_place && give_up_parking(job, why);
+  return has_place && give_up_parking(job, reason);
 }
 
-bool Moves::give_up_parking(const Job& job, const std::string& why) {
-  return job.operation && parts_.image_work.give_up_parking(job.id, why);
+bool Moves::give_up_parking(const Job& job, const std::string& reason) {
+  return job.operation && deps_.image_work.give_up_parking(job.id, reason);
 }
 
 bool Moves::may_be_possible_soon(const Job& job) const {
-  const std::string state = parts_.states.of(job);
+  const std::string state = deps_.states.of(job);
   // The operation that has paused the job lets it go on.
   if (state == "paused") return true;
   if (job.operation && !job.operation->cancelled.empty() && !job.operation->stops) return true;
   const bool not_described_yet = state == "running" && !job.movable && job.reason.empty();
-  if (state == "starting") return !parts_.states.lacks_context(job);
+  if (state == "starting") return !deps_.states.lacks_context(job);
   if (not_described_yet) return true;
-  if (!parts_.states.why_not_movable(job).empty()) return false;
+  if (!deps_.states.why_not_movable(job).empty()) return false;
   // A job that ended frees its memory a moment later, and its node reports that with its next inventory.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
-  return parts_.jobs.newest_end_ms() > since || parts_.migrations.newest_end_ms() > since;
+  return deps_.jobs.newest_end_ms() > since || deps_.migrations.newest_end_ms() > since;
 }
 
 // The move's own estimate decides, which knows the target's rates and how much the job writes.
 std::string Moves::limit_warning(const Job& job, const Place& to, const wire::MigrateOptions& options) const {
-  const auto pause = expected_pause(job, parts_.nodes, to.node == job.node());
+  const auto pause = expected_pause(job, deps_.nodes, to.node == job.node());
   const double limit_ms = static_cast<double>(options.max_downtime_ns) / static_cast<double>(kNanosPerMs);
   if (options.if_not_converged != wire::NotConverged::kAbort || !pause || pause->ms <= limit_ms) return {};
   return fmt::format(
@@ -160,11 +160,11 @@ std::string Moves::limit_warning(const Job& job, const Place& to, const wire::Mi
       pause->ms, limit_ms);
 }
 
-control::Task<Result<MigratePlan>> Moves::look(JobId id, MigrateRequest request) {
-  const Job* job = parts_.jobs.find(id);
+control::Task<Result<MigratePlan>> Moves::dry_run(JobId id, MigrateRequest request) {
+  const Job* job = deps_.jobs.find(id);
   CKPT_CO_TRYV(check_program(*job, request.options));
-  CKPT_CO_TRY(plan, parts_.planner.plan(*job, request.to, hints_of(request)));
-  if (const std::string warning = parts_.states.warning_of(*job); !warning.empty())
+  CKPT_CO_TRY(plan, deps_.planner.plan(*job, request.to, hints_of(request)));
+  if (const std::string warning = deps_.states.warning_of(*job); !warning.empty())
     plan.warnings.push_back(warning);
   if (!plan.to) co_return plan;
   if (const std::string warning = limit_warning(*job, *plan.to, request.options); !warning.empty())
@@ -192,13 +192,13 @@ control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> other
 }
 
 control::Task<Result<void>> Moves::check_source(JobId id, bool leaves_node) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   wire::CheckMove check;
   check.job = id;
   check.incarnation = job->incarnation;
   check.leaves_node = leaves_node;
-  co_return co_await parts_.calls.call(job->node(), std::move(check), kCheckAnswer);
+  co_return co_await deps_.calls.call(job->node(), std::move(check), kCheckAnswer);
 }
 
 control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network) {
@@ -210,20 +210,20 @@ control::Task<Result<void>> Moves::check(JobId id, Place to, std::string network
 
 control::Task<Result<std::vector<TargetAnswer>>> Moves::ask(JobId id, std::vector<Place> targets,
                                                             std::string network) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   MoveQuestion question;
   question.spec = job->spec;
   question.incarnation = job->incarnation;
   question.from = job->ranks.front().place;
   for (const Place& to : targets) question.targets.push_back({to, network_to(*job, to.node, network)});
-  co_return co_await ask_targets(parts_.calls, std::move(question));
+  co_return co_await ask_targets(deps_.calls, std::move(question));
 }
 
 control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  const std::string state = parts_.states.of(*job);
+  const std::string state = deps_.states.of(*job);
   if (state != "running")
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + state +
                                              ": what stands in the way of a move is known while it runs");
@@ -236,9 +236,9 @@ control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
 }
 
 control::Task<Result<std::string>> Moves::obstacles_between(JobId id, std::vector<TargetAnswer>& targets) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  const auto plan = parts_.planner.plan(*job, "auto");
+  const auto plan = deps_.planner.plan(*job, "auto");
   std::vector<Place> places;
   if (plan) places = best_of_nodes(plan->candidates, job->node());
   if (places.empty()) co_return reason_of(co_await check_source(id, true));
@@ -254,26 +254,26 @@ control::Task<Result<Migration*>> Moves::migrate(JobId id, MigrateRequest reques
   const std::int64_t max_ms = std::min(request.timeout_ms, kAdmissionWaitMs);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(max_ms);
   for (bool waited = false;; waited = true) {
-    const Job* job = parts_.jobs.find(id);
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
     CKPT_CO_TRYV(check_program(*job, request.options));
-    const auto planned = parts_.planner.plan(*job, request.to, hints_of(request));
+    const auto planned = deps_.planner.plan(*job, request.to, hints_of(request));
     if (planned && planned->to) {
       CKPT_CO_TRY(migration, begin(*job, request, *planned));
-      co_return co_await parts_.migration_runner.begun(migration->id);
+      co_return co_await deps_.migration_runner.begun(migration->id);
     }
     if (!planned && planned.error().code() != ErrorCode::kRefused) co_return planned.error();
     if (planned)
       give_up_parking(*job, *planned,
-                      "The job is to be moved" + (request.why.empty() ? "" : ": " + request.why));
+                      "The job is to be moved" + (request.reason.empty() ? "" : ": " + request.reason));
     const std::string reason = planned ? planned->reason : planned.error().message();
     if (std::chrono::steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kRefused,
                       reason + fmt::format(" (for {} ms: that long it was waited for)", max_ms));
-    if (!may_be_possible_soon(*job) && !may_answer_soon(parts_.planner.gpu_views(), request.to))
+    if (!may_be_possible_soon(*job) && !may_answer_soon(deps_.planner.gpu_views(), request.to))
       co_return Error(ErrorCode::kRefused, reason);
     if (!waited) spdlog::info("job {} waits to be moved: {}", job_text(id), reason);
-    co_await parts_.jobs.changed().wait_until(
+    co_await deps_.jobs.changed().wait_until(
         std::min(deadline, std::chrono::steady_clock::now() + kPlanAgain));
   }
 }

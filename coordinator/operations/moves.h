@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins migrations where the planner finds a place, and has a job's way into an image given up for a move.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kInvalidArgument, kNotFound, kRefused (nothing was touched); those of the journal.
 #pragma once
 
@@ -25,7 +25,7 @@ struct MigrateRequest {
   std::string network;      // over this one of the nodes' networks; empty: the first that both have
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
-  std::string why;
+  std::string reason;
   std::vector<std::uint32_t> ranks;                  // of a job of several: those that move; none: all
   std::optional<wire::Communicators> communicators;  // likewise; nullopt: as the job was started with
 };
@@ -39,7 +39,7 @@ struct MoveObstacles {
 
 class Moves {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     NodeTable& nodes;
     NodeCalls& calls;
@@ -51,7 +51,7 @@ class Moves {
     ImageWork& image_work;
     std::string peer_token;
   };
-  explicit Moves(Parts parts) : parts_(std::move(parts)) {}
+  explicit Moves(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Begins a move that Planner::plan() found possible. At once: without the waiting of migrate().
   Result<Migration*> begin(const Job& job, const MigrateRequest& request, const MigratePlan& plan);
@@ -59,10 +59,10 @@ class Moves {
   Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
                                                                      const MigrateRequest& request) const;
   // A dry run: the plan, and whether the nodes of both sides would begin with it. Touches nothing.
-  control::Task<Result<MigratePlan>> look(JobId id, MigrateRequest request);
+  control::Task<Result<MigratePlan>> dry_run(JobId id, MigrateRequest request);
   // Whether a move of the job to that place would begin, as the nodes of both sides find: the one check of
-  // `look`, and of drains before and after they begin. Touches nothing. kRefused, kNotSupported: it would not, with
-  // the reason; else the errors of the nodes' answers.
+  // `dry_run`, and of drains before and after they begin. Touches nothing. kRefused, kNotSupported: it would
+  // not, with the reason; else the errors of the nodes' answers.
   control::Task<Result<void>> check(JobId id, Place to, std::string network);
   // The same of several targets, which are asked at once. In their order.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
@@ -77,8 +77,8 @@ class Moves {
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
   // Gives up parking a job that is on its way into an image although `plan` has a place for it. True: it is
   // being given up.
-  bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& why);
-  bool give_up_parking(const Job& job, const std::string& why);
+  bool give_up_parking(const Job& job, const MigratePlan& plan, const std::string& reason);
+  bool give_up_parking(const Job& job, const std::string& reason);
 
  private:
   control::Task<Result<std::string>> obstacles_between(JobId id, std::vector<TargetAnswer>& targets);
@@ -93,7 +93,7 @@ class Moves {
   [[nodiscard]] Result<SharedNetwork> network_to(const Job& job, const std::string& to,
                                                  const std::string& asked) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -25,26 +25,26 @@ wire::StopJob message_of(JobId id, const lifecycle::EndOrder& order) {
 
 }  // namespace
 
-OrderSender::OrderSender(Parts parts) : parts_(std::move(parts)) {
-  parts_.migrations.moved().subscribe([this](JobId id) { send_later(id); });
-  parts_.job_runner.stepped().subscribe([this](JobId id) { send_later(id); });
+OrderSender::OrderSender(Dependencies deps) : deps_(std::move(deps)) {
+  deps_.migrations.moved().subscribe([this](JobId id) { send_later(id); });
+  deps_.job_runner.stepped().subscribe([this](JobId id) { send_later(id); });
 }
 
 void OrderSender::start() {
-  for (const Job& job : parts_.jobs.live()) parts_.job_runner.settle(job.id);
-  control::spawn(parts_.executor, "orders that are due", run());
+  for (const Job& job : deps_.jobs.live()) deps_.job_runner.settle(job.id);
+  control::spawn(deps_.executor, "orders that are due", run());
 }
 
 control::Task<> OrderSender::run() {
-  control::asio::steady_timer timer(parts_.executor);
+  control::asio::steady_timer timer(deps_.executor);
   while (true) {
-    if (parts_.jobs.has_refused_facts()) {
-      if (auto stored = parts_.jobs.store_unsaved(); !stored)
+    if (deps_.jobs.has_refused_facts()) {
+      if (auto stored = deps_.jobs.store_unsaved(); !stored)
         spdlog::error("facts about jobs are not stored yet: {}", stored.error().to_string());
     }
     std::set<JobId> gangs;
-    for (const Job& job : parts_.jobs.live())
-      if (gangs.insert(job.spec.gang.id).second && job.spec.gang.id != 0) parts_.job_runner.settle(job.id);
+    for (const Job& job : deps_.jobs.live())
+      if (gangs.insert(job.spec.gang.id).second && job.spec.gang.id != 0) deps_.job_runner.settle(job.id);
     send_retries();
     timer.expires_after(kEvery);
     co_await timer.async_wait(control::kTuple);
@@ -52,32 +52,32 @@ control::Task<> OrderSender::run() {
 }
 
 void OrderSender::fence(const Node& node, const wire::JobInstance& instance) {
-  const Job* job = parts_.jobs.find(instance.job);
+  const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr) return;
   const auto order = lifecycle::fence_order(*job, node.row.name, instance);
   if (!order) return;
   spdlog::warn("node {} has an instance of {} that must not run any more: it is ended", node.row.name,
                job_text(job->id));
-  parts_.calls.tell(node.row.name, message_of(job->id, *order));
+  deps_.calls.send(node.row.name, message_of(job->id, *order));
 }
 
 void OrderSender::on_inventory(const Node& node) {
   std::set<JobId> concerned;
   for (const wire::JobInstance& instance : node.instances) concerned.insert(instance.job);
-  for (const JobId id : parts_.jobs.to_be_stopped()) {
-    const Job* job = parts_.jobs.find(id);
-    if (job != nullptr && (job->node() == node.row.name || job->may_live_on.contains(node.row.name)))
+  for (const JobId id : deps_.jobs.to_be_stopped()) {
+    const Job* job = deps_.jobs.find(id);
+    if (job != nullptr && (job->node() == node.row.name || job->unfenced_nodes.contains(node.row.name)))
       concerned.insert(id);
   }
-  std::erase_if(told_, [&](const Told& told) {
-    return told.second.node == node.row.name && !concerned.contains(told.first);
+  std::erase_if(sent_, [&](const Sent& sent) {
+    return sent.second.node == node.row.name && !concerned.contains(sent.first);
   });
   for (const JobId id : concerned) send(id);
 }
 
 void OrderSender::on_lost(const Node& node) {
-  std::erase_if(told_, [&](const Told& told) { return told.second.node == node.row.name; });
-  for (const Migration& migration : parts_.migrations.open()) {
+  std::erase_if(sent_, [&](const Sent& sent) { return sent.second.node == node.row.name; });
+  for (const Migration& migration : deps_.migrations.open()) {
     if (migration.from.node == node.row.name || migration.to.node == node.row.name) send_later(migration.job);
   }
 }
@@ -98,73 +98,73 @@ void OrderSender::send_retries() {
 }
 
 void OrderSender::send_later(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || (!job->stop_requested && job->may_live_on.empty())) return;
-  control::asio::post(parts_.executor, [this, id] { send(id); });
+  const Job* job = deps_.jobs.find(id);
+  if (job == nullptr || (!job->stop_requested && job->unfenced_nodes.empty())) return;
+  control::asio::post(deps_.executor, [this, id] { send(id); });
 }
 
 void OrderSender::send(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || (!job->stop_requested && job->may_live_on.empty())) return;
-  if (parts_.jobs.is_refused(id)) return retry(id, kEvery);
+  const Job* job = deps_.jobs.find(id);
+  if (job == nullptr || (!job->stop_requested && job->unfenced_nodes.empty())) return;
+  if (deps_.jobs.is_refused(id)) return retry(id, kEvery);
   const Migration* open = open_of(*job);
-  for (const lifecycle::Order& order : lifecycle::due_orders(*job, open, parts_.view)) {
+  for (const lifecycle::Order& order : lifecycle::due_orders(*job, open, deps_.view)) {
     if (std::holds_alternative<lifecycle::AbortOrder>(order)) {
       if (abort(id, *open)) return send(id);  // the job may be free by now
     } else if (const auto* end = std::get_if<lifecycle::EndOrder>(&order)) {
-      tell(id, *end);
+      send(id, *end);
     } else if (const auto* proof = std::get_if<lifecycle::ProofOrder>(&order)) {
-      control::spawn(parts_.executor, "asking " + proof->node + " what it has of " + job_text(id),
+      control::spawn(deps_.executor, "asking " + proof->node + " what it has of " + job_text(id),
                      ask(id, *proof));
     }
   }
 }
 
 const Migration* OrderSender::open_of(const Job& job) const {
-  if (const Migration* own = parts_.view.open_migration(job.id)) return own;
-  for (const Job* rank : parts_.jobs.ranks_of(job.spec.gang.id))
-    if (const Migration* other = parts_.view.open_migration(rank->id)) return other;
+  if (const Migration* own = deps_.view.open_migration(job.id)) return own;
+  for (const Job* rank : deps_.jobs.ranks_of(job.spec.gang.id))
+    if (const Migration* other = deps_.view.open_migration(rank->id)) return other;
   return nullptr;
 }
 
 bool OrderSender::abort(JobId id, const Migration& open) {
   std::erase_if(aborted_, [this](MigrationId aborted) {
-    const Migration* migration = parts_.migrations.find(aborted);
+    const Migration* migration = deps_.migrations.find(aborted);
     return migration == nullptr || !migration->open();
   });
   const MigrationId migration = open.id;
   if (!aborted_.insert(migration).second) return false;
   // Too late is no failure: the owner of the job is told then.
-  if (auto aborted = parts_.migration_runner.abort(migration, "Job " + open.job_name + " is to be stopped");
+  if (auto aborted = deps_.migration_runner.abort(migration, "Job " + open.job_name + " is to be stopped");
       !aborted)
     spdlog::info("migration {} is not aborted for the stop of {}: {}", migration_text(migration),
                  job_text(id), aborted.error().to_string());
   return true;
 }
 
-void OrderSender::tell(JobId id, const lifecycle::EndOrder& order) {
-  const Told told(id, order);
-  if (!told_.insert(told).second) return;
-  parts_.calls.tell(order.node, message_of(id, order), [this, told] {
-    told_.erase(told);
-    retry(told.first, kEvery);
+void OrderSender::send(JobId id, const lifecycle::EndOrder& order) {
+  const Sent sent(id, order);
+  if (!sent_.insert(sent).second) return;
+  deps_.calls.send(order.node, message_of(id, order), [this, sent] {
+    sent_.erase(sent);
+    retry(sent.first, kEvery);
   });
 }
 
 control::Task<> OrderSender::prove(JobId id, std::string node) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return;
-  lifecycle::ProofOrder order{std::move(node), lifecycle::given_up_to(*job, parts_.view)};
+  lifecycle::ProofOrder order{std::move(node), lifecycle::given_up_to(*job, deps_.view)};
   co_await ask(id, std::move(order));
 }
 
 control::Task<> OrderSender::ask(JobId id, lifecycle::ProofOrder order) {
   if (!asked_.emplace(id, order.node).second) co_return;
   wire::StopJob message = message_of(id, {order.node, order.up_to, 0});
-  const auto answer = co_await parts_.calls.call(order.node, std::move(message), kAnswer);
+  const auto answer = co_await deps_.calls.call(order.node, std::move(message), kAnswer);
   asked_.erase({id, order.node});
   if (answer || answer.error().code() == ErrorCode::kNotFound)
-    co_return parts_.job_runner.fact(id, lifecycle::Proven{order.node, order.up_to});
+    co_return deps_.job_runner.fact(id, lifecycle::Proven{order.node, order.up_to});
   spdlog::warn("whether something of {} lives on {} is not known: {}", job_text(id), order.node,
                answer.error().to_string());
   retry(id, kAnswer);

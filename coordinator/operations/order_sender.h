@@ -4,8 +4,8 @@
 // failed. Every living instance gets its end once on each connection.
 //
 // No order leaves while the row that it follows from is not stored. Each second the rules among ranks are tried again.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: none; what cannot be sent
-// now is sent at the next look.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: none;
+// what cannot be sent now is sent at the next look.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ namespace ckpt::coordinator {
 
 class OrderSender {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
@@ -34,7 +34,7 @@ class OrderSender {
     MigrationRunner& migration_runner;
     control::asio::any_io_executor executor;
   };
-  explicit OrderSender(Parts parts);
+  explicit OrderSender(Dependencies deps);
   OrderSender(const OrderSender&) = delete;
   OrderSender& operator=(const OrderSender&) = delete;
 
@@ -53,7 +53,7 @@ class OrderSender {
   control::Task<> prove(JobId id, std::string node);
 
  private:
-  using Told = std::pair<JobId, lifecycle::EndOrder>;
+  using Sent = std::pair<JobId, lifecycle::EndOrder>;
 
   control::Task<> run();
   void send_later(JobId id);
@@ -62,13 +62,13 @@ class OrderSender {
   void send(JobId id);
   // True: it was sent now.
   bool abort(JobId id, const Migration& open);
-  void tell(JobId id, const lifecycle::EndOrder& order);
+  void send(JobId id, const lifecycle::EndOrder& order);
   control::Task<> ask(JobId id, lifecycle::ProofOrder order);
   // The open migration of the job, or of a rank that it moves with; null: there is none.
   [[nodiscard]] const Migration* open_of(const Job& job) const;
 
-  Parts parts_;
-  std::set<Told> told_;
+  Dependencies deps_;
+  std::set<Sent> sent_;
   std::set<MigrationId> aborted_;  // by this coordinator
   std::set<std::pair<JobId, std::string>> asked_;
   std::map<JobId, std::chrono::steady_clock::time_point> retries_;  // when each is due

@@ -48,7 +48,7 @@ Result<void> check_exists(const NodeTable& nodes, const std::string& node_name,
 
 std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
   std::vector<GpuView> views;
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     for (const wire::GpuInfo& gpu : node.gpus) {
       GpuView& view = views.emplace_back();
       view.place = Place(name, gpu.index);
@@ -62,8 +62,8 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.free_bytes = gpu.free_bytes;
       view.promised_bytes = promised_on(view.place);
       view.shown_bytes = node.shown_bytes(gpu.index);
-      view.jobs = parts_.jobs.live_on(view.place);
-      view.node_jobs = parts_.jobs.live_on(name);
+      view.jobs = deps_.jobs.live_on(view.place);
+      view.node_jobs = deps_.jobs.live_on(name);
       view.moves_processes = node.moves_processes;
       view.process_reason = node.process_reason;
       count_migrations(view);
@@ -75,7 +75,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
 
 // Counts the open migrations of the node: a job on its way to the node or GPU counts as there.
 void Planner::count_migrations(GpuView& view) const {
-  for (const Migration& migration : parts_.migrations.open()) {
+  for (const Migration& migration : deps_.migrations.open()) {
     const std::string& node = view.place.node;
     if (migration.from.node == node || migration.to.node == node) ++view.node_migrations;
     const bool to_node = migration.to.node == node && migration.runs_at == Side::kSource;
@@ -85,22 +85,22 @@ void Planner::count_migrations(GpuView& view) const {
 }
 
 std::string Planner::why_closed(const Place& place, const PlanHints& hints) const {
-  std::string why = parts_.cordons.why_closed(place);
+  std::string closed = deps_.cordons.why_closed(place);
   for (const auto& [scope, reason] : hints.closed) {
-    if (scope.covers(place)) why += (why.empty() ? "" : "; ") + reason;
+    if (scope.covers(place)) closed += (closed.empty() ? "" : "; ") + reason;
   }
-  return why;
+  return closed;
 }
 
 // A cordon by health is an objection of its own.
 std::string Planner::why_suspect(const Place& place) const {
-  const auto fault = parts_.faults.find(place);
+  const auto fault = deps_.faults.find(place);
   return fault && fault->closed_until_ms != 0 && !fault->cordoned ? to_text(*fault) : "";
 }
 
 // The memory of the job that its node's last report of free memory is already without.
 std::uint64_t Planner::shown_bytes(const Job& job) const {
-  const Node* node = parts_.nodes.find(job.node());
+  const Node* node = deps_.nodes.find(job.node());
   const std::uint64_t shown =
       node == nullptr ? 0 : node->shown_bytes(job.id, job.segments.back().incarnation);
   return std::min(shown, job.expected_bytes());
@@ -110,13 +110,13 @@ std::uint64_t Planner::shown_bytes(const Job& job) const {
 // to bring.
 std::uint64_t Planner::promised_on(const Place& place) const {
   std::uint64_t promised = 0;
-  for (const Job& job : parts_.jobs.live()) {
+  for (const Job& job : deps_.jobs.live()) {
     if (!holds_gpu(job.state) && !job.operation) continue;
     const bool comes = job.operation && Place(job.operation->to_node, job.operation->to_gpu) == place;
     const bool started = !comes || job.operation->stage == OperationStage::kStarting;
     if (comes || job.ranks.front().place == place)
       promised += needed_bytes(job) - (started ? shown_bytes(job) : 0);
-    const Migration* open = parts_.migrations.open_of(job.id);
+    const Migration* open = deps_.migrations.open_of(job.id);
     if (open != nullptr && open->phase == MigrationPhase::kPreparing && open->to == place)
       promised += needed_bytes(job);
   }
@@ -133,7 +133,7 @@ PlacementRequest Planner::request_for(const SubmitRequest& request) {
 
 Result<MigratePlan> Planner::plan(const SubmitRequest& request) const {
   if (request.node) {
-    CKPT_TRYV(check_exists(parts_.nodes, *request.node, request.gpu));
+    CKPT_TRYV(check_exists(deps_.nodes, *request.node, request.gpu));
   }
   const PlacementRequest wanted = request_for(request);
   MigratePlan plan;
@@ -149,10 +149,10 @@ Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
   if (request.gpu)
     return Error(ErrorCode::kInvalidArgument, "A job of several ranks takes a node, not one GPU of it");
   if (request.node) {
-    CKPT_TRYV(check_exists(parts_.nodes, *request.node, std::nullopt));
+    CKPT_TRYV(check_exists(deps_.nodes, *request.node, std::nullopt));
   }
   for (const std::string& node : request.gang.nodes) {
-    CKPT_TRYV(check_exists(parts_.nodes, node, std::nullopt));
+    CKPT_TRYV(check_exists(deps_.nodes, node, std::nullopt));
   }
   const std::vector<GpuView> views = gpu_views();
   return place_gang(rank_candidates(views, request_for(request)), views, request.gang);
@@ -161,7 +161,7 @@ Result<GangPlan> Planner::plan_gang(const SubmitRequest& request) const {
 Result<GangPlan> Planner::plan_gang(PlacementRequest wanted, const std::vector<std::string>& nodes,
                                     const GangShape& shape, const PlanHints& hints) const {
   for (const std::string& node : nodes) {
-    CKPT_TRYV(check_exists(parts_.nodes, node, std::nullopt));
+    CKPT_TRYV(check_exists(deps_.nodes, node, std::nullopt));
   }
   const std::vector<GpuView> views = gpu_views(hints);
   return place_gang(rank_candidates(views, wanted), views, shape);
@@ -172,10 +172,10 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
   const Place from = job.ranks.front().place;
   wanted.not_here = from;
   wanted.near = {from};
-  if (const Node* source = parts_.nodes.find(from.node)) wanted.networks = source->networks;
+  if (const Node* source = deps_.nodes.find(from.node)) wanted.networks = source->networks;
   wanted.memory_bytes = needed_bytes(job);
   wanted.memory_why = why_expected(job);
-  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  wanted.margin_bytes = static_cast<std::uint64_t>(deps_.config.placement_margin_bytes);
   for (const GpuView& view : views) {
     if (view.place != from) continue;
     wanted.preferred_model = view.model;
@@ -187,14 +187,14 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
 }
 
 bool Planner::nodes_may_come_back() const {
-  const auto& nodes = parts_.nodes.all();
+  const auto& nodes = deps_.nodes.all();
   return std::chrono::steady_clock::now() < started_ + kReturnTime &&
          std::any_of(nodes.begin(), nodes.end(),
                      [](const auto& at) { return !at.second.connected() && at.second.gpus.empty(); });
 }
 
 bool Planner::nodes_are_away() const {
-  const auto& nodes = parts_.nodes.all();
+  const auto& nodes = deps_.nodes.all();
   return std::any_of(nodes.begin(), nodes.end(), [](const auto& at) { return !at.second.connected(); });
 }
 
@@ -208,16 +208,16 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
   }
   if (to != "auto" && !to.empty()) {
     CKPT_TRY(place, parse_place(to));
-    CKPT_TRYV(check_exists(parts_.nodes, place.first, place.second));
+    CKPT_TRYV(check_exists(deps_.nodes, place.first, place.second));
     wanted.node = place.first;
     wanted.gpu = place.second;
   }
   MigratePlan plan;
   plan.candidates = rank_candidates(views, wanted);
-  plan.reason = parts_.states.why_not_movable(job);
+  plan.reason = deps_.states.why_not_movable(job);
   if (!plan.reason.empty()) {
     plan.reason = "Job " + job.spec.name + " cannot be moved: " + plan.reason;
-    plan.passing = !parts_.states.stays_put(job);
+    plan.passing = !deps_.states.stays_put(job);
   } else if (!plan.candidates.empty() && plan.candidates.front().suitable) {
     plan.to = plan.candidates.front().place;
   } else {
@@ -233,7 +233,7 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
 PlacementRequest Planner::request_for(const Job& job, const Image& image) const {
   PlacementRequest wanted;
   wanted.memory_bytes = std::max(needed_bytes(job), image.state_bytes);
-  wanted.margin_bytes = static_cast<std::uint64_t>(parts_.config.placement_margin_bytes);
+  wanted.margin_bytes = static_cast<std::uint64_t>(deps_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
   wanted.same_model = wanted.host_process = job.spec.way != MigrationMode::kCooperative;
   return wanted;
@@ -244,7 +244,7 @@ Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, co
   PlacementRequest wanted = request_for(job, image);
   if (to != "auto" && !to.empty()) {
     CKPT_TRY(place, parse_place(to));
-    CKPT_TRYV(check_exists(parts_.nodes, place.first, place.second));
+    CKPT_TRYV(check_exists(deps_.nodes, place.first, place.second));
     wanted.node = place.first;
     wanted.gpu = place.second;
   }

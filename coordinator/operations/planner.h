@@ -57,7 +57,7 @@ class Planner {
  public:
   // For so long a new coordinator expects nodes that have not connected yet.
   static constexpr std::chrono::seconds kReturnTime{60};
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     const NodeTable& nodes;
     const JobTable& jobs;
@@ -66,7 +66,7 @@ class Planner {
     const GpuFaults& faults;
     const JobStates& states;
   };
-  explicit Planner(Parts parts) : parts_(parts) {}
+  explicit Planner(Dependencies deps) : deps_(deps) {}
 
   // A move: a plan, possible or not. `to`: NODE, NODE:GPU or auto.
   [[nodiscard]] Result<MigratePlan> plan(const Job& job, const std::string& to,
@@ -102,7 +102,7 @@ class Planner {
   [[nodiscard]] std::uint64_t promised_on(const Place& place) const;
   [[nodiscard]] std::uint64_t shown_bytes(const Job& job) const;
 
-  Parts parts_;
+  Dependencies deps_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 

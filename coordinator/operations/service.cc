@@ -21,9 +21,9 @@ bool is_to_start(const Job* job) {
 }  // namespace
 
 Result<RunPlan> Service::plan(const SubmitRequest& request) const {
-  if (request.preempt) return parts_.preemptor.plan_for(request);
+  if (request.preempt) return deps_.preemptor.plan_for(request);
   RunPlan plan;
-  CKPT_TRY(placing, parts_.planner.plan(request));
+  CKPT_TRY(placing, deps_.planner.plan(request));
   plan.placing = std::move(placing);
   return plan;
 }
@@ -31,10 +31,10 @@ Result<RunPlan> Service::plan(const SubmitRequest& request) const {
 control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
   Submitted submitted;
   if (request.preempt) {
-    CKPT_CO_TRY(displaced, co_await parts_.preemptor.preempt_for(request));
+    CKPT_CO_TRY(displaced, co_await deps_.preemptor.preempt_for(request));
     submitted.displaced = std::move(displaced);
   }
-  CKPT_CO_TRY(found, parts_.planner.plan(request));
+  CKPT_CO_TRY(found, deps_.planner.plan(request));
   if (!found.to) co_return Error(ErrorCode::kRefused, found.reason);
   const Candidate& best = found.candidates.front();
   std::vector<std::string> reasons = best.reasons;
@@ -44,8 +44,8 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
   request.spec.ranks = {rank};
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRY(job, parts_.admission.create(std::move(request.spec), best.place,
-                                           fmt::format("{}", fmt::join(reasons, ", "))));
+  CKPT_CO_TRY(job, deps_.admission.create(std::move(request.spec), best.place,
+                                          fmt::format("{}", fmt::join(reasons, ", "))));
   CKPT_CO_TRY(started, co_await start_or_explain(job->id));
   submitted.job = started;
   co_return submitted;
@@ -54,15 +54,15 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
 control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
   if (request.preempt)
     co_return Error(ErrorCode::kNotSupported, "No jobs are suspended for a job of several ranks yet");
-  CKPT_CO_TRY(found, parts_.planner.plan_gang(request));
+  CKPT_CO_TRY(found, deps_.planner.plan_gang(request));
   if (found.places.empty()) co_return Error(ErrorCode::kRefused, found.reason);
   request.spec.uid = ::getuid();
   request.spec.gid = ::getgid();
-  CKPT_CO_TRYV(parts_.rendezvous.check(request.spec, found.places));
+  CKPT_CO_TRYV(deps_.rendezvous.check(request.spec, found.places));
   request.spec.gang.one_node = request.gang.one_node;
   const std::string placed =
       "the nearest GPUs of each node that can take its ranks: " + shares_text(found.places);
-  CKPT_CO_TRY(ranks, parts_.admission.create_gang(std::move(request.spec), found.places, placed));
+  CKPT_CO_TRY(ranks, deps_.admission.create_gang(std::move(request.spec), found.places, placed));
   std::vector<JobId> ids;
   for (const Job* rank : ranks) ids.push_back(rank->id);
   // The first one's node finds the port at which the others meet it.
@@ -73,7 +73,7 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
     co_return std::move(started).error();
   }
   Submitted submitted;
-  submitted.job = parts_.jobs.find(ids.front());
+  submitted.job = deps_.jobs.find(ids.front());
   if (submitted.job == nullptr) co_return Error(ErrorCode::kInternal, "A rank vanished");
   co_return submitted;
 }
@@ -82,20 +82,20 @@ control::Task<Result<Submitted>> Service::submit_gang(SubmitRequest request) {
 void Service::end_ranks(const std::vector<JobId>& ids) {
   std::vector<Job*> ranks;
   for (const JobId id : ids)
-    if (Job* rank = parts_.jobs.find(id)) ranks.push_back(rank);
+    if (Job* rank = deps_.jobs.find(id)) ranks.push_back(rank);
   if (auto stopped = stop_all(ranks, 0); !stopped)
     spdlog::error("the ranks of {} are not stopped: {}", job_text(ids.front()), stopped.error().to_string());
 }
 
 void Service::confirm_by_move(JobId id) {
-  auto confirmed = parts_.job_runner.order(id, lifecycle::Confirmed{"a move that was asked for"});
+  auto confirmed = deps_.job_runner.order(id, lifecycle::Confirmed{"a move that was asked for"});
   if (!confirmed)
     spdlog::error("that job {} is confirmed was not stored: {}", job_text(id), confirmed.error().to_string());
 }
 
 control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
   co_await start(id);
-  Job* started = parts_.jobs.find(id);
+  Job* started = deps_.jobs.find(id);
   if (started == nullptr) co_return Error(ErrorCode::kInternal, "Job " + job_text(id) + " vanished");
   if (started->state == JobState::kFailed && is_program_status(started->exit_code))
     co_return program_error(started->exit_code, started->reason);
@@ -105,53 +105,53 @@ control::Task<Result<Job*>> Service::start_or_explain(JobId id) {
 }
 
 control::Task<> Service::start(JobId id) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (!is_to_start(job)) co_return;
   const std::string node = job->node();
-  auto spec = co_await parts_.rendezvous.complete(job->spec);
-  if (!is_to_start(parts_.jobs.find(id))) co_return;
+  auto spec = co_await deps_.rendezvous.complete(job->spec);
+  if (!is_to_start(deps_.jobs.find(id))) co_return;
   if (!spec) {  // it is started again with its node's next inventory
     spdlog::warn("job {} is not started yet: {}", job_text(id), spec.error().to_string());
     co_return;
   }
   wire::StartJob message;
   message.spec = *std::move(spec);
-  auto started = co_await parts_.calls.call(node, message, kStartAnswer);
-  if (parts_.jobs.find(id) == nullptr) co_return;
-  if (started) co_return parts_.job_runner.fact(id, lifecycle::StartAnswered());
+  auto started = co_await deps_.calls.call(node, message, kStartAnswer);
+  if (deps_.jobs.find(id) == nullptr) co_return;
+  if (started) co_return deps_.job_runner.fact(id, lifecycle::StartAnswered());
   const Error& error = started.error();
   const bool unknown = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kTimedOut;
   spdlog::warn("starting job {}: {}", job_text(id), error.to_string());
-  if (!unknown) parts_.job_runner.fact(id, lifecycle::StartAnswered{error});
+  if (!unknown) deps_.job_runner.fact(id, lifecycle::StartAnswered{error});
 }
 
 Result<void> Service::stop(const Job& job, std::int64_t grace_ms) {
-  return parts_.job_runner.order(job.id, lifecycle::Stop{grace_ms});
+  return deps_.job_runner.order(job.id, lifecycle::Stop{grace_ms});
 }
 
 Result<void> Service::stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms) {
   std::vector<JobRunner::Event> events;
   for (const Job* rank : ranks) events.push_back({rank->id, lifecycle::Stop{grace_ms}});
-  return events.empty() ? ok() : parts_.job_runner.order_all(std::move(events));
+  return events.empty() ? ok() : deps_.job_runner.order_all(std::move(events));
 }
 
 control::Task<> Service::wait_for_end(JobId id, Deadline deadline) {
   while (true) {
-    const Job* job = parts_.jobs.find(id);
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr || is_ended(job->state) || std::chrono::steady_clock::now() >= deadline) co_return;
-    co_await parts_.jobs.changed().wait_until(deadline);
+    co_await deps_.jobs.changed().wait_until(deadline);
   }
 }
 
 Result<void> Service::forget(const Job& job) {
   const JobId id = job.id;
-  CKPT_TRYV(parts_.job_runner.forget(job));
+  CKPT_TRYV(deps_.job_runner.forget(job));
   wire::ForgetJob message;
   message.job = id;
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  for (const auto& [name, node] : deps_.nodes.all()) {
     const bool has_it = std::any_of(node.instances.begin(), node.instances.end(),
                                     [&](const wire::JobInstance& instance) { return instance.job == id; });
-    if (has_it && node.connected()) parts_.calls.tell(name, message);
+    if (has_it && node.connected()) deps_.calls.send(name, message);
   }
   return ok();
 }

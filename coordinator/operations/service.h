@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The API's requests about jobs, carried out on the tables: submit, adopt, start, stop, wait.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors:
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
 // kInvalidArgument, kNotFound, kRefused, kNotSupported (nothing was touched), kUnavailable (a node is away).
 #pragma once
 
@@ -34,7 +34,7 @@ struct Submitted {
 class Service {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
@@ -44,7 +44,7 @@ class Service {
     const GangRendezvous& rendezvous;
     Preemptor& preemptor;
   };
-  explicit Service(Parts parts) : parts_(parts) {}
+  explicit Service(Dependencies deps) : deps_(deps) {}
 
   // The plan that submit() would carry out; changes nothing.
   [[nodiscard]] Result<RunPlan> plan(const SubmitRequest& request) const;
@@ -70,7 +70,7 @@ class Service {
   control::Task<Result<Job*>> start_or_explain(JobId id);
   void end_ranks(const std::vector<JobId>& ids);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

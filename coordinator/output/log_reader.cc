@@ -11,7 +11,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kUntilFreed{2};
-constexpr std::chrono::milliseconds kLookAgain{50};
+constexpr std::chrono::milliseconds kLogPollInterval{50};
 
 // The length of an instance's log once nothing is written to it any more.
 std::optional<std::uint64_t> final_length(const NodeTable& nodes, const Segment& segment, JobId job) {
@@ -161,7 +161,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
     if (now >= until) break;
     // The instance has ended, and its successor is not known yet.
     if (data.ended) co_await jobs_.changed().wait_until(until);
-    if (is_being_freed) co_await jobs_.changed().wait_until(std::min(until, now + kLookAgain));
+    if (is_being_freed) co_await jobs_.changed().wait_until(std::min(until, now + kLogPollInterval));
   }
   co_return std::move(walk.chunk);
 }

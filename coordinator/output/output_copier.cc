@@ -13,7 +13,7 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestWait{1000};  // an inventory may tell of ends, too
-constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::milliseconds kCopyPollInterval{100};
 constexpr unsigned kMaxPieces =
     2 * kKeptOutput / wire::kMaxLogBytes;  // a node may answer with less than it has
 
@@ -24,17 +24,17 @@ bool writes_no_more(const wire::JobInstance& instance) {
 }  // namespace
 
 void OutputCopier::start() {
-  control::spawn(parts_.executor, "copies of output", run());
+  control::spawn(deps_.executor, "copies of output", run());
 }
 
 control::Task<> OutputCopier::run() {
-  control::asio::steady_timer timer(parts_.executor);
+  control::asio::steady_timer timer(deps_.executor);
   while (true) {
-    timer.expires_after(kBetweenLooks);
+    timer.expires_after(kCopyPollInterval);
     co_await timer.async_wait(control::kTuple);
-    co_await parts_.jobs.changed().wait_until(Clock::now() + std::min(kLongestWait, parts_.interval));
+    co_await deps_.jobs.changed().wait_until(Clock::now() + std::min(kLongestWait, deps_.interval));
     // Jobs that a lost store does not know may still come back from their nodes.
-    co_await parts_.copies.keep_only([this](JobId job) { return !parts_.jobs.was_forgotten(job); });
+    co_await deps_.copies.keep_only([this](JobId job) { return !deps_.jobs.was_forgotten(job); });
     copy_from_nodes();
   }
 }
@@ -42,13 +42,13 @@ control::Task<> OutputCopier::run() {
 void OutputCopier::copy_from_nodes() {
   const auto now = Clock::now();
   const bool is_all = now >= all_next_;
-  if (is_all) all_next_ = now + parts_.interval;
-  for (const auto& [name, node] : parts_.nodes.all()) {
+  if (is_all) all_next_ = now + deps_.interval;
+  for (const auto& [name, node] : deps_.nodes.all()) {
     if (!node.connected() || busy_.contains(name)) continue;
     std::vector<Wanted> wanted = wanted_of(node, !is_all);
     if (wanted.empty()) continue;
     busy_.insert(name);
-    control::spawn(parts_.executor, "copies of the output of node " + name,
+    control::spawn(deps_.executor, "copies of the output of node " + name,
                    copy_node(name, std::move(wanted)));
   }
 }
@@ -56,12 +56,12 @@ void OutputCopier::copy_from_nodes() {
 // A node may report what it was never given: an instance counts if the job has run there.
 std::vector<OutputCopier::Wanted> OutputCopier::wanted_of(const Node& node, bool only_final) const {
   std::vector<Wanted> wanted;
-  if (parts_.copies.limit() == 0) return wanted;
+  if (deps_.copies.limit() == 0) return wanted;
   for (const wire::JobInstance& instance : node.instances) {
     if (instance.log_bytes == 0 || (only_final && !writes_no_more(instance))) continue;
-    const auto copied = parts_.copies.find(instance.job, instance.incarnation);
+    const auto copied = deps_.copies.find(instance.job, instance.incarnation);
     if (copied && copied->end >= instance.log_bytes) continue;
-    const Job* job = parts_.jobs.find(instance.job);
+    const Job* job = deps_.jobs.find(instance.job);
     const Segment segment(node.row.name, instance.incarnation);
     const bool is_known = job != nullptr && std::any_of(job->segments.begin(), job->segments.end(),
                                                         [&](const Segment& s) { return s == segment; });
@@ -71,7 +71,7 @@ std::vector<OutputCopier::Wanted> OutputCopier::wanted_of(const Node& node, bool
 }
 
 control::Task<> OutputCopier::copy_all_of(std::string node) {
-  const Node* entry = parts_.nodes.find(node);
+  const Node* entry = deps_.nodes.find(node);
   if (entry == nullptr || !entry->connected()) co_return;
   co_await copy_node(node, wanted_of(*entry, false));
 }
@@ -87,7 +87,7 @@ control::Task<> OutputCopier::copy_node(std::string node, std::vector<Wanted> in
 }
 
 control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted instance) {
-  const auto copied = parts_.copies.find(instance.job, instance.incarnation);
+  const auto copied = deps_.copies.find(instance.job, instance.incarnation);
   const std::uint64_t newest = instance.end - std::min(instance.end, kKeptOutput);
   const std::uint64_t goes_on_at = copied ? copied->end : 0;
   std::uint64_t offset = std::max(goes_on_at, newest);
@@ -97,13 +97,13 @@ control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted i
     request.incarnation = instance.incarnation;
     request.offset = offset;
     request.limit = wire::kMaxLogBytes;
-    CKPT_CO_TRY(data, co_await parts_.calls.read_log(node, request));
+    CKPT_CO_TRY(data, co_await deps_.calls.read_log(node, request));
     if (data.bytes.empty()) break;
     const bool leaves_gap = offset == newest && newest > goes_on_at;
     const std::size_t cut = leaves_gap ? line_begin(data.bytes) : 0;
     offset = data.next_offset();
-    const auto kept = co_await parts_.copies.append(instance.job, instance.incarnation, data.offset + cut,
-                                                    data.bytes.substr(cut));
+    const auto kept = co_await deps_.copies.append(instance.job, instance.incarnation, data.offset + cut,
+                                                   data.bytes.substr(cut));
     if (!kept && !std::exchange(failed_, true))
       spdlog::error("output of job {} was not copied: {}", job_text(instance.job), kept.error().to_string());
     if (!kept) co_return kept.error();

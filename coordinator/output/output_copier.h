@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 
 class OutputCopier {
  public:
-  struct Parts {
+  struct Dependencies {
     const NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
@@ -26,7 +26,7 @@ class OutputCopier {
     std::chrono::milliseconds interval;
     control::asio::any_io_executor executor;
   };
-  explicit OutputCopier(Parts parts) : parts_(std::move(parts)) {}
+  explicit OutputCopier(Dependencies deps) : deps_(std::move(deps)) {}
 
   // Once, after load() of everything.
   void start();
@@ -48,7 +48,7 @@ class OutputCopier {
   control::Task<> copy_node(std::string node, std::vector<Wanted> instances);
   control::Task<Result<void>> copy(const std::string& node, Wanted instance);
 
-  Parts parts_;
+  Dependencies deps_;
   std::set<std::string> busy_;  // nodes that are being asked
   Clock::time_point all_next_;  // when instances that write are copied again
   bool failed_ = false;         // the last copy was not written

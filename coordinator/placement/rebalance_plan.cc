@@ -270,11 +270,11 @@ class Search {
   }
   // Whether the decided part can still become better than the best.
   [[nodiscard]] bool promising() const {
-    Worth most;
-    most.free = max_free();
-    most.cost = cost_;
-    most.moves = moves_;
-    return most.better_than(best_.worth());
+    Worth bound;
+    bound.free = max_free();
+    bound.cost = cost_;
+    bound.moves = moves_;
+    return bound.better_than(best_.worth());
   }
   // GPUs without a job so far, but for those that the undecided jobs need at least.
   [[nodiscard]] std::size_t max_free() const {

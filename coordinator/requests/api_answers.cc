@@ -15,8 +15,8 @@ HttpResponse error_response(unsigned status, const char* code, const std::string
   return to_response(status, {{"error", {{"code", code}, {"message", message}, {"exit_code", exit_code}}}});
 }
 
-HttpResponse forbidden(const std::string& why) {
-  return error_response(403, "forbidden", why, 5);
+HttpResponse forbidden(const std::string& reason) {
+  return error_response(403, "forbidden", reason, 5);
 }
 
 HttpResponse error_response(const Error& error) {
@@ -48,15 +48,15 @@ HttpResponse error_response(const Error& error) {
 }
 
 Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
-                                  std::int64_t most) {
+                                  std::int64_t max_value) {
   const auto at = request.query.find(key);
   if (at == request.query.end()) return fallback;
   std::int64_t value = 0;
   const char* end = at->second.data() + at->second.size();
   const auto [stop, failure] = std::from_chars(at->second.data(), end, value);
-  if (failure != std::errc{} || stop != end || value < 0 || value > most)
+  if (failure != std::errc{} || stop != end || value < 0 || value > max_value)
     return Error(ErrorCode::kInvalidArgument,
-                 std::string(key) + " must be a number from 0 to " + std::to_string(most));
+                 std::string(key) + " must be a number from 0 to " + std::to_string(max_value));
   return value;
 }
 

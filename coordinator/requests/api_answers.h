@@ -18,13 +18,13 @@ namespace ckpt::coordinator {
                                           int exit_code);
 [[nodiscard]] HttpResponse error_response(const Error& error);
 // The caller's role may not do this.
-[[nodiscard]] HttpResponse forbidden(const std::string& why);
+[[nodiscard]] HttpResponse forbidden(const std::string& reason);
 // How long a call may wait for a change, and how long it does if it does not name a time.
 inline constexpr std::int64_t kMaxWaitMs = 60'000;
 inline constexpr std::int64_t kDefaultWaitMs = 30'000;
-// A number from 0 to `most` of the query; kInvalidArgument for anything else there.
+// A number from 0 to `max_value` of the query; kInvalidArgument for anything else there.
 Result<std::int64_t> query_number(const HttpRequest& request, const char* key, std::int64_t fallback,
-                                  std::int64_t most);
+                                  std::int64_t max_value);
 // The part of a list that is asked for (`limit`, `after`); without a limit it is the whole list.
 struct Page {
   static constexpr std::int64_t kMaxLimit = 1'000;

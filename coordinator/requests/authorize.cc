@@ -4,8 +4,8 @@
 #include "coordinator/requests/body_reader.h"
 
 namespace ckpt::coordinator {
-std::string text_of_refusal(const std::string& what, Role least, Role role) {
-  return what + " needs the role " + to_text(least) + ", and yours is " + to_text(role) +
+std::string text_of_refusal(const std::string& what, Role min_role, Role role) {
+  return what + " needs the role " + to_text(min_role) + ", and yours is " + to_text(role) +
          ": an admin can give you another certificate or token";
 }
 
@@ -29,13 +29,13 @@ const char* to_text(Effect effect) {
 
 Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role) {
   using Refusal = std::optional<std::string>;
-  if (role < call.least) return Refusal(text_of_refusal("This", call.least, role));
+  if (role < call.min_role) return Refusal(text_of_refusal("This", call.min_role, role));
   CKPT_TRY(body, BodyReader::parse(request.body));
   for (const Field* field : body.asked()) {
-    const Role least = least_role(field->effect);
-    if (role < least)
+    const Role min_role = min_role_for(field->effect);
+    if (role < min_role)
       return Refusal(text_of_refusal(
-          "Field " + std::string(field->name) + " " + to_text(field->effect) + ", and that", least, role));
+          "Field " + std::string(field->name) + " " + to_text(field->effect) + ", and that", min_role, role));
   }
   return Refusal();
 }

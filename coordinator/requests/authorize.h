@@ -15,7 +15,7 @@
 namespace ckpt::coordinator {
 
 // "This needs the role admin, and yours is operator: ...".
-[[nodiscard]] std::string text_of_refusal(const std::string& what, Role least, Role role);
+[[nodiscard]] std::string text_of_refusal(const std::string& what, Role min_role, Role role);
 // Why it is refused, for people; nothing: it is not.
 Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role);
 

@@ -60,8 +60,9 @@ std::vector<const Field*> BodyReader::asked() const {
   return fields;
 }
 
-void BodyReader::wrong(FieldName field, const std::string& why) {
-  if (!error_) error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + field.text() + " " + why);
+void BodyReader::wrong(FieldName field, const std::string& reason) {
+  if (!error_)
+    error_ = Error(ErrorCode::kInvalidArgument, std::string("Field ") + field.text() + " " + reason);
 }
 
 std::optional<std::string> BodyReader::text(FieldName field) {
@@ -85,24 +86,26 @@ std::optional<std::size_t> BodyReader::choice(FieldName field, const std::vector
   return std::nullopt;
 }
 
-std::optional<std::int64_t> BodyReader::integer(FieldName field, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> BodyReader::integer(FieldName field, std::int64_t min_value,
+                                                std::int64_t max_value) {
   const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   const bool fits =
       value->is_number_integer() &&
-      (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
-  if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
-    wrong(field, "must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+      (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(max_value));
+  if (!fits || value->get<std::int64_t>() < min_value || value->get<std::int64_t>() > max_value) {
+    wrong(field,
+          "must be a whole number from " + std::to_string(min_value) + " to " + std::to_string(max_value));
     return std::nullopt;
   }
   return value->get<std::int64_t>();
 }
 
-std::optional<double> BodyReader::number(FieldName field, double least, double most) {
+std::optional<double> BodyReader::number(FieldName field, double min_value, double max_value) {
   const json* value = take(field);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most)) {
-    wrong(field, "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
+  if (!value->is_number() || !(value->get<double>() >= min_value && value->get<double>() <= max_value)) {
+    wrong(field, "must be a number from " + std::to_string(min_value) + " to " + std::to_string(max_value));
     return std::nullopt;
   }
   return value->get<double>();
@@ -134,19 +137,19 @@ std::optional<std::vector<std::string>> BodyReader::texts(FieldName field) {
   return std::nullopt;
 }
 
-std::optional<std::vector<std::uint32_t>> BodyReader::numbers(FieldName field, std::uint32_t most) {
+std::optional<std::vector<std::uint32_t>> BodyReader::numbers(FieldName field, std::uint32_t max_value) {
   const json* value = take(field);
   if (value == nullptr) return std::nullopt;
   std::vector<std::uint32_t> numbers;
-  bool good = value->is_array() && value->size() <= most + std::size_t{1};
+  bool good = value->is_array() && value->size() <= max_value + std::size_t{1};
   if (good) {
     for (const json& element : *value) {
-      good = good && element.is_number_unsigned() && element.get<std::uint64_t>() <= most;
+      good = good && element.is_number_unsigned() && element.get<std::uint64_t>() <= max_value;
       if (good) numbers.push_back(element.get<std::uint32_t>());
     }
   }
   if (good) return numbers;
-  wrong(field, "must be a list of numbers up to " + std::to_string(most));
+  wrong(field, "must be a list of numbers up to " + std::to_string(max_value));
   return std::nullopt;
 }
 

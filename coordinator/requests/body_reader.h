@@ -34,11 +34,11 @@ class BodyReader {
     const auto at = choice(field, words);
     return at ? std::optional(names_of(record::Of<E>{})[*at].first) : std::nullopt;
   }
-  std::optional<std::int64_t> integer(FieldName field, std::int64_t least, std::int64_t most);
-  std::optional<double> number(FieldName field, double least, double most);
+  std::optional<std::int64_t> integer(FieldName field, std::int64_t min_value, std::int64_t max_value);
+  std::optional<double> number(FieldName field, double min_value, double max_value);
   std::optional<bool> boolean(FieldName field);
   std::optional<std::vector<std::string>> texts(FieldName field);
-  std::optional<std::vector<std::uint32_t>> numbers(FieldName field, std::uint32_t most);
+  std::optional<std::vector<std::uint32_t>> numbers(FieldName field, std::uint32_t max_value);
   std::optional<std::vector<std::string>> environment(FieldName field);  // {"K": "V"} as K=V
 
   // The first thing that was wrong, or a field that was not asked for.
@@ -49,7 +49,7 @@ class BodyReader {
   std::optional<std::size_t> choice(FieldName field, const std::vector<std::string>& words);
   explicit BodyReader(nlohmann::json object) : object_(std::move(object)) {}
   const nlohmann::json* take(FieldName field);
-  void wrong(FieldName field, const std::string& why);
+  void wrong(FieldName field, const std::string& reason);
 
   nlohmann::json object_;
   std::set<std::string> taken_;

@@ -102,7 +102,7 @@ class FieldName {
 };
 
 // The least role that may ask for it.
-[[nodiscard]] constexpr Role least_role(Effect effect) {
+[[nodiscard]] constexpr Role min_role_for(Effect effect) {
   switch (effect) {
     case Effect::kNone:
       return Role::kViewer;

@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 struct Route {
   std::string_view method;
   std::string_view path;  // behind /v1/; a capital letter begins a piece that may be any text
-  Role least;
+  Role min_role;
 };
 
 [[nodiscard]] std::span<const Route> all_routes();

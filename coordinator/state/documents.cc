@@ -19,7 +19,8 @@ Job job_from_document(const std::string& text) {
   job.pauses = std::move(pauses);
   // The one node of a stop that was owed, before `may_live_on` had several.
   const auto owed = document.find("stop_owed");
-  if (owed != document.end() && owed->is_boolean() && owed->get<bool>()) job.may_live_on.insert(job.node());
+  if (owed != document.end() && owed->is_boolean() && owed->get<bool>())
+    job.unfenced_nodes.insert(job.node());
   return job;
 }
 

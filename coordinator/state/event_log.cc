@@ -36,7 +36,7 @@ void EventLog::add(std::string kind, std::string text, std::string node, JobId j
   changed_.notify();
 }
 
-bool EventLog::forget_old(const Retention& keep) {
+bool EventLog::prune(const Retention& keep) {
   auto pruned = store_.prune_events(keep.count, keep.since_ms);
   if (pruned) return *pruned;
   spdlog::error("old events were not removed: {}", pruned.error().to_string());

@@ -20,7 +20,7 @@ class EventLog {
   Result<std::vector<Event>> find(const EventQuery& query) { return store_.events(query); }
   Result<std::uint64_t> newest() { return store_.newest_event(); }
   // Removes some of those that need not stay. True: there are more.
-  bool forget_old(const Retention& keep);
+  bool prune(const Retention& keep);
   [[nodiscard]] Signal& changed() { return changed_; }
   // Each event, before it is stored.
   [[nodiscard]] Listeners<const Event&>& added() { return added_; }

@@ -92,14 +92,14 @@ struct ImageOperation {
   OperationGoal goal = OperationGoal::kRunning;
   OperationStage stage = OperationStage::kEnding;
   std::string verb;  // suspend, park, restore, resume: for people
-  std::string why;
-  bool by_user = false;          // a job that a user has parked does not resume by itself
-  Image image;                   // kTaking: the newest one before it; else the one that counts
-  bool gone = false;             // the instance is known to have ended, or the operator has confirmed it
-  bool by_word = false;          // the latter
-  std::int64_t ended_ms = 0;     // when; 0: it has not
-  wire::Incarnation fenced = 0;  // instances up to this one must end
-  std::string to_node;           // kRunning
+  std::string reason;
+  bool by_user = false;             // a job that a user has parked does not resume by itself
+  Image image;                      // kTaking: the newest one before it; else the one that counts
+  bool instance_ended = false;      // the instance is known to have ended, or the operator has confirmed it
+  bool operator_confirmed = false;  // the latter
+  std::int64_t ended_ms = 0;        // when; 0: it has not
+  wire::Incarnation fenced = 0;     // instances up to this one must end
+  std::string to_node;              // kRunning
   std::uint32_t to_gpu = 0;
   std::int64_t lost_ms = 0;      // kStarting: of work
   std::int64_t deadline_ms = 0;  // for people: Unix time at which it is given up
@@ -109,15 +109,15 @@ struct ImageOperation {
 };
 template <std::same_as<ImageOperation> T>
 constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("goal", &T::goal), record::field("stage", &T::stage),
-                        record::field("verb", &T::verb), record::field("why", &T::why),
-                        record::field("by_user", &T::by_user), record::field("image", &T::image),
-                        record::field("gone", &T::gone), record::field("by_word", &T::by_word),
-                        record::field("ended_ms", &T::ended_ms), record::field("fenced", &T::fenced),
-                        record::field("to_node", &T::to_node), record::field("to_gpu", &T::to_gpu),
-                        record::field("lost_ms", &T::lost_ms), record::later("deadline_ms", &T::deadline_ms),
-                        record::later("cancelled", &T::cancelled), record::later("stops", &T::stops),
-                        record::later("stop_grace_ms", &T::stop_grace_ms));
+  return record::fields(
+      record::field("goal", &T::goal), record::field("stage", &T::stage), record::field("verb", &T::verb),
+      record::field("why", &T::reason), record::field("by_user", &T::by_user),
+      record::field("image", &T::image), record::field("gone", &T::instance_ended),
+      record::field("by_word", &T::operator_confirmed), record::field("ended_ms", &T::ended_ms),
+      record::field("fenced", &T::fenced), record::field("to_node", &T::to_node),
+      record::field("to_gpu", &T::to_gpu), record::field("lost_ms", &T::lost_ms),
+      record::later("deadline_ms", &T::deadline_ms), record::later("cancelled", &T::cancelled),
+      record::later("stops", &T::stops), record::later("stop_grace_ms", &T::stop_grace_ms));
 }
 
 }  // namespace ckpt::coordinator

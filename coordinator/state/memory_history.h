@@ -11,7 +11,7 @@ namespace ckpt::coordinator {
 
 struct MemoryMinute {
   MemoryMinute() = default;
-  MemoryMinute(std::int64_t number, std::uint64_t most) : minute(number), bytes(most) {}
+  MemoryMinute(std::int64_t number, std::uint64_t max_bytes) : minute(number), bytes(max_bytes) {}
   friend bool operator==(const MemoryMinute&, const MemoryMinute&) = default;
   std::int64_t minute = 0;  // since 1970
   std::uint64_t bytes = 0;  // the most that was held in it

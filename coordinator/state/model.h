@@ -108,25 +108,25 @@ struct Job {
   std::string placed;  // why this GPU was chosen
   // The incarnation and port by which the other ranks of a gang meet its rank 0. An instance that is started a second
   // time listens there, too.
-  Incarnation meets_as = 0;
-  std::uint32_t meets_at_port = 0;
+  Incarnation rendezvous_incarnation = 0;
+  std::uint32_t rendezvous_port = 0;
   bool stop_requested = false;     // lasts until nothing of it lives, also after it has ended here
   std::int64_t stop_grace_ms = 0;  // from SIGTERM to SIGKILL
   bool unfenced = false;           // lost with its node, where it may still run: no image of it may
   bool unconfirmed = false;  // taken in by a node's word (recovery.h): nothing but a user's order moves it
   // Nodes that may still have, or start, an instance that was given up: it was stopped while its node was away
   // or was starting it. Nothing is started elsewhere before each has answered (lifecycle/order_rules.h).
-  std::set<std::string> may_live_on;
+  std::set<std::string> unfenced_nodes;
   std::int32_t exit_code = -1;
-  bool ended_as_told = false;  // by its node, and not by itself
+  bool ended_on_request = false;  // by its node, and not by itself
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
   std::vector<wire::PauseFacts> pauses;  // of its last moves, the latest at the end (usual_pause.h)
   Incarnation fenced = 0;  // an instance up to this one that turns up is ended: the job goes on from an image
-  bool resumes_itself = false;  // kParked: as soon as a GPU has the memory
-  std::int64_t parked_ms = 0;   // kParked: since when
-  std::int64_t rested_ms = 0;   // ended while it was parked: its last work, Unix time; 0: it was not parked
+  bool resumes_itself = false;      // kParked: as soon as a GPU has the memory
+  std::int64_t parked_ms = 0;       // kParked: since when
+  std::int64_t last_active_ms = 0;  // ended while parked: its last work, Unix time; 0: it was not parked
   std::optional<Protection> protection;
   std::optional<SnapshotFacts> snapshot;    // the last good one
   std::vector<Doubt> doubts;                // which of its images are suspect
@@ -137,7 +137,7 @@ struct Job {
   // Why nothing but an order of a user may move or park it; empty: anything may.
   [[nodiscard]] std::string why_not_by_itself() const;
   // When a job that does not run worked last, in Unix time: an image that is older lacks some of its work.
-  [[nodiscard]] std::int64_t last_work_ms() const { return rested_ms != 0 ? rested_ms : ended_ms; }
+  [[nodiscard]] std::int64_t last_work_ms() const { return last_active_ms != 0 ? last_active_ms : ended_ms; }
   [[nodiscard]] std::uint64_t state_bytes() const;
   // The memory that it holds on its GPU, as far as known.
   [[nodiscard]] std::uint64_t held_bytes() const;
@@ -153,15 +153,16 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("ranks", &T::ranks), record::field("phase", &T::phase),
       record::field("movable", &T::movable), record::not_kept(&T::obstacles),
       record::field("reason", &T::reason), record::field("placed", &T::placed),
-      record::later("meets_as", &T::meets_as), record::later("meets_at_port", &T::meets_at_port),
+      record::later("meets_as", &T::rendezvous_incarnation),
+      record::later("meets_at_port", &T::rendezvous_port),
       record::field("stop_requested", &T::stop_requested), record::later("stop_grace_ms", &T::stop_grace_ms),
       record::later("unfenced", &T::unfenced), record::later("unconfirmed", &T::unconfirmed),
-      record::later("may_live_on", &T::may_live_on), record::field("exit_code", &T::exit_code),
-      record::later("ended_as_told", &T::ended_as_told), record::field("started_ms", &T::started_ms),
+      record::later("may_live_on", &T::unfenced_nodes), record::field("exit_code", &T::exit_code),
+      record::later("ended_as_told", &T::ended_on_request), record::field("started_ms", &T::started_ms),
       record::field("ended_ms", &T::ended_ms), record::later("last_downtime_ms", &T::last_downtime_ms),
       record::later("pauses", &T::pauses), record::later("fenced", &T::fenced),
       record::later("resumes_itself", &T::resumes_itself), record::later("parked_ms", &T::parked_ms),
-      record::later("rested_ms", &T::rested_ms), record::later("protection", &T::protection),
+      record::later("rested_ms", &T::last_active_ms), record::later("protection", &T::protection),
       record::later("snapshot", &T::snapshot), record::later("doubts", &T::doubts),
       record::later("operation", &T::operation), record::later("memory", &T::memory));
 }
@@ -247,7 +248,7 @@ struct Migration {
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
   double expected_pause_ms = 0;  // before it began (expected_pause.h); 0: not known
-  std::string why;               // the user's --reason
+  std::string reason;            // the user's --reason
   std::string network;           // over which it goes (wire::DataNetwork), and how; empty: not known
   std::string transport;
   MigrationPhase phase = MigrationPhase::kPreparing;
@@ -278,7 +279,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::not_kept(&T::id), record::field("job", &T::job), record::later("gang_move", &T::gang_move),
       record::field("job_name", &T::job_name), record::field("from", &T::from), record::field("to", &T::to),
       record::inlined(&T::options), record::field("timeout_ms", &T::timeout_ms),
-      record::later("expected_pause_ms", &T::expected_pause_ms), record::field("why", &T::why),
+      record::later("expected_pause_ms", &T::expected_pause_ms), record::field("why", &T::reason),
       record::later("network", &T::network), record::later("transport", &T::transport),
       record::field("phase", &T::phase), record::field("result", &T::result),
       record::field("error", &T::error), record::field("abort_cause", &T::abort_cause),

@@ -12,8 +12,8 @@ struct Retention {
   static constexpr std::size_t kBatch = 500;  // rows that one transaction removes at most
 
   Retention() = default;
-  explicit Retention(std::size_t most) : count(most) {}
-  Retention(std::size_t most, std::int64_t older_than_ms) : count(most), since_ms(older_than_ms) {}
+  explicit Retention(std::size_t max_count) : count(max_count) {}
+  Retention(std::size_t max_count, std::int64_t older_than_ms) : count(max_count), since_ms(older_than_ms) {}
 
   std::size_t count = std::numeric_limits<std::size_t>::max();  // the newest so many stay
   std::int64_t since_ms = 0;                                    // entries that ended before leave

@@ -54,9 +54,9 @@ Result<std::optional<M>> decode_optional(std::span<const std::byte> bytes) {
   return std::optional<M>(std::move(message));
 }
 
-Error corrupt_row(const char* table, std::int64_t id, const std::string& why) {
+Error corrupt_row(const char* table, std::int64_t id, const std::string& reason) {
   return {ErrorCode::kCorrupt,
-          std::string("Row ") + std::to_string(id) + " of table " + table + " does not decode: " + why};
+          std::string("Row ") + std::to_string(id) + " of table " + table + " does not decode: " + reason};
 }
 
 Result<void> check_version(Database& db) {

@@ -119,7 +119,7 @@ class Life {
   ImageOperation operation_of(const Job& job) {
     ImageOperation operation;
     operation.by_user = draw(2) == 0;
-    operation.gone = !holds_gpu(job.state);
+    operation.instance_ended = !holds_gpu(job.state);
     operation.image.job = draw(5) == 0 ? 99 : job.id;
     operation.to_node = node();
     const std::uint32_t kind = draw(3);

@@ -41,7 +41,7 @@ Result<void> GangMoves::restore() {
   CKPT_TRYV(driver_.restore());
   for (const auto& [id, state] : driver_.all()) {
     CKPT_TRYV(adopt_rows(state.info));
-    for (Migration* row : rows_of(state.info)) parts_.table.mark_unsettled(row->id);
+    for (Migration* row : rows_of(state.info)) deps_.table.mark_unsettled(row->id);
   }
   find_rows_without_record();
   return ok();
@@ -53,10 +53,10 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
     return Error(ErrorCode::kCorrupt,
                  "The plan of move of ranks " + migration_text(info.migration) + " is damaged");
   for (const gang::MovedRank& moved : plan->moved) {
-    CKPT_TRYV(parts_.table.skip_ids_to(moved.migration));
+    CKPT_TRYV(deps_.table.skip_ids_to(moved.migration));
     CKPT_TRY(own, wire::decode_plan(moved.plan));
-    Migration* row = parts_.table.find(moved.migration);
-    if (row == nullptr && !parts_.table.was_removed(moved.migration)) {
+    Migration* row = deps_.table.find(moved.migration);
+    if (row == nullptr && !deps_.table.was_removed(moved.migration)) {
       Migration m;
       m.id = moved.migration;
       m.job = own.spec.job;
@@ -69,28 +69,28 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
       m.base = moved.base;
       m.incarnation = moved.base;
       m.started_ms = wall_clock_ms();
-      row = &parts_.table.insert(std::move(m));
+      row = &deps_.table.insert(std::move(m));
     }
-    if (row != nullptr && row->open()) parts_.table.keep_plan(row->id, std::move(own));
+    if (row != nullptr && row->open()) deps_.table.keep_plan(row->id, std::move(own));
   }
   return ok();
 }
 
 // The coordinator ended before it recorded BEGUN, or its journal was lost, or the store is an older copy.
 void GangMoves::find_rows_without_record() {
-  const std::set<MigrationId> open = parts_.table.open_ids();
+  const std::set<MigrationId> open = deps_.table.open_ids();
   for (const MigrationId id : open) {
-    Migration& m = *parts_.table.find(id);
+    Migration& m = *deps_.table.find(id);
     if (m.gang_move == 0 || driver_.find(m.gang_move) != nullptr) continue;
     if (m.phase == MigrationPhase::kClosing) {
-      parts_.outcomes.close_when_measured(m);
+      deps_.outcomes.close_when_measured(m);
       continue;
     }
     std::set<std::string>& away = without_record_[m.gang_move];
     away.insert({m.from.node, m.to.node});
-    const Job* job = parts_.jobs.find(m.job);
+    const Job* job = deps_.jobs.find(m.job);
     if (job == nullptr) continue;
-    for (const Job* rank : parts_.jobs.ranks_of(job->spec.gang.id)) away.insert(rank->node());
+    for (const Job* rank : deps_.jobs.ranks_of(job->spec.gang.id)) away.insert(rank->node());
   }
 }
 
@@ -108,7 +108,7 @@ void GangMoves::on_ready(const Node& node) {
 void GangMoves::fail_those_without_record() {
   std::vector<MigrationId> unknown_to_all;
   for (auto& [move, away] : without_record_) {
-    std::erase_if(away, [this](const std::string& name) { return parts_.nodes.find(name) == nullptr; });
+    std::erase_if(away, [this](const std::string& name) { return deps_.nodes.find(name) == nullptr; });
     if (away.empty()) unknown_to_all.push_back(move);
   }
   for (const MigrationId move : unknown_to_all) fail_without_record(move);
@@ -116,26 +116,26 @@ void GangMoves::fail_those_without_record() {
 
 void GangMoves::fail_without_record(MigrationId move) {
   if (without_record_.erase(move) == 0) return;
-  const std::set<MigrationId> open = parts_.table.open_ids();
+  const std::set<MigrationId> open = deps_.table.open_ids();
   for (const MigrationId id : open) {
-    Migration& m = *parts_.table.find(id);
+    Migration& m = *deps_.table.find(id);
     if (m.gang_move == move)
-      parts_.outcomes.decide(m, MigrationResult::kFailed,
-                             "The coordinator was restarted before the migration began", 0);
+      deps_.outcomes.decide(m, MigrationResult::kFailed,
+                            "The coordinator was restarted before the migration began", 0);
   }
 }
 
 // Parties that know nothing of the move leave it.
 Result<void> GangMoves::recover(const std::string& node, gang::GangInfo info) {
   const MigrationId move = info.migration;
-  if (driver_.find(move) != nullptr || (parts_.table.knows(move) && !lacks_record(move))) return ok();
+  if (driver_.find(move) != nullptr || (deps_.table.knows(move) && !lacks_record(move))) return ok();
   CKPT_TRYV(gang::check(info));
   CKPT_TRY(plan, gang::decode_gang_plan(info.plan));
   CKPT_TRYV(check_described(node, info, plan));
   CKPT_TRYV(adopt_rows(info));
   for (Migration* row : rows_of(info)) {
-    parts_.outcomes.on_report(*row, migration::Report(migration::ReportKind::kForgotten), 0);
-    parts_.table.mark_unsettled(row->id);
+    deps_.outcomes.on_report(*row, migration::Report(migration::ReportKind::kForgotten), 0);
+    deps_.table.mark_unsettled(row->id);
   }
   without_record_.erase(move);
   driver_.recover(std::move(info));

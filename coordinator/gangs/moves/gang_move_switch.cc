@@ -36,22 +36,22 @@ bool all_of(const gang::CoordinatorState& state, Role role, Test test) {
 
 }  // namespace
 
-GangMoves::GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing,
+GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing timing,
                      std::function<void(const Error&)> fatal)
-    : parts_(std::move(parts)),
-      driver_(parts_.executor, std::move(journal), timing, *this, std::move(fatal)) {
-  parts_.frames.take(wire::FrameType::kGangSwitch,
-                     [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
-                       CKPT_TRY(message, gang::decode_message(body));
-                       return on_message(node, message, body.size());
-                     });
-  parts_.table.gang_abort_asked().subscribe([this](MigrationId id, AbortCause cause, const std::string& why) {
-    for (const auto& [row_id, m] : parts_.table.all())
-      if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
-        parts_.table.find(row_id)->abort_cause = cause;
-    driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, why)));
-  });
-  parts_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });
+    : deps_(std::move(deps)), driver_(deps_.executor, std::move(journal), timing, *this, std::move(fatal)) {
+  deps_.frames.take(wire::FrameType::kGangSwitch,
+                    [this](const Node& node, std::span<const std::byte> body) -> Result<void> {
+                      CKPT_TRY(message, gang::decode_message(body));
+                      return on_message(node, message, body.size());
+                    });
+  deps_.table.gang_abort_asked().subscribe(
+      [this](MigrationId id, AbortCause cause, const std::string& reason) {
+        for (const auto& [row_id, m] : deps_.table.all())
+          if (m.gang_move == id && m.phase < MigrationPhase::kClosing)
+            deps_.table.find(row_id)->abort_cause = cause;
+        driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, reason)));
+      });
+  deps_.table.gang_resolve_asked().subscribe([this](MigrationId id) { resolve(id); });
 }
 
 const gang::GangPlan* GangMoves::plan_of(const gang::GangInfo& info) {
@@ -71,7 +71,7 @@ std::string GangMoves::node_of(const gang::GangInfo& info, const Party& party) {
   }
   const gang::MovedRank* moved = gang::find_moved(*plan, party.rank);
   if (moved == nullptr) return {};
-  if (const Migration* row = parts_.table.find(moved->migration))
+  if (const Migration* row = deps_.table.find(moved->migration))
     return party.role == Role::kSource ? row->from.node : row->to.node;
   const auto own = wire::decode_plan(moved->plan);
   if (!own) return {};
@@ -82,7 +82,7 @@ std::vector<Migration*> GangMoves::rows_of(const gang::GangInfo& info) {
   std::vector<Migration*> rows;
   if (const gang::GangPlan* plan = plan_of(info)) {
     for (const gang::MovedRank& moved : plan->moved)
-      if (Migration* row = parts_.table.find(moved.migration)) rows.push_back(row);
+      if (Migration* row = deps_.table.find(moved.migration)) rows.push_back(row);
   }
   return rows;
 }
@@ -96,16 +96,16 @@ void GangMoves::send(const gang::GangInfo& info, const gang::Send& sent) {
   message.asks_for_info =
       state != nullptr && gang::is_asking(*state) && std::holds_alternative<gang::Query>(sent.body);
   const std::string node = node_of(info, sent.to);
-  const bool left = parts_.calls.tell(node, message);
+  const bool left = deps_.calls.send(node, message);
   spdlog::debug("move of ranks {}: {} to {} ({}){}", migration_text(info.migration), gang::name_of(sent.body),
                 gang::to_text(sent.to), node, left ? "" : ": not connected");
 }
 
 // Also once the move is settled.
 void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
-  Migration* lead = parts_.table.find(message.migration);
+  Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
-  for (const Job* rank : parts_.jobs.ranks_of(message.gang)) {
+  for (const Job* rank : deps_.jobs.ranks_of(message.gang)) {
     const std::uint32_t number = rank->ranks.front().rank;
     const bool is_known =
         std::any_of(lead->staying.begin(), lead->staying.end(),
@@ -116,16 +116,16 @@ void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
     times.pause_ms = milliseconds_of(message.times->pause_ns);
     times.groups_ms = milliseconds_of(message.times->groups_ns);
     times.to_barrier_ms = milliseconds_of(message.times->to_barrier_ns);
-    parts_.table.save(*lead);
+    deps_.table.save(*lead);
     measure_skew(lead->id);
   }
 }
 
 // Once every rank has reported: each by its own clock, from the order to stop, which all receive at about the same time.
 void GangMoves::measure_skew(MigrationId move) {
-  Migration* lead = parts_.table.find(move);
-  const Job* rank = lead == nullptr ? nullptr : parts_.jobs.find(lead->job);
-  const auto gang = rank == nullptr ? std::nullopt : find_gang(parts_.jobs, rank->spec.gang.id);
+  Migration* lead = deps_.table.find(move);
+  const Job* rank = lead == nullptr ? nullptr : deps_.jobs.find(lead->job);
+  const auto gang = rank == nullptr ? std::nullopt : find_gang(deps_.jobs, rank->spec.gang.id);
   if (!gang || lead->result != MigrationResult::kDone || lead->skew_ms) return;
   std::vector<double> times;
   double longest_pause = 0;
@@ -134,7 +134,7 @@ void GangMoves::measure_skew(MigrationId move) {
       times.push_back(staying.to_barrier_ms);  // an older agent does not report it
     longest_pause = std::max(longest_pause, staying.pause_ms);
   }
-  const auto& all = parts_.table.all();
+  const auto& all = deps_.table.all();
   for (auto row = all.lower_bound(lead->id); row != all.end(); ++row) {
     const auto own = row->second.gang_move == lead->id ? to_barrier_ms(row->second) : std::nullopt;
     if (own) times.push_back(*own);
@@ -142,8 +142,8 @@ void GangMoves::measure_skew(MigrationId move) {
   if (times.size() != gang->size) return;
   const auto [shortest, longest] = std::minmax_element(times.begin(), times.end());
   lead->skew_ms = *longest - *shortest;
-  parts_.table.save(*lead);
-  parts_.events.add(
+  deps_.table.save(*lead);
+  deps_.events.add(
       "ranks-measured",
       fmt::format("move of ranks of {}: {:.1f} ms between the first rank at the barrier and the last; ranks "
                   "that stayed stood still for {:.1f} ms at most",
@@ -168,14 +168,14 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
   }
   const gang::GangInfo info = state->info;
   if (message.to != Party()) {
-    parts_.calls.relay(node_of(info, message.to), message);
+    deps_.calls.relay(node_of(info, message.to), message);
     return ok();
   }
   if (message.asks_for_info) {
     gang::GangMessage answer(info.migration, info.gang, Party(), message.from, gang::Query{});
     answer.info = info;
     answer.asks_for_info = gang::is_asking(*state);
-    parts_.calls.tell(node.row.name, answer);
+    deps_.calls.send(node.row.name, answer);
     return ok();
   }
   if (message.info) {
@@ -192,12 +192,12 @@ Result<void> GangMoves::on_message(const Node& node, const gang::GangMessage& me
 // ---- orders of the machine ----
 
 void GangMoves::gather(const gang::GangInfo& info) {
-  control::spawn(parts_.executor, "gathering ranks", run_gather(info));
+  control::spawn(deps_.executor, "gathering ranks", run_gather(info));
 }
 
 control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   const gang::GangPlan* plan = plan_of(info);
-  const auto attempt = parts_.numbers.next();
+  const auto attempt = deps_.numbers.next();
   if (plan == nullptr || !attempt) co_return;
   std::vector<RankOrders::Member> members;
   for (const Migration* row : rows_of(info)) {
@@ -205,7 +205,7 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
     member.job = row->job;
     member.incarnation = row->base;
     member.node = row->from.node;
-    const Job* job = parts_.jobs.find(row->job);
+    const Job* job = deps_.jobs.find(row->job);
     member.rank = job == nullptr ? 0 : job->ranks.front().rank;
   }
   for (const gang::StayingRank& staying : plan->staying) {
@@ -219,7 +219,7 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   purpose.set = *attempt;
   purpose.migration = info.migration;
   const auto held = co_await hold_at_one_step(
-      std::make_shared<RankOrders>(parts_.calls, parts_.executor, purpose, std::move(members)), kLongestCopy);
+      std::make_shared<RankOrders>(deps_.calls, deps_.executor, purpose, std::move(members)), kLongestCopy);
   const gang::CoordinatorState* state = driver_.find(info.migration);
   const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
   if (held || !is_open) co_return;
@@ -231,28 +231,28 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
 // Every instance has ended, or its node is dead; the ranks' jobs end by that. Whether work may be lost is the user's to
 // decide.
 void GangMoves::restore(const gang::GangInfo& info) {
-  const auto gang = find_gang(parts_.jobs, info.gang);
+  const auto gang = find_gang(deps_.jobs, info.gang);
   const std::string name = gang ? gang->name : job_text(info.gang);
-  parts_.events.add("gang-lost",
-                    "neither the ranks of " + name +
-                        " nor their targets can go on: they have ended; `restore " + name +
-                        " --accept-loss` brings the job back from its images",
-                    "", info.gang, info.migration);
+  deps_.events.add("gang-lost",
+                   "neither the ranks of " + name +
+                       " nor their targets can go on: they have ended; `restore " + name +
+                       " --accept-loss` brings the job back from its images",
+                   "", info.gang, info.migration);
 }
 
-void GangMoves::not_begun(MigrationId id, const Error& why) {
+void GangMoves::not_begun(MigrationId id, const Error& error) {
   const auto known = plans_.find(id);
   if (known == plans_.end()) return;
   for (const gang::MovedRank& moved : known->second.moved) {
-    Migration* row = parts_.table.find(moved.migration);
+    Migration* row = deps_.table.find(moved.migration);
     if (row == nullptr) continue;
-    parts_.outcomes.decide(*row, MigrationResult::kRefused, why.to_string(), 0);
-    parts_.table.mark_settled(row->id);
+    deps_.outcomes.decide(*row, MigrationResult::kRefused, error.to_string(), 0);
+    deps_.table.mark_settled(row->id);
   }
 }
 
 std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTimer& timer) const {
-  const Migration* m = timer.timer == gang::Timer::kMigration ? parts_.table.find(id) : nullptr;
+  const Migration* m = timer.timer == gang::Timer::kMigration ? deps_.table.find(id) : nullptr;
   return std::chrono::milliseconds(m != nullptr && m->timeout_ms > 0 ? m->timeout_ms : timer.ms);
 }
 
@@ -262,7 +262,7 @@ void GangMoves::resolve(MigrationId id) {
   if (state == nullptr) return;
   const gang::GangInfo info = state->info;
   for (const Party& party : info.ranks())
-    if (!parts_.nodes.connected(node_of(info, party))) driver_.on_event(id, gang::PartyLost(party));
+    if (!deps_.nodes.connected(node_of(info, party))) driver_.on_event(id, gang::PartyLost(party));
 }
 
 void GangMoves::give_up_removed_nodes(JobId gang) {
@@ -271,7 +271,7 @@ void GangMoves::give_up_removed_nodes(JobId gang) {
   for (const auto& [id, state] : driver_.all()) {
     if (state.info.gang != gang || !gang::is_closed(state) || gang::is_settled(state)) continue;
     for (const Party& party : state.info.ranks())
-      if (parts_.nodes.find(node_of(state.info, party)) == nullptr) lost.emplace_back(id, party);
+      if (deps_.nodes.find(node_of(state.info, party)) == nullptr) lost.emplace_back(id, party);
   }
   for (const auto& [id, party] : lost) driver_.on_event(id, gang::PartyLost(party));
 }
@@ -285,18 +285,18 @@ void GangMoves::handled(MigrationId id) {
   if (gang::is_closed(*state) && !std::exchange(shown_[id].is_decided, true)) decide(*state);
   measure_skew(id);
   if (!gang::is_settled(*state) || std::exchange(shown_[id].is_settled, true)) return;
-  for (Migration* row : rows_of(state->info)) parts_.table.mark_settled(row->id);
+  for (Migration* row : rows_of(state->info)) deps_.table.mark_settled(row->id);
   // Listeners that wait for the end of the move, such as a stop of all ranks, are notified.
-  const auto gang = find_gang(parts_.jobs, state->info.gang);
-  control::spawn(parts_.executor, "end of a move of ranks", forget_once_stored(id));
+  const auto gang = find_gang(deps_.jobs, state->info.gang);
+  control::spawn(deps_.executor, "end of a move of ranks", forget_once_stored(id));
   if (gang)
-    for (const Job* rank : gang->ranks) parts_.table.moved().notify(rank->id);
+    for (const Job* rank : gang->ranks) deps_.table.moved().notify(rank->id);
 }
 
 // Until then a coordinator that lost its newest writes finds it again.
 control::Task<> GangMoves::forget_once_stored(MigrationId id) {
-  parts_.table.store_settled();
-  const auto stored = co_await durable(parts_.sync);
+  deps_.table.store_settled();
+  const auto stored = co_await durable(deps_.sync);
   if (!stored) co_return;
   shown_.erase(id);
   plans_.erase(id);
@@ -314,14 +314,14 @@ void GangMoves::show(const gang::CoordinatorState& state) {
   if (plan == nullptr) return;
   Shown& shown = shown_[state.info.migration];
   for (const gang::MovedRank& moved : plan->moved) {
-    Migration* row = parts_.table.find(moved.migration);
+    Migration* row = deps_.table.find(moved.migration);
     if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
-    if (is_started) parts_.outcomes.on_report(*row, Report(ReportKind::kPrepared), 0);
-    if (is_granted) parts_.outcomes.on_report(*row, Report(ReportKind::kGranted), 0);
-    if (is_committed) parts_.outcomes.on_report(*row, Report(ReportKind::kCommitted), 0);
+    if (is_started) deps_.outcomes.on_report(*row, Report(ReportKind::kPrepared), 0);
+    if (is_granted) deps_.outcomes.on_report(*row, Report(ReportKind::kGranted), 0);
+    if (is_committed) deps_.outcomes.on_report(*row, Report(ReportKind::kCommitted), 0);
     const auto facts = state.facts.find(Party(Role::kTarget, moved.rank));
     if (facts != state.facts.end() && facts->second.ran && shown.ran.insert(moved.rank).second)
-      parts_.outcomes.on_report(*row, Report(ReportKind::kRunsAtTarget, row->base + 1), 0);
+      deps_.outcomes.on_report(*row, Report(ReportKind::kRunsAtTarget, row->base + 1), 0);
   }
 }
 
@@ -329,21 +329,21 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
   using migration::Report;
   using migration::ReportKind;
   const auto* closed = std::get_if<gang::coordinator::Closed>(&state.phase);
-  const wire::Reason why =
+  const wire::Reason reason =
       state.abort.value_or(wire::Reason(ErrorCode::kAborted, "The ranks stayed where they were"));
   for (Migration* row : rows_of(state.info)) {
     if (closed != nullptr && closed->side == Side::kTarget) {
-      parts_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
+      deps_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
     } else if (closed != nullptr) {
       const Incarnation owner = row->base + (closed->k - state.info.base);
       // Orders that follow name the rank as it runs now.
       if (owner != row->incarnation)
-        parts_.outcomes.on_report(*row, Report(ReportKind::kRunsAtSource, owner), owner);
-      parts_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, why), owner);
+        deps_.outcomes.on_report(*row, Report(ReportKind::kRunsAtSource, owner), owner);
+      deps_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, reason), owner);
     } else if (std::holds_alternative<gang::coordinator::Aborted>(state.phase)) {
-      parts_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, why), row->base);
+      deps_.outcomes.on_report(*row, Report(ReportKind::kAborted, row->base, reason), row->base);
     } else {
-      parts_.outcomes.decide(
+      deps_.outcomes.decide(
           *row, MigrationResult::kLost,
           "Neither the ranks nor their targets can go on: `restore` brings the job back from its images",
           row->runs_at == Side::kTarget ? 0 : row->base);

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kGroupsAnswer{40};
 constexpr std::int64_t kGroupsAnswerMs = 30'000;  // of a program
 constexpr std::int64_t kGroupsTimeoutMs = 120'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
-constexpr std::chrono::milliseconds kLookAgain{200};
+constexpr std::chrono::milliseconds kPollInterval{200};
 
 std::uint32_t number_of(const Job& rank) {
   return rank.ranks.front().rank;
@@ -83,10 +83,10 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
     if (rank->spec.way != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at one step", number,
                          to_string(rank->spec.way));
-    if (const Migration* open = parts_.table.open_of(rank->id))
+    if (const Migration* open = deps_.table.open_of(rank->id))
       return fmt::format("migration {} of rank {} is open", migration_text(open->id), number);
     if (rank->operation) return fmt::format("rank {} is on its way into or out of an image", number);
-    if (const std::string state = parts_.states.of(*rank); state != "running")
+    if (const std::string state = deps_.states.of(*rank); state != "running")
       return fmt::format("rank {} is {}", number, state);
     if (!rank->movable)
       return fmt::format("rank {}: {}", number,
@@ -97,8 +97,8 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
 
 const Migration* GangMoves::open_of(const Gang& gang) const {
   for (const Job* rank : gang.ranks) {
-    const Migration* open = parts_.table.open_of(rank->id);
-    const Migration* lead = open == nullptr ? nullptr : parts_.table.find(open->gang_move);
+    const Migration* open = deps_.table.open_of(rank->id);
+    const Migration* lead = open == nullptr ? nullptr : deps_.table.find(open->gang_move);
     if (open != nullptr) return lead != nullptr && lead->open() ? lead : open;
   }
   return nullptr;
@@ -117,28 +117,28 @@ control::Task<Result<Gang>> GangMoves::wait_until_movable(JobId id, MigrateReque
   while (true) {
     auto gang = find_movable(id, request);
     if (gang || gang.error().code() != ErrorCode::kRefused) co_return gang;
-    const auto known = find_gang(parts_.jobs, id);
+    const auto known = find_gang(deps_.jobs, id);
     const bool passes =
         known &&
         (is_unsettled(id) || std::any_of(known->ranks.begin(), known->ranks.end(), [this](const Job* rank) {
-           const std::string state = parts_.states.of(*rank);
+           const std::string state = deps_.states.of(*rank);
            const bool not_described_yet = state == "running" && !rank->movable && rank->reason.empty();
            return state == "starting" || state == "paused" || not_described_yet;
          }));
     if (!passes || std::chrono::steady_clock::now() >= deadline) co_return gang;
-    co_await parts_.jobs.changed().wait_until(
-        std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
+    co_await deps_.jobs.changed().wait_until(
+        std::min(deadline, std::chrono::steady_clock::now() + kPollInterval));
   }
 }
 
 Result<Gang> GangMoves::find_movable(JobId id, const MigrateRequest& request) const {
-  const auto gang = find_gang(parts_.jobs, id);
+  const auto gang = find_gang(deps_.jobs, id);
   if (!gang) return gang_was_removed(id);
   if (!request.options.new_argv.empty())
     return Error(ErrorCode::kNotSupported,
                  "Ranks of a job go on as the same program: --exec is for jobs of one rank");
-  if (const std::string why = why_not_movable(*gang); !why.empty())
-    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be moved: " + why);
+  if (const std::string reason = why_not_movable(*gang); !reason.empty())
+    return Error(ErrorCode::kRefused, "Job " + gang->name + " cannot be moved: " + reason);
   return *gang;
 }
 
@@ -147,7 +147,7 @@ Result<GangMovePlan> GangMoves::plan(JobId id, const MigrateRequest& request, co
   return plan_for(gang, request, closed);
 }
 
-control::Task<Result<GangMovePlan>> GangMoves::look(JobId id, MigrateRequest request) {
+control::Task<Result<GangMovePlan>> GangMoves::dry_run(JobId id, MigrateRequest request) {
   CKPT_CO_TRY(gang, find_movable(id, request));
   CKPT_CO_TRY(plan, plan_for(gang, request, {}));
   if (plan.places.empty()) co_return plan;
@@ -161,7 +161,7 @@ control::Task<Result<GangMovePlan>> GangMoves::look(JobId id, MigrateRequest req
 
 void GangMoves::begin_soon(JobId gang, MigrateRequest request, Closed closed,
                            std::function<void(const Error&)> failed) {
-  control::spawn(parts_.executor, "a move of ranks",
+  control::spawn(deps_.executor, "a move of ranks",
                  begin_and_tell(gang, std::move(request), std::move(closed), std::move(failed)));
 }
 
@@ -196,7 +196,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
     if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
-  PlacementRequest wanted = parts_.planner.request_for(*first, parts_.planner.gpu_views(hints));
+  PlacementRequest wanted = deps_.planner.request_for(*first, deps_.planner.gpu_views(hints));
   wanted.network = request.network;
   std::vector<std::string> nodes;
   for (const std::string& text : wanted_places) {
@@ -214,7 +214,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   }
   if (stays_on_node) wanted.node = first->node();
   if (nodes.size() > 1) shape.nodes = nodes;
-  CKPT_TRY(found, parts_.planner.plan_gang(wanted, nodes, shape, hints));
+  CKPT_TRY(found, deps_.planner.plan_gang(wanted, nodes, shape, hints));
   plan.places = std::move(found.places);
   plan.reason = std::move(found.reason);
   plan.candidates = std::move(found.candidates);
@@ -223,14 +223,14 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
 
 control::Task<> GangMoves::ask_rank(std::shared_ptr<std::vector<AskedRank>> ranks, std::size_t at) {
   AskedRank& rank = (*ranks)[at];
-  rank.answer = co_await parts_.calls.ask_groups(rank.node, rank.request, kGroupsAnswer);
+  rank.answer = co_await deps_.calls.ask_groups(rank.node, rank.request, kGroupsAnswer);
 }
 
 // Asks the ranks which groups get other communicators, and for the tickets by which ranks find each other.
 control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::vector<std::uint32_t> moved,
                                                                std::int64_t timeout_ms) {
   Groups groups;
-  CKPT_CO_TRY(epoch, parts_.numbers.next());
+  CKPT_CO_TRY(epoch, deps_.numbers.next());
   groups.epoch = epoch;
   // A job may be removed while they are asked.
   const auto ranks = std::make_shared<std::vector<AskedRank>>();
@@ -247,7 +247,7 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
         static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout_ms / 2, 1, kGroupsAnswerMs));
     asked.push_back(ask_rank(ranks, ranks->size() - 1));
   }
-  co_await control::at_once(parts_.executor, "the groups of a rank", std::move(asked));
+  co_await control::at_once(deps_.executor, "the groups of a rank", std::move(asked));
   std::set<std::string> touched;
   std::set<std::string> made;
   for (AskedRank& rank : *ranks) {
@@ -280,7 +280,7 @@ std::optional<double> GangMoves::last_communicators_ms(const Gang& gang) const {
   };
   MigrationId last = 0;
   double longest = 0;
-  const auto& all = parts_.table.all();
+  const auto& all = deps_.table.all();
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     const Migration& m = at->second;
     if (m.gang_move == 0 || m.result != MigrationResult::kDone || !is_of_it(m)) continue;
@@ -316,12 +316,12 @@ control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan pl
     NetworkCheck& check = checks->emplace_back();
     check.from = rank->ranks.front().place;
     check.to = plan.places[next++];
-    CKPT_CO_TRY(planned, parts_.moves.plan_of_rank(*rank, check.to, request));
+    CKPT_CO_TRY(planned, deps_.moves.plan_of_rank(*rank, check.to, request));
     check.network = std::move(planned.second);
   }
   std::vector<control::Task<>> asked;
   for (std::size_t at = 0; at < checks->size(); ++at) asked.push_back(check_one(checks, at));
-  co_await control::at_once(parts_.executor, "the network of a rank", std::move(asked));
+  co_await control::at_once(deps_.executor, "the network of a rank", std::move(asked));
   for (const NetworkCheck& check : *checks)
     if (!check.answer) co_return check.answer;
   co_return ok();
@@ -329,7 +329,7 @@ control::Task<Result<void>> GangMoves::check_networks(Gang gang, GangMovePlan pl
 
 control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at) {
   NetworkCheck& check = (*checks)[at];
-  check.answer = co_await check_network(parts_.calls, check.from, check.to, check.network);
+  check.answer = co_await check_network(deps_.calls, check.from, check.to, check.network);
 }
 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
@@ -353,7 +353,7 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
   co_await driver_.caught_up(lead);
-  Migration* row = parts_.table.find(lead);
+  Migration* row = deps_.table.find(lead);
   if (row == nullptr) co_return Error(ErrorCode::kInternal, "The migration vanished");
   if (driver_.find(lead) == nullptr) co_return Error(ErrorCode::kRefused, row->error);
   co_return row;
@@ -369,22 +369,22 @@ Result<Migration*> GangMoves::create_row(const Job& rank, const Place& to, const
   m.to = to;
   m.options = request.options;
   m.timeout_ms = request.timeout_ms;
-  m.why = request.why;
+  m.reason = request.reason;
   m.network = plan.network;
   m.base = rank.incarnation;
   m.incarnation = rank.incarnation;
   m.started_ms = wall_clock_ms();
-  CKPT_TRY(created, parts_.table.create(std::move(m)));
+  CKPT_TRY(created, deps_.table.create(std::move(m)));
   if (created->gang_move == 0) {
     created->gang_move = created->id;
-    parts_.table.save(*created);
+    deps_.table.save(*created);
   }
-  parts_.table.keep_plan(created->id, std::move(plan));
-  parts_.table.mark_unsettled(created->id);
-  parts_.events.add("migration-begun",
-                    fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),
-                                to_text(created->to), request.why.empty() ? "" : ": " + request.why),
-                    created->from.node, created->job, created->id);
+  deps_.table.keep_plan(created->id, std::move(plan));
+  deps_.table.mark_unsettled(created->id);
+  deps_.events.add("migration-begun",
+                   fmt::format("migration {} from {} to {}{}", label(*created), to_text(created->from),
+                               to_text(created->to), request.reason.empty() ? "" : ": " + request.reason),
+                   created->from.node, created->job, created->id);
   return created;
 }
 
@@ -395,10 +395,10 @@ Result<Migration*> GangMoves::record(const Gang& gang, const GangMovePlan& plan,
   auto recorded = record_rows(gang, plan, request, std::move(groups), made);
   if (recorded) return recorded;
   for (const MigrationId id : made) {
-    Migration* row = parts_.table.find(id);
+    Migration* row = deps_.table.find(id);
     if (row == nullptr || row->phase >= MigrationPhase::kClosing) continue;
-    parts_.outcomes.decide(*row, MigrationResult::kRefused, recorded.error().to_string(), 0);
-    parts_.table.mark_settled(id);
+    deps_.outcomes.decide(*row, MigrationResult::kRefused, recorded.error().to_string(), 0);
+    deps_.table.mark_settled(id);
   }
   return recorded;
 }
@@ -429,7 +429,7 @@ Result<Migration*> GangMoves::record_rows(const Gang& gang, const GangMovePlan& 
       continue;
     }
     const Place to = plan.places[next++];
-    CKPT_TRY(planned, parts_.moves.plan_of_rank(*rank, to, request));
+    CKPT_TRY(planned, deps_.moves.plan_of_rank(*rank, to, request));
     planned.first.communicators_ns = static_cast<std::int64_t>(expected_ms * kNanosPerMs);
     gang::MovedRank& moved = full.moved.emplace_back();
     moved.rank = number;

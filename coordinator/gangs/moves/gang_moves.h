@@ -5,8 +5,9 @@
 // begin(): which ranks, where to; their groups and tickets; the networks; then the machines. What can be refused is refused
 // before anything is touched.
 // A settled move leaves the journal once the store has how it ended.
-// Threads: one io_context on one thread. Ownership: owns the machines' driver and its journal; borrows its parts, which
-// outlive it. Errors: kNotFound; kRefused and kNotSupported, with the reason; those of the journal.
+// Threads: one io_context on one thread. Ownership: owns the machines' driver and its journal; borrows its
+// dependencies, which outlive it. Errors: kNotFound; kRefused and kNotSupported, with the reason; those of
+// the journal.
 #pragma once
 
 #include <functional>
@@ -37,7 +38,7 @@ struct GangMovePlan {
 
 class GangMoves : private GangSwitchEffects {
  public:
-  struct Parts {
+  struct Dependencies {
     StoreSync& sync;
     EventLog& events;
     NodeTable& nodes;
@@ -52,7 +53,7 @@ class GangMoves : private GangSwitchEffects {
     ImageNumbers& numbers;
     control::asio::any_io_executor executor;
   };
-  GangMoves(Parts parts, gang::GangJournal journal, gang::Timing timing,
+  GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing timing,
             std::function<void(const Error&)> fatal);
 
   // Once, after the table was loaded and before agents may connect.
@@ -68,7 +69,7 @@ class GangMoves : private GangSwitchEffects {
   // Changes nothing.
   Result<GangMovePlan> plan(JobId gang, const MigrateRequest& request, const Closed& closed = {}) const;
   // The same for a dry run: the nodes are asked for the networks, too, and a refusal is the plan's reason.
-  control::Task<Result<GangMovePlan>> look(JobId gang, MigrateRequest request);
+  control::Task<Result<GangMovePlan>> dry_run(JobId gang, MigrateRequest request);
   // The migration of the first rank that moves; all have begun, and go on by themselves.
   control::Task<Result<Migration*>> begin(JobId gang, MigrateRequest request, Closed closed = {});
   // The same for those who do not wait: the migrations are in the table soon, or `failed` is called.
@@ -98,7 +99,7 @@ class GangMoves : private GangSwitchEffects {
   void gather(const gang::GangInfo& info) override;
   void restore(const gang::GangInfo& info) override;
   void handled(MigrationId id) override;
-  void not_begun(MigrationId id, const Error& why) override;
+  void not_begun(MigrationId id, const Error& error) override;
   [[nodiscard]] std::chrono::milliseconds duration(MigrationId id,
                                                    const gang::ArmTimer& timer) const override;
 
@@ -157,7 +158,7 @@ class GangMoves : private GangSwitchEffects {
   void give_up_removed_nodes(JobId gang);
   control::Task<> forget_once_stored(MigrationId id);
 
-  Parts parts_;
+  Dependencies deps_;
   std::map<MigrationId, gang::GangPlan> plans_;
   std::map<MigrationId, Shown> shown_;
   std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that are still to connect

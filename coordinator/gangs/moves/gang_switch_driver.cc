@@ -101,12 +101,12 @@ GangSwitchDriver::Event GangSwitchDriver::timer_fired(const Key& /*key*/, Timer 
 
 Result<std::vector<GangSwitchTypes::Batch>> GangSwitchDriver::record_refused(const Batch& batch,
                                                                              const Record& record,
-                                                                             const Error& why) {
+                                                                             const Error& error) {
   const MigrationId id = batch.key.migration;
   if (record.kind != gang::RecordKind::kBegun)
-    return advance(id, before_.at(id), gang::RecordFailed(wire::Reason(why)));
+    return advance(id, before_.at(id), gang::RecordFailed(wire::Reason(error)));
   machines_.erase(id);
-  effects_.not_begun(id, why);
+  effects_.not_begun(id, error);
   return Batches();
 }
 

@@ -35,7 +35,7 @@ class GangSwitchEffects {
   // Something of the machine may have changed.
   virtual void handled(MigrationId id) = 0;
   // BEGUN was refused: there is no move.
-  virtual void not_begun(MigrationId id, const Error& why) = 0;
+  virtual void not_begun(MigrationId id, const Error& error) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(MigrationId id,
                                                            const gang::ArmTimer& timer) const = 0;
 };
@@ -81,7 +81,7 @@ class GangSwitchDriver : private runner::Protocol<GangSwitchTypes> {
   [[nodiscard]] std::uint64_t queue_of(MigrationId migration) const override { return migration; }
   Result<runner::Step<Batch>> step(MigrationId id, const Event& event) override;
   [[nodiscard]] Event timer_fired(const Key& key, Timer timer) const override;
-  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& why) override;
+  Result<Batches> record_refused(const Batch& batch, const Record& record, const Error& error) override;
   Result<void> append(const Batch& batch, const Record& record) override;
   void appended(const Batch& batch, const Record& record) override;
   void perform(const Batch& batch, const Action& action) override;

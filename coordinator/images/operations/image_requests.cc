@@ -14,60 +14,60 @@ constexpr std::chrono::minutes kForItsEnd{2};
 }  // namespace
 
 control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish wish) {
-  CKPT_CO_TRY(plan, co_await parts_.restores.plan(id, wish));
+  CKPT_CO_TRY(plan, co_await deps_.restores.plan(id, wish));
   if (!plan.obstacle.empty()) co_return Error(ErrorCode::kRefused, plan.obstacle);
   const Image image = plan.image;
   const Place place = plan.place;
-  if (const Job* now = parts_.jobs.find(id); wish.force && now != nullptr && now->operation &&
-                                             now->operation->stage == OperationStage::kTaking &&
-                                             parts_.nodes.connected(now->node())) {
-    CKPT_CO_TRYV(co_await parts_.cancels.cancel_parking(id, "An image of the job is restored by force"));
+  if (const Job* now = deps_.jobs.find(id); wish.force && now != nullptr && now->operation &&
+                                            now->operation->stage == OperationStage::kTaking &&
+                                            deps_.nodes.connected(now->node())) {
+    CKPT_CO_TRYV(co_await deps_.cancels.cancel_parking(id, "An image of the job is restored by force"));
   }
-  CKPT_CO_TRY(still, parts_.restores.plan_at(id, wish, image, place));  // much may have happened meanwhile
+  CKPT_CO_TRY(still, deps_.restores.plan_at(id, wish, image, place));  // much may have happened meanwhile
   if (!still.obstacle.empty()) co_return Error(ErrorCode::kRefused, still.obstacle);
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   ImageOperation operation;
   operation.goal = OperationGoal::kRunning;
   operation.stage = OperationStage::kEnding;
   operation.verb = wish.verb;
-  operation.why = wish.why;
+  operation.reason = wish.reason;
   operation.by_user = wish.by_user;
   operation.image = image;
   operation.to_node = place.node;
   operation.to_gpu = place.gpu;
   const bool rests = !holds_gpu(job->state);
-  const bool source_away = !rests && !parts_.nodes.connected(job->node());
-  operation.by_word = wish.force && (source_away || !parts_.restores.away_of(*job).empty());
-  operation.gone = rests || (wish.force && source_away);
-  if (operation.gone) operation.ended_ms = still.last_work_ms;
-  co_return parts_.runner.begin(id, std::move(operation));
+  const bool source_away = !rests && !deps_.nodes.connected(job->node());
+  operation.operator_confirmed = wish.force && (source_away || !deps_.restores.away_of(*job).empty());
+  operation.instance_ended = rests || (wish.force && source_away);
+  if (operation.instance_ended) operation.ended_ms = still.last_work_ms;
+  co_return deps_.runner.begin(id, std::move(operation));
 }
 
 control::Task<Result<RestorePlan>> ImageRequests::dry_restore(JobId id, RestoreWish wish) {
-  co_return co_await parts_.restores.plan(id, std::move(wish));
+  co_return co_await deps_.restores.plan(id, std::move(wish));
 }
 
 control::Task<Result<RestorePlan>> ImageRequests::dry_revival(RestoreWish wish) {
-  CKPT_CO_TRY(plan, co_await parts_.restores.plan_revival(std::move(wish)));
+  CKPT_CO_TRY(plan, co_await deps_.restores.plan_revival(std::move(wish)));
   co_return std::move(plan.restore);
 }
 
 control::Task<Result<TaskId>> ImageRequests::begin_revival(RestoreWish wish) {
-  CKPT_CO_TRY(plan, co_await parts_.restores.plan_revival(wish));
+  CKPT_CO_TRY(plan, co_await deps_.restores.plan_revival(wish));
   if (!plan.restore.obstacle.empty()) co_return Error(ErrorCode::kRefused, plan.restore.obstacle);
   const Image image = *wish.image;
-  CKPT_CO_TRY(revived, parts_.admission.revive(std::move(plan.spec), Place(image.node, 0), image_text(image),
-                                               plan.restore.last_work_ms));
+  CKPT_CO_TRY(revived, deps_.admission.revive(std::move(plan.spec), Place(image.node, 0), image_text(image),
+                                              plan.restore.last_work_ms));
   const JobId id = revived->id;
   auto begun = co_await begin_restore(id, std::move(wish));
-  if (!begun) parts_.jobs.drop(id);
+  if (!begun) deps_.jobs.drop(id);
   co_return begun;
 }
 
 control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination to,
                                                            ImageOperation operation) {
-  CKPT_CO_TRYV(co_await parts_.snapshots.wait_until_free(id));
-  const Job* job = parts_.jobs.find(id);
+  CKPT_CO_TRYV(co_await deps_.snapshots.wait_until_free(id));
+  const Job* job = deps_.jobs.find(id);
   CKPT_CO_TRYV(check_has_images(*job));
   if (const Doubt* doubt = open_doubt(job->doubts))
     co_return Error(ErrorCode::kRefused,
@@ -79,50 +79,50 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
   operation.stage = OperationStage::kTaking;
   operation.image.node = vault_node(*job, to);
   operation.image.folder = to.folder;
-  operation.image.vault_job = parts_.catalog.vault_job_of(*job);
+  operation.image.vault_job = deps_.catalog.vault_job_of(*job);
   operation.image.job = id;
   operation.image.version =
-      parts_.catalog.last_version(operation.image.node, to.folder, operation.image.vault_job);
-  co_return parts_.runner.begin(id, std::move(operation));
+      deps_.catalog.last_version(operation.image.node, to.folder, operation.image.vault_job);
+  co_return deps_.runner.begin(id, std::move(operation));
 }
 
 control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string to) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   CKPT_CO_TRYV(check_has_images(*job));
-  CKPT_CO_TRY(destination, destination_of(to, parts_.nodes));
+  CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (job->state == JobState::kParked && !job->operation) {
     // Already; but now it stays until a user resumes it.
-    CKPT_CO_TRYV(parts_.job_runner.order(id, lifecycle::StaysParked{}));
-    const TaskId done = parts_.tasks.begin("suspend", *parts_.jobs.find(id), "").id;
-    parts_.tasks.finish(done);
+    CKPT_CO_TRYV(deps_.job_runner.order(id, lifecycle::StaysParked{}));
+    const TaskId done = deps_.tasks.begin("suspend", *deps_.jobs.find(id), "").id;
+    deps_.tasks.finish(done);
     co_return done;
   }
   ImageOperation operation;
   operation.verb = "suspend";
-  operation.why = "suspended";
+  operation.reason = "suspended";
   operation.by_user = true;
   if (to.empty()) {
     std::string instead;
-    destination = co_await parts_.orders.working_destination(id, &instead);
-    if (!instead.empty()) operation.why += " at its own node, since its protection fails: " + instead;
+    destination = co_await deps_.orders.working_destination(id, &instead);
+    if (!instead.empty()) operation.reason += " at its own node, since its protection fails: " + instead;
   }
   co_return co_await begin_parking(id, std::move(destination), std::move(operation));
 }
 
 // ---- the port for other parts of the coordinator ----
 
-control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::string why) {
-  const Job* job = parts_.jobs.find(id);
+control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::string reason) {
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
   if (job->state == JobState::kParked && !job->operation) co_return ok();
   ImageOperation operation;
   operation.verb = "park";
-  operation.why = std::move(why);
+  operation.reason = std::move(reason);
   TaskId task = 0;
   if (snapshot) {
     std::string instead;
-    Destination to = co_await parts_.orders.working_destination(id, &instead);
+    Destination to = co_await deps_.orders.working_destination(id, &instead);
     if (!instead.empty()) spdlog::warn("job {} is parked at its own node: {}", job_text(id), instead);
     CKPT_CO_TRY(begun, co_await begin_parking(id, std::move(to), std::move(operation)));
     task = begun;
@@ -137,23 +137,24 @@ control::Task<Result<void>> ImageRequests::park(JobId id, bool snapshot, std::st
 
 // Without a last snapshot: in the newest image that there is.
 Result<TaskId> ImageRequests::begin_resting(JobId id, ImageOperation operation) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   RestoreWish wish;
   wish.verb = "park";
   wish.by_user = false;
-  CKPT_TRYV(parts_.restores.may_restore(id, wish));
-  const auto image = parts_.catalog.newest(id, [](const Image& known) { return known.suspect.empty(); });
+  CKPT_TRYV(deps_.restores.may_restore(id, wish));
+  const auto image = deps_.catalog.newest(id, [](const Image& known) { return known.suspect.empty(); });
   if (!image) return Error(ErrorCode::kNotFound, "There is no image of job " + job->spec.name);
   operation.goal = OperationGoal::kParked;
   operation.image = *image;
-  operation.gone = !holds_gpu(job->state);
-  if (operation.gone) operation.ended_ms = job->ended_ms;
-  return parts_.runner.begin(id, std::move(operation));
+  operation.instance_ended = !holds_gpu(job->state);
+  if (operation.instance_ended) operation.ended_ms = job->ended_ms;
+  return deps_.runner.begin(id, std::move(operation));
 }
 
-control::Task<Result<Restored>> ImageRequests::restore(JobId id, std::optional<Place> to, std::string why) {
+control::Task<Result<Restored>> ImageRequests::restore(JobId id, std::optional<Place> to,
+                                                       std::string reason) {
   RestoreWish wish;
-  wish.why = std::move(why);
+  wish.reason = std::move(reason);
   wish.by_user = false;
   wish.accept_loss = true;
   if (to) wish.to = to_text(*to);
@@ -167,7 +168,7 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
   RestoreWish wish;
   wish.hints = std::move(claims);
   wish.verb = "resume";
-  wish.why = "there is room";
+  wish.reason = "there is room";
   wish.by_user = false;
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
   const auto done = co_await outcome_of(task, "Resuming " + job_text(id));
@@ -177,8 +178,8 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
 }
 
 control::Task<Result<ImageTask>> ImageRequests::outcome_of(TaskId task, std::string what) {
-  co_await parts_.tasks.wait(task, parts_.open.deadline() + kForItsEnd);
-  const ImageTask* done = parts_.tasks.find(task);
+  co_await deps_.tasks.wait(task, deps_.open.deadline() + kForItsEnd);
+  const ImageTask* done = deps_.tasks.find(task);
   if (done == nullptr || done->open) co_return Error(ErrorCode::kTimedOut, what + " has not ended");
   co_return *done;
 }

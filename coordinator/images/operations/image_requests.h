@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests for operations on a job's images: they find image and place, and check that it may be. Those that
 // return a task have begun the operation, which goes on by itself (operation_runner.h).
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: those of
-// Images; kInvalidArgument.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
+// of Images; kInvalidArgument.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 
 class ImageRequests : public Images {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     JobTable& jobs;
     JobRunner& job_runner;
@@ -33,12 +33,12 @@ class ImageRequests : public Images {
     OperationRunner& runner;
     OperationCancels& cancels;
   };
-  explicit ImageRequests(Parts parts) : parts_(parts) {}
+  explicit ImageRequests(Dependencies deps) : deps_(deps) {}
 
   // The port for other parts of the coordinator.
-  [[nodiscard]] std::optional<Image> newest(JobId job) const override { return parts_.finder.newest(job); }
-  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
-  control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
+  [[nodiscard]] std::optional<Image> newest(JobId job) const override { return deps_.finder.newest(job); }
+  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) override;
+  control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) override;
 
   // Requests of users.
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
@@ -58,7 +58,7 @@ class ImageRequests : public Images {
   Result<TaskId> begin_resting(JobId id, ImageOperation operation);
   control::Task<Result<ImageTask>> outcome_of(TaskId task, std::string what);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts about open operations that only last while this coordinator runs: the clients that watch one, its
 // deadline, and its vault's answers. After a restart their time begins again.
-// Threads: one. Ownership: borrows its parts, which outlive it. Errors: none.
+// Threads: one. Ownership: borrows its dependencies, which outlive it. Errors: none.
 #pragma once
 
 #include <chrono>

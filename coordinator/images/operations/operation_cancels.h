@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives up snapshots that jobs are parked with: for a stop, for a move, for another order.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kRefused: it
-// cannot be given up now; kTimedOut; those of the store.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kRefused: it cannot be given up now; kTimedOut; those of the store.
 #pragma once
 
 #include <string>
@@ -14,21 +14,21 @@ namespace ckpt::coordinator {
 
 class OperationCancels : public ImageWork {
  public:
-  struct Parts {
+  struct Dependencies {
     JobTable& jobs;
     JobRunner& job_runner;
     SnapshotOrders& snapshots;
   };
-  explicit OperationCancels(Parts parts);
+  explicit OperationCancels(Dependencies deps);
   OperationCancels(const OperationCancels&) = delete;
   OperationCancels& operator=(const OperationCancels&) = delete;
 
-  bool give_up_parking(JobId id, const std::string& why) override;
+  bool give_up_parking(JobId id, const std::string& reason) override;
   // Returns once the job is out of the operation.
-  control::Task<Result<void>> cancel_parking(JobId id, std::string why);
+  control::Task<Result<void>> cancel_parking(JobId id, std::string reason);
 
  private:
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

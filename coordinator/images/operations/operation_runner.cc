@@ -38,23 +38,23 @@ ImageId id_of(const Image& image) {
 }  // namespace
 
 // A rule among ranks may begin an operation, too.
-OperationRunner::OperationRunner(Parts parts) : parts_(std::move(parts)) {
-  parts_.job_runner.stepped().subscribe([this](JobId id) {
-    const Job* job = parts_.jobs.find(id);
-    if (job != nullptr && job->operation && !parts_.open.is_driven(id))
-      control::asio::post(parts_.executor, [this, id] { show_and_drive(id); });
+OperationRunner::OperationRunner(Dependencies deps) : deps_(std::move(deps)) {
+  deps_.job_runner.stepped().subscribe([this](JobId id) {
+    const Job* job = deps_.jobs.find(id);
+    if (job != nullptr && job->operation && !deps_.open.is_driven(id))
+      control::asio::post(deps_.executor, [this, id] { show_and_drive(id); });
   });
 }
 
 void OperationRunner::show_and_drive(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  if (job == nullptr || !job->operation || parts_.open.is_driven(id)) return;
-  parts_.open.show(id, parts_.tasks.begin(job->operation->verb, *job, "ending").id);
+  const Job* job = deps_.jobs.find(id);
+  if (job == nullptr || !job->operation || deps_.open.is_driven(id)) return;
+  deps_.open.show(id, deps_.tasks.begin(job->operation->verb, *job, "ending").id);
   drive(id);
 }
 
 void OperationRunner::start() {
-  for (const auto& [id, job] : parts_.jobs.all()) {
+  for (const auto& [id, job] : deps_.jobs.all()) {
     if (job.operation) drive(id);
   }
 }
@@ -71,29 +71,29 @@ Result<std::vector<OperationRunner::Begun>> OperationRunner::begin_all(std::vect
   std::vector<JobRunner::Event> events;
   for (const Begun& begun : operations)
     events.push_back({begun.job, lifecycle::OperationBegun{begun.operation}});
-  CKPT_TRYV(parts_.job_runner.order_all(std::move(events)));
+  CKPT_TRYV(deps_.job_runner.order_all(std::move(events)));
   for (Begun& begun : operations) {
-    parts_.open.set_listed(begun.job, false);
+    deps_.open.set_listed(begun.job, false);
     const bool takes = begun.operation.stage == OperationStage::kTaking;
-    const Job& job = *parts_.jobs.find(begun.job);
-    begun.task = parts_.tasks.begin(begun.operation.verb, job, takes ? "copying" : "ending").id;
-    parts_.open.show(begun.job, begun.task);
+    const Job& job = *deps_.jobs.find(begun.job);
+    begun.task = deps_.tasks.begin(begun.operation.verb, job, takes ? "copying" : "ending").id;
+    deps_.open.show(begun.job, begun.task);
   }
   for (const Begun& begun : operations) drive(begun.job);
   return operations;
 }
 
 void OperationRunner::drive(JobId id) {
-  if (parts_.open.begin_to_drive(id))
-    control::spawn(parts_.executor, "an operation on the images of " + job_text(id), carry_on(id));
+  if (deps_.open.begin_to_drive(id))
+    control::spawn(deps_.executor, "an operation on the images of " + job_text(id), carry_on(id));
 }
 
 control::Task<> OperationRunner::carry_on(JobId id) {
   while (true) {
-    const Job* job = parts_.jobs.find(id);
+    const Job* job = deps_.jobs.find(id);
     if (job == nullptr || !job->operation) break;
-    if (parts_.jobs.is_refused(id)) {  // no order leaves before its row is stored
-      co_await wait_for_change(parts_.jobs);
+    if (deps_.jobs.is_refused(id)) {  // no order leaves before its row is stored
+      co_await wait_for_change(deps_.jobs);
       continue;
     }
     const OperationStep step = next_step(*job->operation, view_of(*job));
@@ -101,36 +101,36 @@ control::Task<> OperationRunner::carry_on(JobId id) {
     if (step == OperationStep::kWait || step == OperationStep::kAskVault) close_expired_task(id);
     co_await perform(id, step);
   }
-  parts_.open.end_to_drive(id);
+  deps_.open.end_to_drive(id);
 }
 
 OperationView OperationRunner::view_of(const Job& job) const {
   const ImageOperation& operation = *job.operation;
   const Segment& last = job.segments.back();
   OperationView view;
-  const Node* source = parts_.nodes.find(last.node);
+  const Node* source = deps_.nodes.find(last.node);
   view.source_connected = source != nullptr && source->connected();
   if (operation.stage == OperationStage::kTaking && source != nullptr) {
     const wire::JobInstance* instance = source->find(job.id, last.incarnation);
     view.instance_alive = instance != nullptr && !is_over(instance->phase);
   }
   if (operation.stage == OperationStage::kEnding) {
-    view.instance_alive = lifecycle::has_instance_somewhere(parts_.view, job.id, operation.fenced);
-    for (const std::string& name : job.may_live_on)
-      (parts_.nodes.connected(name) ? view.instance_alive : view.may_live_away) = true;
+    view.instance_alive = lifecycle::has_instance_somewhere(deps_.view, job.id, operation.fenced);
+    for (const std::string& name : job.unfenced_nodes)
+      (deps_.nodes.connected(name) ? view.instance_alive : view.may_live_away) = true;
   }
-  view.expired = parts_.open.is_expired(job.id);
-  view.vault_known = parts_.open.is_listed(job.id);
+  view.expired = deps_.open.is_expired(job.id);
+  view.vault_known = deps_.open.is_listed(job.id);
   const Image& image = operation.image;
-  view.image_newer = parts_.catalog.last_version(image.node, image.folder, image.vault_job) > image.version;
-  const Node* target = parts_.nodes.find(operation.to_node);
+  view.image_newer = deps_.catalog.last_version(image.node, image.folder, image.vault_job) > image.version;
+  const Node* target = deps_.nodes.find(operation.to_node);
   view.target_connected = target != nullptr && target->connected();
   if (operation.stage == OperationStage::kStarting && view.target_connected) {
     const wire::JobInstance* instance = target->find(job.id, last.incarnation);
     // It is ordered again until its node reports the image that it runs from. That starts nothing twice, and
     // the answer has the image.
     view.target_runs = instance != nullptr && instance->phase == wire::JobPhase::kRunning &&
-                       parts_.reports.restore_of(job) != nullptr;
+                       deps_.reports.restore_of(job) != nullptr;
   }
   return view;
 }
@@ -138,7 +138,7 @@ OperationView OperationRunner::view_of(const Job& job) const {
 control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
   switch (step) {
     case OperationStep::kWait:
-      co_await wait_for_change(parts_.jobs);
+      co_await wait_for_change(deps_.jobs);
       co_return;
     case OperationStep::kTakeSnapshot:
       co_await take_last_snapshot(id);
@@ -168,11 +168,11 @@ control::Task<> OperationRunner::perform(JobId id, OperationStep step) {
 
 // The steps that need no answer of a node.
 lifecycle::JobEvent OperationRunner::event_of(JobId id, OperationStep step) const {
-  const Job& job = *parts_.jobs.find(id);
+  const Job& job = *deps_.jobs.find(id);
   if (step == OperationStep::kAbandon)
     return lifecycle::NotParked{Error(ErrorCode::kRefused, "The job ended before its image was taken")};
   if (step == OperationStep::kRuns) return runs_from_image(job);
-  if (step == OperationStep::kGiveUp) return lifecycle::NotStarted{parts_.open.why_given_up(job)};
+  if (step == OperationStep::kGiveUp) return lifecycle::NotStarted{deps_.open.why_given_up(job)};
   if (job.operation->stage == OperationStage::kTaking) return image_stored(job);
   return lifecycle::InstancesEnded{};
 }
@@ -180,22 +180,22 @@ lifecycle::JobEvent OperationRunner::event_of(JobId id, OperationStep step) cons
 control::Task<> OperationRunner::record(JobId id, lifecycle::JobEvent event) {
   const bool runs = std::holds_alternative<lifecycle::RunsFromImage>(event);
   if (runs) fault_point(FaultPoint::kCoordinatorStarted);
-  if (auto recorded = parts_.job_runner.order(id, std::move(event)); !recorded) {
+  if (auto recorded = deps_.job_runner.order(id, std::move(event)); !recorded) {
     spdlog::error("an operation on the images of {} waits, since it cannot be recorded: {}", job_text(id),
                   recorded.error().to_string());
-    co_return co_await wait_for_change(parts_.jobs);
+    co_return co_await wait_for_change(deps_.jobs);
   }
-  if (runs) parts_.reports.forget_restore(id);
+  if (runs) deps_.reports.forget_restore(id);
 }
 
 lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
   const Image before = job.operation->image;
   lifecycle::ImageStored stored;
-  stored.image = parts_.catalog.newest(job.id, [&](const Image& image) {
+  stored.image = deps_.catalog.newest(job.id, [&](const Image& image) {
     return image.folder == before.folder && image.vault_job == before.vault_job &&
            image.version > before.version && (!image.folder.empty() || image.node == before.node);
   });
-  if (stored.image) stored.facts = parts_.reports.facts_of(job, before.node, before.folder);
+  if (stored.image) stored.facts = deps_.reports.facts_of(job, before.node, before.folder);
   return stored;
 }
 
@@ -209,14 +209,14 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   restored.lost_ms = operation.lost_ms;
   restored.place = Place(operation.to_node, operation.to_gpu);
   restored.incarnation = job.incarnation;
-  const wire::RestoreReport* used = parts_.reports.restore_of(job);
+  const wire::RestoreReport* used = deps_.reports.restore_of(job);
   if (used != nullptr) runs.fill_ns = used->fill_ns;
   const bool same = used == nullptr || used->folder != operation.image.folder ||
                     used->vault_job != operation.image.vault_job || used->version >= operation.image.version;
   if (same) return runs;
   restored.image.version = used->version;
   restored.image.barrier_ms = used->barrier_ms;
-  if (const auto listed = parts_.catalog.find(id_of(restored.image))) restored.image = listed->image;
+  if (const auto listed = deps_.catalog.find(id_of(restored.image))) restored.image = listed->image;
   restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
   restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
                               used->skipped.empty() ? "its node does not say how" : used->skipped);
@@ -225,10 +225,10 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
 
 // Its client waits no longer, although it continues as soon as the node or vault is back.
 void OperationRunner::close_expired_task(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  if (parts_.open.task_id(id) == 0 || !parts_.open.is_expired(id)) return;
-  const bool away = !parts_.nodes.connected(job->node());
-  parts_.open.close(
+  const Job* job = deps_.jobs.find(id);
+  if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
+  const bool away = !deps_.nodes.connected(job->node());
+  deps_.open.close(
       id,
       Error(
           ErrorCode::kTimedOut,
@@ -241,67 +241,67 @@ void OperationRunner::close_expired_task(JobId id) {
 // ---- into an image ----
 
 control::Task<> OperationRunner::take_last_snapshot(JobId id) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   Destination to;
   to.folder = job->operation->image.folder;
   if (to.folder.empty()) to.node = job->operation->image.node;
-  auto order = parts_.snapshots.order_of(*job, to, true);
+  auto order = deps_.snapshots.order_of(*job, to, true);
   if (!order) {
     spdlog::error("no image of {} is ordered: {}", job_text(id), order.error().to_string());
-    co_return co_await wait_for_change(parts_.jobs);
+    co_return co_await wait_for_change(deps_.jobs);
   }
   const std::string node = job->node();
   const std::string owner = vault_node(*job, to);
-  const SnapshotOrders::Outcome outcome = co_await parts_.snapshots.give(
-      *std::move(order), RunningSnapshot(parts_.open.task_id(id), node, owner), parts_.open.time_left(id));
-  if (outcome.vault == SnapshotOrders::Vault::kAway) parts_.open.vault_is_away(id);
-  if (outcome.vault == SnapshotOrders::Vault::kGranted) parts_.open.vault_answers(id);
-  job = parts_.jobs.find(id);
+  const SnapshotOrders::Outcome outcome = co_await deps_.snapshots.give(
+      *std::move(order), RunningSnapshot(deps_.open.task_id(id), node, owner), deps_.open.time_left(id));
+  if (outcome.vault == SnapshotOrders::Vault::kAway) deps_.open.vault_is_away(id);
+  if (outcome.vault == SnapshotOrders::Vault::kGranted) deps_.open.vault_answers(id);
+  job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   if (outcome.taken) {
     // Its end is reported beside the answer, and the vault is asked for its list.
-    if (view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
+    if (view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
     co_return;
   }
   const Error& error = outcome.taken.error();
   const bool given_up = !job->operation->cancelled.empty();
   if (is_unknown(error) && !outcome.failed) {
-    if (!given_up) co_await wait_for_change(parts_.jobs);
+    if (!given_up) co_await wait_for_change(deps_.jobs);
     co_return;
   }
   // It has ended meanwhile, maybe for an order of before a restart: whether its image is there the vault
   // knows.
   if (!view_of(*job).instance_alive) co_return;
-  const Error reason = given_up ? parts_.open.why_given_up(*job) : error;
+  const Error reason = given_up ? deps_.open.why_given_up(*job) : error;
   lifecycle::JobEvent event = lifecycle::NotParked{reason};
   co_await record(id, std::move(event));
 }
 
 // Once its node has reported that no snapshot has the job, it runs on.
 control::Task<> OperationRunner::cancel_last_snapshot(JobId id) {
-  const Job* job = parts_.jobs.find(id);
-  const auto told = co_await parts_.snapshots.give_up(id, job->node(), job->incarnation);
-  job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
+  const auto told = co_await deps_.snapshots.give_up(id, job->node(), job->incarnation);
+  job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
   const bool free = told || told.error().code() == ErrorCode::kNotFound;
-  if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(parts_.jobs);
-  lifecycle::JobEvent event = lifecycle::NotParked{parts_.open.why_given_up(*job)};
+  if (!free || !view_of(*job).instance_alive) co_return co_await wait_for_change(deps_.jobs);
+  lifecycle::JobEvent event = lifecycle::NotParked{deps_.open.why_given_up(*job)};
   co_await record(id, std::move(event));
 }
 
 control::Task<> OperationRunner::ask_vault(JobId id) {
-  const Image image = parts_.jobs.find(id)->operation->image;
+  const Image image = deps_.jobs.find(id)->operation->image;
   wire::VaultOrder order;
   order.act = wire::VaultAct::kList;
   order.folder = image.folder;
   order.vault_job = image.vault_job;
   order.of_job = true;
-  const auto listed = co_await parts_.calls.call(image.node, order, kListing);
+  const auto listed = co_await deps_.calls.call(image.node, order, kListing);
   if (listed) {
-    parts_.open.set_listed(id, true);
+    deps_.open.set_listed(id, true);
     co_return;
   }
-  co_await wait_for_change(parts_.jobs);
+  co_await wait_for_change(deps_.jobs);
 }
 
 // ---- out of an image ----
@@ -310,43 +310,43 @@ control::Task<> OperationRunner::end_instance(JobId id, std::string node, Incarn
   wire::StopJob order;
   order.job = id;
   order.incarnation = up_to;
-  if (auto told = co_await parts_.calls.call(node, order, kEnding); !told)
+  if (auto told = co_await deps_.calls.call(node, order, kEnding); !told)
     spdlog::warn("ending what is left of {} on {}: {}", job_text(id), node, told.error().to_string());
 }
 
 control::Task<> OperationRunner::end_instances(JobId id) {
-  const Incarnation up_to = parts_.jobs.find(id)->operation->fenced;
+  const Incarnation up_to = deps_.jobs.find(id)->operation->fenced;
   std::set<std::string> nodes;
-  for (const lifecycle::SeenInstance& seen : parts_.view.seen(id)) {
+  for (const lifecycle::SeenInstance& seen : deps_.view.seen(id)) {
     if (seen.connected && seen.instance->incarnation <= up_to && !is_over(seen.instance->phase))
       nodes.insert(seen.node);
   }
   std::vector<control::Task<>> ends;
   for (const std::string& node : nodes) ends.push_back(end_instance(id, node, up_to));
-  co_await control::at_once(parts_.executor, "the end of an instance", std::move(ends));
-  const Job* left = parts_.jobs.find(id);
+  co_await control::at_once(deps_.executor, "the end of an instance", std::move(ends));
+  const Job* left = deps_.jobs.find(id);
   std::vector<control::Task<>> proofs;
-  for (const std::string& node : left == nullptr ? std::set<std::string>() : left->may_live_on) {
-    if (parts_.nodes.connected(node)) proofs.push_back(parts_.orders.prove(id, node));
+  for (const std::string& node : left == nullptr ? std::set<std::string>() : left->unfenced_nodes) {
+    if (deps_.nodes.connected(node)) proofs.push_back(deps_.orders.prove(id, node));
   }
-  co_await control::at_once(parts_.executor, "a proof that nothing is left", std::move(proofs));
-  const Job* job = parts_.jobs.find(id);
-  if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(parts_.jobs);
+  co_await control::at_once(deps_.executor, "a proof that nothing is left", std::move(proofs));
+  const Job* job = deps_.jobs.find(id);
+  if (job != nullptr && job->operation && view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
 }
 
 // The image cannot be read now. An earlier order may have started the instance nevertheless: only its node
 // knows, and until that has answered the job must not be shown as parked.
 control::Task<Result<void>> OperationRunner::was_started(ImageOperation operation, wire::RestoreImage order,
-                                                         Error why) {
+                                                         Error error) {
   order.asks_only = true;
-  auto answer = co_await parts_.calls.call(operation.to_node, std::move(order), kListing);
+  auto answer = co_await deps_.calls.call(operation.to_node, std::move(order), kListing);
   if (answer || answer.error().code() != ErrorCode::kNotFound) co_return answer;
   co_return Error(ErrorCode::kRefused, "The vault of " + operation.image.node + " cannot be read")
-      .caused_by(std::move(why));
+      .caused_by(std::move(error));
 }
 
 bool OperationRunner::is_still_starting(JobId id, const ImageOperation& operation) const {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   return job != nullptr && job->operation && job->operation->stage == OperationStage::kStarting &&
          job->operation->fenced == operation.fenced && !job->operation->stops;
 }
@@ -355,7 +355,7 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
   if (order.folder.empty()) {
     wire::GrantVault request;
     request.vault_job = order.vault_job;
-    auto granted = co_await parts_.grants.ask(operation.image.node, operation.to_node, std::move(request));
+    auto granted = co_await deps_.grants.ask(operation.image.node, operation.to_node, std::move(request));
     if (!granted) co_return co_await was_started(operation, std::move(order), std::move(granted).error());
     order.peer = *std::move(granted);
   }
@@ -363,23 +363,23 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
   // Once it is given up nothing is ordered any more: the node may have answered that it has nothing.
   Result<void> started = Error(ErrorCode::kAborted, "The start was given up");
   if (is_still_starting(order.spec.job, operation))
-    started = co_await parts_.calls.call(operation.to_node, std::move(order), kLongestStart);
-  co_await parts_.grants.give_back(peer);
+    started = co_await deps_.calls.call(operation.to_node, std::move(order), kLongestStart);
+  co_await deps_.grants.give_back(peer);
   co_return started;
 }
 
 control::Task<> OperationRunner::start_restored(JobId id) {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   const ImageOperation operation = *job->operation;
   wire::RestoreImage order;
   order.spec = job->spec;
   order.spec.incarnation = job->incarnation;
   if (order.spec.gang.id != 0) {
-    auto spec = co_await parts_.rendezvous.complete(order.spec);
+    auto spec = co_await deps_.rendezvous.complete(order.spec);
     if (!is_still_starting(id, operation)) co_return;
     if (!spec) {
       spdlog::info("rank {} waits for its rank 0: {}", job_text(id), spec.error().to_string());
-      co_return co_await wait_for_change(parts_.jobs);
+      co_return co_await wait_for_change(deps_.jobs);
     }
     order.spec = *std::move(spec);
   }
@@ -392,9 +392,9 @@ control::Task<> OperationRunner::start_restored(JobId id) {
   if (!started && is_unknown(started.error())) {
     spdlog::warn("starting {} from {}: {}", job_text(id), image_text(operation.image),
                  started.error().to_string());
-    co_return co_await wait_for_change(parts_.jobs);
+    co_return co_await wait_for_change(deps_.jobs);
   }
-  lifecycle::JobEvent event = runs_from_image(*parts_.jobs.find(id));
+  lifecycle::JobEvent event = runs_from_image(*deps_.jobs.find(id));
   if (!started) event = lifecycle::NotStarted{started.error()};
   co_await record(id, std::move(event));
 }

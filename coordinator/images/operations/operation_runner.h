@@ -6,8 +6,8 @@
 // Its node reports that, or the operator states it (`--force`). An instance that turns up later with an
 // older incarnation is ended (Job::fenced). An operation is a part of the job's record and durable before
 // each order.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: begin()
-// returns those of the store; later ones are the operation's outcome.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// begin() returns those of the store; later ones are the operation's outcome.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ namespace ckpt::coordinator {
 
 class OperationRunner {
  public:
-  struct Parts {
+  struct Dependencies {
     const Config& config;
     NodeTable& nodes;
     NodeCalls& calls;
@@ -41,7 +41,7 @@ class OperationRunner {
     const GangRendezvous& rendezvous;
     control::asio::any_io_executor executor;
   };
-  explicit OperationRunner(Parts parts);
+  explicit OperationRunner(Dependencies deps);
   OperationRunner(const OperationRunner&) = delete;
   OperationRunner& operator=(const OperationRunner&) = delete;
 
@@ -78,11 +78,11 @@ class OperationRunner {
   control::Task<> end_instances(JobId id);
   control::Task<> end_instance(JobId id, std::string node, Incarnation up_to);
   control::Task<> start_restored(JobId id);
-  control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error why);
+  control::Task<Result<void>> was_started(ImageOperation operation, wire::RestoreImage order, Error error);
   [[nodiscard]] bool is_still_starting(JobId id, const ImageOperation& operation) const;
   control::Task<Result<void>> order_start(ImageOperation operation, wire::RestoreImage order);
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

@@ -34,21 +34,21 @@ std::string loss_of(const RestorePlan& plan, const std::string& name) {
 }  // namespace
 
 Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const {
-  const Job* job = parts_.jobs.find(id);
+  const Job* job = deps_.jobs.find(id);
   if (job == nullptr) return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  const auto refused = [&](const std::string& why) {
-    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " cannot go on from an image: " + why);
+  const auto refused = [&](const std::string& reason) {
+    return Error(ErrorCode::kRefused, "Job " + job->spec.name + " cannot go on from an image: " + reason);
   };
-  if (const Migration* open = parts_.migrations.open_of(id))
+  if (const Migration* open = deps_.migrations.open_of(id))
     return refused("migration " + migration_text(open->id) +
                    " of it is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
-    return refused("it is " + parts_.states.of(*job) + ", not parked");
+    return refused("it is " + deps_.states.of(*job) + ", not parked");
   if (job->stop_requested && !wish.by_user) return refused("it is to be stopped");
   if (job->unfenced)
     return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
                    " --force --fenced` is your word that it does not");
-  const Job* same = parts_.jobs.find(job->spec.name);
+  const Job* same = deps_.jobs.find(job->spec.name);
   if (is_ended(job->state) && same != nullptr && same != job && !is_ended(same->state))
     return refused("a live job has its name by now (" + job_text(same->id) + ")");
   if (job->spec.gang.id != 0 && !wish.all_ranks)
@@ -56,11 +56,11 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
-      return refused("it is " + parts_.states.of(*job) + " already" +
-                     (parts_.nodes.connected(node) ? ""
-                                                   : ", and node " + node +
-                                                         " is not connected (--force is your word "
-                                                         "that it is dead for good)"));
+      return refused("it is " + deps_.states.of(*job) + " already" +
+                     (deps_.nodes.connected(node) ? ""
+                                                  : ", and node " + node +
+                                                        " is not connected (--force is your word "
+                                                        "that it is dead for good)"));
     return ok();
   }
   if (const std::string away = away_of(*job); !away.empty() && !wish.force)
@@ -69,7 +69,7 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
         ", which is not connected. --force is your word that this instance is dead for good; should "
         "it turn up, it is ended");
   if (job->state == JobState::kStarting) return refused("it is starting");
-  if (holds_gpu(job->state) && !parts_.nodes.connected(job->node()) && !wish.force)
+  if (holds_gpu(job->state) && !deps_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
                    ", where it runs as far as anyone knows, is not connected. --force is your word "
                    "that this instance is dead for good; should it turn up, it is ended");
@@ -77,14 +77,14 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
 }
 
 std::string RestorePlans::away_of(const Job& job) const {
-  const auto away = std::find_if(job.may_live_on.begin(), job.may_live_on.end(),
-                                 [this](const std::string& node) { return !parts_.nodes.connected(node); });
-  return away == job.may_live_on.end() ? std::string() : *away;
+  const auto away = std::find_if(job.unfenced_nodes.begin(), job.unfenced_nodes.end(),
+                                 [this](const std::string& node) { return !deps_.nodes.connected(node); });
+  return away == job.unfenced_nodes.end() ? std::string() : *away;
 }
 
 // A GPU whose node can read the image: asked before anything ends for it.
 control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, RestoreWish wish) {
-  CKPT_CO_TRY(plan, parts_.planner.plan_restore(job, image, wish.to, wish.hints));
+  CKPT_CO_TRY(plan, deps_.planner.plan_restore(job, image, wish.to, wish.hints));
   if (!plan.to) co_return Error(ErrorCode::kUnavailable, plan.reason);
   std::string obstacle;
   std::set<std::string> asked;
@@ -98,8 +98,8 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
     order.folder = image.folder;
     order.vault_job = image.vault_job;
     order.of_job = true;
-    const auto listed = co_await parts_.calls.call(node, order, kRequestListing);
-    if (listed && parts_.catalog.is_whole_at(node, image)) co_return candidate.place;
+    const auto listed = co_await deps_.calls.call(node, order, kRequestListing);
+    if (listed && deps_.catalog.is_whole_at(node, image)) co_return candidate.place;
     obstacle += (obstacle.empty() ? "" : "; ") + node + ": " +
                 (listed ? "it has no whole image " + image_text(image) : listed.error().to_string());
   }
@@ -110,13 +110,13 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
 // The last work of the job that is known of: an image that is older lacks some.
 std::int64_t RestorePlans::last_work_ms(const Job& job, const RestoreWish& wish) const {
   if (!holds_gpu(job.state)) return job.last_work_ms();
-  const Node* node = parts_.nodes.find(job.node());
-  const bool by_word = wish.force && node != nullptr && !node->connected();
-  return by_word ? node->row.last_seen_ms : wall_clock_ms();
+  const Node* node = deps_.nodes.find(job.node());
+  const bool operator_confirmed = wish.force && node != nullptr && !node->connected();
+  return operator_confirmed ? node->row.last_seen_ms : wall_clock_ms();
 }
 
-RestorePlan RestorePlans::judge(const Job& job, const RestoreWish& wish, const Image& image,
-                                const Place& place) const {
+RestorePlan RestorePlans::evaluate(const Job& job, const RestoreWish& wish, const Image& image,
+                                   const Place& place) const {
   RestorePlan plan;
   plan.image = image;
   plan.place = place;
@@ -129,15 +129,15 @@ RestorePlan RestorePlans::judge(const Job& job, const RestoreWish& wish, const I
 
 control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish) {
   CKPT_CO_TRYV(may_restore(id, wish));
-  const Job job = *parts_.jobs.find(id);
-  CKPT_CO_TRY(image, parts_.finder.for_order(job, wish.verb, wish.image));
+  const Job job = *deps_.jobs.find(id);
+  CKPT_CO_TRY(image, deps_.finder.for_order(job, wish.verb, wish.image));
   // Refused before its nodes are asked anything.
-  if (RestorePlan plan = judge(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
+  if (RestorePlan plan = evaluate(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
     co_return plan;
   for (unsigned asked = 1;; ++asked) {
     CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
     // A node that was asked may have told of a newer one.
-    CKPT_CO_TRY(newest, parts_.finder.for_order(job, wish.verb, wish.image));
+    CKPT_CO_TRY(newest, deps_.finder.for_order(job, wish.verb, wish.image));
     if (newest.barrier_ms <= image.barrier_ms || asked == kMaxNewerImages)
       co_return plan_at(id, wish, image, place);
     image = std::move(newest);
@@ -147,35 +147,35 @@ control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish
 Result<RestorePlan> RestorePlans::plan_at(JobId id, const RestoreWish& wish, const Image& image,
                                           const Place& place) const {
   CKPT_TRYV(may_restore(id, wish));
-  const Job* job = parts_.jobs.find(id);
-  CKPT_TRY(still, parts_.planner.plan_restore(*job, image, to_text(place), wish.hints));
+  const Job* job = deps_.jobs.find(id);
+  CKPT_TRY(still, deps_.planner.plan_restore(*job, image, to_text(place), wish.hints));
   if (!still.to) return Error(ErrorCode::kUnavailable, still.reason);
-  return judge(*job, wish, image, place);
+  return evaluate(*job, wish, image, place);
 }
 
 control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) {
   const Image image = *wish.image;
-  if (!parts_.finder.is_readable(image))
+  if (!deps_.finder.is_readable(image))
     co_return Error(ErrorCode::kUnavailable,
                     "Image " + image_text(image) + " is on " + image.node + ", which is not connected");
   wire::ReadImage request;
   request.folder = image.folder;
   request.vault_job = image.vault_job;
   request.version = image.version;
-  CKPT_CO_TRY(facts, co_await parts_.calls.read_image(image.node, std::move(request), kReading));
+  CKPT_CO_TRY(facts, co_await deps_.calls.read_image(image.node, std::move(request), kReading));
   if (facts.spec.argv.empty() || facts.spec.ranks.size() != 1)
     co_return Error(ErrorCode::kCorrupt,
                     "Image " + image_text(image) + " does not say how its job is started");
-  if (parts_.jobs.is_name_taken(facts.spec.name))
+  if (deps_.jobs.is_name_taken(facts.spec.name))
     co_return Error(ErrorCode::kRefused, "A live job has the name " + facts.spec.name + " by now");
   // Its work after its newest image is not known.
-  const auto newest = parts_.catalog.newest(image.job, [](const Image&) { return true; });
+  const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });
   Job job;
   job.spec = facts.spec;
   job.state = JobState::kParked;
   job.ended_ms = std::max(image.barrier_ms, newest ? newest->barrier_ms : 0);
   RevivalPlan plan;
-  plan.restore = judge(job, wish, image, Place());
+  plan.restore = evaluate(job, wish, image, Place());
   plan.spec = std::move(facts.spec);
   if (!plan.restore.obstacle.empty() && !wish.only_plan) co_return plan;
   CKPT_CO_TRY(place, co_await choose_place(std::move(job), image, wish));

@@ -2,8 +2,8 @@
 // The plan of a restore or a resume: the image, the GPU, and the work that would be lost. A restore that
 // loses work has an obstacle unless the request accepts the loss. Changes nothing; dry runs and real requests
 // ask the same.
-// Threads: one io_context on one thread. Ownership: borrows its parts, which outlive it. Errors: kRefused,
-// kNotFound, kUnavailable: not possible, with the reason; kCorrupt; kInvalidArgument.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
+// kRefused, kNotFound, kUnavailable: not possible, with the reason; kCorrupt; kInvalidArgument.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 
 struct RestoreWish {
   std::string verb = "restore";
-  std::string why;
+  std::string reason;
   std::string to = "auto";
   std::optional<Image> image;  // else the newest
   bool force = false;          // the operator states that unreachable instances are dead
@@ -45,7 +45,7 @@ struct RevivalPlan {
 
 class RestorePlans {
  public:
-  struct Parts {
+  struct Dependencies {
     NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
@@ -55,7 +55,7 @@ class RestorePlans {
     const ImageCatalog& catalog;
     const ImageFinder& finder;
   };
-  explicit RestorePlans(Parts parts) : parts_(parts) {}
+  explicit RestorePlans(Dependencies deps) : deps_(deps) {}
 
   // The state of the job allows it.
   [[nodiscard]] Result<void> may_restore(JobId id, const RestoreWish& wish) const;
@@ -69,11 +69,11 @@ class RestorePlans {
 
  private:
   control::Task<Result<Place>> choose_place(Job job, Image image, RestoreWish wish);
-  [[nodiscard]] RestorePlan judge(const Job& job, const RestoreWish& wish, const Image& image,
-                                  const Place& place) const;
+  [[nodiscard]] RestorePlan evaluate(const Job& job, const RestoreWish& wish, const Image& image,
+                                     const Place& place) const;
   [[nodiscard]] std::int64_t last_work_ms(const Job& job, const RestoreWish& wish) const;
 
-  Parts parts_;
+  Dependencies deps_;
 };
 
 }  // namespace ckpt::coordinator

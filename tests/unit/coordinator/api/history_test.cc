@@ -193,7 +193,7 @@ TEST_F(HistoryTest, AMigrationThatLeftDoesNotComeBackFromTheJournal) {
     return all;
   };
   wait_until(settled);
-  cluster_.on_io([](Coordinator& c, const auto&) { c.migration_runner().forget_old(Retention(0)); });
+  cluster_.on_io([](Coordinator& c, const auto&) { c.migration_runner().prune(Retention(0)); });
   const auto ids = [&] {
     std::vector<std::string> found;
     for (const json& m : cluster_.get("/v1/migrations").json()) found.push_back(m["id"]);

@@ -129,7 +129,9 @@ class LooksTest : public ApiTest {
         R"({"argv":["./train"],"cwd":"/tmp","node":"node-a","name":"train","way":"transparent"})";
     ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
   }
-  json look() { return cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json(); }
+  json dry_run() {
+    return cluster_.post("/v1/jobs/train/migrate", R"({"dry_run":true,"to":"node-b"})").json();
+  }
 };
 
 TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
@@ -137,7 +139,7 @@ TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
   two_nodes();
   b_->refuse_arrivals = true;
   start_with_program();
-  const json plan = look();
+  const json plan = dry_run();
   EXPECT_FALSE(plan["possible"].get<bool>()) << plan;
   EXPECT_EQ(plan["reason"], std::string("Job train cannot be moved: ") + kMissing) << plan;
   const json drain = cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
@@ -153,7 +155,7 @@ TEST_F(LooksTest, EveryLookAtAMoveAsksItsTarget) {
 TEST_F(LooksTest, AMoveThatItsTargetTakesIsPossible) {
   two_nodes();
   start_with_program();
-  EXPECT_EQ(look()["to"], "node-b:0");
+  EXPECT_EQ(dry_run()["to"], "node-b:0");
   EXPECT_TRUE(cluster_.get("/v1/jobs/train/obstacles").json()["between_nodes"]["possible"].get<bool>());
   EXPECT_EQ(b_->arrivals_asked, 2U);
 }
@@ -162,7 +164,7 @@ TEST_F(LooksTest, ATargetThatDoesNotAnswerWasNotAsked) {
   two_nodes();
   b_->silent_arrivals = true;
   start_with_program();
-  auto looking = std::async(std::launch::async, [this] { return look(); });
+  auto looking = std::async(std::launch::async, [this] { return dry_run(); });
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (b_->arrivals_asked == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   b_->stop();
@@ -178,7 +180,7 @@ TEST_F(LooksTest, TargetsOfACooperativeJobAreNotAsked) {
   b_->refuse_arrivals = true;
   start_nodes();
   run_job();
-  EXPECT_TRUE(look()["possible"].get<bool>());
+  EXPECT_TRUE(dry_run()["possible"].get<bool>());
   EXPECT_EQ(b_->arrivals_asked, 0U);
 }
 

@@ -73,7 +73,7 @@ class RolesTest : public ApiTest {
 
 TEST_F(RolesTest, EachRouteIsDocumentedWithItsRole) {
   std::set<Call> routes;
-  for (const Route& route : all_routes()) routes.emplace(route.method, route.path, to_text(route.least));
+  for (const Route& route : all_routes()) routes.emplace(route.method, route.path, to_text(route.min_role));
   EXPECT_EQ(routes, documented_calls());
 }
 
@@ -83,7 +83,7 @@ TEST_F(RolesTest, EachRoleMayMakeItsCallsAndNoOthers) {
     for (const Role role : kRoles) {
       const HttpAnswer answer = ask(token(role), route.method, route.path);
       EXPECT_NE(answer.status, 401U);
-      EXPECT_EQ(answer.status == 403, role < route.least)
+      EXPECT_EQ(answer.status == 403, role < route.min_role)
           << to_text(role) << " " << route.method << " " << route.path << ": " << answer.body;
     }
   }
@@ -99,7 +99,7 @@ TEST_F(RolesTest, RefusalNamesBothRoles) {
 TEST_F(RolesTest, EachFieldIsDocumentedWithItsRole) {
   std::set<std::pair<std::string, std::string>> fields;
   for (const Field& field : kFields)
-    if (field.effect != Effect::kNone) fields.emplace(field.name, to_text(least_role(field.effect)));
+    if (field.effect != Effect::kNone) fields.emplace(field.name, to_text(min_role_for(field.effect)));
   EXPECT_EQ(fields, documented_fields());
 }
 
@@ -109,11 +109,11 @@ TEST(AuthorizeTest, EachFieldNeedsItsRoleInEachCall) {
       const std::string name(field.name);
       const HttpRequest asked = request_of(route, R"({")" + name + R"(":"/a/folder"})");
       const HttpRequest silent = request_of(route, R"({")" + name + R"(":null})");
-      const Role least = std::max(route.least, least_role(field.effect));
+      const Role min_role = std::max(route.min_role, min_role_for(field.effect));
       for (const Role role : kRoles) {
-        EXPECT_EQ(refusal_of(asked, route, role).value().has_value(), role < least)
+        EXPECT_EQ(refusal_of(asked, route, role).value().has_value(), role < min_role)
             << name << " " << to_text(role) << " " << route.path;
-        EXPECT_EQ(refusal_of(silent, route, role).value().has_value(), role < route.least)
+        EXPECT_EQ(refusal_of(silent, route, role).value().has_value(), role < route.min_role)
             << name << " " << to_text(role) << " " << route.path;
       }
     }

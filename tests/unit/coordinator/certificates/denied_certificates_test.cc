@@ -34,7 +34,7 @@ class DeniedCertificatesTest : public ::testing::Test {
     events_.emplace(*store_, io_.get_executor());
     nodes_.emplace(*store_);
     calls_.emplace(*nodes_, *sync_, frames_, io_.get_executor());
-    denied_.emplace(DeniedCertificates::Parts{*store_, *events_, *nodes_, *calls_});
+    denied_.emplace(DeniedCertificates::Dependencies{*store_, *events_, *nodes_, *calls_});
     denied_->at_change([this] { ++changes_; });
     ASSERT_TRUE(denied_->load(own_.get()));
   }

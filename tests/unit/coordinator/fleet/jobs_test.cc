@@ -80,7 +80,7 @@ TEST_F(JobTableTest, AnInstancesEndWaitsForTheMigration) {
   job_runner_->on_inventory(node("a", {}));  // not lost either
   EXPECT_EQ(job.state, JobState::kRunning);
   view_.open.reset();
-  job_runner_->look_again(job.id, &a);
+  job_runner_->reevaluate(job.id, &a);
   EXPECT_EQ(job.state, JobState::kExited);
   EXPECT_EQ(job.exit_code, 7);
 }
@@ -143,7 +143,7 @@ TEST_F(JobTableTest, ForgetsTheOldestEndedJobs) {
   for (int i = 0; i < 4; ++i)
     job_runner_->fact(create("x").id, lifecycle::StartAnswered{Error(ErrorCode::kNotFound, "no such file")});
   const Job& live = create("live");
-  EXPECT_EQ(job_runner_->forget_old(Retention(2)), (std::vector<JobId>{1, 2}));
+  EXPECT_EQ(job_runner_->prune(Retention(2)), (std::vector<JobId>{1, 2}));
   EXPECT_TRUE(jobs_->was_forgotten(1));
   EXPECT_FALSE(jobs_->was_forgotten(3));
   EXPECT_FALSE(jobs_->was_forgotten(live.id));
@@ -191,7 +191,7 @@ TEST_F(JobTableTest, ANameIsThatOfTheLiveJobElseOfTheNewestEnded) {
   ASSERT_TRUE(jobs_->replace(std::move(back)));
   EXPECT_EQ(jobs_->find("train")->id, oldest);
   EXPECT_EQ(jobs_->live().size(), 1U);
-  job_runner_->forget_old(Retention(0));
+  job_runner_->prune(Retention(0));
   EXPECT_EQ(jobs_->all().size(), 1U);
   reopen();
   EXPECT_EQ(jobs_->find("train")->id, oldest);
@@ -205,10 +205,10 @@ TEST_F(JobTableTest, EndedJobsLeaveByTheirNumberOrTheirAge) {
     job_runner_->on_inventory(node("a", {instance(job.id, 1, wire::JobPhase::kExited, 0)}));
   }
   Job& running = create("");
-  EXPECT_EQ(job_runner_->forget_old(Retention(3)), (std::vector<JobId>{1, 2}));
-  EXPECT_TRUE(job_runner_->forget_old(Retention(3)).empty());
+  EXPECT_EQ(job_runner_->prune(Retention(3)), (std::vector<JobId>{1, 2}));
+  EXPECT_TRUE(job_runner_->prune(Retention(3)).empty());
   const std::int64_t after_all = jobs_->newest_end_ms() + 1;
-  EXPECT_EQ(job_runner_->forget_old(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
+  EXPECT_EQ(job_runner_->prune(Retention(3, after_all)), (std::vector<JobId>{3, 4, 5}));
   EXPECT_EQ(jobs_->all().size(), 1U);
   EXPECT_NE(jobs_->find(running.id), nullptr);
 }

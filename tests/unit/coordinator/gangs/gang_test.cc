@@ -58,7 +58,7 @@ TEST_F(GangTest, RanksAreFoundAfterARestart) {
 
 TEST_F(GangTest, RankThatItsNodeEndedIsNotTheOneThatFailed) {
   const Gang gang = create("train", 3);
-  gang.ranks[2]->ended_as_told = true;
+  gang.ranks[2]->ended_on_request = true;
   end(*gang.ranks[2], JobState::kExited, 137, 1000);
   EXPECT_THAT(reason_of(gang), HasSubstr("rank 2 "));
   end(*gang.ranks[0], JobState::kExited, 134, 1040);

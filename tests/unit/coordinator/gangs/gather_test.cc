@@ -65,10 +65,10 @@ class World {
       return;
     }
     // A collective in each step: nobody is more than `skew` ahead.
-    const auto least = std::min_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
-                         return a.count < b.count;
-                       })->count;
-    if (rank.count >= least + skew_) return;
+    const auto min_count = std::min_element(ranks_.begin(), ranks_.end(), [](const Rank& a, const Rank& b) {
+                             return a.count < b.count;
+                           })->count;
+    if (rank.count >= min_count + skew_) return;
     const bool sees_order = rank.stop_at != 0 && random_() % 2 == 0;
     ++rank.count;
     const bool stops = rank.stop_at != 0 && rank.count >= rank.stop_at;

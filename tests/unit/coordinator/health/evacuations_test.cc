@@ -94,7 +94,7 @@ TEST_F(EvacuationsTest, LostMemoryComesFromTheImage) {
   EXPECT_EQ(e["lost_ms"], 12300);
   EXPECT_NE(e["note"].get<std::string>().find("12.3 s of work are lost"), std::string::npos) << e;
   EXPECT_EQ(images_.calls().at(0).to, Place("node-b", 0));
-  EXPECT_EQ(images_.calls().at(0).why, "[gpumigrate] evacuation: Xid 79 of the test");
+  EXPECT_EQ(images_.calls().at(0).reason, "[gpumigrate] evacuation: Xid 79 of the test");
   const json without = wait_for_evacuation("job-b", "left");
   EXPECT_NE(without["note"].get<std::string>().find("no image"), std::string::npos) << without;
   EXPECT_TRUE(cluster_.get("/v1/migrations").json().empty());

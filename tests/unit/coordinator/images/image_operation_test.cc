@@ -6,10 +6,10 @@
 namespace ckpt::coordinator {
 namespace {
 
-ImageOperation at(OperationStage stage, bool gone = false) {
+ImageOperation at(OperationStage stage, bool instance_ended = false) {
   ImageOperation operation;
   operation.stage = stage;
-  operation.gone = gone;
+  operation.instance_ended = instance_ended;
   return operation;
 }
 

@@ -143,12 +143,12 @@ class ImagesTest : public ::testing::Test {
   Result<T> ask_images(const std::function<control::Task<Result<T>>(Images&)>& what) {
     std::promise<Result<T>> answer;
     cluster_.on_images([&](Images& images, control::asio::any_io_executor executor) {
-      control::spawn(executor, "a test", keep<T>(what(images), &answer));
+      control::spawn(executor, "a test", store<T>(what(images), &answer));
     });
     return answer.get_future().get();
   }
   template <class T>
-  static control::Task<> keep(control::Task<Result<T>> task, std::promise<Result<T>>* answer) {
+  static control::Task<> store(control::Task<Result<T>> task, std::promise<Result<T>>* answer) {
     answer->set_value(co_await std::move(task));
   }
 

@@ -201,7 +201,7 @@ TEST_F(JobMachineTest, RankThatGoesToRestEndsWhereItWasToStop) {
   rest.by_user = true;
   ASSERT_TRUE(make(0, OperationBegun{rest}));
   EXPECT_EQ(state_of(only()), RankState::kEndingRest);
-  EXPECT_THAT(only().may_live_on, ElementsAre("a"));
+  EXPECT_THAT(only().unfenced_nodes, ElementsAre("a"));
   ASSERT_TRUE(make(0, InstancesEnded()));
   EXPECT_EQ(state_of(only()), RankState::kExited);
 }
@@ -218,7 +218,7 @@ TEST_F(JobMachineTest, StopOfARankThatLeftForItsImageEndsItAsStopped) {
 TEST_F(JobMachineTest, RestOfADeadJobIsStoppedToo) {
   only().state = JobState::kLost;
   only() = with_operation(only(), OperationStage::kEnding, OperationGoal::kParked);
-  only().operation->gone = true;
+  only().operation->instance_ended = true;
   ASSERT_TRUE(make(0, Stop{5}));
   ASSERT_TRUE(make(0, InstancesEnded()));
   EXPECT_EQ(only().exit_code, kExitOfStopped);
@@ -231,7 +231,7 @@ TEST_F(JobMachineTest, ListWithoutAStartingInstanceIsNoProof) {
   only().stop_requested = true;
   ASSERT_TRUE(make(0, Missing()));
   EXPECT_EQ(state_of(only()), RankState::kExited);
-  EXPECT_THAT(only().may_live_on, ElementsAre("a"));
+  EXPECT_THAT(only().unfenced_nodes, ElementsAre("a"));
   EXPECT_FALSE(check_removable(only(), view_)) << "its node may be at an order to start it";
   ASSERT_TRUE(make(0, Proven{"a", 1}));
   EXPECT_TRUE(check_removable(only(), view_));
@@ -239,13 +239,13 @@ TEST_F(JobMachineTest, ListWithoutAStartingInstanceIsNoProof) {
 
 TEST_F(JobMachineTest, AnswerOfANodeThatShowsAnInstanceProvesNothing) {
   only().state = JobState::kExited;
-  only().may_live_on = {"a"};
+  only().unfenced_nodes = {"a"};
   view_.instances["a"] = {instance_of(only(), wire::JobPhase::kRunning)};
   ASSERT_TRUE(make(0, Proven{"a", 1}));
-  EXPECT_THAT(only().may_live_on, ElementsAre("a"));
+  EXPECT_THAT(only().unfenced_nodes, ElementsAre("a"));
   view_.instances.clear();
   ASSERT_TRUE(make(0, Proven{"a", 0})) << "it was asked about an earlier incarnation";
-  EXPECT_THAT(only().may_live_on, ElementsAre("a"));
+  EXPECT_THAT(only().unfenced_nodes, ElementsAre("a"));
 }
 
 TEST_F(JobMachineTest, JobThatMayRunOnARemovedNodeIsKept) {
@@ -280,18 +280,18 @@ TEST_F(JobMachineTest, StartThatIsGivenUpLeavesItsNodeInDoubt) {
   ImageOperation other;
   other.by_user = true;
   ASSERT_TRUE(make(0, OperationBegun{other}));
-  EXPECT_THAT(only().may_live_on, ElementsAre("b"));
+  EXPECT_THAT(only().unfenced_nodes, ElementsAre("b"));
   ASSERT_EQ(performed<TaskEnded>().size(), 1U);
   EXPECT_EQ(performed<TaskEnded>().front().error->message(), "Another order took its place");
 }
 
 TEST_F(JobMachineTest, RestoredRankThatIsLostLaterWasNotEndedByItsNode) {
-  only().ended_as_told = true;
+  only().ended_on_request = true;
   only() = with_operation(only(), OperationStage::kStarting);
   ASSERT_TRUE(make(0, RunsFromImage()));
   ASSERT_TRUE(make(0, Missing()));
   EXPECT_EQ(state_of(only()), RankState::kLost);
-  EXPECT_FALSE(only().ended_as_told);
+  EXPECT_FALSE(only().ended_on_request);
 }
 
 // ---- orders that are due ----
@@ -350,7 +350,7 @@ TEST_F(JobMachineTest, StopOfAMoveTellsTheSideThatRunsAloneAndNoOther) {
 
 TEST_F(JobMachineTest, NodeThatShowsAnInstanceIsNotAskedForAProof) {
   only().state = JobState::kExited;
-  only().may_live_on = {"a", "b", "c"};
+  only().unfenced_nodes = {"a", "b", "c"};
   view_.instances["a"] = {instance_of(only(), wire::JobPhase::kRunning)};
   view_.away = {"c"};
   const auto due = due_orders(only(), nullptr, view_);
@@ -361,7 +361,7 @@ TEST_F(JobMachineTest, NodeThatShowsAnInstanceIsNotAskedForAProof) {
 TEST_F(JobMachineTest, OperationJudgesItsInstancesItself) {
   only() = with_operation(only(), OperationStage::kEnding);
   only().stop_requested = true;
-  only().may_live_on = {"b"};
+  only().unfenced_nodes = {"b"};
   EXPECT_TRUE(due_orders(only(), nullptr, view_).empty());
 }
 
@@ -425,7 +425,7 @@ TEST_F(JobMachineTest, RanksRestAgainWhereOneDidNotStart) {
   ASSERT_TRUE(make(0, NotStarted{Error(ErrorCode::kNotFound, "no such file")}));
   EXPECT_EQ(state_of(jobs_[0]), RankState::kParked);
   EXPECT_EQ(state_of(jobs_[1]), RankState::kParked);
-  EXPECT_THAT(jobs_[1].may_live_on, ElementsAre("b"));
+  EXPECT_THAT(jobs_[1].unfenced_nodes, ElementsAre("b"));
   EXPECT_EQ(state_of(jobs_[2]), RankState::kEndingRest);
   EXPECT_EQ(state_of(jobs_[3]), RankState::kEndingRest);
 }

@@ -58,11 +58,11 @@ TEST_F(DrainTableTest, ForgottenIdIsNotGivenAgain) {
   const DrainId first = add("a");
   const DrainId second = add("b");
   end(first, 5);
-  drains_->forget_old(Retention(0));
+  drains_->prune(Retention(0));
   EXPECT_EQ(drains_->find(first), nullptr);
   ASSERT_NE(drains_->find(second), nullptr);  // it is open
   end(second, 6);
-  drains_->forget_old(Retention(0));
+  drains_->prune(Retention(0));
   reopen();
   EXPECT_TRUE(drains_->all().empty());
   EXPECT_GT(add("c"), second);

@@ -180,15 +180,15 @@ TEST_F(DrainsTest, ADryRunAsksAllTargetsAtOnceAndTakesTheBestThatWouldTakeTheJob
   constexpr const char* kJob =
       R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"job-a","way":"transparent"})";
   ASSERT_EQ(cluster_.post("/v1/jobs", kJob).status, 201U);
-  const auto look = [this] {
+  const auto dry_run = [this] {
     return cluster_.post("/v1/drains", R"({"place":"node-a","dry_run":true})").json();
   };
-  const json plan = look();
+  const json plan = dry_run();
   EXPECT_EQ(plan["jobs"][0]["to"], "node-c:0") << plan;
   EXPECT_EQ(node("node-b").arrivals_asked, 1U);
   EXPECT_EQ(node("node-c").arrivals_asked, 1U);
   node("node-c").post([this] { node("node-c").refuse_arrivals = true; });
-  const json refused = look();
+  const json refused = dry_run();
   EXPECT_FALSE(refused["possible"].get<bool>()) << refused;
   EXPECT_EQ(refused["jobs"][0]["reason"], "/root/gpu.log does not exist at the target") << refused;
 }
@@ -296,7 +296,7 @@ TEST_F(DrainsTest, FallsBackOnImages) {
   EXPECT_EQ(job_of(done, "job-a")["state"], "restored") << done;
   EXPECT_NE(job_of(done, "job-a")["reason"].get<std::string>().find("12.3 s"), std::string::npos);
   EXPECT_EQ(done["exit_code"], 3);
-  EXPECT_EQ(images_.calls().at(0).why, "[gpumigrate] drain d1");
+  EXPECT_EQ(images_.calls().at(0).reason, "[gpumigrate] drain d1");
 }
 
 }  // namespace

@@ -69,9 +69,9 @@ TEST(Placement, UnhealthyAndAbsentGpusAreRefused) {
   const auto candidates = rank_candidates({sick, away}, PlacementRequest());
   EXPECT_FALSE(candidates.at(0).suitable);
   EXPECT_FALSE(candidates.at(1).suitable);
-  const std::string why = why_none(candidates, PlacementRequest());
-  EXPECT_THAT(why, HasSubstr("a:0: unhealthy: Xid 79"));
-  EXPECT_THAT(why, HasSubstr("b:0: node is not connected"));
+  const std::string reason = why_none(candidates, PlacementRequest());
+  EXPECT_THAT(reason, HasSubstr("a:0: unhealthy: Xid 79"));
+  EXPECT_THAT(reason, HasSubstr("b:0: node is not connected"));
 }
 
 TEST(Placement, ClosedGpuIsRefusedWithTheReason) {
@@ -402,10 +402,10 @@ TEST(Placement, ExplanationCoversTheRequestedGpuOnly) {
   request.gpu = 1;
   request.memory_bytes = 100 * kGiB;
   const auto candidates = rank_candidates({gpu("a", 0), gpu("b", 0), gpu("b", 1)}, request);
-  const std::string why = why_none(candidates, request);
-  EXPECT_THAT(why, HasSubstr("b:1: too small: 8.00 GiB in all"));
-  EXPECT_THAT(why, ::testing::Not(HasSubstr("a:0")));
-  EXPECT_THAT(why, ::testing::Not(HasSubstr("b:0")));
+  const std::string reason = why_none(candidates, request);
+  EXPECT_THAT(reason, HasSubstr("b:1: too small: 8.00 GiB in all"));
+  EXPECT_THAT(reason, ::testing::Not(HasSubstr("a:0")));
+  EXPECT_THAT(reason, ::testing::Not(HasSubstr("b:0")));
   EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
 }
 

@@ -125,10 +125,10 @@ TEST(Preemption, VictimsAreLowerAndNoneCouldBeLeftOut) {
     // Possible if and only if some GPU's lower jobs hold enough.
     bool possible = false;
     for (const GpuView& view : gpus) {
-      std::uint64_t most = view.free_bytes;
+      std::uint64_t max_free = view.free_bytes;
       for (const Occupant& job : jobs)
-        most += job.place == view.place && job.priority < priority ? job.bytes : 0;
-      possible = possible || most >= request.memory_bytes;
+        max_free += job.place == view.place && job.priority < priority ? job.bytes : 0;
+      possible = possible || max_free >= request.memory_bytes;
     }
     ASSERT_EQ(found.has_value(), possible) << round;
     if (!found) continue;

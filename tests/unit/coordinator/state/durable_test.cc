@@ -162,7 +162,7 @@ TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
   constexpr int kEvents = 400;
   constexpr std::size_t kEventBytes = 8'000;  // two pages each, in a transaction each
   const std::string log = cluster_.folder() + "/coordinator/state.db-wal";
-  std::uintmax_t most = 0;
+  std::uintmax_t max_bytes = 0;
   for (int round = 0; round < kRounds; ++round) {
     cluster_.on_io([&](Coordinator& coordinator, const auto&) {
       Event event;
@@ -170,9 +170,9 @@ TEST_F(DurableTest, LogOfTheStoreIsBoundedAndItsHeaderAloneIsSyncedOnTheLoop) {
       for (int i = 0; i < kEvents; ++i) ASSERT_TRUE(coordinator.store().add(event));
     });
     ASSERT_EQ(cluster_.post("/v1/cordon", cordon_of(static_cast<std::uint32_t>(round))).status, 200U);
-    most = std::max(most, std::filesystem::file_size(log));
+    max_bytes = std::max(max_bytes, std::filesystem::file_size(log));
   }
-  EXPECT_LT(most, 3 * StoreLog::kMaxLogBytes);
+  EXPECT_LT(max_bytes, 3 * StoreLog::kMaxLogBytes);
   // Each time that the log begins again; some forty megabytes were written.
   EXPECT_LE(syncs_on_loop(), kRounds);
 }

@@ -52,15 +52,15 @@ void check_job(const Job& job) {
   ASSERT_EQ(job.ranks.size(), 1U);
   EXPECT_EQ(job.ranks[0].place, Place("node-b", 2));
   EXPECT_EQ(job.ranks[0].state_bytes, 1U << 20);
-  EXPECT_TRUE(job.movable && job.stop_requested && job.unfenced && job.unconfirmed && job.ended_as_told &&
+  EXPECT_TRUE(job.movable && job.stop_requested && job.unfenced && job.unconfirmed && job.ended_on_request &&
               job.resumes_itself);
   EXPECT_EQ(job.obstacles, -1);
   EXPECT_EQ(job.reason + job.placed, "a reasonmost free");
-  EXPECT_EQ(job.meets_as, 4U);
-  EXPECT_EQ(job.meets_at_port, 7100U);
-  EXPECT_EQ(job.may_live_on, (std::set<std::string>{"node-c", "node-d"}));
+  EXPECT_EQ(job.rendezvous_incarnation, 4U);
+  EXPECT_EQ(job.rendezvous_port, 7100U);
+  EXPECT_EQ(job.unfenced_nodes, (std::set<std::string>{"node-c", "node-d"}));
   EXPECT_EQ(job.exit_code, 9);
-  EXPECT_EQ(std::tuple(job.started_ms, job.ended_ms, job.parked_ms, job.rested_ms, job.stop_grace_ms),
+  EXPECT_EQ(std::tuple(job.started_ms, job.ended_ms, job.parked_ms, job.last_active_ms, job.stop_grace_ms),
             std::tuple(5, 6, 11, 12, 1500));
   EXPECT_EQ(job.last_downtime_ms, 1.5);
   EXPECT_EQ(job.fenced, 3U);
@@ -100,7 +100,7 @@ TEST(Recorded, StopThatWasOwedByOneNode) {
   auto document = record::parse_object(recorded("job.json"));
   document.erase("may_live_on");
   document["stop_owed"] = true;
-  EXPECT_EQ(job_from_document(document.dump()).may_live_on, std::set<std::string>{"node-b"});
+  EXPECT_EQ(job_from_document(document.dump()).unfenced_nodes, std::set<std::string>{"node-b"});
 }
 
 TEST(Recorded, JobWithoutAnInstanceIsRefused) {
@@ -126,7 +126,7 @@ void check_migration(const Migration& m) {
   EXPECT_EQ(m.options.allowed_differences, 5);
   EXPECT_EQ(m.options.communicators, wire::Communicators::kInPause);
   EXPECT_EQ(m.expected_pause_ms, 57.5);
-  EXPECT_EQ(m.why + m.network + m.transport + m.error, "whyfasttlsan error");
+  EXPECT_EQ(m.reason + m.network + m.transport + m.error, "whyfasttlsan error");
   EXPECT_EQ(m.phase, MigrationPhase::kCommitted);
   EXPECT_EQ(m.result, MigrationResult::kRestored);
   EXPECT_EQ(m.abort_cause, AbortCause::kTimeout);
@@ -215,7 +215,7 @@ TEST_F(RecordedStore, HasItsJobsAndMovesAlsoOnceTheyAreStoredAgain) {
     EXPECT_TRUE(migrations[0].target_report->verified);
     EXPECT_EQ(migrations[1].result, MigrationResult::kRefused);
     EXPECT_EQ(migrations[1].options.if_not_converged, wire::NotConverged::kAbort);
-    EXPECT_EQ(migrations[2].why, "[gpumigrate] drain d1-h3ga");
+    EXPECT_EQ(migrations[2].reason, "[gpumigrate] drain d1-h3ga");
     for (const Job& job : jobs) ASSERT_TRUE(store.put(job));
     for (const Migration& migration : migrations) ASSERT_TRUE(store.put(migration));
   }

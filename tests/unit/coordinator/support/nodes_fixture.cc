@@ -15,11 +15,11 @@ std::optional<Image> FakeImages::newest(JobId job) const {
   return image;
 }
 
-control::Task<Result<Restored>> FakeImages::restore(JobId job, std::optional<Place> to, std::string why) {
+control::Task<Result<Restored>> FakeImages::restore(JobId job, std::optional<Place> to, std::string reason) {
   const auto executor = co_await control::asio::this_coro::executor;
   const auto hold = std::make_shared<control::asio::steady_timer>(executor, std::chrono::hours(1));
-  keep(hold);
-  note("restore", job, to, std::move(why));
+  store(hold);
+  note("restore", job, to, std::move(reason));
   if (restore_fails) co_return *restore_fails;
   if (held) co_await hold->async_wait(control::kTuple);
   Restored restored;
@@ -29,8 +29,8 @@ control::Task<Result<Restored>> FakeImages::restore(JobId job, std::optional<Pla
   co_return restored;
 }
 
-control::Task<Result<void>> FakeImages::park(JobId job, bool snapshot, std::string why) {
-  note(snapshot ? "snapshot+park" : "park", job, std::nullopt, std::move(why));
+control::Task<Result<void>> FakeImages::park(JobId job, bool snapshot, std::string reason) {
+  note(snapshot ? "snapshot+park" : "park", job, std::nullopt, std::move(reason));
   co_return ok();
 }
 
@@ -49,18 +49,18 @@ void FakeImages::release() {
   if (const auto hold = hold_.lock()) control::asio::post(hold->get_executor(), [hold] { hold->cancel(); });
 }
 
-void FakeImages::keep(const std::shared_ptr<control::asio::steady_timer>& hold) {
+void FakeImages::store(const std::shared_ptr<control::asio::steady_timer>& hold) {
   const std::lock_guard lock(mutex_);
   hold_ = hold;
 }
 
-void FakeImages::note(std::string what, JobId job, std::optional<Place> to, std::string why) {
+void FakeImages::note(std::string what, JobId job, std::optional<Place> to, std::string reason) {
   const std::lock_guard lock(mutex_);
   Call& call = calls_.emplace_back();
   call.what = std::move(what);
   call.job = job;
   call.to = std::move(to);
-  call.why = std::move(why);
+  call.reason = std::move(reason);
   changed_.notify_all();
 }
 

@@ -24,11 +24,11 @@ class FakeImages : public Images {
     std::string what;  // restore, park, snapshot+park
     JobId job = 0;
     std::optional<Place> to;
-    std::string why;
+    std::string reason;
   };
   [[nodiscard]] std::optional<Image> newest(JobId job) const override;
-  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string why) override;
-  control::Task<Result<void>> park(JobId job, bool snapshot, std::string why) override;
+  control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) override;
+  control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) override;
   [[nodiscard]] std::vector<Call> calls() const;
   void wait_for_calls(std::size_t count);
   // Lets a held restore go on.
@@ -40,8 +40,8 @@ class FakeImages : public Images {
   std::optional<Error> restore_fails;
 
  private:
-  void keep(const std::shared_ptr<control::asio::steady_timer>& hold);
-  void note(std::string what, JobId job, std::optional<Place> to, std::string why);
+  void store(const std::shared_ptr<control::asio::steady_timer>& hold);
+  void note(std::string what, JobId job, std::optional<Place> to, std::string reason);
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
