@@ -9,7 +9,7 @@ void JobIndex::put(Job& job) {
     gangs_[gang.id].insert(job.id);
     gang_names_[gang.name].insert(gang.id);
   }
-  if (job.unfenced_nodes.empty())
+  if (job.unfenced_nodes.empty() && !job.unfenced)
     given_up_.erase(job.id);
   else
     given_up_.insert(job.id);

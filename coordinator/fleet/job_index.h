@@ -22,7 +22,7 @@ class JobIndex {
   // Have not ended, or are about to come back from an image.
   [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
   [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
-  // An instance of each was given up and may live (Job::unfenced_nodes).
+  // An instance of each was given up and may live (Job::unfenced_nodes, Job::unfenced).
   [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
   // The job of that name that has not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;

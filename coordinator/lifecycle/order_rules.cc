@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace ckpt::coordinator::lifecycle {
 namespace {
@@ -45,7 +46,9 @@ std::optional<EndOrder> fence_order(const Job& rank, const std::string& node,
 
 std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view) {
   std::vector<ProofOrder> proofs;
-  for (const std::string& node : rank.unfenced_nodes) {
+  std::set<std::string> nodes = rank.unfenced_nodes;
+  if (rank.unfenced) nodes.insert(rank.node());
+  for (const std::string& node : nodes) {
     const Incarnation up_to = given_up_to(rank, view);
     if (view.connected(node) && !has_instance(view, node, rank.id, up_to)) proofs.push_back({node, up_to});
   }

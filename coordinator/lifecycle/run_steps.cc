@@ -180,11 +180,12 @@ Result<void> on(JobDraft& draft, std::size_t at, const RunsUnmanaged& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const Proven& event) {
   const Job& rank = draft.rank(at);
-  const bool is_proof = rank.unfenced_nodes.contains(event.node) && draft.view().connected(event.node) &&
+  const bool is_in_doubt =
+      rank.unfenced_nodes.contains(event.node) || (rank.unfenced && rank.node() == event.node);
+  const bool is_proof = is_in_doubt && draft.view().connected(event.node) &&
                         given_up_to(rank, draft.view()) <= event.up_to &&
                         !has_instance(draft.view(), event.node, rank.id, event.up_to);
-  if (is_proof) draft.change(at).unfenced_nodes.erase(event.node);
-  return ok();
+  return is_proof ? on(draft, at, NodeFenced{event.node}) : ok();
 }
 
 Result<void> on(JobDraft& draft, std::size_t at, const NodeFenced& event) {

@@ -23,6 +23,10 @@ wire::StopJob message_of(JobId id, const lifecycle::EndOrder& order) {
   return message;
 }
 
+bool may_have_orders(const Job& job) {
+  return job.stop_requested || job.unfenced || !job.unfenced_nodes.empty();
+}
+
 }  // namespace
 
 OrderSender::OrderSender(Dependencies deps) : deps_(std::move(deps)) {
@@ -99,13 +103,13 @@ void OrderSender::send_retries() {
 
 void OrderSender::send_later(JobId id) {
   const Job* job = deps_.jobs.find(id);
-  if (job == nullptr || (!job->stop_requested && job->unfenced_nodes.empty())) return;
+  if (job == nullptr || !may_have_orders(*job)) return;
   control::asio::post(deps_.executor, [this, id] { send(id); });
 }
 
 void OrderSender::send(JobId id) {
   const Job* job = deps_.jobs.find(id);
-  if (job == nullptr || (!job->stop_requested && job->unfenced_nodes.empty())) return;
+  if (job == nullptr || !may_have_orders(*job)) return;
   if (deps_.jobs.is_refused(id)) return retry(id, kEvery);
   const Migration* open = open_of(*job);
   for (const lifecycle::Order& order : lifecycle::due_orders(*job, open, deps_.view)) {

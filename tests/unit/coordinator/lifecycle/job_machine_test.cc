@@ -258,6 +258,20 @@ TEST_F(JobMachineTest, JobThatMayRunOnARemovedNodeIsKept) {
   EXPECT_TRUE(check_removable(only(), view_));
 }
 
+TEST_F(JobMachineTest, NodeThatComesBackWithoutTheLostInstanceProvesIt) {
+  only().state = JobState::kLost;
+  only().unfenced = true;
+  view_.away = {"a"};
+  EXPECT_TRUE(due_orders(only(), nullptr, view_).empty());
+  view_.away.clear();
+  const auto due = due_orders(only(), nullptr, view_);
+  ASSERT_EQ(due.size(), 1U);
+  EXPECT_EQ(std::get<ProofOrder>(due[0]).node, "a");
+  ASSERT_TRUE(make(0, Proven{"a", 1}));
+  EXPECT_FALSE(only().unfenced);
+  EXPECT_TRUE(check_removable(only(), view_));
+}
+
 // ---- images ----
 
 TEST_F(JobMachineTest, NextInstanceIsAboveAllThatAnyoneKnows) {
