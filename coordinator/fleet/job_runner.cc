@@ -71,6 +71,7 @@ Result<std::vector<JobId>> JobRunner::run(JobId id, std::vector<Event> events, K
   for (const Job* rank : ranks) before.emplace(rank->id, state_of(*rank));
   CKPT_TRY(step, make(ranks, ranked, kind));
   std::vector<JobId> changed;
+  changed.reserve(step.changed.size());
   for (const Job& rank : step.changed) changed.push_back(rank.id);
   for (const Job& rank : step.changed)
     if (const auto point = fault_behind(before.at(rank.id), state_of(rank))) fault_point(*point);

@@ -15,6 +15,7 @@ namespace ckpt::coordinator::lifecycle {
 
 JobDraft::JobDraft(std::vector<const Job*> ranks, const JobView& view, std::int64_t now_ms)
     : before_(std::move(ranks)), changed_(before_.size()), view_(view), now_ms_(now_ms) {
+  checked_.reserve(before_.size());
   for (const Job* rank : before_) checked_.push_back(state_of(*rank));
 }
 

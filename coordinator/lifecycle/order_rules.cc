@@ -27,6 +27,7 @@ std::vector<EndOrder> end_orders(const Job& rank, const JobView& view) {
     order.up_to = std::max(order.up_to, seen.instance->incarnation);
   }
   std::vector<EndOrder> all;
+  all.reserve(orders.size());
   for (auto& [node, order] : orders) all.push_back(std::move(order));
   return all;
 }

@@ -13,6 +13,7 @@ namespace {
 
 std::vector<const Job*> ranks_of(const JobDraft& draft) {
   std::vector<const Job*> ranks;
+  ranks.reserve(draft.size());
   for (std::size_t at = 0; at < draft.size(); ++at) ranks.push_back(&draft.rank(at));
   return ranks;
 }

@@ -131,6 +131,7 @@ Result<void> Service::stop(const Job& job, std::int64_t grace_ms) {
 
 Result<void> Service::stop_all(const std::vector<Job*>& ranks, std::int64_t grace_ms) {
   std::vector<JobRunner::Event> events;
+  events.reserve(ranks.size());
   for (const Job* rank : ranks) events.push_back({rank->id, lifecycle::Stop{grace_ms}});
   return events.empty() ? ok() : deps_.job_runner.order_all(std::move(events));
 }

@@ -79,6 +79,7 @@ class Life {
     change_the_cluster();
     const std::size_t at = draw(static_cast<std::uint32_t>(jobs_.size()));
     std::vector<const Job*> ranks;
+    ranks.reserve(jobs_.size());
     for (const Job& job : jobs_) ranks.push_back(&job);
     const RankEvent events[] = {{at, event_of(jobs_[at])}};
     const std::string before = std::string(to_string(state_of(jobs_[at])));

@@ -69,6 +69,7 @@ Result<TaskId> OperationRunner::begin(JobId id, ImageOperation operation) {
 
 Result<std::vector<OperationRunner::Begun>> OperationRunner::begin_all(std::vector<Begun> operations) {
   std::vector<JobRunner::Event> events;
+  events.reserve(operations.size());
   for (const Begun& begun : operations)
     events.push_back({begun.job, lifecycle::OperationBegun{begun.operation}});
   CKPT_TRYV(deps_.job_runner.order_all(std::move(events)));

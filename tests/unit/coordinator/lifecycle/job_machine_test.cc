@@ -59,14 +59,15 @@ class JobMachineTest : public ::testing::Test {
   // The jobs after the event of one of them.
   Result<void> make(std::size_t rank, JobEvent event) {
     std::vector<const Job*> ranks;
+    ranks.reserve(jobs_.size());
     for (const Job& job : jobs_) ranks.push_back(&job);
     const RankEvent events[] = {{rank, std::move(event)}};
     CKPT_TRY(made, step(ranks, events, view_, kNow));
     changed_ = made.changed.size();
     actions_ = std::move(made.actions);
-    for (Job& changed : made.changed)
+    for (const Job& changed : made.changed)
       for (Job& job : jobs_)
-        if (job.id == changed.id) job = std::move(changed);
+        if (job.id == changed.id) job = changed;
     return ok();
   }
   Job& only() { return jobs_.front(); }
