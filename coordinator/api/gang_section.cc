@@ -69,7 +69,7 @@ control::Task<Result<HttpResponse>> GangSection::handle(HttpRequest request) {
   }
   if (verb == "migrate" && is_post(request)) {
     std::optional<std::uint32_t> number;
-    if (rank != nullptr) number = rank->ranks.front().rank;
+    if (rank != nullptr) number = rank->rank_number();
     co_return co_await migrate(std::move(request), gang->id, number);
   }
   if ((verb == "snapshot" || verb == "suspend") && is_post(request))
@@ -94,7 +94,7 @@ control::Task<GangSection::Answer> GangSection::wait(HttpRequest request, JobId 
 control::Task<GangSection::Answer> GangSection::logs(HttpRequest request, Gang gang) {
   CKPT_CO_TRY(wanted, query_number(request, "rank", 0, kMaxRank));
   const auto rank = std::find_if(gang.ranks.begin(), gang.ranks.end(), [wanted](const Job* known) {
-    return known->ranks.front().rank == static_cast<std::uint32_t>(wanted);
+    return known->rank_number() == static_cast<std::uint32_t>(wanted);
   });
   if (rank == gang.ranks.end())
     co_return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, wanted));

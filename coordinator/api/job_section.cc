@@ -120,7 +120,7 @@ control::Task<JobSection::Answer> JobSection::logs(HttpRequest request, JobId id
   CKPT_CO_TRY(since, query_number(request, "since_ms", 0, kMaxLogOffset));
   CKPT_CO_TRY(times, query_number(request, "timestamps", 0, 1));
   const Job* job = deps_.jobs.find(id);
-  const auto own = static_cast<std::int64_t>(job->ranks.front().rank);
+  const auto own = static_cast<std::int64_t>(job->rank_number());
   CKPT_CO_TRY(rank, query_number(request, "rank", own, kMaxLogOffset));
   if (rank != own)
     co_return Error(ErrorCode::kNotFound,

@@ -28,9 +28,9 @@ ImageServices::ImageServices(const ImageDependencies& deps, ImageTables& tables)
               tables.catalog, tables.reports, tables.tasks, orders, grants, open, deps.rendezvous,
               deps.executor}),
       cancels({deps.jobs, deps.job_runner, orders}),
-      restores({deps.nodes, deps.calls, deps.jobs, deps.migrations, deps.states, deps.planner, tables.catalog,
-                tables.finder}),
-      requests({deps.nodes, deps.jobs, deps.job_runner, deps.admission, restores, tables.catalog,
+      restores({deps.nodes, deps.calls, deps.jobs, deps.view, deps.migrations, deps.states, deps.planner,
+                tables.catalog, tables.finder}),
+      requests({deps.nodes, deps.jobs, deps.job_runner, deps.view, deps.admission, restores, tables.catalog,
                 tables.finder, tables.tasks, snapshots, orders, open, runner, cancels}) {}
 
 void ImageServices::start() {

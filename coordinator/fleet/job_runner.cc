@@ -85,10 +85,15 @@ void JobRunner::perform(const std::vector<std::pair<JobId, lifecycle::JobAction>
     if (const auto* entry = std::get_if<lifecycle::LogEntry>(&action))
       events_.add(entry->kind, entry->text, entry->node, id);
     else if (const auto* warning = std::get_if<lifecycle::Warning>(&action))
-      spdlog::warn("{}", warning->text);
+      warn(id, warning->text);
     else
       acted_.notify(id, action);
   }
+}
+
+// A rule that has to wait is tried each second.
+void JobRunner::warn(JobId id, const std::string& text) {
+  if (std::exchange(warned_[id], text) != text) spdlog::warn("{}", text);
 }
 
 Result<void> JobRunner::order(JobId id, lifecycle::JobEvent event) {
@@ -113,7 +118,7 @@ void JobRunner::fact(JobId id, lifecycle::JobEvent event) {
 // As an order: what the store refuses is tried again.
 void JobRunner::settle(JobId id) {
   if (auto done = run(id, {}, Kind::kOrder); !done)
-    spdlog::error("the ranks of {} are not looked at: {}", job_text(id), done.error().to_string());
+    spdlog::error("the rules among the ranks of {} wait: {}", job_text(id), done.error().to_string());
 }
 
 std::vector<JobId> JobRunner::on_inventory(const Node& node) {
@@ -169,13 +174,16 @@ Result<void> JobRunner::forget(const Job& job) {
   const std::string text = "job " + label(job) + " was removed; its images stay";
   const std::string node = job.node();
   CKPT_TRYV(jobs_.remove(id));
+  warned_.erase(id);
   events_.add("job-removed", text, node, id);
   return ok();
 }
 
 std::vector<JobId> JobRunner::prune(const Retention& keep) {
-  return jobs_.remove_old(
+  std::vector<JobId> removed = jobs_.remove_old(
       keep, [this](const Job& job) { return lifecycle::check_removable(job, view_).has_value(); });
+  for (const JobId id : removed) warned_.erase(id);
+  return removed;
 }
 
 }  // namespace ckpt::coordinator

@@ -8,6 +8,7 @@
 // order() returns the machine's and the store's; those of facts are logged.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,10 +70,13 @@ class JobRunner {
   [[nodiscard]] Result<void> check_stored(const std::vector<const Job*>& ranks);
   void perform(const std::vector<std::pair<JobId, lifecycle::JobAction>>& actions);
   void take_in(Job& job, const wire::JobInstance& instance);
+  // Logs a warning once, until the job has another one.
+  void warn(JobId id, const std::string& text);
 
   JobTable& jobs_;
   EventLog& events_;
   const lifecycle::JobView& view_;
+  std::map<JobId, std::string> warned_;  // the last warning of each job; it goes with the job
   JobActions acted_;
   Listeners<JobId> stepped_;
 };

@@ -153,7 +153,7 @@ std::vector<Job*> JobTable::ranks_of(JobId gang) {
   std::vector<Job*> found;
   for (const JobId id : index_.ranks_of(gang)) found.push_back(&jobs_.at(id));
   std::sort(found.begin(), found.end(),
-            [](const Job* a, const Job* b) { return a->ranks.front().rank < b->ranks.front().rank; });
+            [](const Job* a, const Job* b) { return a->rank_number() < b->rank_number(); });
   return found;
 }
 

@@ -52,7 +52,7 @@ std::string GangImages::why_none(const Gang& gang) const {
   if (gang.ranks.size() != gang.size)
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
-    const std::uint32_t number = rank->ranks.front().rank;
+    const std::uint32_t number = rank->rank_number();
     if (rank->spec.way != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: only ranks that call ckpt_barrier can stop at one step", number,
                          to_string(rank->spec.way));

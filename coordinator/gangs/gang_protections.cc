@@ -69,7 +69,7 @@ Result<Protected> GangProtections::plan(const Gang& gang, const ProtectRequest& 
       return Error(ErrorCode::kRefused,
                    fmt::format("Rank {} of job {} is {}: only ranks that call ckpt_barrier can stop "
                                "at one step",
-                               rank->ranks.front().rank, gang.name, to_string(rank->spec.way)));
+                               rank->rank_number(), gang.name, to_string(rank->spec.way)));
   }
   CKPT_TRY(destination, destination_of(wish.to, deps_.nodes));
   Protected answer;

@@ -31,8 +31,7 @@ std::string why_resting(const Gang& gang) {
   std::string reason;
   for (const Job* rank : gang.ranks) {
     if (rank->reason.find(lifecycle::kRestsWithOthers) != std::string::npos) continue;
-    reason +=
-        fmt::format("{}rank {}: {}", reason.empty() ? "" : "; ", rank->ranks.front().rank, rank->reason);
+    reason += fmt::format("{}rank {}: {}", reason.empty() ? "" : "; ", rank->rank_number(), rank->reason);
   }
   return reason;
 }
@@ -53,7 +52,7 @@ Result<Gang> GangRestores::find(JobId id, const GangRestoreWish& wish) const {
     own.all_ranks = true;
     CKPT_TRYV(deps_.restores.may_restore(rank->id, own));
     if (holds_gpu(rank->state))
-      return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->ranks.front().rank));
+      return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->rank_number()));
   }
   return *std::move(gang);
 }

@@ -15,7 +15,7 @@ ImagesOfSets images_by_set(const ImageCatalog& catalog, const Gang& gang) {
   for (const Job* rank : gang.ranks) {
     for (const ListedImage& listed : catalog.list(rank->id)) {
       if (listed.image.set != 0 && !listed.damaged)
-        sets[listed.image.set].insert_or_assign(rank->ranks.front().rank, listed.image);
+        sets[listed.image.set].insert_or_assign(rank->rank_number(), listed.image);
     }
   }
   return sets;

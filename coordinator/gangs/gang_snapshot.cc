@@ -32,7 +32,7 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Gang
   for (const Job* rank : gang.ranks) {
     Member& member = snapshot->members_.emplace_back();
     member.job = rank->id;
-    member.rank = rank->ranks.front().rank;
+    member.rank = rank->rank_number();
     member.incarnation = rank->incarnation;
     member.node = rank->node();
     member.owner = vault_node(*rank, snapshot->wish_.to);

@@ -92,7 +92,7 @@ void Evacuations::attempt_rank(Evacuation& e, const Job& rank) {
   const JobId gang = rank.spec.gang.id;
   if (deps_.gang_moves.is_beginning(gang)) return wait(e, "a move of its ranks is being prepared");
   MigrateRequest request = live_request(e, rank);
-  request.ranks.push_back(rank.ranks.front().rank);
+  request.ranks.push_back(rank.rank_number());
   const PlanHints hints = hints_for(e);
   const auto plan = deps_.gang_moves.plan(gang, request, hints.closed);
   if (!plan) return wait(e, plan.error().to_string());

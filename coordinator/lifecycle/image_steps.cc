@@ -94,12 +94,13 @@ Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_
     case OperationStage::kTaking:
       draft.act(at, SnapshotCancelled{rank.node(), rank.incarnation});
       return ok();
-    case OperationStage::kEnding:  // it rests now, whether or not these nodes have answered
+    case OperationStage::kEnding:
+      // It rests now, whether or not its node has answered.
       operation.goal = OperationGoal::kParked;
       if (!operation.instance_ended) rank.unfenced_nodes.insert(rank.node());
       return ok();
-    case OperationStage::
-        kStarting:  // its node may be at it for long: what it has started then the fence ends
+    case OperationStage::kStarting:
+      // Its node may take long. The fence ends what it starts.
       rank.unfenced_nodes.insert(operation.to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, operation.cancelled)});
   }
@@ -171,7 +172,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
       operation.reason = event.reason;
       return ok();
     }
-    case RankState::kComing: {  // its node may be at it for long: what it has started then the fence ends
+    case RankState::kComing: {  // its node may take long: the fence ends what it starts
       Job& rank = draft.change(at);
       rank.unfenced_nodes.insert(rank.operation->to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, event.reason)});

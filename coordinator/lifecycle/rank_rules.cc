@@ -46,7 +46,7 @@ Result<void> park_others(JobDraft& draft) {
   const auto rests = [](const Job* rank) { return state_of(*rank) == RankState::kParked; };
   const auto parked = std::ranges::find_if(ranks, rests);
   if (parked == ranks.end()) return ok();
-  const std::string reason = fmt::format("rank {} {}", (*parked)->ranks.front().rank, kRestsWithOthers);
+  const std::string reason = fmt::format("rank {} {}", (*parked)->rank_number(), kRestsWithOthers);
   for (std::size_t at = 0; at < draft.size(); ++at) {
     if (draft.rank(at).stop_requested) continue;
     CKPT_TRYV(apply(draft, at, RankRests{reason}));
@@ -82,7 +82,7 @@ JobState state_of(std::span<const Job* const> ranks) {
 std::string reason_of(std::span<const Job* const> ranks) {
   const Job* failed = first_failed(ranks);
   if (failed == nullptr) return {};
-  const std::string rank = fmt::format("rank {} ", failed->ranks.front().rank);
+  const std::string rank = fmt::format("rank {} ", failed->rank_number());
   if (failed->state == JobState::kExited && failed->exit_code >= 0)
     return rank + fmt::format("ended with exit code {}", failed->exit_code);
   return rank + std::string(to_string(failed->state)) + (failed->reason.empty() ? "" : ": ") + failed->reason;

@@ -193,8 +193,7 @@ void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob
   request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
   request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
   request.reason = drain_reason(drain);
-  for (const DrainJob* entry : entries)
-    request.ranks.push_back(deps_.jobs.find(entry->job)->ranks.front().rank);
+  for (const DrainJob* entry : entries) request.ranks.push_back(deps_.jobs.find(entry->job)->rank_number());
   const auto plan = deps_.gang_moves.plan(gang, request);
   // The cause of a refusal may pass, such as a rank that is paused for an image.
   if (!plan) return all(DrainJobState::kWaiting, plan.error().to_string());

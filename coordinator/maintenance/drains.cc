@@ -194,12 +194,11 @@ void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const 
   }
   for (const auto& [gang, ranks] : gangs) {
     MigrateRequest move;
-    for (const Prospect* rank : ranks)
-      move.ranks.push_back(deps_.jobs.find(rank->job.job)->ranks.front().rank);
+    for (const Prospect* rank : ranks) move.ranks.push_back(deps_.jobs.find(rank->job.job)->rank_number());
     const auto plan = deps_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
     const bool possible = plan && !plan->places.empty();
     for (Prospect* rank : ranks) {
-      const std::uint32_t number = deps_.jobs.find(rank->job.job)->ranks.front().rank;
+      const std::uint32_t number = deps_.jobs.find(rank->job.job)->rank_number();
       rank->job.state = possible ? DrainJobState::kWaiting : DrainJobState::kBlocked;
       rank->job.to.reset();
       rank->job.obstacles.clear();

@@ -78,7 +78,7 @@ control::Task<Result<wire::JobSpec>> GangRendezvous::complete(wire::JobSpec spec
   const auto ranks = deps_.jobs.ranks_of(spec.gang.id);
   std::vector<Place> places;
   for (const Job* rank : ranks) places.push_back(place_of(*rank));
-  if (ranks.empty() || ranks.front()->ranks.front().rank != 0)
+  if (ranks.empty() || ranks.front()->rank_number() != 0)
     co_return Error(ErrorCode::kNotFound, "There is no rank 0 of " + spec.gang.name);
   CKPT_CO_TRYV(add_address(spec, places));
   if (find_variable(spec, kPort) != nullptr) co_return spec;

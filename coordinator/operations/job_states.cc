@@ -73,7 +73,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
     return "migration " + migration_text(open->id) + " of it is open";
   if (job.spec.gang.id != 0)
     return "it is a rank of " + job.spec.gang.name + ", which moves by `migrate " + job.spec.gang.name +
-           " --rank " + std::to_string(job.ranks.front().rank) + "`";
+           " --rank " + std::to_string(job.rank_number()) + "`";
   if (state == "unknown") return job.reason;
   // A snapshot gives way: its node has the job go on first.
   const bool passes = state == "paused" && snapshots_.contains(job.id);

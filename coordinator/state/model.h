@@ -134,6 +134,8 @@ struct Job {
   MemoryHistory memory;                     // that it holds on its GPU, as the driver counts
 
   [[nodiscard]] const std::string& node() const { return segments.back().node; }
+  // Its number among the ranks that were started with it; 0: it is the only one.
+  [[nodiscard]] std::uint32_t rank_number() const { return ranks.front().rank; }
   // Why nothing but an order of a user may move or park it; empty: anything may.
   [[nodiscard]] std::string why_not_by_itself() const;
   // When a job that does not run worked last, in Unix time: an image that is older lacks some of its work.

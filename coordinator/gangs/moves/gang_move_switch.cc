@@ -106,7 +106,7 @@ void GangMoves::on_times(const Node& node, const gang::GangMessage& message) {
   Migration* lead = deps_.table.find(message.migration);
   if (lead == nullptr || lead->gang_move != lead->id || !is_bystander(message.from)) return;
   for (const Job* rank : deps_.jobs.ranks_of(message.gang)) {
-    const std::uint32_t number = rank->ranks.front().rank;
+    const std::uint32_t number = rank->rank_number();
     const bool is_known =
         std::any_of(lead->staying.begin(), lead->staying.end(),
                     [number](const StayingRankTimes& known) { return known.rank == number; });
@@ -206,7 +206,7 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
     member.incarnation = row->base;
     member.node = row->from.node;
     const Job* job = deps_.jobs.find(row->job);
-    member.rank = job == nullptr ? 0 : job->ranks.front().rank;
+    member.rank = job == nullptr ? 0 : job->rank_number();
   }
   for (const gang::StayingRank& staying : plan->staying) {
     RankOrders::Member& member = members.emplace_back();

@@ -22,12 +22,8 @@ constexpr std::int64_t kGroupsTimeoutMs = 120'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
 constexpr std::chrono::milliseconds kPollInterval{200};
 
-std::uint32_t number_of(const Job& rank) {
-  return rank.ranks.front().rank;
-}
-
 bool moves(const std::vector<std::uint32_t>& moved, const Job& rank) {
-  return std::find(moved.begin(), moved.end(), number_of(rank)) != moved.end();
+  return std::find(moved.begin(), moved.end(), rank.rank_number()) != moved.end();
 }
 
 // "auto", or places with commas between them.
@@ -58,7 +54,7 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateR
   if (moved.empty()) {
     for (const Job* rank : gang.ranks)
       if (std::find(named.begin(), named.end(), rank->node()) == named.end())
-        moved.push_back(number_of(*rank));
+        moved.push_back(rank->rank_number());
     if (moved.empty())
       return Error(ErrorCode::kRefused,
                    fmt::format("All ranks of {} are on {} already", gang.name, request.to));
@@ -67,7 +63,7 @@ Result<std::vector<std::uint32_t>> chosen_ranks(const Gang& gang, const MigrateR
   moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
   for (const std::uint32_t number : moved) {
     const bool is_known = std::any_of(gang.ranks.begin(), gang.ranks.end(),
-                                      [number](const Job* rank) { return number_of(*rank) == number; });
+                                      [number](const Job* rank) { return rank->rank_number() == number; });
     if (!is_known) return Error(ErrorCode::kNotFound, fmt::format("{} has no rank {}", gang.name, number));
   }
   return moved;
@@ -79,7 +75,7 @@ std::string GangMoves::why_not_movable(const Gang& gang) const {
   if (gang.ranks.size() != gang.size)
     return fmt::format("only {} of its {} ranks are known", gang.ranks.size(), gang.size);
   for (const Job* rank : gang.ranks) {
-    const std::uint32_t number = number_of(*rank);
+    const std::uint32_t number = rank->rank_number();
     if (rank->spec.way != MigrationMode::kCooperative)
       return fmt::format("rank {} is {}: ranks that do not call ckpt_barrier cannot stop at one step", number,
                          to_string(rank->spec.way));
@@ -192,7 +188,7 @@ Result<GangMovePlan> GangMoves::plan_for(const Gang& gang, const MigrateRequest&
   for (const Job* rank : gang.ranks) {
     const Place at = rank->ranks.front().place;
     hints.closed.emplace_back(Scope(at.node, at.gpu),
-                              fmt::format("rank {} of it is there", number_of(*rank)));
+                              fmt::format("rank {} of it is there", rank->rank_number()));
     if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
@@ -237,7 +233,7 @@ control::Task<Result<GangMoves::Groups>> GangMoves::ask_groups(Gang gang, std::v
   std::vector<control::Task<>> asked;
   for (const Job* rank : gang.ranks) {
     AskedRank& one = ranks->emplace_back();
-    one.rank = number_of(*rank);
+    one.rank = rank->rank_number();
     one.node = rank->node();
     one.request.job = rank->id;
     one.request.incarnation = rank->incarnation;
@@ -418,7 +414,7 @@ Result<Migration*> GangMoves::record_rows(const Gang& gang, const GangMovePlan& 
   Migration* lead = nullptr;
   std::size_t next = 0;
   for (const Job* rank : gang.ranks) {
-    const std::uint32_t number = number_of(*rank);
+    const std::uint32_t number = rank->rank_number();
     if (!moves(plan.moved, *rank)) {
       info.staying.push_back(number);
       gang::StayingRank& staying = full.staying.emplace_back();

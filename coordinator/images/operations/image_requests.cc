@@ -37,7 +37,8 @@ control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish
   operation.to_gpu = place.gpu;
   const bool rests = !holds_gpu(job->state);
   const bool source_away = !rests && !deps_.nodes.connected(job->node());
-  operation.operator_confirmed = wish.force && (source_away || !deps_.restores.away_of(*job).empty());
+  operation.operator_confirmed =
+      wish.force && (source_away || !lifecycle::silent_node(*job, deps_.view).empty());
   operation.instance_ended = rests || (wish.force && source_away);
   if (operation.instance_ended) operation.ended_ms = still.last_work_ms;
   co_return deps_.runner.begin(id, std::move(operation));

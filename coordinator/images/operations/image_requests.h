@@ -22,6 +22,7 @@ class ImageRequests : public Images {
     NodeTable& nodes;
     JobTable& jobs;
     JobRunner& job_runner;
+    const lifecycle::JobView& view;
     JobAdmission& admission;
     RestorePlans& restores;
     const ImageCatalog& catalog;

@@ -63,7 +63,7 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
                                                         "that it is dead for good)"));
     return ok();
   }
-  if (const std::string away = away_of(*job); !away.empty() && !wish.force)
+  if (const std::string away = lifecycle::silent_node(*job, deps_.view); !away.empty() && !wish.force)
     return refused(
         "it was stopped, and may still live on node " + away +
         ", which is not connected. --force is your word that this instance is dead for good; should "
@@ -74,12 +74,6 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
                    ", where it runs as far as anyone knows, is not connected. --force is your word "
                    "that this instance is dead for good; should it turn up, it is ended");
   return ok();
-}
-
-std::string RestorePlans::away_of(const Job& job) const {
-  const auto away = std::find_if(job.unfenced_nodes.begin(), job.unfenced_nodes.end(),
-                                 [this](const std::string& node) { return !deps_.nodes.connected(node); });
-  return away == job.unfenced_nodes.end() ? std::string() : *away;
 }
 
 // A GPU whose node can read the image: asked before anything ends for it.

@@ -11,6 +11,7 @@
 
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/images/image_finder.h"
+#include "coordinator/lifecycle/job_view.h"
 #include "coordinator/operations/planner.h"
 
 namespace ckpt::coordinator {
@@ -49,6 +50,7 @@ class RestorePlans {
     NodeTable& nodes;
     NodeCalls& calls;
     JobTable& jobs;
+    const lifecycle::JobView& view;
     const MigrationTable& migrations;
     const JobStates& states;
     const Planner& planner;
@@ -59,8 +61,6 @@ class RestorePlans {
 
   // The state of the job allows it.
   [[nodiscard]] Result<void> may_restore(JobId id, const RestoreWish& wish) const;
-  // A node that is not connected, where an instance that was given up may live; empty: there is none.
-  [[nodiscard]] std::string away_of(const Job& job) const;
   control::Task<Result<RestorePlan>> plan(JobId id, RestoreWish wish);
   // The same as of now, with a place that was found before.
   [[nodiscard]] Result<RestorePlan> plan_at(JobId id, const RestoreWish& wish, const Image& image,
