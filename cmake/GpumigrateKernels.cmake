@@ -16,11 +16,11 @@ function(device_module name)
   # unloaded.
   target_compile_options(${name}_sim PRIVATE -x c++ -O3 -fno-gnu-unique ${A_HOST_FLAGS})
   target_include_directories(${name}_sim PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tools
-                             ${CMAKE_SOURCE_DIR}/tools/cudasim/include ${A_INCLUDES})
+                             ${CMAKE_SOURCE_DIR}/tests/simulators/cudasim/include ${A_INCLUDES})
   set_target_properties(${name}_sim PROPERTIES PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${KERNEL_DIR})
   add_custom_target(${name} ALL DEPENDS ${name}_sim)
   if(NVCC_PROGRAM AND NOT GPUMIGRATE_SANITIZE)
-    set(include_flags -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/tools -I${CMAKE_SOURCE_DIR}/tools/cudasim/include)
+    set(include_flags -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/tools -I${CMAKE_SOURCE_DIR}/tests/simulators/cudasim/include)
     foreach(dir ${A_INCLUDES})
       list(APPEND include_flags -I${dir})
     endforeach()

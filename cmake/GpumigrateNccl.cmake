@@ -1,4 +1,4 @@
-# NCCL's header, from which the software NCCL (tools/ncclsim) and its tests are built. Without one of 2.28.7 or
+# NCCL's header, from which the software NCCL (tests/simulators/ncclsim) and its tests are built. Without one of 2.28.7 or
 # newer they are left out, and nothing else.
 set(GPUMIGRATE_NCCL OFF)
 set(NCCL_HEADER ${CUDA_HOME}/include/nccl.h)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of tools/ncclsim/README.md names what the library exports, which is what NCCL's header declares, and
+"""The table of tests/simulators/ncclsim/README.md names what the library exports, which is what NCCL's header declares, and
 what NVIDIA's library exports where there is one."""
 import argparse
 import pathlib

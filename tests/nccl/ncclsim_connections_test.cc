@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "tests/nccl/support/ncclsim.h"
-#include "tools/ncclsim/transport/bootstrap_wire.h"
+#include "tests/simulators/ncclsim/transport/bootstrap_wire.h"
 
 namespace nccl_test {
 namespace {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections between the ranks of a communicator, each made at its first use: the lower rank connects.
+//
+// Threads: one at a time. Ownership: the mesh's sockets.
+// Errors: those of socket.h. A stranger's connection is closed and is no error.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <vector>
+
+#include "tests/simulators/ncclsim/transport/socket.h"
+
+namespace ncclsim {
+
+struct Outbound {
+  const void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct Inbound {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  std::function<ncclResult_t()> check;  // once it is there; may be empty
+};
+
+// The data that goes to one peer and comes from it, each in this order.
+struct Flow {
+  int peer = 0;
+  std::vector<Outbound> out;
+  std::vector<Inbound> in;
+};
+
+class Mesh {
+ public:
+  // Listens on the rank's address.
+  ncclResult_t listen(Endpoint* at);
+  // `secret` and `purpose` are what the ranks know each other's connections by.
+  void set_peers(int rank, std::vector<Endpoint> peers, std::uint64_t secret, std::uint32_t purpose);
+
+  // Moves all flows, side by side; at most one for each peer.
+  ncclResult_t exchange(const std::vector<Flow>& flows, const Limits& limits);
+  // Connects to these peers now.
+  ncclResult_t connect(const std::vector<int>& peers, const Limits& limits);
+  // Closes the connection to a peer, as the peer's death does.
+  void drop(int peer);
+  void close();
+
+ private:
+  enum class State { kNone, kConnecting, kOpen };
+  struct Peer {
+    Endpoint at;
+    Descriptor socket;
+    State state = State::kNone;
+  };
+  struct Hello {
+    std::uint64_t secret = 0;
+    std::uint32_t purpose = 0;
+    std::int32_t from = 0;
+    std::int32_t to = 0;
+    std::uint32_t unused = 0;
+  };
+  struct Stranger {
+    Descriptor socket;
+    Hello hello;
+    std::size_t got = 0;
+    Clock::time_point deadline;
+  };
+  class Progress;
+
+  ncclResult_t begin(int peer);
+  ncclResult_t finish_connect(int peer, const Limits& limits);
+  void accept_strangers();
+  void read_hellos();
+  bool admit(Stranger* stranger);
+
+  Descriptor listener_;
+  int rank_ = 0;
+  std::uint64_t secret_ = 0;
+  std::uint32_t purpose_ = 0;
+  std::vector<Peer> peers_;
+  std::list<Stranger> strangers_;
+};
+
+}  // namespace ncclsim
