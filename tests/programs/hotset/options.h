@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// hotset's command line. Bad values end the program with one line and exit code 64.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tests/programs/hotset/hot_set.h"
+#include "tools/examples/common/command_line.h"
+
+namespace ckpt::examples {
+
+struct Options {
+  std::uint64_t bytes = 0;
+  std::uint64_t steps = 0;  // 0: until SIGINT or SIGTERM
+  std::int64_t step_ns = 0;
+  std::uint64_t print_every = 0;
+  std::string hold;
+  HotSetOptions hot_set;
+  CommonOptions common;
+};
+
+Options parse_options(int argc, char** argv);
+
+}  // namespace ckpt::examples

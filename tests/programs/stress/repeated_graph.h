@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph that lives long and is launched again and again. It counts a version in device memory up, fills a
+// buffer with that version and checks it. Made of nodes, or captured from a stream. Threads: one. Ownership:
+// the graph and its memory.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/programs/stress/optional_driver.h"
+#include "tools/examples/common/gpu.h"
+
+namespace ckpt::examples {
+
+class RepeatedGraph {
+ public:
+  // `wrong` is a number in device memory that differences are added to. `capture` may record work.
+  RepeatedGraph(const OptionalDriver& driver, const Kernels& kernels, bool captured, CUstream capture,
+                std::uint64_t bytes, std::uint64_t seed, CUdeviceptr wrong);
+  ~RepeatedGraph();
+  RepeatedGraph(const RepeatedGraph&) = delete;
+  RepeatedGraph& operator=(const RepeatedGraph&) = delete;
+
+  void launch(CUstream stream);
+  // The buffer's content, by the version that the host counted.
+  void verify(CUfunction verify, CUstream stream);
+
+ private:
+  void add_nodes(const Kernels& kernels);
+  void capture(const Kernels& kernels, CUstream stream);
+
+  const OptionalDriver& driver_;
+  std::uint64_t bytes_;
+  std::uint64_t seed_;
+  CUdeviceptr wrong_;
+  LocalMemory buffer_;
+  LocalMemory version_;
+  std::uint32_t launches_ = 0;
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+};
+
+}  // namespace ckpt::examples

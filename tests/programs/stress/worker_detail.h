@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants and types that worker.cc and worker_checks.cc share. Threads: see each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "tests/programs/stress/worker.h"
+
+namespace ckpt::examples {
+
+constexpr const char* kModule = "stress_kernels";
+constexpr std::uint64_t kWindow = std::uint64_t{256} << 10;  // bytes copied to or from the host at once
+constexpr unsigned kBlockThreads = 64;
+
+// Set by the driver's thread, read by the worker once the stream has been waited for.
+struct Worker::Callback {
+  ~Callback() { cuMemFreeHost(found); }
+  std::uint8_t* found = nullptr;  // pinned; a copy on the same stream fills it first
+  std::uint64_t bytes = 0;
+  std::uint64_t from = 0;  // place of the first byte in the buffer
+  std::uint64_t seed = 0;
+  std::uint32_t version = 0;
+  std::atomic<bool> called = false;
+  std::atomic<bool> equal = false;
+};
+
+}  // namespace ckpt::examples
