@@ -31,7 +31,6 @@
 #include "libckpt/inprocess/shim/core/captures.h"
 #include "libckpt/inprocess/shim/core/gate.h"
 #include "libckpt/inprocess/shim/core/hooks.h"
-#include "libckpt/inprocess/shim/core/trace.h"
 #include "libckpt/net/settings/setting.h"
 #include "libckpt/net/tls/psk_stream.h"
 #include "libckpt/protocol/wire/codec.h"
@@ -190,10 +189,6 @@ void captures_example(CUresult (*driver_begins)(), void (*ask_by_other_means)())
 Result<void> gate_example(Nanos timeout) {
   // example: libckpt/inprocess/shim/core/gate.h
   return ok();
-}
-
-void trace_example(TraceValue* values, std::size_t count, int result, Nanos began) {
-  // example: libckpt/inprocess/shim/core/trace.h
 }
 
 }  // namespace shim

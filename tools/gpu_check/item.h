@@ -50,7 +50,6 @@ Outcome outcome_of(const Json& json);  // throws Json::exception
 struct Setting {
   std::string programs;  // folder of this program and its siblings
   std::string work;      // folder for files of this run
-  std::string files;     // folder for files that stay, such as traces; empty: none was named
   bool software = false;
   bool quick = false;  // small sizes, for tests
   Nanos deadline = 0;  // of the item: what can be done in pieces stops before it

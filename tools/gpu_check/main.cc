@@ -39,7 +39,6 @@ struct Options {
   int budget = 540;
   std::string json;
   std::string markdown;
-  std::string files;
   std::vector<std::string> only;
 };
 
@@ -154,7 +153,6 @@ Result<int> check(const Options& options, char** argv) {
     return Error::from_errno("Making a folder like " + setting.work);
   setting.software = options.software;
   setting.quick = options.quick;
-  setting.files = options.files;
   ::setenv("GPUMIGRATE_KEEP", "1", 1);  // a cluster's logs stay until the whole folder goes
   if (options.software) {
     use_software_gpu(setting);
@@ -204,7 +202,6 @@ int run(int argc, char** argv) {
                  "These items alone; nccl, move_torchlike and those of pytorch run only where they are named")
       .separated_by(',')
       .one_of(names);
-  app.add_option("--files", options.files, "Folder for what pytorch_trace_* leave: traces of driver calls");
   app.add_option("--budget", options.budget, "Seconds for all items").in_range(10, 3600).shows_default();
   app.add_option("--json", options.json, "Write the report as JSON to this file");
   app.add_option("--markdown", options.markdown, "Write a table as Markdown to this file");

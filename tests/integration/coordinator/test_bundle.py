@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bundle where nothing is but the C library: gpu-check reports no GPU, and with the software
 GPU passes what it can. Its scripts for PyTorch, which need a Python."""
-import gzip
 import json
 import os
 import pathlib
@@ -101,18 +100,6 @@ class Bundle(unittest.TestCase):
                                capture_output=True, text=True, env=os.environ | gpu, timeout=280)
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         return json.loads(report.read_text())
-
-    def test_traced_calls_are_made_again(self):
-        """With a program of ours where PyTorch is to be."""
-        stand_in, out = self.root / "results" / "python", self.root / "results" / "traces"
-        stand_in.write_text(f"#!/bin/sh\nexec {self.root}/gpumigrate/bin/examples/torchlike --steps 8\n")
-        stand_in.chmod(0o755)
-        report = self.run_script("trace.py", "--python", stand_in, "--out", out, "eager")["eager"]
-        self.assertEqual(report["differences"], [], report)
-        self.assertGreater(report["replayed"], 0.99 * report["traced"], report)
-        with gzip.open(out / report["trace"], "rt") as trace:
-            self.assertRegex(trace.readline(), "^# gpumigrate-trace 1 driver ")
-            self.assertEqual(len(trace.readlines()), report["traced"])
 
     @unittest.skipIf(TORCH.returncode != 0, TORCH.stderr.strip())
     def test_training_with_the_package_moves(self):

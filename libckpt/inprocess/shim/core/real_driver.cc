@@ -10,7 +10,6 @@
 #include "libckpt/inprocess/shim/core/driver_search.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
 #include "libckpt/inprocess/shim/core/lookup.h"
-#include "libckpt/inprocess/shim/core/trace.h"
 
 namespace ckpt::shim {
 namespace {
@@ -51,11 +50,6 @@ const Opened* open_once() {
       reinterpret_cast<decltype(opened->functions.name)>(loader_symbol(opened->handle, #name));
 #include "libckpt/inprocess/shim/core/every_function.def"
 #undef CKPT_DRIVER_FUNCTION
-  if (const char* file = trace_file()) {
-    int version = 0;
-    if (opened->functions.cuDriverGetVersion != nullptr) opened->functions.cuDriverGetVersion(&version);
-    start_trace(file, version);
-  }
   return opened;
 }
 

@@ -4,7 +4,6 @@
 // Threads: any. Errors: a function that the real driver lacks answers lacking_answer().
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "libckpt/inprocess/shim/core/contexts.h"
@@ -12,7 +11,6 @@
 #include "libckpt/inprocess/shim/core/hooks.h"
 #include "libckpt/inprocess/shim/core/job_state.h"
 #include "libckpt/inprocess/shim/core/real_driver.h"
-#include "libckpt/inprocess/shim/core/trace.h"
 
 namespace ckpt::shim {
 
@@ -45,25 +43,6 @@ template <class Row, class... A>
 struct Through<Row, CUresult (*RealDriver::*)(A...)> {
   static CUresult call(A... arguments) {
     const auto function = real().*Row::kReal;
-    if (tracing()) [[unlikely]] {
-      return traced(function, arguments...);
-    }
-    return perform(function, arguments...);
-  }
-
- private:
-  using Function = CUresult (*)(A...);
-
-  [[gnu::noinline]] static CUresult traced(Function function, A... arguments) {
-    std::array<TraceValue, sizeof...(A)> values{trace_value(arguments)...};
-    read_before(values.data(), values.size());
-    const Nanos began = now_ns();
-    const CUresult result = perform(function, arguments...);
-    trace_call(Row::kName, result, began, values.data(), values.size());
-    return result;
-  }
-
-  static CUresult perform(Function function, A... arguments) {
     if (function == nullptr) [[unlikely]] {
       return lacking_answer();
     }
