@@ -53,7 +53,7 @@ void TargetSession::on_local(const local::Body& body) {
     // An instance that was stopped has ended as ordered: going back would run it again until the source
     // receives the order to stop, too.
     end_ = is_clean_end(*exited) ? InstanceEnd::kFinished : InstanceEnd::kDied;
-    if (!running_) report_end();
+    if (!running_ && !opening_) report_end();
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     emit(migration::InstanceStopped(job_->incarnation()));
   }
@@ -346,6 +346,10 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
     attach_to(brought);
   }
   co_await job_->known();
+  if (has_finished()) {
+    emit(migration::InstanceFinished(k));
+    co_return Error(ErrorCode::kNotFound, "The program at the target has ended");
+  }
   if (job_->ended() || !job_->keeper())
     co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
   if (job_->record().ran && job_->incarnation() >= k) co_return ok();
@@ -362,14 +366,18 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   resume.incarnation = k;
   resume.deadline_ns = deadline;
   const Nanos sent_ns = now_ns();
-  CKPT_CO_TRY(running, co_await keeper->resume(resume, UniqueFd()));
+  opening_ = true;
+  auto running = co_await keeper->resume(resume, UniqueFd());
+  opening_ = false;
+  if (running) job_->runs_as(k);
+  if (running || has_finished()) ran_as_ = k;
+  if (end_ != InstanceEnd::kNone) report_end();  // before its resume was answered for
+  if (!running) co_return std::move(running).error();
   if (report_ && report_->resume_sent_ns == 0) {
     report_->resume_sent_ns = sent_ns;
-    report_->resumed_ns = running.resumed_ns;
+    report_->resumed_ns = running->resumed_ns;
     report_->groups_made_ns = communicators_made_at_;
   }
-  job_->runs_as(k);
-  ran_as_ = k;
   learn();
   control::spawn(context_.executor, "target release", release_memory());
   co_return ok();

@@ -115,6 +115,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   InstanceEnd end_ = InstanceEnd::kNone;
   bool taking_ = false;    // take_arrived() is under way
   bool ordering_ = false;  // run_orders() is under way
+  bool opening_ = false;   // the order to pass the gate is under way
   Turn gate_;              // one order to the gate at a time
 };
 

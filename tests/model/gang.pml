@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gang commit (docs/adr/0038): one job of several ranks, of which two move at once.  Source S_i and target T_i have rank i, U_j is
+ * The gang commit (docs/adr/0038): one job of several ranks, of which NR move at once.  Source S_i and target T_i have rank i, U_j is
  * a bystander: a rank that stays where it is and gets new communicators.  T_0 is the lead.  C is the coordinator.  Each is on a node
  * of its own.  One migration.  It begins when all ranks are held at step n (gather.pml).  The old epoch has the sources, the old
  * communicators and incarnation n, or n+2 after a return.  The new epoch has the targets, the new communicators and n+1.
@@ -16,14 +16,23 @@
  * Liveness.  At one moment chosen by the checker the faults end (stable=1).  All in flight is lost; C is up or away for ever; nodes
  * that are not lost reach each other.  Then each step can happen a bounded number of times, and "eventually" needs no fairness.
  *
+ * The model is wider than the machines in three points.  It begins when the ranks are held, so it does not show that none is before
+ * all targets have leases.  A target gives up at any time before it promises, also where SW-7 keeps a time-out from asking for that.
+ * An instance that has finished is one that is past its gate: it is not lost, and what it states stays true.
+ *
  * Faults.  At most MAXFAULT of: a node is lost, the instance of a target dies.  Apart from these a target's resume into its gate may
  * fail once: that is no fault of a node, and must never cost work.
+ *
+ * -DNR=1 -DNU=0 is the form of one rank. -DPROP_WHOLE and -DPROP_ALONE are two properties of switch.pml that it lacks.
  *
  * -DV_xxx: deliberately broken variants, each must be caught.  -DCOMMIT_WITHOUT_LEASE and -DREADY_BEFORE_RUNS are weaker rules that hold,
  * too.
  */
 #ifndef MAXFAULT
 #define MAXFAULT 1
+#endif
+#ifndef NR
+#define NR 2              /* ranks that move: 1 or 2 */
 #endif
 #ifndef NU
 #define NU 1              /* bystanders: 0, 1 or 2 */
@@ -108,8 +117,13 @@ bit forgot;
 #define allU(p) (p(0))
 #define anyU(p) (p(0))
 #endif
+#if NR==1
+#define both(p) (p(0))
+#define either(p) (p(0))
+#else
 #define both(p) (p(0) && p(1))
 #define either(p) (p(0) || p(1))
+#endif
 
 /* what a party can know of another: in flight before `stable`, and after it from those that are there */
 #define REACHC (!stable || cup)
@@ -140,7 +154,14 @@ bit forgot;
 #define IS_SW(i) (s[i]==SW)
 #define STILL (anyU(IS_US) || either(IS_SW))
 #define RAN_T(i) (ranT[i] && FROM(lostT[i]))
+#define RAN_EVER(i) ranT[i]
 #define RESUMED_S(i) (s[i]==SR || s[i]==SN)
+
+#if NR==1
+#define LEASE_1
+#else
+#define LEASE_1 LEASE(1)
+#endif
 
 /* in the stable phase a lease that can be renewed is renewed */
 #define RENEW(i) (cup && (c==CG || c==CK) && !TDAM && (c==CK || !STILL))
@@ -149,7 +170,8 @@ bit forgot;
 #ifdef V_LEASE_NOT_WAITED
 #define NO_LEASE 1
 #else
-#define NO_LEASE (!l[0] && !l[1])
+#define LEASE_OF(i) l[i]
+#define NO_LEASE (!either(LEASE_OF))
 #endif
 #ifdef V_RETURN_WITHOUT_WITHDRAW
 #define WITHDRAWN 1
@@ -204,7 +226,7 @@ bit forgot;
 :: d_step { c==C2 && REACHC && both(RESUMED_S) -> c=CA } \
 :: d_step { c!=CR && REACHC && NEEDS_IMAGE -> assert(RESTORE_OK); c=CR } \
 :: d_step { c==CR && REACHC && !onR && FENCED -> onR=1 } \
-LEASE(0) LEASE(1)
+LEASE(0) LEASE_1
 
 #define LEASE(i) \
 :: d_step { (c==CG || c==CK) && !l[i] && !own[i] && !lostT[i] && (t[i]==TV || t[i]==TR || t[i]==TC) && (!stable || RENEW(i)) -> l[i]=1 } \
@@ -273,7 +295,13 @@ LEASE(0) LEASE(1)
 #define GIVES_UP(i) 0
 #endif
 
-#define TARGET(i) \
+#ifdef V_FINISHED_IS_DEAD     /* a program that ended is taken for an instance that died */
+#define ENDS(i) :: d_step { !lostT[i] && onT[i] && memT[i] -> memT[i]=0; gate[i]=0; onT[i]=0 }
+#else
+#define ENDS(i)
+#endif
+
+#define TARGET(i) ENDS(i) \
 :: d_step { !lostT[i] && t[i]==T0 && fin[i] -> t[i]=TV; memT[i]=1 } \
 :: d_step { !lostT[i] && (t[i]==T0 || t[i]==TV) -> t[i]=TN; memT[i]=0; gate[i]=0; onT[i]=0; l[i]=0 } /* restarted, asked, failed, late */ \
 :: d_step { !lostT[i] && !gate[i] && memT[i] && PROMISED(i) && COMMIT_STATED && FROM(lostT[0]) -> gate[i]=1 } \
@@ -290,7 +318,7 @@ LEASE(0) LEASE(1)
 #else
 #define SENDS_READY (t[1]==TR)
 #endif
-#ifdef V_GO_EARLY            /* GO before all RUNS */
+#if defined(V_GO_EARLY) || NR==1   /* GO before all RUNS; the lead knows its own */
 #define ALL_RESUMED 1
 #else
 #define ALL_RESUMED resumed
@@ -304,11 +332,19 @@ LEASE(0) LEASE(1)
 #define COMMIT_LEASE l[0]
 #endif
 
-#define LEAD \
+#if NR==1                    /* no other target that the lead waits for */
+#define ALL_READY 1
+#define OTHER_TARGET
+#else
+#define ALL_READY ready
+#define OTHER_TARGET \
 :: d_step { !lostT[1] && t[1]==TV -> t[1]=TR } \
 :: d_step { !lostT[1] && SENDS_READY && !ready -> ready=1 } \
-:: d_step { !lostT[0] && t[0]==TV && ready && allU(HELD_U) && COMMIT_LEASE -> t[0]=TC }              /* the commit point */ \
-:: d_step { !lostT[1] && gate[1] && !resumed -> resumed=1 } \
+:: d_step { !lostT[1] && gate[1] && !resumed -> resumed=1 }
+#endif
+
+#define LEAD OTHER_TARGET \
+:: d_step { !lostT[0] && t[0]==TV && ALL_READY && allU(HELD_U) && COMMIT_LEASE -> t[0]=TC }          /* the commit point */ \
 :: d_step { !lostT[0] && LEAD_DECIDES && gate[0] && ALL_RESUMED && !go -> go=1 }
 
 #ifdef V_HELD_VOLATILE       /* a bystander's hold ends by itself after it stated HELD */
@@ -381,7 +417,7 @@ LEASE(0) LEASE(1)
 #define OLD_SET (both(OLD_S) && allU(OLD_COMM) && c==CG)
 #define NEW_SET (both(NEW_T) && allU(CAN_GO))
 #if NU==0
-#define GO_TAKEN (ranT[0] && ranT[1])
+#define GO_TAKEN both(RAN_EVER)
 #else
 #define GO_TAKEN 0
 #endif
@@ -392,6 +428,12 @@ LEASE(0) LEASE(1)
 #define RESTORE_OK (nf>0 && !((c==CG || c==CK) && COMMIT_STATED && both(NEW_T) && allU(IN_NEW)) \
   && !((c==CG || c==CK) && both(OLD_S) && allU(AT_N) && allU(OLD_COMM)))
 
+/* Two properties of switch.pml that one rank which moves lacks (docs/adr/0055).  No image is used while the target's memory is whole.
+ * Without C the job runs, if no node is lost and no instance has died. */
+#ifdef PROP_WHOLE
+#undef RESTORE_OK
+#define RESTORE_OK (!both(NEW_T))
+#endif
 #ifdef PROP_ONE
 #undef RESTORE_OK
 #define RESTORE_OK 1
@@ -404,12 +446,17 @@ LEASE(0) LEASE(1)
  * has begun waits for C. */
 #define OLD_RUNS (both(ON_S) && allU(OLD_U))
 #define NEW_RUNS (both(ON_T) && allU(IS_UG) && !anyU(LOST_U))
-#if NU==0   /* without a bystander that swaps, the targets need C's leases until all have passed their gates */
+#if NU==0 && !defined(PROP_ALONE)   /* without a bystander that swaps, the targets need C's leases until all have passed their gates */
 #define WAITS_FOR_C COMMIT_STATED
 #else
 #define WAITS_FOR_C 0
 #endif
-#define okgoal (OLD_RUNS || NEW_RUNS || onR || (!cup && (nf>0 || rf || c==C2 || c==CK || STILL || WAITS_FOR_C)))
+#ifdef PROP_ALONE
+#define WAITS_FOR_A_DECISION 0
+#else
+#define WAITS_FOR_A_DECISION (c==C2 || c==CK || STILL)
+#endif
+#define okgoal (OLD_RUNS || NEW_RUNS || onR || (!cup && (nf>0 || rf || WAITS_FOR_A_DECISION || WAITS_FOR_C)))
 
 #ifndef REACHED
 #define REACHED
@@ -419,8 +466,10 @@ active proctype P() {
   d_step { oldc[0]=1; oldc[1]=1 }
   do
   COORD
-  SOURCE(0) SOURCE(1)
-  TARGET(0) TARGET(1)
+  SOURCE(0) TARGET(0)
+#if NR>1
+  SOURCE(1) TARGET(1)
+#endif
   LEAD
   #if NU>0
   BYSTANDER(0)

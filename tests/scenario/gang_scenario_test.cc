@@ -5,7 +5,8 @@
 //   gang MOVED+STAYING [in-pause]  first, once      migrate · abort · run MS · state
 //   until P RECORD (of that party, at most 60 s)    crash P · restart P (its agent, or the coordinator)
 //   lose P (its node, for good; the coordinator learns of it)      lose-journal (the coordinator's, with it)
-//   kill P (a target's instance)                    refuse P (its next record)
+//   kill P (a target's instance)                    finish P (a target's program, past its gate)
+//   refuse P (its next record)
 //   cut P P · heal P P · cut-off P · reach P        hold MESSAGE [P] (is lost, to P) · release
 //   no-communicators (none are made)
 #include <memory>
@@ -125,6 +126,8 @@ class Player {
       world_->restart(*one);
     else if (verb == "kill")
       world_->kill_instance(*one);
+    else if (verb == "finish")
+      world_->finish(*one);
     else if (verb == "refuse")
       world_->fail_record(*one);
     else if (verb == "cut-off" || verb == "reach")

@@ -322,7 +322,6 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& ev
   return false;
 }
 
-// An instance that has finished is not lost: it must not run again.
 bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& event) {
   for (auto& [of, known] : members_) {
     if (!known.target || known.info.migration != key.migration) continue;
@@ -334,6 +333,10 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& ev
     if (std::holds_alternative<migration::InstanceRuns>(event)) return true;  // open_gate() states it
     if (std::holds_alternative<migration::InstanceStopped>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
+      return true;
+    }
+    if (std::holds_alternative<migration::InstanceFinished>(event)) {
+      emit(of, gang::TargetEvent(gang::InstanceFinished(known.gang_base + 1)));
       return true;
     }
     std::visit(

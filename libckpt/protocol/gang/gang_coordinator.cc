@@ -219,6 +219,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   bool decide_granted() {
     give_up_where_one_is_missing();
+    give_up_if_late();
     const Judgement now = judge();
     if (now.is_vetoed()) return close(Side::kSource, s_.info.base);
     if (now.may_close_for_targets()) return close(Side::kTarget, k());
@@ -243,6 +244,21 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
                                                ", which stays where it is, takes no part any more");
     nag_granted();
   }
+  // SW-7: a time-out ends no move of which all is there that decides it, and that reaches the coordinator.
+  void give_up_if_late() {
+    if (!s_.late || s_.abort || is_about_to_switch()) return;
+    s_.abort = Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for());
+    nag_granted();
+  }
+  bool is_about_to_switch() const {
+    const auto is_verified = [this](const Facts& f) {
+      return f.verified && !f.relinquished && !f.dead && !f.lost && !is_silent(f);
+    };
+    const auto is_held = [this](const Facts& f) {
+      return (f.held || f.lifted || f.gone) && !f.still && !f.old && !f.dead && !f.lost && !is_silent(f);
+    };
+    return judge().all(Role::kTarget, is_verified) && judge().all(Role::kBystander, is_held);
+  }
   // The targets may be unable to go on. Withdrawing does no harm: GO is refused until it is lifted.
   bool withdraws() const {
     const Judgement now = judge();
@@ -255,8 +271,16 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto stands = [this](const Facts& f) {
       return (f.waits || f.still || f.resumed || f.never) && !is_silent(f) && !f.lost && !f.dead;
     };
-    return withdraws() && now_ >= s_.lease_until && judge().is_withdrawn() &&
-           judge().all(Role::kSource, stands);
+    return withdraws() && leases_are_over() && judge().is_withdrawn() && judge().all(Role::kSource, stands);
+  }
+  // A target that gave up had ended its instance before it said so, and takes no lease again.
+  bool leases_are_over() const {
+    const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
+    return now_ >= s_.others_leases_until && judge().all(Role::kTarget, has_none);
+  }
+  // ADR 2: no rank is held before each target has a lease.
+  bool all_have_leases() const {
+    return judge().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
   }
   bool may_lend() const {
     if (judge().is_damaged()) return false;
@@ -339,9 +363,11 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const bool back = withdraws();
     // After an abort GRANTED is sent only if a target has committed: a rank that never got it leaves.
     const bool goes_on = !s_.abort || judge().is_committed();
+    const bool holds = all_have_leases();
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
-      if (goes_on) tell(party, Granted(k()));
+      const bool is_told = holds || party.role == Role::kTarget;
+      if (goes_on) tell(party, is_told ? Body(Granted(k())) : Body(Query{}));
       if (back && party.role == judge().withdrawer()) tell(party, Withdraw{});
       if (s_.abort) tell(party, GiveUp(*s_.abort));
     }
@@ -390,8 +416,11 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
   bool on(const TimerFired& e) {
-    if (e.timer == Timer::kMigration)
+    if (e.timer == Timer::kMigration) {
+      s_.late = true;
+      if (in<coordinator::Granted>()) return true;  // decided below
       return on(AbortRequested(Reason(ErrorCode::kTimedOut, "Not done in time: " + judge().waited_for())));
+    }
     if (e.timer != Timer::kPoll) return false;
     if (s_.settled) return true;
     if (in<coordinator::Granted>())
@@ -406,9 +435,10 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     return true;
   }
   bool on(const Restarted&) {
-    s_.lease_until = longest_lease();
+    if (in<coordinator::Asking>()) s_.others_leases_until = longest_lease();
     for (auto& [party, facts] : s_.facts) {
       facts.last_message = now_;
+      if (party.role == Role::kTarget) facts.lease_until = longest_lease();
       if (!in<coordinator::Asking>()) tell(party, Query{});
     }
     announce();
@@ -449,7 +479,9 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     f.returned = f.returned || body.k == s_.info.base + 2;
   }
   void note(const Party&, Facts& f, const Released&) { f.released = true; }
-  void note(const Party&, Facts& f, const Committed&) { f.committed = true; }
+  void note(const Party&, Facts& f, const Verified&) { f.verified = true; }
+  void note(const Party&, Facts& f, const Ready&) { f.verified = true; }
+  void note(const Party&, Facts& f, const Committed&) { f.verified = f.committed = true; }
   void note(const Party&, Facts& f, const Ran&) { f.ran = true; }
   void note(const Party&, Facts& f, const Owns&) { f.owns = true; }
   void note(const Party&, Facts& f, const Relinquished& body) {
@@ -467,10 +499,13 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
   }
   void note(const Party&, Facts& f, const Dead&) { f.dead = true; }
   void note(const Party&, Facts& f, const Fenced&) { f.fenced = true; }
-  void note(const Party& from, Facts&, const LeaseRequest& body) {
+  void note(const Party& from, Facts& f, const LeaseRequest& body) {
     if (from.role != Role::kTarget || body.k != k() || !may_lend()) return;
-    s_.lease_until = std::max(s_.lease_until, longest_lease());
+    const bool held_before = all_have_leases();
+    f.lease_until = std::max(f.lease_until, longest_lease());
+    f.lent = true;
     tell(from, Lease(body.k, body.sent_at_ns, timing_.lease_term_ms));
+    if (in<coordinator::Granted>() && !held_before && all_have_leases()) nag_granted();
   }
   void note(const Party& from, Facts& f, const Query&) {
     const bool is_undecided =

@@ -62,6 +62,7 @@ struct Facts {
   bool resumed = false;
   bool returned = false;  // it goes on in the old epoch as n+2
   bool released = false;
+  bool verified = false;
   bool committed = false;
   bool ran = false;
   bool owns = false;
@@ -77,6 +78,9 @@ struct Facts {
   bool lost = false;      // its node is proven dead
   bool answered = false;  // while Asking: it has stated all it has recorded
   Nanos last_message = 0;
+  // A target's: the last lease that it may have been given, as the grantor sees it, and whether it was in this life.
+  Nanos lease_until = 0;
+  bool lent = false;
   friend bool operator==(const Facts&, const Facts&) = default;
 };
 
@@ -85,10 +89,11 @@ struct CoordinatorState {
   std::variant<coordinator::Begun, coordinator::Granted, coordinator::Kept, coordinator::Returned,
                coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
-  std::map<Party, Facts> facts;  // of all ranks
-  Nanos lease_until = 0;         // the last lease that may have been given, as the grantor sees it
-  bool settled = false;          // once known, also if a rank is lost after that
-  std::optional<Reason> abort;   // why it is to end without a move
+  std::map<Party, Facts> facts;   // of all ranks
+  Nanos others_leases_until = 0;  // of a coordinator whose record is lost: what it had decided is not known
+  bool late = false;              // the time for the migration is over
+  bool settled = false;           // once known, also if a rank is lost after that
+  std::optional<Reason> abort;    // why it is to end without a move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 

@@ -67,7 +67,8 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState, Act
       if (const auto* lease = std::get_if<Lease>(&send->body))
         CKPT_CHECK((kind == RecordKind::kGranted || kind == RecordKind::kKept) &&
                        lease->k == before.info.base + 1 &&
-                       after.lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
+                       after.facts.at(send->to).lease_until >=
+                           now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
                    "GANG-8: only n+1 is lent, and the coordinator remembers until when");
     } else if (std::holds_alternative<RestoreGang>(action)) {
       CKPT_CHECK(kind == RecordKind::kRestored && is_fenced,

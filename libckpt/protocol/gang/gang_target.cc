@@ -93,7 +93,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   void open_if_due() {
     const auto* p = in<target::Promised>();
-    if (p == nullptr || !p->in_gate || !s_.go) return;
+    if (p == nullptr || !p->in_gate || p->finished || !s_.go) return;
     if (p->owner)
       act(OpenGate(k(), std::nullopt));
     else if (lease_lasts())
@@ -191,7 +191,9 @@ class TargetStepper : private Stepper<TargetState> {
     s_.phase = target::Verified{};
     poll_again();
     promise_if_due();
-    if (in<target::Verified>()) ask_for_lease();
+    if (!in<target::Verified>()) return true;
+    tell_coordinator(Verified{});
+    ask_for_lease();
     return true;
   }
   bool on(const EngineFailed& e) {
@@ -221,9 +223,25 @@ class TargetStepper : private Stepper<TargetState> {
   bool on(const InstanceRuns& e) {
     auto* p = in<target::Promised>();
     if (p == nullptr || e.k != k()) return true;
-    p->running = true;
+    state_ran(*p);
+    return true;
+  }
+  void state_ran(target::Promised& p) {
+    p.running = true;
     tell_coordinator(Ran(k()));
     tell_all(Role::kSource, Ran(k()));
+  }
+  // SW-14 is for instances that died. One that has finished passed its gate, so that GO was decided: it states what it
+  // may have stated before, and is not run again.
+  bool on(const InstanceFinished& e) {
+    auto* p = in<target::Promised>();
+    if (p == nullptr || e.k != k() || p->finished) return true;
+    p->finished = p->in_gate = true;
+    s_.committed = s_.go = true;
+    if (!is_lead()) tell(s_.info.lead(), InGate(k()));
+    state_ran(*p);
+    state_owner();
+    if (is_lead()) send_go();
     return true;
   }
   bool on(const InstanceStopped& e) {
@@ -232,7 +250,9 @@ class TargetStepper : private Stepper<TargetState> {
     return true;
   }
   bool on(const InstanceDied& e) {
-    if (!in<target::Relinquished>()) relinquish(e.reason);
+    const auto* p = in<target::Promised>();
+    const bool has_finished = p != nullptr && p->finished;
+    if (!has_finished && !in<target::Relinquished>()) relinquish(e.reason);
     return true;
   }
   bool on(const TimerFired& e) {
@@ -305,6 +325,7 @@ class TargetStepper : private Stepper<TargetState> {
       arm(Timer::kLease, timing_.lease_renew_ms);
     } else {
       restate(from);
+      if (!lease_lasts()) ask_for_lease();  // until all have one no rank is held
     }
     return true;
   }

@@ -33,6 +33,7 @@ struct Promised {
   bool owner = false;
   bool in_gate = false;
   bool running = false;
+  bool finished = false;  // its program has ended: it passed its gate, and never runs again
   friend bool operator==(const Promised&, const Promised&) = default;
 };
 struct Relinquished {
@@ -62,9 +63,10 @@ struct TargetState {
   friend bool operator==(const TargetState&, const TargetState&) = default;
 };
 
-using TargetEvent = std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
-                                 CommunicatorsReady, CommunicatorsFailed, RankInGate, InstanceRuns,
-                                 InstanceStopped, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
+using TargetEvent =
+    std::variant<PrepareReceived, StandbyReady, StandbyRefused, FinalVerified, EngineFailed,
+                 CommunicatorsReady, CommunicatorsFailed, RankInGate, InstanceRuns, InstanceStopped,
+                 InstanceFinished, InstanceDied, Message, TimerFired, RecordFailed, Restarted>;
 
 Result<Step<TargetState, Action>> step(const TargetState& state, const TargetEvent& event, Nanos now,
                                        const Timing& timing);

@@ -21,6 +21,7 @@ void check_phases(const TargetState& before, const TargetState& after, Nanos now
   if (is == nullptr) return;
   CKPT_CHECK(!was || ((!was->owner || is->owner) && (!was->in_gate || is->in_gate)),
              "GANG-6: a target takes back neither its gate nor that it is the owner");
+  CKPT_CHECK(!was || !was->finished || is->finished, "GANG-6: an instance that has finished stays that");
   if (was) return;
   CKPT_CHECK(!before.leaving, "GANG-5: a target that is giving up does not promise");
   CKPT_CHECK(after.info.overlaps || after.has_communicators,
@@ -55,6 +56,7 @@ void check_step(const TargetState& before, const Step<TargetState, Action>& made
     } else if (const auto* open = std::get_if<OpenGate>(&action)) {
       CKPT_CHECK(promised && open->k == k && is && is->in_gate && after.go,
                  "GANG-6: a target passes its gate on GO");
+      CKPT_CHECK(is && !is->finished, "GANG-6: an instance that has finished is not run again");
       CKPT_CHECK(open->deadline ? *open->deadline > now : owns,
                  "GANG-6: a target without a lease that lasts passes its gate as the owner alone");
     } else if (std::holds_alternative<FreeTarget>(action)) {

@@ -292,6 +292,7 @@ using migration::FinalDataAcknowledged;
 using migration::FinalVerified;
 using migration::FirstRoundDone;
 using migration::InstanceDied;
+using migration::InstanceFinished;
 using migration::InstanceRuns;
 using migration::InstanceStopped;
 using migration::PrecopyConverged;

@@ -67,6 +67,7 @@ void one_fault(World& world, int& losses) {
     default:
       if (world.random()() % 12 == 0) world.abort_migration();
       if (world.random()() % 12 == 0) world.fail_next_resume();
+      if (world.random()() % 3 == 0) world.finish(party);
       if (world.random()() % 8 == 0) world.lose_records();
   }
 }
@@ -152,7 +153,9 @@ INSTANTIATE_TEST_SUITE_P(All, GangMistakes,
                                            Mistake{Mutant::kRelinquishedIsVeto, "RelinquishedIsVeto"},
                                            Mistake{Mutant::kRestoreUnfenced, "RestoreUnfenced"},
                                            Mistake{Mutant::kOldAbortedEarly, "OldAbortedEarly"},
-                                           Mistake{Mutant::kNotMadeYet, "NotMadeYet"}),
+                                           Mistake{Mutant::kNotMadeYet, "NotMadeYet"},
+                                           Mistake{Mutant::kFinishedIsDead, "FinishedIsDead"},
+                                           Mistake{Mutant::kEndsLate, "EndsLate"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

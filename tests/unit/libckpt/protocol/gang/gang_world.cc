@@ -181,7 +181,8 @@ void World::create(const Party& party, bool is_new) {
       machine = restore_coordinator(*newest).value();
       feed(party, CoordinatorEvent(Restarted{}));
       if (options_.mutant == Mutant::kLeaseForgotten)
-        if (auto* state = std::get_if<CoordinatorState>(&machine)) state->lease_until = 0;
+        if (auto* state = std::get_if<CoordinatorState>(&machine))
+          for (auto& [target, facts] : state->facts) facts.lease_until = 0;
       return;
     case Role::kSource:
       machine = restore_source(info_, party.rank, newest).value();
@@ -211,10 +212,30 @@ void World::prove_lost(const Party& party) {
 }
 
 void World::kill_instance(const Party& party) {
-  if (party.role != Role::kTarget || is_lost(party) || !instances_.at(party).image) return;
+  const Instance& instance = instances_.at(party);
+  if (party.role != Role::kTarget || is_lost(party) || !instance.image || instance.finished) return;
   note(party, "instance dies");
-  end_instance(party, true);
+  if (instance.running && options_.mutant == Mutant::kEndsLate)
+    ++faults_;
+  else
+    end_instance(party, true);
   feed_later(party, TargetEvent(InstanceDied(why("killed"))), 1);
+}
+
+void World::finish(const Party& party) {
+  Instance& instance = instances_.at(party);
+  if (party.role != Role::kTarget || is_lost(party) || !instance.running) return;
+  note(party, "program ends");
+  instance.running = false;
+  instance.finished = true;
+  instance.deadline.reset();
+  feed_later(party, end_of(party), 1);
+}
+
+TargetEvent World::end_of(const Party& party) {
+  if (options_.mutant != Mutant::kFinishedIsDead) return InstanceFinished(info_.base + 1);
+  end_instance(party, false);
+  return InstanceDied(why("its process has ended"));
 }
 
 void World::end_instance(const Party& party, bool by_fault) {
@@ -327,7 +348,10 @@ bool World::execute_one(const Party& party, const Action& action) {
                  },
                  [&](const EnterGate& enter) { enter_gate(party, enter.k); },
                  [&](const OpenGate& open) { open_gate(party, open); },
-                 [&](const FreeTarget&) { end_instance(party, false); },
+                 [&](const FreeTarget&) {
+                   if (options_.mutant != Mutant::kEndsLate || !instances_.at(party).running)
+                     end_instance(party, false);
+                 },
                  [&](const PrepareRank&) { feed_later(party, BystanderEvent(RankReady{}), delay_ms(5)); },
                  [&](const PrepareCommunicators&) { join(party); },
                  [&](const DiscardCommunicators&) { give_up_communicators(party); },
@@ -497,6 +521,7 @@ void World::enter_gate(const Party& party, Incarnation k) {
       end_instance(party, false);
     }
     if (!instance.image) return feed(party, TargetEvent(InstanceDied(why("it is gone"))));
+    if (instance.finished) return feed(party, end_of(party));
     instance.in_gate = true;
     feed(party, TargetEvent(RankInGate(k)));
     if (instance.running) feed(party, TargetEvent(InstanceRuns(k)));
@@ -506,6 +531,7 @@ void World::enter_gate(const Party& party, Incarnation k) {
 void World::open_gate(const Party& party, const OpenGate& action) {
   Instance& instance = instances_.at(party);
   if (!instance.image || !instance.in_gate) return;
+  if (instance.finished) return violate(to_text(party) + " is run again");
   const bool late = action.deadline && *action.deadline <= now_;
   if (late && options_.mutant != Mutant::kNoFence) return;
   if (!instance.has_new_communicators) violate(to_text(party) + " runs without communicators");

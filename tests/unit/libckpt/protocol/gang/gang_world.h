@@ -38,6 +38,8 @@ enum class Mutant {
   kOldAbortedEarly,     // a bystander aborts its old communicators at COMMITTED
   kNotMadeYet,          // communicators are taken to be made as soon as that has begun
   kLeaseForgotten,      // a restarted coordinator does not wait for leases that it had given
+  kFinishedIsDead,      // a program that ended is taken for an instance that died
+  kEndsLate,            // an instance that is given up runs on until its lease ends
 };
 
 class World {
@@ -63,6 +65,7 @@ class World {
   void lose(const Party& party);           // its node, with its journal and its instance, for good
   void prove_lost(const Party& party);     // the coordinator is told
   void kill_instance(const Party& party);  // of a target
+  void finish(const Party& party);         // the program of a target that has passed its gate
   void cut(const Party& a, const Party& b, bool is_cut);
   void cut_off(const Party& party, bool is_cut);  // from all others
   void fail_record(const Party& party) { failing_.insert(party); }
@@ -107,9 +110,10 @@ class World {
   // The process of a rank. A source or bystander runs in the old epoch at first.
   struct Instance {
     bool alive = false;
-    bool image = false;    // of a target: it has the rank's memory
-    bool running = false;  // of a target: past its gate
-    bool in_new = false;   // it runs, or is to run, in the new epoch
+    bool image = false;     // of a target: it has the rank's memory
+    bool running = false;   // of a target: past its gate
+    bool finished = false;  // of a target: its program has ended, and its work is done
+    bool in_new = false;    // it runs, or is to run, in the new epoch
     bool hold_wanted = false;
     bool held = false;
     bool in_gate = false;
@@ -148,6 +152,7 @@ class World {
   void answer_in_one_piece(const Party& party);
   void resume_rank(const Party& party);
   void end_instance(const Party& party, bool by_fault);
+  TargetEvent end_of(const Party& party);  // once its program has ended
   void join(const Party& party);
   void make_communicators();
   void give_up_communicators(const Party& party);

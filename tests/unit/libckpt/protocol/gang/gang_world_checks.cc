@@ -113,7 +113,8 @@ bool World::runs_old() const {
 bool World::runs_new() const {
   const std::vector<Party> ranks = info_.ranks();
   return std::all_of(ranks.begin(), ranks.end(), [this](const Party& party) {
-    return is_role(party, Role::kSource) || (is_on(party) && instances_.at(party).in_new);
+    const bool is_there = is_on(party) || instances_.at(party).finished;
+    return is_role(party, Role::kSource) || (is_there && instances_.at(party).in_new);
   });
 }
 
@@ -148,7 +149,10 @@ std::string World::summary() const {
         },
         host.machine);
     text += "/" + std::string(host.lost ? "lost" : host.up ? phase : "down");
-    if (instance.alive) text += is_on(party) ? (instance.in_new ? " new" : " old") : " stands";
+    if (instance.finished)
+      text += " finished";
+    else if (instance.alive)
+      text += is_on(party) ? (instance.in_new ? " new" : " old") : " stands";
   }
   return text + (restored_ ? "; restored" : "");
 }
