@@ -96,7 +96,7 @@ Task<Result<std::int64_t>> NetworkChecks::connect(Check& check, wire::ReachNode 
 
 template <class M>
 Task<Result<void>> NetworkChecks::open(Check& check, wire::Side side, M request) {
-  CKPT_CO_TRY(process, context_.mover_of(request.gpu));
+  CKPT_CO_TRY(process, context_.gpus.mover_of(request.gpu));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   mover::OpenSession order;
   order.session = mover::SessionKey(++checks_, mover::kCheckRank);

@@ -18,6 +18,7 @@
 #include "agent/migration/modes/kept_criu_logs.h"
 #include "agent/migration/modes/last_save.h"
 #include "agent/migration/modes/process_image.h"
+#include "agent/migration/target_check.h"
 #include "libckpt/net/control/loop_watch.h"
 #include "libckpt/protocol/wire/ids.h"
 
@@ -112,7 +113,6 @@ Result<void> Agent::open() {
   contexts_ = ContextHelper::create(io_.get_executor(), std::move(contexts));
   remap_.emplace(io_.get_executor(), config_, *contexts_, context_program);
   create_context();
-  CKPT_TRYV(open_metrics());
   forecast_ = std::make_unique<PauseForecast>(*context_);
   const auto fatal = [](const Error& error) {
     // The restart reads what is in the journal; going on would be guessing.
@@ -123,13 +123,16 @@ Result<void> Agent::open() {
   CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
   gang_link_.emplace(*coordinator_);
   gang_moves_ = std::make_unique<GangMoves>(
-      *context_, *gang_link_, *metrics_, *peers_,
+      *context_, *gang_link_, *peers_,
       GangDriver::Machines{io_, disk_, std::move(gang_journal), gang_timing_of(config_), fatal});
   gang_orders_.emplace(*coordinator_, *gang_moves_, io_.get_executor());
   migrations_ = std::make_unique<Migrations>(
-      *context_, *metrics_, *peers_,
-      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal}, gang_moves_.get());
+      *context_, *peers_, *gang_moves_,
+      Migrations::Machines{io_, disk_, std::move(journal), timing_of(config_), fatal});
   create_snapshot_service();
+  memory_.emplace(*jobs_, inventory_,
+                  [this](wire::JobId job) { return is_moving(job) || protection_->is_stored(job); });
+  CKPT_TRYV(open_metrics());
   descriptions_.emplace(*coordinator_, *jobs_, migrations_->driver(), *gang_moves_);
   move_checks_.emplace(*coordinator_, *context_);
   network_checks_.emplace(*coordinator_, *context_);
@@ -157,16 +160,8 @@ Result<void> Agent::open_jobs() {
   CKPT_TRYV(make_private_folder(config_.jobs_folder()));
   CKPT_TRY(files, FileWatch::create(io_.get_executor()));
   files_ = std::move(files);
-  environment_.emplace(
-      JobEnvironment{config_, io_.get_executor(), *files_, keeper,
-                     [this](const std::shared_ptr<Job>& job) { on_job_changed(job); }, records_,
-                     [this](std::shared_ptr<Job> job) { return save_before_kill(*context_, std::move(job)); },
-                     [this](const std::shared_ptr<Job>& job) {
-                       if (!protection_->is_stored(job->id())) migrations_->known_again(job);
-                     }});
+  environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, keeper, *this, records_});
   jobs_.emplace(*environment_);
-  memory_.emplace(*jobs_, inventory_,
-                  [this](wire::JobId job) { return migrations_->busy(job) || protection_->is_stored(job); });
   return ok();
 }
 
@@ -206,32 +201,15 @@ Result<void> Agent::open_peers() {
   return ok();
 }
 
-// Refers to parts that are made later: they are there before anything is performed.
 void Agent::create_context() {
-  context_.emplace(MigrationContext{
-      config_, io_.get_executor(), images_, *jobs_, [this](std::uint32_t gpu) { return identity_of(gpu); },
-      *contexts_, *remap_, [this](std::uint32_t gpu) { return mover_of(gpu); },
-      [this](migration::SwitchKey key, migration::SourceEvent event) {
-        if (!gang_moves_->take(key, event)) migrations_->driver().on_event(key, std::move(event));
-      },
-      [this](migration::SwitchKey key, migration::TargetEvent event) {
-        if (!gang_moves_->take(key, event)) migrations_->driver().on_event(key, std::move(event));
-      },
-      [this](const wire::MigrationProgress& progress) { metrics_->send(progress); },
-      [this](wire::JobId job) { return protection_->give_way(job); },
-      [this](std::shared_ptr<Job> job) { return protection_->resume_in_place(std::move(job)); },
-      std::make_shared<PauseMemory>(disk_, config_.home),
-      [this](const wire::JobSpec& spec) { return check_spec(spec); },
-      [this](pid_t pid) { return device_bytes_of(inventory_.last(), pid); },
-      [this](const wire::TargetReport& report) { metrics_->send(report); }});
+  gpus_.emplace(io_.get_executor(), config_, inventory_, networks_, mover_program_);
+  transfers_.emplace(*coordinator_);
+  context_.emplace(MigrationContext{config_, io_.get_executor(), images_, *jobs_, *contexts_, *remap_,
+                                    std::make_shared<PauseMemory>(disk_, config_.home), *gpus_, snapshots_,
+                                    *transfers_});
 }
 
 void Agent::create_snapshot_service() {
-  const auto model_of = [this](std::uint32_t gpu) -> Result<std::string> {
-    const GpuFacts* facts = inventory_.gpu(gpu);
-    if (facts != nullptr) return facts->name;
-    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
-  };
   VaultServerSettings vault;
   vault.program = programs_ + "/gpumigrate-vault";
   vault.node = config_.node;
@@ -248,18 +226,16 @@ void Agent::create_snapshot_service() {
   }
   vault.host = host_text(networks_.front().address);
   vault.port = config_.vault_port;
-  protection_ = std::make_unique<protect::Protection>(protect::Protection::Parts{
-      *context_, *coordinator_, model_of, [this](wire::JobId job) { return migrations_->busy(job); },
-      [this](const wire::JobSpec& spec) { return check_spec(spec); },
-      VaultServer::create(io_.get_executor(), std::move(vault)),
-      [this](wire::GatherRank order) { return gang_moves_->gather(std::move(order)); }});
+  protection_ = std::make_unique<protect::Protection>(
+      protect::Protection::Parts{*context_, *coordinator_, snapshots_, *this,
+                                 VaultServer::create(io_.get_executor(), std::move(vault))});
 }
 
 Result<void> Agent::open_metrics() {
   metrics_ = std::make_unique<Metrics>(
-      config_.node, *coordinator_,
-      Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, movers_,
-                       [this](wire::MigrationId id) { return sends(id); }});
+      config_.node,
+      Metrics::Sources{[this] { return coordinator_->connected(); }, inventory_, *jobs_, gpus_->movers(),
+                       *transfers_, [this](wire::MigrationId id) { return sends(id); }});
   if (config_.metrics_address.empty()) return ok();
   CKPT_TRY(server,
            MetricsServer::create(io_.get_executor(), config_, identity_, denied_, metrics_->registry()));
@@ -327,7 +303,7 @@ Task<> Agent::start() {
   if (!inventory_.last().complaint.empty()) spdlog::warn("GPUs: {}", inventory_.last().complaint);
   for (const auto& job : jobs_->all()) {
     if (job->ended()) continue;
-    if (auto mover = mover_of(job->gpu())) (*mover)->start();
+    if (auto mover = gpus_->mover_of(job->gpu())) (*mover)->start();
   }
   spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, peers_->address());
@@ -380,6 +356,7 @@ Task<> Agent::refresh_loop() {
     health_->on_inventory(inventory_.last());
     migrations_->tidy();
     gang_moves_->tidy();
+    metrics_->tidy();
     protection_->forget_jobs_that_left();
     coordinator_->send_inventory();
     co_await tidy_logs();
@@ -401,13 +378,13 @@ void Agent::stop() {
   if (stopping_) return;
   stopping_ = true;
   refresh_.notify();
-  for (auto& [gpu, mover] : movers_) mover->stop();
+  gpus_->stop();
   health_->stop();
   io_.stop();
 }
 
-void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
-  if (protection_) protection_->forget_jobs_that_left();
+void Agent::job_changed(const std::shared_ptr<Job>& job) {
+  protection_->forget_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);
@@ -419,32 +396,20 @@ void Agent::on_job_changed(const std::shared_ptr<Job>& job) {
   refresh_.notify();
 }
 
-Result<local::GpuIdentity> Agent::identity_of(std::uint32_t gpu) const {
-  const GpuFacts* facts = inventory_.gpu(gpu);
-  if (facts == nullptr)
-    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
-  return gpu_identity(facts->uuid, facts->bus_id);
+void Agent::known_again(const std::shared_ptr<Job>& job) {
+  if (!protection_->is_stored(job->id())) migrations_->known_again(job);
 }
 
-Result<std::shared_ptr<MoverProcess>> Agent::mover_of(std::uint32_t gpu) {
-  auto& mover = movers_[gpu];
-  if (mover) return mover;
-  if (!inventory_.last().gpus.empty() && !inventory_.gpu(gpu)) {
-    movers_.erase(gpu);
-    return Error(ErrorCode::kNotFound, "Node " + config_.node + " has no GPU " + std::to_string(gpu));
-  }
-  MoverSettings settings;
-  settings.program = mover_program_;
-  settings.log_path = config_.home + "/mover-" + std::to_string(gpu) + ".log";
-  settings.configure.node = config_.node;
-  settings.configure.gpu = gpu;
-  settings.configure.networks = networks_;
-  settings.configure.staging_bytes = std::uint64_t{config_.staging_mib} << 20;
-  settings.configure.first_port = config_.mover_ports.first;
-  settings.configure.last_port = config_.mover_ports.last;
-  settings.first_backoff = config_.mover_restart;
-  mover = MoverProcess::create(io_.get_executor(), std::move(settings));
-  return mover;
+Task<Result<void>> Agent::save_before_kill(std::shared_ptr<Job> job) {
+  return agent::save_before_kill(*context_, std::move(job));
+}
+
+bool Agent::is_moving(wire::JobId job) const {
+  return migrations_->busy(job);
+}
+
+Task<> Agent::gather(wire::GatherRank order) {
+  return gang_moves_->gather(std::move(order));
 }
 
 wire::NodeInventory Agent::inventory() const {
@@ -468,31 +433,14 @@ wire::NodeInventory Agent::inventory() const {
   return out;
 }
 
-Result<void> Agent::check_spec(const wire::JobSpec& spec) const {
-  const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
-  if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
-  if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
-  if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
-  if (spec.ranks.size() != 1)
-    return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
-  if (!inventory_.gpu(spec.ranks.front().gpu_index)) {
-    return Error(ErrorCode::kNotFound,
-                 "Node " + config_.node + " has no GPU " + std::to_string(spec.ranks.front().gpu_index));
-  }
-  if (::getuid() != 0 && spec.uid != ::getuid()) {
-    return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
-  }
-  return ok();
-}
-
 Task<Result<void>> Agent::start_job(wire::JobSpec spec) {
-  CKPT_CO_TRYV(check_spec(spec));
+  CKPT_CO_TRYV(check_spec(*gpus_, spec));
   const bool adopts = spec.way == MigrationMode::kAdopted;
   // A coordinator that has not received the answer asks again: the instance that runs is this job's own.
   if (adopts && !jobs_->started_as(spec.job, spec.incarnation)) {
     CKPT_CO_TRYV(co_await check_adopted(spec));
   }
-  if (auto mover = mover_of(spec.ranks.front().gpu_index)) (*mover)->start();
+  if (auto mover = gpus_->mover_of(spec.ranks.front().gpu_index)) (*mover)->start();
   JobRecord record;
   record.incarnation = spec.incarnation;
   record.spec = std::move(spec);

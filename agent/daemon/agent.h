@@ -19,6 +19,8 @@
 #include "agent/coordinator_link/network_checks.h"
 #include "agent/daemon/metrics.h"
 #include "agent/daemon/metrics_server.h"
+#include "agent/daemon/node_gpus.h"
+#include "agent/daemon/transfers.h"
 #include "agent/gpus/inventory.h"
 #include "agent/health/monitor.h"
 #include "agent/host_process/named_memory/shared_folder_watch.h"
@@ -36,7 +38,7 @@
 
 namespace ckpt::agent {
 
-class Agent : public AgentCommands {
+class Agent : public AgentCommands, private JobOwner, private protect::MovePort {
  public:
   static Result<std::unique_ptr<Agent>> create(Config config);
   ~Agent() override;
@@ -73,11 +75,14 @@ class Agent : public AgentCommands {
   Task<> rehearse(std::string criu_version);
   Task<> refresh_loop();
   Task<> tidy_logs();
-  void on_job_changed(const std::shared_ptr<Job>& job);
-  Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu);
-  Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const;
+  // JobOwner; no job lives before all parts are made.
+  void job_changed(const std::shared_ptr<Job>& job) override;
+  void known_again(const std::shared_ptr<Job>& job) override;
+  Task<Result<void>> save_before_kill(std::shared_ptr<Job> job) override;
+  // protect::MovePort.
+  [[nodiscard]] bool is_moving(wire::JobId job) const override;
+  Task<> gather(wire::GatherRank order) override;
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
-  Result<void> check_spec(const wire::JobSpec& spec) const;
   void create_context();
   void create_snapshot_service();
   void stop();
@@ -99,7 +104,9 @@ class Agent : public AgentCommands {
   std::optional<JobEnvironment> environment_;
   std::optional<JobTable> jobs_;
   std::optional<JobMemory> memory_;
-  std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
+  std::optional<NodeGpus> gpus_;
+  protect::OpenSnapshots snapshots_;
+  std::optional<Transfers> transfers_;
   std::optional<MigrationContext> context_;
   std::shared_ptr<tls::Identity> identity_;  // none: no TLS
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();

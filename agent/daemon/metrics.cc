@@ -16,19 +16,12 @@ constexpr std::array kPhases = {wire::JobPhase::kStarting, wire::JobPhase::kRunn
 
 }  // namespace
 
-Metrics::Metrics(const std::string& node, CoordinatorPort& coordinator, Sources sources)
-    : coordinator_(coordinator),
-      sources_(std::move(sources)),
-      registry_({{"node", node}}),
-      sent_bytes_(
-          registry_.counter("gpumigrate_agent_sent_bytes_total",
-                            "Bytes of chunks, before encoding, that the node's movers have sent, while it "
-                            "happens.")) {
+Metrics::Metrics(const std::string& node, Sources sources)
+    : sources_(std::move(sources)), registry_({{"node", node}}) {
   metrics::add_process_metrics(registry_, "agent");
   observe_node();
   observe_movers();
   observe_transfers();
-  sent_bytes_.add({}, 0);
 }
 
 void Metrics::observe_node() {
@@ -63,11 +56,16 @@ void Metrics::observe_movers() {
 }
 
 void Metrics::observe_transfers() {
+  registry_.observe(metrics::Kind::kCounter, "gpumigrate_agent_sent_bytes_total",
+                    "Bytes of chunks, before encoding, that the node's movers have sent, while it happens.",
+                    {},
+                    [this](Series& out) { out.add(static_cast<double>(sources_.transfers.sent_bytes())); });
   const auto sum = [this](const char* name, const char* help, std::uint64_t wire::MigrationProgress::*field) {
     registry_.gauge(name, help, {}, [this, field](Series& out) {
-      drop_closed();
+      tidy();
       double all = 0;
-      for (const auto& [id, progress] : transfers_) all += static_cast<double>(progress.*field);
+      for (const auto& [id, progress] : sources_.transfers.last())
+        all += static_cast<double>(progress.*field);
       out.add(all);
     });
   };
@@ -79,25 +77,9 @@ void Metrics::observe_transfers() {
       &wire::MigrationProgress::throughput_bytes_per_second);
   registry_.gauge("gpumigrate_agent_transfers", "Migrations away from the node that have begun to copy.", {},
                   [this](Series& out) {
-                    drop_closed();
-                    out.add(static_cast<double>(transfers_.size()));
+                    tidy();
+                    out.add(static_cast<double>(sources_.transfers.last().size()));
                   });
-}
-
-void Metrics::drop_closed() {
-  std::erase_if(transfers_, [this](const auto& entry) { return !sources_.sends(entry.first); });
-}
-
-bool Metrics::send(const wire::MigrationProgress& progress) {
-  auto at = transfers_.find(progress.migration);
-  if (at == transfers_.end()) {
-    drop_closed();  // here too: a client may never read the page
-    at = transfers_.emplace(progress.migration, wire::MigrationProgress()).first;
-  }
-  if (progress.sent_bytes > at->second.sent_bytes)
-    sent_bytes_.add({}, static_cast<double>(progress.sent_bytes - at->second.sent_bytes));
-  at->second = progress;
-  return coordinator_.send(progress);
 }
 
 }  // namespace ckpt::agent

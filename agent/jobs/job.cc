@@ -447,7 +447,7 @@ void Job::set_phase(local::Phase phase) {
 
 void Job::changed() {
   for (Signal* waiter : waiters_) waiter->notify();
-  if (announced_) environment_.changed(shared_from_this());
+  if (announced_) environment_.owner.job_changed(shared_from_this());
 }
 
 Task<Result<void>> Job::stop(Milliseconds grace) {
@@ -484,12 +484,12 @@ Task<> Job::stop_restored(Milliseconds grace) {
 
 Task<> Job::let_go_of_gpu() {
   auto self = shared_from_this();
-  if (!was_restored() || !environment_.save_before_kill || ended() || unknown_ || !keeper_) co_return;
+  if (!was_restored() || ended() || unknown_ || !keeper_) co_return;
   if (std::exchange(letting_go_, true)) {  // the caller that is doing it kills afterwards
     co_await wait_for_end(environment_.config.keeper_timeout);
     co_return;
   }
-  auto saved = co_await environment_.save_before_kill(self);
+  auto saved = co_await environment_.owner.save_before_kill(self);
   letting_go_ = false;
   if (ended()) co_return;
   last_save_ = saved ? "; its context was saved before"

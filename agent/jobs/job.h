@@ -26,17 +26,27 @@ namespace ckpt::agent {
 
 class Job;
 
+// The agent, as its jobs need it.
+// Threads: the event loop. Ownership: it outlives the jobs. Errors: save_before_kill()'s.
+class JobOwner {
+ public:
+  virtual ~JobOwner() = default;
+  // Takes note of a change of an instance that has been announced.
+  virtual void job_changed(const std::shared_ptr<Job>& job) = 0;
+  // Takes note that an unknown instance has answered.
+  virtual void known_again(const std::shared_ptr<Job>& job) = 0;
+  // Saves the context of a restored job that is about to be killed (last_save.h). Returns the reason why it is
+  // not saved; the job is killed all the same.
+  virtual control::Task<Result<void>> save_before_kill(std::shared_ptr<Job> job) = 0;
+};
+
 struct JobEnvironment {
   const Config& config;
   asio::any_io_executor executor;
   FileWatch& files;
   std::string keeper_program;
-  std::function<void(const std::shared_ptr<Job>&)> changed;
+  JobOwner& owner;
   asio::thread_pool& records;  // writes records that a paused job waits for
-  // Saves the context of a restored job that is about to be killed (last_save.h). May be empty.
-  std::function<control::Task<Result<void>>(std::shared_ptr<Job>)> save_before_kill = {};
-  // An unknown instance has answered.
-  std::function<void(const std::shared_ptr<Job>&)> known_again = [](const std::shared_ptr<Job>&) {};
 };
 
 class Job : public std::enable_shared_from_this<Job> {

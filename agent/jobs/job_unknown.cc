@@ -78,7 +78,7 @@ Task<> Job::ask_until_known() {
   spdlog::info("keeper answers again: job {} incarnation {} phase {}", wire::job_text(id()),
                record_.incarnation, local::to_string(phase_));
   changed();
-  environment_.known_again(self);
+  environment_.owner.known_again(self);
 }
 
 Task<> Job::stop_unknown(Milliseconds grace) {

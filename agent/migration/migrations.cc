@@ -17,24 +17,31 @@ constexpr std::size_t kKeptSessions = 32;
 // A job that takes longer, such as one that CRIU still dumps, does not keep its node from serving.
 constexpr std::chrono::seconds kSettleWait{5};
 
-Migrations::Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers,
-                       Machines machines, const RankParties* ranks)
+Migrations::Migrations(MigrationContext& context, PeerLinks& peers, const RankParties& ranks,
+                       Machines machines)
     : context_(context),
-      coordinator_(coordinator),
       peers_(peers),
       ranks_(ranks),
       driver_(machines.io, machines.disk, std::move(machines.journal), machines.timing, *this,
               std::move(machines.fatal)) {}
 
+void Migrations::on_event(SwitchKey key, migration::SourceEvent event) {
+  driver_.on_event(key, std::move(event));
+}
+
+void Migrations::on_event(SwitchKey key, migration::TargetEvent event) {
+  driver_.on_event(key, std::move(event));
+}
+
 Migrations::SourcePtr& Migrations::source(const SwitchInfo& info) {
   SourcePtr& session = sources_[info.migration];
-  if (!session) session = std::make_shared<SourceSession>(context_, info);
+  if (!session) session = std::make_shared<SourceSession>(context_, *this, info);
   return session;
 }
 
 Migrations::TargetPtr& Migrations::target(const SwitchInfo& info) {
   TargetPtr& session = targets_[info.migration];
-  if (!session) session = std::make_shared<TargetSession>(context_, info);
+  if (!session) session = std::make_shared<TargetSession>(context_, *this, info);
   return session;
 }
 
@@ -60,7 +67,7 @@ void Migrations::send(const SwitchKey& key, const SwitchInfo& info, const wire::
     if (auto it = sources_.find(message.migration); it != sources_.end())
       it->second->set_failure_reason(failed->reason.text);
   }
-  coordinator_.send(message);
+  context_.reports.send(message);
 }
 
 void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& message) {
@@ -69,7 +76,7 @@ void Migrations::send_to_agent(const SwitchKey& key, const wire::SwitchMessage& 
     driver_.on_own_message(message);  // both sides are here
     return;
   }
-  coordinator_.send(message);
+  context_.reports.send(message);
   if (peer != peer_nodes_.end()) peers_.send(peer->second, message);
 }
 
@@ -80,12 +87,12 @@ void Migrations::send_report_before(const wire::SwitchMessage& message) {
       message.from == Party::kSource && (std::holds_alternative<wire::Released>(message.body) ||
                                          std::holds_alternative<wire::Resumed>(message.body));
   if (auto it = sources_.find(message.migration); source_outcome && it != sources_.end()) {
-    if (const auto& report = it->second->report()) coordinator_.send(*report);
+    if (const auto& report = it->second->report()) context_.reports.send(*report);
   }
   const bool target_outcome =
       message.from == Party::kTarget && std::holds_alternative<wire::Runs>(message.body);
   if (auto it = targets_.find(message.migration); target_outcome && it != targets_.end()) {
-    if (const auto& report = it->second->report()) coordinator_.send(*report);
+    if (const auto& report = it->second->report()) context_.reports.send(*report);
   }
 }
 
@@ -176,7 +183,7 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   if (record.role == wire::JobRole::kStandby && !record.ran) {
     const auto* state = switches.target(record.migration);
     const bool committed = state && std::holds_alternative<migration::target::Committed>(state->phase);
-    const bool is_rank = ranks_ != nullptr && ranks_->has_promised(record.migration);
+    const bool is_rank = ranks_.has_promised(record.migration);
     if (is_rank) co_return;  // its party gives its orders, and learns of its end by them
     if (!committed) {
       spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
@@ -194,15 +201,17 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
   const Turn::Held turn = co_await job->resume_turn().take();
   if (!stands_paused(*job) || !job->keeper() || !switches.may_run_freely(job->id(), job->incarnation()))
     co_return;
-  if (ranks_ != nullptr && !ranks_->may_run_freely(*job)) co_return;
+  if (!ranks_.may_run_freely(*job)) co_return;
   if (record.spec.way == MigrationMode::kAdopted) {
     auto back = co_await put_adopted_back(context_, job, job->gpu());
     if (!back)
       spdlog::error("paused process not continued: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());
   }
-  if (record.spec.way == MigrationMode::kTransparent && context_.resume_in_place) {
-    auto back = co_await context_.resume_in_place(job);
+  if (record.spec.way == MigrationMode::kTransparent) {
+    // Its agent may have ended while it was saved: context and memory are put back where they were.
+    const auto way = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
+    auto back = co_await way->go_back(job);
     if (!back)
       spdlog::error("paused process not put back: job {} reason {}", wire::job_text(job->id()),
                     back.error().to_string());
@@ -223,15 +232,16 @@ Task<> Migrations::settle(std::shared_ptr<Job> job) {
 void Migrations::restate() {
   for (const auto& [id, session] : sources_) {
     if (const auto& report = session->report(); report && report->last_ack_ns != 0)
-      coordinator_.send(*report);
+      context_.reports.send(*report);
   }
   for (const auto& [id, session] : targets_) {
-    if (const auto& report = session->report(); report && report->resumed_ns != 0) coordinator_.send(*report);
+    if (const auto& report = session->report(); report && report->resumed_ns != 0)
+      context_.reports.send(*report);
   }
 }
 
 bool Migrations::busy(wire::JobId job) const {
-  if (ranks_ != nullptr && ranks_->is_open(job)) return true;
+  if (ranks_.is_open(job)) return true;
   const auto& switches = driver_.switches();
   for (const auto& [id, session] : sources_) {
     const auto* state = switches.source(id);

@@ -11,6 +11,8 @@
 
 #include "agent/links/peer_links.h"
 #include "agent/migration/handover_driver.h"
+#include "agent/migration/ports/coordinator_port.h"
+#include "agent/migration/ports/session_port.h"
 #include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
@@ -18,17 +20,7 @@
 
 namespace ckpt::agent {
 
-// Messages of the migrations to the coordinator; best effort, false if it is away.
-class CoordinatorPort {
- public:
-  virtual ~CoordinatorPort() = default;
-  virtual bool send(const wire::SwitchMessage& message) = 0;
-  virtual bool send(const wire::MigrationProgress& progress) = 0;
-  virtual bool send(const wire::SourceReport& report) = 0;
-  virtual bool send(const wire::TargetReport& report) = 0;
-};
-
-class Migrations : public HandoverEffects {
+class Migrations : public HandoverEffects, public SessionPort {
  public:
   // The machines' driver (handover_driver.h) is made of these; this class is its effects.
   struct Machines {
@@ -38,9 +30,8 @@ class Migrations : public HandoverEffects {
     migration::Timing timing;
     std::function<void(Error)> fatal;
   };
-  // `ranks` is about jobs of several ranks; null if this node has none.
-  Migrations(MigrationContext& context, CoordinatorPort& coordinator, PeerLinks& peers, Machines machines,
-             const RankParties* ranks = nullptr);
+  // `ranks` is about jobs of several ranks.
+  Migrations(MigrationContext& context, PeerLinks& peers, const RankParties& ranks, Machines machines);
 
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
@@ -71,6 +62,9 @@ class Migrations : public HandoverEffects {
  private:
   using SourcePtr = std::shared_ptr<SourceSession>;
   using TargetPtr = std::shared_ptr<TargetSession>;
+  // SessionPort.
+  void on_event(migration::SwitchKey key, migration::SourceEvent event) override;
+  void on_event(migration::SwitchKey key, migration::TargetEvent event) override;
   SourcePtr& source(const migration::SwitchInfo& info);
   TargetPtr& target(const migration::SwitchInfo& info);
   void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
@@ -87,9 +81,8 @@ class Migrations : public HandoverEffects {
   Task<> withdraw_leftovers(std::shared_ptr<Job> job);
 
   MigrationContext& context_;
-  CoordinatorPort& coordinator_;
   PeerLinks& peers_;
-  const RankParties* ranks_;
+  const RankParties& ranks_;
   bool settled_ = false;
   std::map<wire::MigrationId, SourcePtr> sources_;
   std::map<wire::MigrationId, TargetPtr> targets_;

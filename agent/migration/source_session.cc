@@ -17,11 +17,16 @@ constexpr Milliseconds kMaxBackoff{5000};
 
 }  // namespace
 
-SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo info)
+SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info)
+    : SourceSession(context, events, info, make_source_mode(context, JobOperation::migration(info))) {}
+
+SourceSession::SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+                             std::unique_ptr<SourceMode> way)
     : context_(context),
+      events_(events),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kSource},
-      way_(make_source_mode(context, JobOperation::migration(info_))),
+      way_(std::move(way)),
       budget_(context),
       saving_(context.executor),
       host_path_(way_->sends_host_state() ? HostStatePath::kAfterSave : HostStatePath::kNone) {
@@ -37,7 +42,7 @@ std::shared_ptr<Job> SourceSession::job() const {
 }
 
 void SourceSession::emit(migration::SourceEvent event) {
-  context_.source_event(key_, std::move(event));
+  events_.on_event(key_, std::move(event));
 }
 
 void SourceSession::fail(const Error& error) {
@@ -91,7 +96,7 @@ void SourceSession::perform(const migration::Action& action) {
 Task<> SourceSession::prepare() {
   auto self = shared_from_this();
   stage_ = Stage::kPreparing;
-  if (context_.acquire_exclusive) co_await context_.acquire_exclusive(info_.job);
+  co_await context_.holders.acquire_exclusive(info_.job);
   auto prepared = co_await prepare_memory();
   if (!prepared) fail(prepared.error());
   if (stage_ == Stage::kPreparing) {
@@ -130,7 +135,7 @@ Task<Result<void>> SourceSession::prepare_memory() {
 Task<Result<void>> SourceSession::open_session(std::shared_ptr<Job> job, wire::MigrationPlan plan) {
   budget_.set_options(plan.options);
   within_node_ = plan.source_node == plan.target_node;
-  CKPT_CO_TRY(process, context_.mover_of(job->gpu()));
+  CKPT_CO_TRY(process, context_.gpus.mover_of(job->gpu()));
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
   mover::OpenSession request;
   request.session = mover::SessionKey(info_.migration, 0);
@@ -249,7 +254,7 @@ void SourceSession::report_progress(const mover::Progress& progress) {
     out.eta_ns =
         std::max(out.eta_ns, static_cast<Nanos>(static_cast<double>(host_left) * 1e9 /
                                                 static_cast<double>(progress.wire_bytes_per_second)));
-  context_.progress(out);
+  context_.reports.send(out);
 }
 
 // Device memory has converged; host memory may take longer. After that the estimate knows how much of it the

@@ -31,6 +31,7 @@
 #include "agent/migration/modes/migration_context.h"
 #include "agent/migration/modes/mode.h"
 #include "agent/migration/pause_budget.h"
+#include "agent/migration/ports/session_port.h"
 #include "agent/mover_client/memory_export.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
@@ -39,7 +40,10 @@ namespace ckpt::agent {
 
 class SourceSession : public std::enable_shared_from_this<SourceSession> {
  public:
-  SourceSession(MigrationContext& context, migration::SwitchInfo info);
+  // `events` takes what the session finds out.
+  SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
+  SourceSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+                std::unique_ptr<SourceMode> way);
   ~SourceSession();
 
   void perform(const migration::Action& action);
@@ -91,6 +95,7 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Task<> release_memory();
 
   MigrationContext& context_;
+  SessionPort& events_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
   std::unique_ptr<SourceMode> way_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/migration/target_check.h"
 
+#include <unistd.h>
+
 #include "agent/host_process/processes/process_tree.h"
 #include "agent/migration/modes/mode.h"
 #include "agent/migration/modes/process_image.h"
@@ -16,10 +18,22 @@ Task<EndpointPayload> describe_endpoint(MigrationContext& context) {
   co_return facts;
 }
 
-Task<Result<void>> check_target(MigrationContext& context, wire::CheckTarget request) {
-  if (context.check_spec) {
-    CKPT_CO_TRYV(context.check_spec(request.spec));
+Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec) {
+  const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
+  if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
+  if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
+  if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
+  if (spec.ranks.size() != 1)
+    return Error(ErrorCode::kNotSupported, "Jobs of more than one rank are not supported yet");
+  if (auto known = gpus.model_of(spec.ranks.front().gpu_index); !known) return std::move(known).error();
+  if (::getuid() != 0 && spec.uid != ::getuid()) {
+    return Error(ErrorCode::kRefused, "This agent does not run as root: it starts jobs of its own user only");
   }
+  return ok();
+}
+
+Task<Result<void>> check_target(MigrationContext& context, wire::CheckTarget request) {
+  CKPT_CO_TRYV(check_spec(context.gpus, request.spec));
   const auto operation = JobOperation::checked(request.spec, request.spec.incarnation - 1, true);
   // The standby of a cooperative job finds its files itself.
   if (operation.pause_kind() == PauseKind::kCooperative) co_return ok();

@@ -9,12 +9,13 @@
 
 namespace ckpt::agent {
 
-TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info)
-    : TargetSession(context, info, make_target_mode(context, JobOperation::migration(info))) {}
+TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info)
+    : TargetSession(context, events, info, make_target_mode(context, JobOperation::migration(info))) {}
 
-TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo info,
+TargetSession::TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
                              std::unique_ptr<TargetMode> way)
     : context_(context),
+      events_(events),
       info_(std::move(info)),
       key_{info_.migration, wire::Party::kTarget},
       way_(std::move(way)),
@@ -27,7 +28,7 @@ TargetSession::~TargetSession() {
 }
 
 void TargetSession::emit(migration::TargetEvent event) {
-  context_.target_event(key_, std::move(event));
+  events_.on_event(key_, std::move(event));
 }
 
 void TargetSession::fail(const Error& error) {
@@ -108,8 +109,8 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   if (migration_plan.target_ranks.size() != 1) {
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be moved yet");
   }
-  CKPT_CO_TRYV(check_spec(migration_plan));
-  CKPT_CO_TRY(process, context_.mover_of(migration_plan.target_ranks.front().gpu_index));
+  CKPT_CO_TRYV(check_plan(migration_plan));
+  CKPT_CO_TRY(process, context_.gpus.mover_of(migration_plan.target_ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(co_await process->ready(context_.config.mover_timeout));
@@ -125,13 +126,12 @@ Task<Result<wire::Bytes>> TargetSession::prepare_standby() {
   co_return wire::encode(payload);
 }
 
-Result<void> TargetSession::check_spec(const wire::MigrationPlan& plan) const {
-  if (!context_.check_spec) return ok();
+Result<void> TargetSession::check_plan(const wire::MigrationPlan& plan) const {
   wire::JobSpec spec = plan.spec;
   spec.incarnation = info_.base + 1;
   spec.ranks = plan.target_ranks;
   if (spec.job != info_.job) return Error(ErrorCode::kProtocol, "The plan is for another job");
-  return context_.check_spec(spec);
+  return check_spec(context_.gpus, spec);
 }
 
 Task<Result<void>> TargetSession::start_instance() {

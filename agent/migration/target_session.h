@@ -31,6 +31,7 @@
 
 #include "agent/migration/modes/migration_context.h"
 #include "agent/migration/modes/mode.h"
+#include "agent/migration/ports/session_port.h"
 #include "agent/mover_client/memory_export.h"
 #include "libckpt/protocol/wire/migration_messages.h"
 #include "libckpt/protocol/wire/mover_messages.h"
@@ -39,8 +40,10 @@ namespace ckpt::agent {
 
 class TargetSession : public std::enable_shared_from_this<TargetSession> {
  public:
-  TargetSession(MigrationContext& context, migration::SwitchInfo info);
-  TargetSession(MigrationContext& context, migration::SwitchInfo info, std::unique_ptr<TargetMode> way);
+  // `events` takes what the session finds out.
+  TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info);
+  TargetSession(MigrationContext& context, SessionPort& events, migration::SwitchInfo info,
+                std::unique_ptr<TargetMode> way);
   ~TargetSession();
 
   void perform(const migration::Action& action);
@@ -75,7 +78,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void fail(const Error& error);
   Task<> prepare();
   Task<Result<wire::Bytes>> prepare_standby();
-  [[nodiscard]] Result<void> check_spec(const wire::MigrationPlan& plan) const;
+  [[nodiscard]] Result<void> check_plan(const wire::MigrationPlan& plan) const;
   Task<Result<void>> start_instance();
   Task<Result<void>> export_memory();
   Task<Result<void>> open_session(std::shared_ptr<MoverProcess> process, wire::MigrationPlan plan);
@@ -97,6 +100,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   [[nodiscard]] bool has_finished() const;
 
   MigrationContext& context_;
+  SessionPort& events_;
   migration::SwitchInfo info_;
   migration::SwitchKey key_;
   std::unique_ptr<TargetMode> way_;

@@ -16,8 +16,6 @@ namespace ckpt::agent::protect {
 struct ProtectContext {
   MigrationContext& base;
   asio::thread_pool& pool;
-  // Returns NVML's name of the GPU; kNotFound if the node has no such GPU.
-  std::function<Result<std::string>(std::uint32_t gpu)> model_of;
   // Sends to the coordinator on a best-effort basis.
   std::function<void(const wire::SnapshotReport&)> report;
 };

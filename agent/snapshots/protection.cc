@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/migration/target_check.h"
 #include "agent/snapshots/restore_report.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/protocol/wire/ids.h"
@@ -19,7 +20,7 @@ constexpr std::size_t kMaxFolders = 64;
 
 Protection::Protection(Parts parts)
     : parts_(std::move(parts)),
-      context_{parts_.context, pool_, parts_.model_of,
+      context_{parts_.context, pool_,
                [this](const wire::SnapshotReport& report) { parts_.coordinator.tell(report); }},
       folders_{""} {
   CoordinatorLink& link = parts_.coordinator;
@@ -32,9 +33,9 @@ Protection::Protection(Parts parts)
             });
   link.take(wire::FrameType::kGatherRank, [this, executor](std::span<const std::byte> body) -> Result<void> {
     CKPT_TRY(order, wire::decode<wire::GatherRank>(body));
-    const bool is_for_move = order.migration != 0 && parts_.gather_for_move;
+    const bool is_for_move = order.migration != 0;
     control::spawn(executor, "gather rank",
-                   is_for_move ? parts_.gather_for_move(std::move(order)) : gather(std::move(order)));
+                   is_for_move ? parts_.moves.gather(std::move(order)) : gather(std::move(order)));
     return ok();
   });
   link.take(wire::FrameType::kRestoreImage,
@@ -60,8 +61,7 @@ Protection::Protection(Parts parts)
   });
   link.at_each_connection([this] {
     tell_all();
-    for (const auto& [job, session] : snapshots_)
-      if (session->set() != 0) session->repeat_report();
+    parts_.snapshots.repeat_reports();
   });
 }
 
@@ -120,7 +120,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
     co_return Error(ErrorCode::kUnavailable, "A snapshot of " + name + " is being taken");
   auto job = parts_.context.jobs.running_as(request.job, request.incarnation);
   if (!job || !job->keeper()) co_return Error(ErrorCode::kNotFound, name + " does not run on this node");
-  if (parts_.moves(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
+  if (parts_.moves.is_moving(request.job)) co_return Error(ErrorCode::kRefused, name + " is being moved");
   if (job->record().spec.ranks.size() != 1)
     co_return Error(ErrorCode::kNotSupported, "Jobs of more than one rank cannot be stored yet");
   if (job->record().spec.gang.id != 0 && request.set == 0)
@@ -130,7 +130,7 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   const wire::JobId id = request.job;
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
-  snapshots_[id] = session;
+  parts_.snapshots.add(id, session);
   remembered_.emplace(id, job->gpu());
   auto taken = co_await session->run();
   if (session->is_holding()) {
@@ -147,19 +147,18 @@ Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId jo
 }
 
 void Protection::snapshot_is_over(wire::JobId job) {
-  snapshots_.erase(job);
+  parts_.snapshots.remove(job);
   forget_jobs_that_left();  // it may have ended meanwhile
 }
 
 Task<> Protection::gather(wire::GatherRank order) {
   const std::uint64_t id = order.request_id;
-  const auto found = snapshots_.find(order.job);
-  const bool is_here = found != snapshots_.end() && found->second->set() == order.set &&
-                       found->second->incarnation() == order.incarnation && order.set != 0;
+  const auto session = parts_.snapshots.find(order.job);
+  const bool is_here =
+      session && session->set() == order.set && session->incarnation() == order.incarnation && order.set != 0;
   if (!is_here)
     co_return parts_.coordinator.reply(
         id, Error(ErrorCode::kNotFound, "No image of rank " + wire::job_text(order.job) + " is taken here"));
-  const auto session = found->second;
   auto gathered = co_await session->gather(std::move(order));
   if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);
@@ -178,31 +177,17 @@ void Protection::forget_jobs_that_left() {
     mover::JobLeft left;
     left.job = place.first;
     // A mover that does not serve remembers nothing.
-    if (auto mover = parts_.context.mover_of(place.second)) (void)(*mover)->send(left);
+    if (auto mover = parts_.context.gpus.mover_of(place.second)) (void)(*mover)->send(left);
     return true;
   });
 }
 
 Task<Result<void>> Protection::give_up(wire::JobId job, wire::Incarnation incarnation) {
-  const auto found = snapshots_.find(job);
-  if (found == snapshots_.end() || found->second->incarnation() != incarnation)
+  const auto session = parts_.snapshots.find(job);
+  if (!session || session->incarnation() != incarnation)
     co_return Error(ErrorCode::kNotFound,
                     "No snapshot of job " + wire::job_text(job) + " is being taken on this node");
-  const auto session = found->second;
   co_return co_await session->cancel();
-}
-
-Task<> Protection::give_way(wire::JobId job) {
-  const auto found = snapshots_.find(job);
-  if (found == snapshots_.end()) co_return;
-  const auto session = found->second;
-  co_await session->give_way();
-}
-
-Task<Result<void>> Protection::resume_in_place(std::shared_ptr<Job> job) {
-  const auto way =
-      make_source_mode(parts_.context, JobOperation::snapshot(job->record().spec, job->incarnation()));
-  co_return co_await way->go_back(job);
 }
 
 Task<> Protection::restore_image(wire::RestoreImage request) {
@@ -214,7 +199,7 @@ Task<> Protection::restore_image(wire::RestoreImage request) {
 Task<Result<void>> Protection::restore(wire::RestoreImage request) {
   CKPT_CO_TRY(place, place_of(request.folder, request.peer));
   CKPT_CO_TRYV(vault::check_job_name(request.vault_job));
-  CKPT_CO_TRYV(parts_.check_spec(request.spec));
+  CKPT_CO_TRYV(check_spec(parts_.context.gpus, request.spec));
   if (request.spec.way == MigrationMode::kAdopted)
     co_return Error(ErrorCode::kNotSupported, "An adopted process cannot be restored from an image");
   const Instance instance(request.spec.job, request.spec.incarnation);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's part of images. It takes TakeSnapshot, RestoreImage and VaultOrder of the coordinator, and
-// reports the content of the node's vaults. It lets migrations have their jobs. A job has one snapshot at a
-// time. A migration is never held up by one: the snapshot ends, as failed.
+// reports the content of the node's vaults. A job has one snapshot at a time. A migration is never held up by
+// one: the snapshot ends, as failed (open_snapshots.h).
 // Threads: the event loop, and a thread of its own for looking at vaults. Ownership: sessions live until they
 // are over. Errors: go to the coordinator, as Reply.
 #pragma once
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/coordinator_link/coordinator_link.h"
+#include "agent/snapshots/open_snapshots.h"
 #include "agent/snapshots/restore_session.h"
 #include "agent/snapshots/snapshot_session.h"
 #include "agent/vault_server/vault_server.h"
@@ -21,34 +22,37 @@
 
 namespace ckpt::agent::protect {
 
+// The moves of this node's jobs, as snapshots see them.
+// Threads: the event loop. Ownership: the implementation outlives Protection. Errors: none.
+class MovePort {
+ public:
+  virtual ~MovePort() = default;
+  // Returns true if a migration of the job is open.
+  [[nodiscard]] virtual bool is_moving(wire::JobId job) const = 0;
+  // Takes an order to a rank that takes part in a move, and answers the coordinator.
+  virtual Task<> gather(wire::GatherRank order) = 0;
+};
+
 class Protection {
  public:
   struct Parts {
     MigrationContext& context;
     CoordinatorLink& coordinator;
-    std::function<Result<std::string>(std::uint32_t gpu)> model_of;
-    std::function<bool(wire::JobId)> moves;  // a migration of the job is open
-    std::function<Result<void>(const wire::JobSpec&)> check_spec;
+    OpenSnapshots& snapshots;
+    MovePort& moves;
     std::shared_ptr<VaultServer> server;  // serves the vault to other nodes
-    // Orders to ranks that take part in a move. May be empty.
-    std::function<Task<>(wire::GatherRank)> gather_for_move = {};
   };
   // Made before the coordinator is dialled.
   explicit Protection(Parts parts);
   ~Protection();
 
-  // Ends a snapshot of a job that a migration needs: no snapshot has the job afterwards.
-  Task<> give_way(wire::JobId job);
-  [[nodiscard]] bool is_stored(wire::JobId job) const { return snapshots_.contains(job); }
+  [[nodiscard]] bool is_stored(wire::JobId job) const { return parts_.snapshots.contains(job); }
   // Has movers forget the snapshots of jobs that have left their GPU. Called at every change of a job.
   void forget_jobs_that_left();
   // Gives up restores of a job that is to end, up to that incarnation: their instances do not run.
   void give_up_restores(wire::JobId job, wire::Incarnation up_to);
   // Waits until no such restore is under way; kUnavailable after `timeout`.
   Task<Result<void>> wait_for_restores(wire::JobId job, wire::Incarnation up_to, Milliseconds timeout);
-  // Puts back context and memory of a transparent job whose agent ended while it was saved, so that it can be
-  // resumed.
-  Task<Result<void>> resume_in_place(std::shared_ptr<Job> job);
 
  private:
   using Instance = std::pair<wire::JobId, wire::Incarnation>;
@@ -79,7 +83,6 @@ class Protection {
   asio::thread_pool pool_{1};
   ProtectContext context_;
   std::set<std::string> folders_;  // vaults that the coordinator has named
-  std::map<wire::JobId, std::shared_ptr<SnapshotSession>> snapshots_;
   std::map<Instance, std::shared_ptr<RestoreSession>> restores_;
   std::list<Signal*> restore_waiters_;
   std::set<JobOnGpu> remembered_;  // jobs whose snapshots movers may remember

@@ -62,7 +62,7 @@ Task<Result<void>> RestoreSession::restore() {
   CKPT_CO_TRYV(co_await check(stored_));
   CKPT_CO_TRYV(add_rendezvous(request_.spec));
   way_ = make_target_mode(context_.base, JobOperation::restore(request_.spec));
-  CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
+  CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
   process->start();  // its context is made while the instance starts
   CKPT_CO_TRYV(co_await start_instance());
   CKPT_CO_TRYV(check_is_wanted());
@@ -82,7 +82,7 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
                                              " job, and the job to start is a " +
                                              std::string(to_string(request_.spec.way)) + " one");
   if (spec.way == MigrationMode::kCooperative) co_return ok();
-  CKPT_CO_TRY(model, context_.model_of(request_.spec.ranks.front().gpu_index));
+  CKPT_CO_TRY(model, context_.base.gpus.model_of(request_.spec.ranks.front().gpu_index));
   if (model == stored.job.gpu_model) co_return ok();
   co_return Error(ErrorCode::kRefused, "The image's GPU context needs a " + stored.job.gpu_model +
                                            ", and GPU " +
@@ -98,7 +98,7 @@ Task<Result<void>> RestoreSession::start_instance() {
 }
 
 Task<Result<void>> RestoreSession::open_session() {
-  CKPT_CO_TRY(process, context_.base.mover_of(request_.spec.ranks.front().gpu_index));
+  CKPT_CO_TRY(process, context_.base.gpus.mover_of(request_.spec.ranks.front().gpu_index));
   CKPT_CO_TRY(request,
               session_order(mover::Purpose::kRestore, wire::Side::kTarget, request_.spec.incarnation));
   request.makes_memory = !way_->has_memory();

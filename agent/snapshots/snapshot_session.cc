@@ -149,7 +149,7 @@ Task<Result<void>> SnapshotSession::prepare(bool full) {
 }
 
 Task<Result<void>> SnapshotSession::open_session() {
-  CKPT_CO_TRY(process, context_.base.mover_of(job_->gpu()));
+  CKPT_CO_TRY(process, context_.base.gpus.mover_of(job_->gpu()));
   CKPT_CO_TRYV(co_await process->ready(context_.base.config.mover_timeout));
   CKPT_CO_TRY(request, session_order(mover::Purpose::kSnapshot, wire::Side::kSource, job_->incarnation()));
   MoverSession::Handlers handlers;
@@ -193,7 +193,7 @@ Result<void> SnapshotSession::start_copy(bool full) {
   stored.payload = way_->payload();
   stored.sequence = request_.sequence;
   stored.set = request_.set;
-  CKPT_TRY(model, context_.model_of(job_->gpu()));
+  CKPT_TRY(model, context_.base.gpus.model_of(job_->gpu()));
   stored.gpu_model = model;
   const std::vector<std::byte> record = wire::encode(stored);
   CKPT_TRY(file, make_memory_file("stored-job", record.size()));

@@ -75,8 +75,7 @@ Task<> BystanderSession::admit_rank() {
 
 Task<Result<void>> BystanderSession::be_admitted() {
   attach();
-  if (context_.acquire_exclusive && !std::exchange(is_admitted_, true))
-    co_await context_.acquire_exclusive(rank_.job);
+  if (!std::exchange(is_admitted_, true)) co_await context_.holders.acquire_exclusive(rank_.job);
   if (!job_ || job_->ended() || !job_->keeper()) co_return has_ended();
   co_return ok();
 }

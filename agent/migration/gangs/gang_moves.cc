@@ -34,13 +34,30 @@ gang::Reason reason_of(const Error& error) {
   return gang::Reason(error);
 }
 
+// A rank that its session holds; a failure becomes the event `Failure` of its machine.
+template <class Session, class Event, class Failure>
+class HeldBySession : public HeldRank {
+ public:
+  HeldBySession(std::shared_ptr<Session> session, GangDriver& driver, const PartyKey& key)
+      : session_(std::move(session)), driver_(driver), key_(key) {}
+  [[nodiscard]] std::shared_ptr<Job> job() const override { return session_->job(); }
+  void pause_at(std::uint64_t barrier) override { session_->pause_at(barrier); }
+  void failed(const Error& error) override { driver_.on_event(key_, Event(Failure(reason_of(error)))); }
+
+ private:
+  std::shared_ptr<Session> session_;
+  GangDriver& driver_;
+  PartyKey key_;
+};
+using HeldSource = HeldBySession<SourceSession, gang::SourceEvent, gang::EngineFailed>;
+using HeldBystander = HeldBySession<BystanderSession, gang::BystanderEvent, gang::CommunicatorsFailed>;
+
 }  // namespace
 
-GangMoves::GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
+GangMoves::GangMoves(MigrationContext& context, GangPort& link, PeerLinks& peers,
                      GangDriver::Machines machines)
     : context_(context),
       link_(link),
-      reports_(reports),
       peers_(peers),
       hold_timeout_(machines.timing.pause_timeout_ms),
       driver_(std::move(machines), *this) {}
@@ -101,25 +118,20 @@ Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangI
 }
 
 void GangMoves::add_sessions(const PartyKey& key, Member& member) {
-  RankStop::Parts stop{context_.executor, {}, {}, {}};
+  std::shared_ptr<HeldRank> held;
   if (key.party.role == Role::kTarget) {
-    member.target = std::make_shared<TargetSession>(context_, member.info);
+    member.target = std::make_shared<TargetSession>(context_, *this, member.info);
     return;
   }
   if (key.party.role == Role::kSource) {
-    auto session = std::make_shared<SourceSession>(context_, member.info);
-    stop.job = [session] { return session->job(); };
-    stop.pause_at = [session](std::uint64_t barrier) { session->pause_at(barrier); };
-    stop.failed = [this, key](const Error& error) {
-      emit(key, gang::SourceEvent(gang::EngineFailed(reason_of(error))));
-    };
-    member.source = std::move(session);
+    member.source = std::make_shared<SourceSession>(context_, *this, member.info);
+    held = std::make_shared<HeldSource>(member.source, driver_, key);
   } else {
-    auto session = std::make_shared<BystanderSession>(
+    member.bystander = std::make_shared<BystanderSession>(
         context_, *gang::find_staying(*member.plan, member.rank), member.epoch,
         [this, key](gang::BystanderEvent event) {
           if (std::holds_alternative<gang::RankHeld>(event)) {
-            if (Member* held = find(key)) held->stop->is_held();
+            if (Member* known = find(key)) known->stop->is_held();
           }
           emit(key, std::move(event));
         },
@@ -133,14 +145,9 @@ void GangMoves::add_sessions(const PartyKey& key, Member& member) {
           if (told != 0) message.times->to_barrier_ns = std::max<Nanos>(0, stood_since - told);
           link_.tell(message);
         });
-    stop.job = [session] { return session->job(); };
-    stop.pause_at = [session](std::uint64_t barrier) { session->pause_at(barrier); };
-    stop.failed = [this, key](const Error& error) {
-      emit(key, gang::BystanderEvent(gang::CommunicatorsFailed(reason_of(error))));
-    };
-    member.bystander = std::move(session);
+    held = std::make_shared<HeldBystander>(member.bystander, driver_, key);
   }
-  member.stop = std::make_shared<RankStop>(std::move(stop));
+  member.stop = std::make_shared<RankStop>(context_.executor, std::move(held));
   // The rank may stand at the common barrier already, after a restart of the agent.
   const gang::PartyState* state = driver_.parties().find(key);
   const bool stands =
@@ -303,13 +310,13 @@ Task<> GangMoves::open_gate(PartyKey key, std::shared_ptr<TargetSession> session
 
 // ---- events of sessions ----
 
-bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& event) {
+void GangMoves::on_event(migration::SwitchKey key, migration::SourceEvent event) {
   for (auto& [of, known] : members_) {
     if (!known.source || known.info.migration != key.migration) continue;
     if (std::holds_alternative<migration::JobPaused>(event)) {
       known.stop->is_held();
       emit(of, gang::SourceEvent(gang::RankHeld{}));
-      return true;
+      return;
     }
     std::visit(
         [&](auto& what) {
@@ -317,27 +324,26 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::SourceEvent& ev
             emit(of, gang::SourceEvent(std::move(what)));
         },
         event);
-    return true;
+    return;
   }
-  return false;
 }
 
-bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& event) {
+void GangMoves::on_event(migration::SwitchKey key, migration::TargetEvent event) {
   for (auto& [of, known] : members_) {
     if (!known.target || known.info.migration != key.migration) continue;
     if (auto* ready = std::get_if<migration::StandbyReady>(&event); ready != nullptr && known.overlaps) {
       control::spawn(context_.executor, "communicators of a standby",
                      join_standby(of, known.target, std::move(ready->payload)));
-      return true;
+      return;
     }
-    if (std::holds_alternative<migration::InstanceRuns>(event)) return true;  // open_gate() states it
+    if (std::holds_alternative<migration::InstanceRuns>(event)) return;  // open_gate() states it
     if (std::holds_alternative<migration::InstanceStopped>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
-      return true;
+      return;
     }
     if (std::holds_alternative<migration::InstanceFinished>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceFinished(known.gang_base + 1)));
-      return true;
+      return;
     }
     std::visit(
         [&](auto& what) {
@@ -345,9 +351,8 @@ bool GangMoves::take(const migration::SwitchKey& key, migration::TargetEvent& ev
             emit(of, gang::TargetEvent(std::move(what)));
         },
         event);
-    return true;
+    return;
   }
-  return false;
 }
 
 // ---- orders to ranks ----

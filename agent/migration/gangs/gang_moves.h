@@ -13,29 +13,25 @@
 #include <memory>
 #include <optional>
 
+#include "agent/links/peer_links.h"
 #include "agent/migration/gangs/bystander_session.h"
 #include "agent/migration/gangs/gang_driver.h"
 #include "agent/migration/gangs/gang_port.h"
 #include "agent/migration/gangs/rank_stop.h"
-#include "agent/migration/migrations.h"
+#include "agent/migration/ports/session_port.h"
 #include "agent/migration/rank_parties.h"
 #include "agent/migration/source_session.h"
 #include "agent/migration/target_session.h"
 
 namespace ckpt::agent {
 
-class GangMoves : public GangEffects, public RankParties {
+class GangMoves : public GangEffects, public RankParties, public SessionPort {
  public:
-  // `reports`: what the sessions measure.
-  GangMoves(MigrationContext& context, GangPort& link, CoordinatorPort& reports, PeerLinks& peers,
-            GangDriver::Machines machines);
+  GangMoves(MigrationContext& context, GangPort& link, PeerLinks& peers, GangDriver::Machines machines);
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
   // Takes a message from another agent. False: that node has no such rank in this move.
   bool take_of_peer(const std::string& node, const gang::GangMessage& message);
-  // Takes an event of a session; false: it is not a moved rank's.
-  bool take(const migration::SwitchKey& key, migration::SourceEvent& event);
-  bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
   // Takes an order to a rank that takes part in a move.
   Task<> gather(wire::GatherRank order);
   Task<> answer_groups(gang::AskGroups request);
@@ -82,6 +78,9 @@ class GangMoves : public GangEffects, public RankParties {
     std::shared_ptr<RankStop> stop;
     Nanos groups_took = 0;  // making the communicators of a standby, ahead of the pause
   };
+  // SessionPort: the events of the sessions of moved ranks.
+  void on_event(migration::SwitchKey key, migration::SourceEvent event) override;
+  void on_event(migration::SwitchKey key, migration::TargetEvent event) override;
   Member* member(const gang::PartyKey& key, const gang::GangInfo& info);
   Member* find(const gang::PartyKey& key);
   [[nodiscard]] const Member* find(const gang::PartyKey& key) const;
@@ -111,7 +110,6 @@ class GangMoves : public GangEffects, public RankParties {
 
   MigrationContext& context_;
   GangPort& link_;
-  CoordinatorPort& reports_;
   PeerLinks& peers_;
   const Milliseconds hold_timeout_;
   std::map<gang::PartyKey, Member> members_;

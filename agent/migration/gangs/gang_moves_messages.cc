@@ -119,7 +119,7 @@ void GangMoves::send_source_report(const Member& member) {
   if (!member.source->report()) return;
   wire::SourceReport report = *member.source->report();
   report.stop_ordered_ns = member.stop->told_at();
-  reports_.send(report);
+  context_.reports.send(report);
 }
 
 void GangMoves::send_target_report(const Member& member) {
@@ -127,7 +127,7 @@ void GangMoves::send_target_report(const Member& member) {
   report.groups_ns = report.groups_made_ns == 0
                          ? member.groups_took
                          : std::max<Nanos>(0, report.groups_made_ns - report.verified_ns);
-  reports_.send(report);
+  context_.reports.send(report);
 }
 
 void GangMoves::restate() {

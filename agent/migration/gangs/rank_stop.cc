@@ -42,7 +42,7 @@ Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
       if (is_over_ || !is_wanted_ || order.barrier == 0) co_return is_over();
       if (barrier_ == 0) {
         barrier_ = order.barrier;
-        parts_.pause_at(order.barrier);
+        rank_->pause_at(order.barrier);
       }
       co_return wire::RankGathered();
     case wire::GatherAct::kGoOn:
@@ -54,7 +54,7 @@ Task<Result<wire::RankGathered>> RankStop::gather(wire::GatherRank order) {
 
 Task<Result<wire::RankGathered>> RankStop::wait_until_wanted() {
   auto self = shared_from_this();
-  Signal changed(parts_.executor);
+  Signal changed(executor_);
   watchers_.push_back(&changed);
   while (!is_wanted_ && !is_over_) co_await changed.wait(Clock::time_point::max());
   watchers_.remove(&changed);
@@ -66,12 +66,12 @@ Task<Result<wire::RankGathered>> RankStop::wait_until_wanted() {
 
 Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::uint64_t barrier) {
   auto self = shared_from_this();
-  const auto job = parts_.job();
+  const auto job = rank_->job();
   const auto keeper = job ? job->keeper() : nullptr;
   if (is_over_ || !is_wanted_ || barrier_ != 0 || !keeper) co_return is_over();
   if (std::exchange(attempt_, attempt) != attempt) told_at_ = now_ns();
   if (!std::exchange(is_watching_, true))
-    control::spawn(parts_.executor, "rank that waits for others", watch_orders());
+    control::spawn(executor_, "rank that waits for others", watch_orders());
   CKPT_CO_TRY(counted, co_await keeper->stop_at(attempt, barrier));
   wire::RankGathered answer;
   answer.stop_at = counted.stop_at;
@@ -82,13 +82,13 @@ Task<Result<wire::RankGathered>> RankStop::stop_at(std::uint64_t attempt, std::u
 // Gives up if no order comes: a coordinator that went away may not come back.
 Task<> RankStop::watch_orders() {
   auto self = shared_from_this();
-  Signal changed(parts_.executor);
+  Signal changed(executor_);
   watchers_.push_back(&changed);
   while (!is_over_ && barrier_ == 0 && Clock::now() < ordered_ + kForOrders)
     (void)co_await changed.wait(ordered_ + kForOrders);
   watchers_.remove(&changed);
   if (!is_over_ && barrier_ == 0)
-    parts_.failed(Error(ErrorCode::kTimedOut,
+    rank_->failed(Error(ErrorCode::kTimedOut,
                         "The coordinator did not name the barrier at which the ranks stop within " +
                             std::to_string(kForOrders.count()) + " s"));
 }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings one rank of a gang to the barrier that all ranks agree on (GANG-1), by orders of the coordinator
-// (wire::GatherRank). The rank waits there, and is then paused. `pause_at` is how its party, source or
-// bystander, pauses it.
+// (wire::GatherRank). The rank waits there, and is then paused by its party (HeldRank).
 //
 // kReady is answered once the party wants to be held: its rounds have converged. A rank that is held already
 // answers with the barrier, so that a restarted coordinator agrees on no other one.
 // Threads: the event loop. Ownership: shared with its coroutines. Errors: those of the keeper, to the
-// coordinator. A rank that waits for others and gets no order for a minute is reported to `failed`.
+// coordinator. A rank that waits for others and gets no order for a minute is reported to its party.
 #pragma once
 
-#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -19,17 +17,25 @@
 
 namespace ckpt::agent {
 
+// The party that holds the rank, a source or a bystander, as RankStop needs it.
+// Threads: the event loop; every call returns at once. Ownership: RankStop shares it. Errors: none.
+class HeldRank {
+ public:
+  virtual ~HeldRank() = default;
+  // Returns the rank's instance on this node; null if it is not known.
+  [[nodiscard]] virtual std::shared_ptr<Job> job() const = 0;
+  // Pauses the rank at the barrier on which all have agreed.
+  virtual void pause_at(std::uint64_t barrier) = 0;
+  // Takes the reason why the rank cannot wait any longer.
+  virtual void failed(const Error& error) = 0;
+};
+
 class RankStop : public std::enable_shared_from_this<RankStop> {
  public:
   // The barrier of a rank that stands at one, if a restarted agent does not know which.
   static constexpr std::uint64_t kUnknownBarrier = ~std::uint64_t{0};
-  struct Parts {
-    asio::any_io_executor executor;
-    std::function<std::shared_ptr<Job>()> job;
-    std::function<void(std::uint64_t barrier)> pause_at;
-    std::function<void(Error)> failed;
-  };
-  explicit RankStop(Parts parts) : parts_(std::move(parts)) {}
+  RankStop(asio::any_io_executor executor, std::shared_ptr<HeldRank> rank)
+      : executor_(std::move(executor)), rank_(std::move(rank)) {}
 
   void want();
   void is_held();
@@ -44,7 +50,8 @@ class RankStop : public std::enable_shared_from_this<RankStop> {
   Task<Result<wire::RankGathered>> stop_at(std::uint64_t attempt, std::uint64_t barrier);
   Task<> watch_orders();
 
-  Parts parts_;
+  asio::any_io_executor executor_;
+  std::shared_ptr<HeldRank> rank_;
   bool is_wanted_ = false;
   bool is_over_ = false;
   bool is_watching_ = false;

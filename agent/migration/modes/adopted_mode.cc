@@ -172,7 +172,7 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
   CKPT_CO_TRYV(host::detach_from_namespace(folder.path(), root));
-  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   ImageNotes notes;
   notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
@@ -230,7 +230,7 @@ Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<J
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
-  CKPT_CO_TRY(identity, context.identity_of(gpu));
+  CKPT_CO_TRY(identity, context.gpus.identity_of(gpu));
   CKPT_CO_TRY(placed, co_await place_adopted(context, job, identity.uuid));
   if (!placed.runs) co_return std::move(placed.runs).error();
   co_return co_await job->moved_to(gpu);
@@ -391,7 +391,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
     if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
   }
   CKPT_CO_TRY(index, operation_.target_gpu());
-  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(index));
   CKPT_CO_TRY(placed, co_await place_adopted(context_, job, gpu.uuid));
   if (placed.runs) {
     if (auto moved = co_await job->moved_to(index); !moved)

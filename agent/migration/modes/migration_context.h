@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of an agent that the two sides of a migration use, and the payloads that they exchange through
 // the coordinator.
-// Threads: the event loop; the context outlives every session.
+// Threads: the event loop. Ownership: the parts outlive the context, and the context every session. All parts
+// are there when it is made.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "agent/context_helper/context_helper.h"
-#include "agent/gpus/gpu_identity.h"
 #include "agent/gpus/remap.h"
 #include "agent/jobs/job_table.h"
-#include "agent/mover_client/mover_process.h"
+#include "agent/migration/ports/coordinator_port.h"
+#include "agent/migration/ports/gpu_port.h"
+#include "agent/migration/ports/holder_port.h"
 #include "agent/pauses/pause_memory.h"
 #include "agent/settings/config.h"
 #include "libckpt/protocol/handover/agent_switches.h"
@@ -28,28 +29,12 @@ struct MigrationContext {
   // own.
   asio::thread_pool& images;
   JobTable& jobs;
-  // The identity of a GPU of this node; kNotFound if the node has no such GPU.
-  std::function<Result<local::GpuIdentity>(std::uint32_t gpu)> identity_of;
   ContextHelper& contexts;
   RemapChoice& remap;
-  // The mover of a GPU; kNotFound if the node has no such GPU.
-  std::function<Result<std::shared_ptr<MoverProcess>>(std::uint32_t gpu)> mover_of;
-  std::function<void(migration::SwitchKey, migration::SourceEvent)> source_event;
-  std::function<void(migration::SwitchKey, migration::TargetEvent)> target_event;
-  // Sends to the coordinator on a best-effort basis.
-  std::function<void(const wire::MigrationProgress&)> progress;
-  // Returns once nothing else has the job: a snapshot ends. May be empty.
-  std::function<Task<>(wire::JobId)> acquire_exclusive = {};
-  // Gives a transparent job that is paused without a migration its context and memory back. May be empty.
-  std::function<Task<Result<void>>(std::shared_ptr<Job>)> resume_in_place = {};
-  std::shared_ptr<PauseMemory> pauses = {};
-  // Checks that this node may run the job of a plan. May be empty.
-  std::function<Result<void>(const wire::JobSpec&)> check_spec = {};
-  // Returns the GPU memory of a process by the driver's last answer; 0: it names no such process. May be
-  // empty.
-  std::function<std::uint64_t(pid_t)> device_bytes_of = {};
-  // Sends to the coordinator on a best-effort basis, also once the migration is over. May be empty.
-  std::function<void(const wire::TargetReport&)> late_report = {};
+  std::shared_ptr<PauseMemory> pauses;
+  GpuPort& gpus;
+  HolderPort& holders;
+  CoordinatorPort& reports;
 };
 
 // The payload of the target's Prepared: the addresses of its mover, and the costs of a pause's terms at its

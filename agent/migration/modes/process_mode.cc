@@ -59,7 +59,7 @@ Nanos restore_cost(const host::TreeSize& size) {
 std::uint64_t context_bytes(const MigrationContext& context, const host::TreeSize& tree,
                             std::uint64_t region_bytes) {
   std::uint64_t counted = 0;
-  for (const pid_t pid : tree.members) counted += context.device_bytes_of ? context.device_bytes_of(pid) : 0;
+  for (const pid_t pid : tree.members) counted += context.gpus.device_bytes_of(pid);
   return counted > region_bytes ? counted - region_bytes : 0;
 }
 
@@ -317,7 +317,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   fault_point(FaultPoint::kSourceDumped);
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
-  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
   const JobRecord& record = job->record();
   ImageNotes notes;
   notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
@@ -370,7 +370,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   } else if (status.phase != local::Phase::kPaused) {
     co_return ok();
   }
-  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
   CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
   co_return ok();
 }

@@ -16,6 +16,7 @@
 #include "agent/migration/modes/thin_rank.h"
 #include "agent/migration/modes/tree_work.h"
 #include "libckpt/base/fault.h"
+#include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::agent {
 namespace {
@@ -34,7 +35,7 @@ Task<> report_arrival(MigrationContext& context, std::shared_ptr<Job> job, wire:
     co_return;
   }
   report.memory_follows_ns = now_ns() - began;
-  context.late_report(report);
+  context.reports.send(report);
 }
 
 }  // namespace
@@ -197,7 +198,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
   if (resumed) {
     size_ = co_await size_of_tree(context_, static_cast<pid_t>(status.rank_pid));
     made_.keep();
-    if (report != nullptr && lazy_bytes_ > 0 && context_.late_report) {
+    if (report != nullptr && lazy_bytes_ > 0) {
       report->memory_follows_bytes = lazy_bytes_;
       control::spawn(context_.executor, "host memory that follows", report_arrival(context_, job, *report));
     }
@@ -227,7 +228,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   }
   remove_image_folder(context_, operation_, "target");
   if (report != nullptr && report->resume_sent_ns == 0) report->host_restored_ns = now_ns();
-  CKPT_CO_TRY(gpu, context_.identity_of(job->gpu()));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
   // This is the last check: from its next instruction on, the process is the job.

@@ -19,7 +19,7 @@ Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::share
     CKPT_CO_TRYV(co_await job->set_context_location(goes_to, ""));
   }
   if (!job->record().context_gpu.empty()) co_return parse_gpu_uuid(job->record().context_gpu);
-  CKPT_CO_TRY(identity, context.identity_of(job->gpu()));
+  CKPT_CO_TRY(identity, context.gpus.identity_of(job->gpu()));
   co_return identity.uuid;
 }
 

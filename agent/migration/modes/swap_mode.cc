@@ -45,7 +45,7 @@ Task<Result<HostState>> SwapSource::save(std::shared_ptr<Job> job, PausedState, 
 Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   if (!is_held(*job)) co_return ok();
   CKPT_CO_TRY(index, operation_.source_gpu());
-  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(index));
   CKPT_CO_TRYV(co_await place_context(context_, job, gpu, MemoryChoice(local::MemorySet::kExported, 0)));
   co_return co_await job->moved_to(index);
 }
@@ -119,7 +119,7 @@ Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wir
 
 Task<Result<void>> SwapTarget::resume(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   CKPT_CO_TRY(index, operation_.target_gpu());
-  CKPT_CO_TRY(gpu, context_.identity_of(index));
+  CKPT_CO_TRY(gpu, context_.gpus.identity_of(index));
   CKPT_CO_TRY(placed, co_await place_context(context_, job, gpu,
                                              MemoryChoice(local::MemorySet::kArrived, operation_.number())));
   const Nanos placed_ns = now_ns();

@@ -106,8 +106,8 @@ class Placing {
  private:
   Result<std::shared_ptr<MoverProcess>> mover_on(const GpuUuid& gpu) const {
     for (std::uint32_t index = 0;; ++index) {
-      CKPT_TRY(identity, context_.identity_of(index));
-      if (identity.uuid == gpu) return context_.mover_of(index);
+      CKPT_TRY(identity, context_.gpus.identity_of(index));
+      if (identity.uuid == gpu) return context_.gpus.mover_of(index);
     }
   }
 

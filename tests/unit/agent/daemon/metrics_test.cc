@@ -10,6 +10,7 @@
 #include "agent/daemon/metrics_server.h"
 #include "agent/io/file_watch.h"
 #include "libckpt/base/fd.h"
+#include "tests/unit/agent/jobs/node_of_jobs.h"
 #include "tests/unit/agent/support/loop.h"
 #include "tests/unit/agent/support/temporary_folder.h"
 #include "tests/unit/support/certificates.h"
@@ -32,13 +33,11 @@ class AgentMetricsTest : public ::testing::Test {
  protected:
   AgentMetricsTest()
       : files_(FileWatch::create(io_.get_executor()).value()),
-        environment_{config_, io_.get_executor(), *files_, "keeper", [](const std::shared_ptr<Job>&) {},
-                     records_},
+        environment_{config_, io_.get_executor(), *files_, "keeper", owner_, records_},
         jobs_(environment_),
         inventory_(io_, "libnone.so", std::chrono::milliseconds(1000)),
-        metrics_("node-a", coordinator_,
-                 {[this] { return connected_; }, inventory_, jobs_, movers_,
-                  [this](wire::MigrationId id) { return open_.contains(id); }}) {
+        metrics_("node-a", {[this] { return connected_; }, inventory_, jobs_, movers_, transfers_,
+                            [this](wire::MigrationId id) { return open_.contains(id); }}) {
     config_.home = folder_.path();
   }
   void progress(wire::MigrationId id, std::uint64_t sent, std::uint64_t remaining) {
@@ -47,7 +46,7 @@ class AgentMetricsTest : public ::testing::Test {
     p.sent_bytes = sent;
     p.remaining_bytes = remaining;
     p.throughput_bytes_per_second = 100;
-    EXPECT_TRUE(metrics_.send(p));
+    EXPECT_TRUE(transfers_.send(p));
   }
   std::string page() { return metrics_.registry().page(); }
 
@@ -56,11 +55,13 @@ class AgentMetricsTest : public ::testing::Test {
   Config config_;
   std::shared_ptr<FileWatch> files_;
   asio::thread_pool records_{1};
+  FakeOwner owner_;
   JobEnvironment environment_;
   JobTable jobs_;
   Inventory inventory_;
   std::map<std::uint32_t, std::shared_ptr<MoverProcess>> movers_;
   Coordinator coordinator_;
+  Transfers transfers_{coordinator_};
   bool connected_ = true;
   std::set<wire::MigrationId> open_;
   Metrics metrics_;
@@ -87,6 +88,17 @@ TEST_F(AgentMetricsTest, ClosedTransferIsNotShown) {
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_remaining_bytes{node=\"node-a\"} 0\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_transfers{node=\"node-a\"} 0\n"));
   EXPECT_THAT(page(), HasSubstr("gpumigrate_agent_sent_bytes_total{node=\"node-a\"} 1000\n"));
+}
+
+TEST_F(AgentMetricsTest, ClosedTransferIsDroppedThoughNobodyReadsThePage) {
+  open_ = {1, 2};
+  progress(1, 1000, 500);
+  progress(2, 70, 30);
+  open_ = {2};
+  metrics_.tidy();
+  ASSERT_EQ(transfers_.last().size(), 1U);
+  EXPECT_TRUE(transfers_.last().contains(2));
+  EXPECT_EQ(transfers_.sent_bytes(), 1070U);
 }
 
 TEST_F(AgentMetricsTest, AnswersOfCoordinatorAndDriverAreShown) {

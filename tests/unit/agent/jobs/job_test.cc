@@ -29,16 +29,12 @@ namespace {
 class JobTest : public NodeOfJobs {};
 
 TEST_F(JobTest, RestoredJobThatIsStoppedHasItsContextSavedBeforeItIsKilled) {
-  std::atomic<bool> saved = false;
-  environment_->save_before_kill = [&](std::shared_ptr<Job>) -> Task<Result<void>> {
-    saved = true;
-    co_return ok();
-  };
   for (const bool stopped : {true, false}) {
-    saved = false;
+    owner_.saves = 0;
     bool saved_first = false;
     const wire::JobId id = stopped ? 1 : 2;
-    FakeKeeper keeper(leave_instance(id, 1, "GPU-1"), local::Phase::kRunning, [&] { saved_first = saved; });
+    FakeKeeper keeper(leave_instance(id, 1, "GPU-1"), local::Phase::kRunning,
+                      [&] { saved_first = owner_.saves == 1; });
     JobTable table(*environment_);
     ASSERT_TRUE(run_until_done(io_, table.rediscover()));
     const auto job = table.started_as(id, 1);
@@ -308,7 +304,7 @@ TEST_F(JobTest, ProgramThatEndedBeforeItsKeeperAnsweredHasRun) {
   ASSERT_TRUE(job) << job.error().to_string();
   EXPECT_TRUE((*job)->ended());
   EXPECT_EQ((*job)->instance().exit_code, 4);
-  EXPECT_GT(changes_, 0);
+  EXPECT_GT(owner_.changes, 0);
 }
 
 TEST_F(JobTest, ErrorOfAFailedKeeperIsReportedAndNoJobIsAnnounced) {
@@ -320,7 +316,7 @@ TEST_F(JobTest, ErrorOfAFailedKeeperIsReportedAndNoJobIsAnnounced) {
   auto job = run_until_done(io_, table.start(new_record()));
   ASSERT_FALSE(job);
   EXPECT_NE(job.error().to_string().find("no such program"), std::string::npos);
-  EXPECT_EQ(changes_, 0);
+  EXPECT_EQ(owner_.changes, 0);
 }
 
 TEST_F(JobTest, AnInstanceThatIsForgottenLeavesNoFolder) {

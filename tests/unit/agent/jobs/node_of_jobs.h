@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -14,14 +15,29 @@
 
 namespace ckpt::agent {
 
+// Counts what jobs tell their agent, and saves contexts as the test wants it.
+class FakeOwner : public JobOwner {
+ public:
+  void job_changed(const std::shared_ptr<Job>& /*job*/) override { ++changes; }
+  void known_again(const std::shared_ptr<Job>& /*job*/) override { ++known; }
+  control::Task<Result<void>> save_before_kill(std::shared_ptr<Job> /*job*/) override {
+    ++saves;
+    co_return saved;
+  }
+  int changes = 0;
+  int known = 0;
+  std::atomic<int> saves = 0;
+  Result<void> saved = ok();
+};
+
 class NodeOfJobs : public ::testing::Test {
  protected:
   NodeOfJobs() {
     config_.home = home_.path();
     config_.keeper_timeout = Milliseconds(10000);
     files_ = *FileWatch::create(io_.get_executor());
-    environment_.emplace(JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper",
-                                        [this](const std::shared_ptr<Job>&) { ++changes_; }, records_});
+    environment_.emplace(
+        JobEnvironment{config_, io_.get_executor(), *files_, "/nonexistent/keeper", owner_, records_});
   }
   std::string leave_instance(wire::JobId job, wire::Incarnation incarnation,
                              const std::string& context_gpu = "") {
@@ -53,8 +69,8 @@ class NodeOfJobs : public ::testing::Test {
   asio::io_context io_;
   asio::thread_pool records_{1};
   std::shared_ptr<FileWatch> files_;
+  FakeOwner owner_;
   std::optional<JobEnvironment> environment_;
-  int changes_ = 0;
 };
 
 }  // namespace ckpt::agent

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <vector>
 
 #include "agent/jobs/job_table.h"
 #include "tests/unit/agent/jobs/fake_keeper.h"
-#include "tests/unit/agent/jobs/node_of_jobs.h"
+#include "tests/unit/agent/migration/fake_ports.h"
 #include "tests/unit/agent/support/loop.h"
 
 namespace ckpt::agent {
@@ -58,11 +57,9 @@ class SlowMode : public TargetMode {
   int& freed_;
 };
 
-class TargetSessionTest : public NodeOfJobs {
+class TargetSessionTest : public WithContext<NodeOfJobs> {
  protected:
   TargetSessionTest() {
-    contexts_ = ContextHelper::create(io_.get_executor(), {});
-    remap_.emplace(io_.get_executor(), config_, *contexts_, "/nonexistent/context");
     info_.migration = 9;
     info_.job = info_.base = 1;
   }
@@ -78,28 +75,15 @@ class TargetSessionTest : public NodeOfJobs {
     EXPECT_TRUE(write_job_record(folder, record));
     return folder;
   }
-  MigrationContext context(JobTable& jobs) {
-    return {config_, io_.get_executor(),
-            disk_,   jobs,
-            {},      *contexts_,
-            *remap_, {},
-            {},      [this](migration::SwitchKey, migration::TargetEvent event) { events_.push_back(event); },
-            {}};
-  }
   std::shared_ptr<TargetSession> session(MigrationContext& context) {
     return std::make_shared<TargetSession>(
-        context, info_, std::make_unique<SlowMode>(context.jobs, go_on_, deadlines_, freed_));
+        context, events_, info_, std::make_unique<SlowMode>(context.jobs, go_on_, deadlines_, freed_));
   }
   template <class Event>
   [[nodiscard]] int count() const {
-    return static_cast<int>(std::ranges::count_if(
-        events_, [](const auto& event) { return std::holds_alternative<Event>(event); }));
+    return count_of<Event>(events_.of_target);
   }
-  asio::thread_pool disk_{1};
-  std::shared_ptr<ContextHelper> contexts_;
-  std::optional<RemapChoice> remap_;
   migration::SwitchInfo info_;
-  std::vector<migration::TargetEvent> events_;
   Signal go_on_{io_.get_executor()};
   std::vector<Nanos> deadlines_;
   int freed_ = 0;
@@ -130,11 +114,11 @@ TEST_F(TargetSessionTest, FailureOfThePreparationIsARefusal) {
   MigrationContext context = this->context(jobs);
   const auto session = this->session(context);
   session->perform(migration::PrepareStandby{});  // without a plan
-  run_until(io_, [&] { return !events_.empty(); });
+  run_until(io_, [&] { return !events_.of_target.empty(); });
   EXPECT_EQ(count<migration::StandbyRefused>(), 1);
   session->perform(migration::FreeTarget{});
   run_until(io_, [&] { return freed_ == 1; });
-  EXPECT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_.of_target.size(), 1u);
 }
 
 TEST_F(TargetSessionTest, RefusedComparisonIsAFailureOfTheCopy) {
@@ -143,7 +127,7 @@ TEST_F(TargetSessionTest, RefusedComparisonIsAFailureOfTheCopy) {
   const auto session = this->session(context);
   session->perform(migration::StartReceiving({}));
   go_on_.notify();
-  run_until(io_, [&] { return !events_.empty(); });
+  run_until(io_, [&] { return !events_.of_target.empty(); });
   EXPECT_EQ(count<migration::EngineFailed>(), 1);
 }
 
@@ -157,7 +141,7 @@ TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
   go_on_.notify();
   io_.restart();
   io_.poll();
-  EXPECT_TRUE(events_.empty());
+  EXPECT_TRUE(events_.of_target.empty());
 }
 
 }  // namespace

@@ -95,11 +95,11 @@ class FakeMover {
   std::shared_ptr<PacketLink> link_;
 };
 
-// A node's movers: each start of the program gives another FakeMover.
-class AgentWithMovers : public ::testing::Test {
- protected:
-  AgentWithMovers() {
-    const std::string path = folder_ / "movers.sock";
+// A node's movers: each start of the program gives another FakeMover. One object at a time.
+class FakeMovers {
+ public:
+  FakeMovers(asio::io_context& io, const std::string& folder) : io_(io) {
+    const std::string path = folder + "/movers.sock";
     ::setenv("FAKE_MOVER", path.c_str(), 1);
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{};
@@ -110,20 +110,23 @@ class AgentWithMovers : public ::testing::Test {
     EXPECT_EQ(::listen(socket.get(), 8), 0);
     listener_ = std::make_shared<Listening>(io_, socket.release());
     accept(listener_);
-    settings_.program = FAKE_MOVER_PROGRAM;
-    settings_.log_path = folder_ / "mover.log";
-    settings_.configure.node = "node-a";
-    settings_.configure.gpu = 2;
-    settings_.first_backoff = std::chrono::hours(1);  // nothing is started again, but where a test wants it
-    settings_.max_backoff = std::chrono::hours(1);
+    settings.program = FAKE_MOVER_PROGRAM;
+    settings.log_path = folder + "/mover.log";
+    settings.configure.node = "node-a";
+    settings.configure.gpu = 2;
+    settings.first_backoff = std::chrono::hours(1);  // nothing is started again, but where a test wants it
+    settings.max_backoff = std::chrono::hours(1);
   }
-  ~AgentWithMovers() override {
+  ~FakeMovers() {
     boost::system::error_code ignored;
     listener_->socket.close(ignored);
   }
+  FakeMovers(const FakeMovers&) = delete;
+  FakeMovers& operator=(const FakeMovers&) = delete;
+
   MoverProcess& create() {
-    process_ = MoverProcess::create(io_.get_executor(), settings_);
-    return *process_;
+    process = MoverProcess::create(io_.get_executor(), settings);
+    return *process;
   }
   // The next mover that was started, with its first message taken.
   std::unique_ptr<FakeMover> started(const std::string& which) {
@@ -137,17 +140,16 @@ class AgentWithMovers : public ::testing::Test {
   }
   // A mover that serves.
   std::unique_ptr<FakeMover> serve() {
-    if (!process_) create();
-    process_->start();
+    if (!process) create();
+    process->start();
     auto mover = started("the mover");
     mover->send(mover::MoverReady());
-    await_event(io_, "the mover serves", [this] { return process_->serving(); });
+    await_event(io_, "the mover serves", [this] { return process->serving(); });
     return mover;
   }
 
-  asio::io_context io_;
-  TemporaryFolder folder_;
-  MoverSettings settings_;
+  MoverSettings settings;
+  std::shared_ptr<MoverProcess> process;
 
  private:
   struct Program {
@@ -189,10 +191,25 @@ class AgentWithMovers : public ::testing::Test {
     link->start(std::move(handlers));
   }
 
+  asio::io_context& io_;
   std::shared_ptr<Listening> listener_;
+};
+
+class AgentWithMovers : public ::testing::Test {
+ protected:
+  MoverProcess& create() { return movers_.create(); }
+  std::unique_ptr<FakeMover> started(const std::string& which) { return movers_.started(which); }
+  std::unique_ptr<FakeMover> serve() { return movers_.serve(); }
+
+  asio::io_context io_;
+  TemporaryFolder folder_;
+
+ private:
+  FakeMovers movers_{io_, folder_.path()};
 
  protected:
-  std::shared_ptr<MoverProcess> process_;
+  MoverSettings& settings_ = movers_.settings;
+  std::shared_ptr<MoverProcess>& process_ = movers_.process;
 };
 
 }  // namespace ckpt::agent

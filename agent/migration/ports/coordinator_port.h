@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends messages of the migrations to the coordinator: those of the machines, and measurements.
+// Threads: the event loop. Ownership: the implementation outlives all who use it. Errors: best effort; false
+// if the coordinator is away.
+#pragma once
+
+#include "libckpt/protocol/wire/migration_messages.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::agent {
+
+class CoordinatorPort {
+ public:
+  virtual ~CoordinatorPort() = default;
+  virtual bool send(const wire::SwitchMessage& message) = 0;
+  virtual bool send(const wire::MigrationProgress& progress) = 0;
+  virtual bool send(const wire::SourceReport& report) = 0;
+  // Sends it also once the migration is over.
+  virtual bool send(const wire::TargetReport& report) = 0;
+};
+
+}  // namespace ckpt::agent

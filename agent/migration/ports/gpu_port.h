@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names the GPUs of this node, and gives each one's mover.
+// Threads: the event loop; every call returns at once. Ownership: the implementation outlives all who use it.
+// Errors: kNotFound if the node has no such GPU.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "agent/gpus/gpu_identity.h"
+#include "agent/mover_client/mover_process.h"
+
+namespace ckpt::agent {
+
+class GpuPort {
+ public:
+  virtual ~GpuPort() = default;
+  [[nodiscard]] virtual Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const = 0;
+  // Returns NVML's name of the GPU.
+  [[nodiscard]] virtual Result<std::string> model_of(std::uint32_t gpu) const = 0;
+  // Returns the GPU's mover, which may not have been started yet. A node that has not seen its GPUs by now
+  // gives one for each number.
+  [[nodiscard]] virtual Result<std::shared_ptr<MoverProcess>> mover_of(std::uint32_t gpu) = 0;
+  // Returns the GPU memory of a process by the driver's last answer; 0 if that names no such process.
+  [[nodiscard]] virtual std::uint64_t device_bytes_of(pid_t pid) const = 0;
+};
+
+}  // namespace ckpt::agent

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Has others give a job up that a migration needs.
+// Threads: the event loop. Ownership: the implementation outlives all who use it. Errors: none.
+#pragma once
+
+#include "agent/io/async.h"
+#include "libckpt/protocol/wire/switch_messages.h"
+
+namespace ckpt::agent {
+
+class HolderPort {
+ public:
+  virtual ~HolderPort() = default;
+  // Returns once nothing else has the job: a snapshot of it ends, as failed.
+  virtual Task<> acquire_exclusive(wire::JobId job) = 0;
+};
+
+}  // namespace ckpt::agent

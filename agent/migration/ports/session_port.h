@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes what the two sessions of a migration find out, for the machine that decides.
+// Threads: the event loop. A call returns at once: the session goes on before the machine has decided.
+// Ownership: the implementation outlives the sessions. Errors: none; an unknown migration's event is dropped.
+#pragma once
+
+#include "libckpt/protocol/handover/agent_switches.h"
+
+namespace ckpt::agent {
+
+class SessionPort {
+ public:
+  virtual ~SessionPort() = default;
+  virtual void on_event(migration::SwitchKey key, migration::SourceEvent event) = 0;
+  virtual void on_event(migration::SwitchKey key, migration::TargetEvent event) = 0;
+};
+
+}  // namespace ckpt::agent
