@@ -124,6 +124,7 @@ class Coordinator {
   GangRestores gang_restores_;
   GangProtections gang_protections_;
   GangMoves gang_moves_;
+  JobMoves job_moves_;
   Recovery recovery_;
   GangSection gang_section_;
   MigrationSection migration_section_;
