@@ -27,6 +27,7 @@
 #include "coordinator/daemon/image_parts.h"
 #include "coordinator/daemon/live_job_view.h"
 #include "coordinator/daemon/node_events.h"
+#include "coordinator/health/faults_by_findings.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/maintenance/resumes.h"
@@ -124,6 +125,7 @@ class Coordinator {
   GangRestores gang_restores_;
   GangProtections gang_protections_;
   GangMoves gang_moves_;
+  JobMoves job_moves_;
   Recovery recovery_;
   GangSection gang_section_;
   MigrationSection migration_section_;

@@ -1,35 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operand of an operator's command: a node, or one GPU of it; text form "node-a" or "node-a:0". Pure
-// values.
+// Whether the place that an operator named is there.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "coordinator/fleet/nodes.h"
+#include "coordinator/state/scope.h"
 
 namespace ckpt::coordinator {
 
-struct Scope {
-  Scope() = default;
-  Scope(std::string node_name, std::optional<std::uint32_t> gpu_index)
-      : node(std::move(node_name)), gpu(gpu_index) {}
-  friend bool operator==(const Scope&, const Scope&) = default;
-  [[nodiscard]] bool covers(const Place& place) const {
-    return place.node == node && (!gpu || *gpu == place.gpu);
-  }
-
-  std::string node;
-  std::optional<std::uint32_t> gpu;
-};
-template <std::same_as<Scope> T>
-constexpr auto fields_of(record::Of<T>) {
-  return record::fields(record::field("node", &T::node), record::later("gpu", &T::gpu));
-}
-
-[[nodiscard]] std::string to_text(const Scope& scope);
-// kInvalidArgument for anything else than NODE or NODE:GPU.
-Result<Scope> parse_scope(const std::string& text);
 // kNotFound for a node that was never seen and a GPU that it does not have. The GPUs of a node that is away
 // are not known: any will do.
 Result<void> check_known(const Scope& scope, const NodeTable& nodes);

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "coordinator/health/evacuation.h"
+#include "coordinator/policies/evacuation/evacuation.h"
 #include "coordinator/state/retention.h"
 #include "coordinator/state/store.h"
 

@@ -13,11 +13,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-using wire::HealthOutcome;
-
 constexpr std::chrono::hours kDay{24};
-// A fault's victims end while the agent still collects the findings that belong together.
-constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
 
 EvacuationLimits limits_of(const Config& config) {
   EvacuationLimits limits;
@@ -29,27 +25,6 @@ EvacuationLimits limits_of(const Config& config) {
 }
 
 }  // namespace
-
-bool is_on(const Place& place, const Job& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(),
-                     [&](const JobRank& rank) { return rank.place == place; });
-}
-
-Evacuation evacuation_of(const Job& job, const Finding& finding, HealthOutcome outcome) {
-  const wire::JobVerdict* verdict = verdict_of(finding.reported, job.id);
-  Evacuation e;
-  e.job = job.id;
-  e.incarnation = job.segments.back().incarnation;
-  e.job_name = job.spec.name;
-  e.from = finding.place();
-  e.outcome = outcome;
-  e.urgent = finding.reported.urgent;
-  e.leave_node = finding.reported.leave_node;
-  e.revive = outcome == HealthOutcome::kRestore && verdict != nullptr;
-  e.reason = verdict != nullptr && !verdict->reason.empty() ? verdict->reason : finding.reported.reason;
-  e.created_ms = wall_clock_ms();
-  return e;
-}
 
 Evacuations::Evacuations(Dependencies deps)
     : deps_(std::move(deps)), limits_(limits_of(deps_.config)), wake_(deps_.executor) {
@@ -64,20 +39,9 @@ Evacuations::Evacuations(Dependencies deps)
   deps_.migrations.changed().subscribe([this] { wake(); });
 }
 
-// A restore that the coordinator had requested when it ended may have happened or not: the job's place tells
-// which.
 void Evacuations::start() {
   for (auto& [id, e] : deps_.table.all()) {
-    if (e.state != EvacuationState::kRestoring && e.state != EvacuationState::kParking) continue;
-    const Job* job = deps_.jobs.find(e.job);
-    const bool elsewhere = job != nullptr && !is_ended(job->state) && !is_on(e.from, *job);
-    if (e.state == EvacuationState::kRestoring && elsewhere) {
-      e.to = job->ranks.front().place;
-      enter(e, EvacuationState::kRestored,
-            "restored from its newest image before the coordinator was started again");
-    } else {
-      enter(e, EvacuationState::kQueued, "the coordinator was started again");
-    }
+    if (const auto step = after_restart(e, deps_.jobs.find(e.job))) carry_out(e, *step);
   }
   control::spawn(deps_.executor, "evacuations", run());
 }
@@ -129,22 +93,10 @@ void Evacuations::begin_evacuations(const Finding& finding) {
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
   for (const auto& [id, job] : deps_.jobs.all()) {  // the ended ones, too: those that died of it
-    if (job.state == JobState::kParked || !is_on(finding.place(), job)) continue;
-    const wire::JobVerdict* verdict = verdict_of(finding.reported, id);
-    const bool named = verdict != nullptr;
-    const HealthOutcome outcome = named ? verdict->outcome : finding.reported.outcome;
-    const bool died = is_ended(job.state);
-    if (outcome == HealthOutcome::kNone || outcome == HealthOutcome::kInvalid) continue;
-    if (died && !(named && outcome == HealthOutcome::kRestore && died_of(job, finding))) continue;
-    found.push_back(evacuation_of(job, finding, outcome));
+    if (auto evacuation = evacuation_for(job, finding, wall_clock_ms()))
+      found.push_back(*std::move(evacuation));
   }
   return found;
-}
-
-// It ended by itself, badly, about when its GPU failed.
-bool Evacuations::died_of(const Job& job, const Finding& finding) const {
-  return !job.stop_requested && job.exit_code != 0 &&
-         job.ended_ms >= finding.reported.time_ms - kDeathBeforeFindingMs;
 }
 
 Result<void> Evacuations::store(const Finding& finding, std::vector<Evacuation> decided, bool paused) {
@@ -157,7 +109,7 @@ void Evacuations::reconcile(Evacuation& evacuation) {
   if (evacuation.state != EvacuationState::kMoving) return;
   const Migration* migration = deps_.migrations.find(evacuation.migration);
   if (migration == nullptr) return enter(evacuation, EvacuationState::kQueued, "its migration is not known");
-  if (!migration->open()) after_live(evacuation, *migration);
+  if (!migration->open()) carry_out(evacuation, after_live(evacuation, *migration));
 }
 
 void Evacuations::start_next() {

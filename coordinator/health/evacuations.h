@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. That
-// includes jobs that come later, as long as the finding stands (standing_findings.h); moves that are under way to
-// the GPU are given up. A job moves live where its memory can be read, to one target after the other. Else it is
-// restored from its newest image, else it is parked.
-// A job is never killed: if nothing is possible it stays as it is, and that is reported.
+// includes jobs that come later, as long as the finding stands (policies/evacuation/findings.h); moves that are under way to
+// the GPU are given up. How each job is moved is decided in policies/evacuation/attempts.h.
 //
 // A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
 // taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
@@ -15,19 +13,13 @@
 #include <map>
 #include <set>
 
-#include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/gangs/moves/job_moves.h"
 #include "coordinator/health/evacuation_table.h"
 #include "coordinator/health/health.h"
-#include "coordinator/health/standing_findings.h"
 #include "coordinator/images/images.h"
-#include "coordinator/operations/moves.h"
+#include "coordinator/policies/evacuation/attempts.h"
 
 namespace ckpt::coordinator {
-
-// The job has a rank there.
-[[nodiscard]] bool is_on(const Place& place, const Job& job);
-// An evacuation of the job because of that finding.
-[[nodiscard]] Evacuation evacuation_of(const Job& job, const Finding& finding, wire::HealthOutcome outcome);
 
 class Evacuations {
  public:
@@ -40,10 +32,8 @@ class Evacuations {
     CordonTable& cordons;
     HealthTable& health;
     PolicyTable& policy;
-    const JobStates& states;
     const Planner& planner;
-    Moves& moves;
-    GangMoves& gang_moves;
+    JobMoves& moves;
     Images& images;
     EvacuationTable& table;
     control::asio::any_io_executor executor;
@@ -68,27 +58,21 @@ class Evacuations {
   void doubt_images(const Finding& finding);
   void take_in_arrivals();
   [[nodiscard]] std::vector<Evacuation> arrivals_at(const Finding& finding) const;
-  [[nodiscard]] bool was_decided(const Job& job, const Place& place) const;
   void give_up_moves_to(const Finding& finding);
-  [[nodiscard]] bool died_of(const Job& job, const Finding& finding) const;
   Result<void> store(const Finding& finding, std::vector<Evacuation> decided, bool paused = false);
 
   void reconcile(Evacuation& evacuation);
   void start_next();
+  // evacuation_attempts.cc
   void attempt(Evacuation& evacuation);
-  void attempt_live(Evacuation& evacuation, const Job& job);
-  void attempt_rank(Evacuation& evacuation, const Job& rank);
-  void attempt_restore(Evacuation& evacuation, const Job& job);
-  [[nodiscard]] MigrateRequest live_request(const Evacuation& evacuation, const Job& job) const;
-  void no_live_target(Evacuation& evacuation, const Job& job, const std::string& reason);
-  void give_up_live(Evacuation& evacuation, const Job& job, std::string reason);
-  void after_live(Evacuation& evacuation, const Migration& migration);
-  void no_target(Evacuation& evacuation, const std::string& reason, bool job_runs);
-  void park(Evacuation& evacuation, bool snapshot);
+  void carry_out(Evacuation& evacuation, const EvacuationStep& step);
+  void attempt_live(Evacuation& evacuation);
+  void begin_live(Evacuation& evacuation, const Job& job, const PlanHints& hints, const JobMovePlan& plan);
+  void attempt_restore(Evacuation& evacuation);
   control::Task<> restore(EvacuationId id, Place to);
   control::Task<> rest(EvacuationId id, bool snapshot);
-  [[nodiscard]] bool may_start(Evacuation& evacuation);
-  [[nodiscard]] PlanHints hints_for(const Evacuation& evacuation) const;
+  [[nodiscard]] MigrateRequest live_request(const Evacuation& evacuation, const Job& job) const;
+  [[nodiscard]] ClusterFacts facts() const;
 
   void wait(Evacuation& evacuation, const std::string& note);
   void enter(Evacuation& evacuation, EvacuationState state, const std::string& note);

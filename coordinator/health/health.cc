@@ -43,14 +43,6 @@ constexpr std::int64_t kPaused = 2;
 
 }  // namespace
 
-bool Finding::is_suspicion() const {
-  if (paused) return false;
-  const auto concerns = [](wire::HealthOutcome outcome) { return outcome != wire::HealthOutcome::kNone; };
-  return reported.cordon || concerns(reported.outcome) ||
-         std::any_of(reported.jobs.begin(), reported.jobs.end(),
-                     [&](const wire::JobVerdict& verdict) { return concerns(verdict.outcome); });
-}
-
 HealthTable::HealthTable(Dependencies deps)
     : deps_(std::move(deps)), changed_(deps_.executor), resend_(deps_.executor) {
   deps_.frames.take<wire::HealthReport>(

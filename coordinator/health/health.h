@@ -18,21 +18,11 @@
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/fleet/nodes.h"
 #include "coordinator/health/policy.h"
+#include "coordinator/policies/evacuation/findings.h"
 #include "coordinator/state/retention.h"
 #include "libckpt/protocol/wire/health_messages.h"
 
 namespace ckpt::coordinator {
-
-struct Finding {
-  std::int64_t row = 0;  // in the store; grows
-  std::string node;
-  wire::HealthFinding reported;
-  bool acted = false;   // decided on, be it that nothing is to be done
-  bool paused = false;  // so was the policy when it was decided on: nothing follows from it, also not later
-  [[nodiscard]] Place place() const { return {node, reported.gpu}; }
-  // It speaks against the GPU, and not only about a program.
-  [[nodiscard]] bool is_suspicion() const;
-};
 
 class HealthTable {
  public:

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "coordinator/images/protection_schedule.h"
 #include "coordinator/images/snapshots.h"
+#include "coordinator/policies/protection/protection_schedule.h"
 
 namespace ckpt::coordinator {
 

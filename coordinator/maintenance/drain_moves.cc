@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/maintenance/drain_moves.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "libckpt/base/clock.h"
@@ -10,215 +9,122 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::int64_t kLongestMoveMs = 600'000;
-// Inventories until a job that was refused is looked at again: its program may have closed what kept it.
-constexpr std::uint64_t kInventoriesUntilRetry = 12;
-
 bool is_refusal(const Error& error) {
   return error.code() == ErrorCode::kRefused || error.code() == ErrorCode::kNotSupported;
 }
 
+std::vector<JobId> ranks_of(const DrainGroup& group) {
+  std::vector<JobId> ranks;
+  for (const DrainJob* entry : group.entries) ranks.push_back(entry->job);
+  return ranks;
+}
+
 }  // namespace
 
-void explain(const MigratePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained) {
-  entry.reason = plan.reason;
-  entry.obstacles.clear();
-  if (!plan.no_gpu) return;
-  entry.reason = "no GPU: " + causes_text(plan.candidates, [&](const Place& place) {
-                   return drained(place) ? std::string("being drained") : std::string();
-                 });
-  entry.obstacles = obstacles_of(plan.candidates);
+std::vector<const Job*> LiveDrainView::live() const {
+  std::vector<const Job*> found;
+  for (const Job& job : jobs_.live()) found.push_back(&job);
+  return found;
 }
 
 void DrainMoves::start(Drain& drain) {
-  std::vector<DrainJob*> ready;
-  for (DrainJob& entry : drain.jobs) {
-    if (entry.state == DrainJobState::kWaiting || entry.state == DrainJobState::kBlocked)
-      ready.push_back(&entry);
-  }
-  std::erase_if(ready, [this](DrainJob* entry) { return leave_unconfirmed(*entry); });
-  std::sort(ready.begin(), ready.end(),
-            [](const DrainJob* a, const DrainJob* b) { return goes_before(*a, *b); });
-  std::map<JobId, std::vector<DrainJob*>> ranks;
-  for (DrainJob* entry : ready) {
-    const Job* job = deps_.jobs.find(entry->job);
-    if (job != nullptr && job->spec.gang.id != 0) ranks[job->spec.gang.id].push_back(entry);
-  }
-  for (const auto& [gang, entries] : ranks) move_ranks(drain, gang, entries);
-  for (DrainJob* entry : ready) {
-    const Job* job = deps_.jobs.find(entry->job);
-    if (job == nullptr || job->spec.gang.id != 0) continue;
-    if (leaving(drain.scope.node) < drain.parallel || !deps_.states.why_not_movable(*job).empty())
-      move(drain, *entry, *job);
-    else if (entry->state == DrainJobState::kWaiting && entry->reason.empty())
-      entry->reason = "waits for its turn";
-  }
+  for (const DrainGroup& group : ready_groups(drain, view_)) try_group(drain, group);
 }
 
-bool DrainMoves::leave_unconfirmed(DrainJob& entry) const {
-  const Job* job = deps_.jobs.find(entry.job);
-  std::string reason = job == nullptr ? std::string() : job->why_not_by_itself();
-  if (reason.empty()) return false;
-  entry.state = DrainJobState::kBlocked;
-  entry.obstacles.clear();
-  entry.reason = std::move(reason);
-  return true;
+GroupNow DrainMoves::now_of(const Drain& drain, const DrainGroup& group) const {
+  const Job& job = *deps_.jobs.find(group.entries.front()->job);
+  GroupNow now;
+  now.is_preparing = deps_.moves.is_preparing(job);
+  now.has_turn = leaving(drain.scope.node) < drain.parallel;
+  now.is_movable = now.has_turn || deps_.moves.why_not_movable(job).empty();
+  return now;
 }
 
-void DrainMoves::move(Drain& drain, DrainJob& entry, const Job& job) {
-  Memory& memory = memory_[drain.id];
-  const auto retry = memory.retry_after.find(entry.job);
-  if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
-  std::uint64_t& planned_at = memory.planned_at[entry.job];
-  if (std::exchange(planned_at, generation_) == generation_) return;
-  SourceAnswer& answer = memory.answers[entry.job];
-  if (answer.is_known && !answer.refusal.empty() && inventories_ > answer.at + kInventoriesUntilRetry) {
-    answer = SourceAnswer();
-    answer.is_due = true;
-    memory.failures.erase(entry.job);
-  }
-  auto plan = plan_for(job, memory.failures[entry.job]);
-  entry.obstacles.clear();
-  if (!plan) {
-    entry.state = DrainJobState::kBlocked;
-    entry.reason = plan.error().to_string();
-  } else if (const MigratePlan& found = *plan; !found.to) {
-    entry.state = found.passing ? DrainJobState::kWaiting : DrainJobState::kBlocked;
-    explain(found, entry, [this](const Place& place) { return deps_.drains.is_drained(place); });
-    deps_.moves.give_up_parking(job, found, drain_reason(drain));
-  } else if (stays_by_its_node(drain, entry, job, *found.to)) {
-    return;
-  } else if (!begin(drain, entry, job, found)) {
-    memory.retry_after[entry.job] = inventories_;
-    if (++entry.attempts >= kMaxDrainAttempts) entry.state = DrainJobState::kFailed;
+void DrainMoves::try_group(Drain& drain, const DrainGroup& group) {
+  DrainTries& tries = tries_[drain.id];
+  if (!tries.is_due(group, now_of(drain, group), news_)) return;
+  const Job& job = *deps_.jobs.find(group.entries.front()->job);
+  const auto plan = plan_for(drain.id, group);
+  SourceFacts source;
+  source.leaves_node = plan && plan->is_possible() && plan->places.front().node != job.node();
+  source.has_obstacles = job.obstacles > 0;
+  const auto drained = [this](const Place& place) { return deps_.drains.is_drained(place); };
+  switch (tries.after_plan(group, plan, source, drained)) {
+    case DrainStep::kStay:
+      return;
+    case DrainStep::kMakeWay:
+      deps_.moves.give_up_parking(job, *plan, drain_reason(drain));
+      return;
+    case DrainStep::kAskSource:
+      return control::spawn(deps_.executor, "whether " + job_text(job.id) + " can leave",
+                            ask_source(drain.id, job.id, source.leaves_node));
+    case DrainStep::kBegin:
+      return begin(drain, group, *plan);
   }
 }
 
 // Where the last moves failed last, and where one was refused not at all.
-Result<MigratePlan> DrainMoves::plan_for(const Job& job, const std::vector<Failure>& failures) const {
+Result<JobMovePlan> DrainMoves::plan_for(DrainId id, const DrainGroup& group) const {
+  const DrainTries::Failures failures = tries_.at(id).failures_of(group);
+  const std::vector<JobId> ranks = ranks_of(group);
   PlanHints hints;
-  PlanHints refusals;
-  std::string reason;
-  for (const Failure& failure : failures) {
-    const Scope scope(failure.to.node, failure.to.gpu);
-    hints.closed.emplace_back(scope, "the last move there failed");
-    if (failure.refusal.empty()) continue;
-    refusals.closed.emplace_back(scope, "a move there was refused");
-    reason += (reason.empty() ? "" : "; ") + failure.refusal;
-  }
-  auto plan = deps_.planner.plan(job, "auto", hints);
-  if (!plan || plan->to || hints.closed.empty()) return plan;
-  plan = deps_.planner.plan(job, "auto", refusals);
-  if (!plan || plan->to || reason.empty()) return plan;
-  MigratePlan refused = *std::move(plan);
-  refused.reason = reason;
+  hints.closed = failures.all;
+  auto plan = deps_.moves.plan(ranks, hints);
+  if (!plan || plan->is_possible() || hints.closed.empty()) return plan;
+  hints.closed = failures.refused;
+  plan = deps_.moves.plan(ranks, hints);
+  if (!plan || plan->is_possible() || failures.refusal.empty()) return plan;
+  JobMovePlan refused = *std::move(plan);
+  refused.reason = failures.refusal;
   refused.no_gpu = refused.passing = false;
   return refused;
 }
 
-bool DrainMoves::stays_by_its_node(Drain& drain, DrainJob& entry, const Job& job, const Place& to) {
-  SourceAnswer& answer = memory_[drain.id].answers[entry.job];
-  const bool leaves_node = to.node != job.node();
-  if (leaves_node && job.obstacles > 0 && !answer.is_known) answer.is_due = true;
-  if (answer.is_known && !answer.refusal.empty()) {
-    entry.state = DrainJobState::kBlocked;
-    entry.reason = answer.refusal;
-    return true;
+void DrainMoves::begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan) {
+  MigrateRequest request;
+  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
+  request.timeout_ms = move_time_ms(drain, wall_clock_ms());
+  request.reason = drain_reason(drain);
+  auto begun = deps_.moves.begin(
+      ranks_of(group), std::move(request), PlanHints(), plan,
+      [this, id = drain.id, job = group.job](const Error& error) { on_not_begun(id, job, error); });
+  DrainTries& tries = tries_[drain.id];
+  if (!begun) {
+    tries.note_not_begun(group.job, begun.error().to_string(), news_);
+    tries.take_not_begun(group);
+    return;
   }
-  if (!answer.is_due) return false;
-  entry.state = DrainJobState::kWaiting;
-  entry.reason = "its node is asked whether it can leave";
-  if (answer.is_asked) return true;
-  answer.is_asked = true;
-  control::spawn(deps_.executor, "whether " + job_text(entry.job) + " can leave",
-                 ask_source(drain.id, entry.job, leaves_node));
-  return true;
+  for (DrainJob* entry : group.entries) {
+    if (const Migration* migration = *begun; migration != nullptr) {
+      set_moving(*entry, *migration);
+    } else {
+      entry->state = DrainJobState::kWaiting;
+      entry->reason = "the move of its ranks is being prepared";
+    }
+  }
+}
+
+void DrainMoves::on_not_begun(DrainId id, JobId job, const Error& error) {
+  if (const auto tries = tries_.find(id); tries != tries_.end())
+    tries->second.note_not_begun(job, error.to_string(), news_);
+  on_news();
 }
 
 control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) {
   const auto checked = co_await deps_.moves.check_source(job, leaves_node);
-  const auto memory = memory_.find(id);
-  if (memory == memory_.end()) co_return;
-  SourceAnswer& answer = memory->second.answers[job];
-  answer = SourceAnswer();
-  answer.is_known = true;
-  answer.at = inventories_;
+  const auto tries = tries_.find(id);
+  if (tries == tries_.end()) co_return;
   // A node that does not answer is no obstacle: the move tells more.
-  if (!checked && is_refusal(checked.error())) answer.refusal = checked.error().to_string();
+  std::string refusal;
+  if (!checked && is_refusal(checked.error())) refusal = checked.error().to_string();
+  tries->second.note_answer(job, refusal, news_);
   on_news();
   deps_.jobs.changed().notify();
 }
 
-bool DrainMoves::begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan) {
-  MigrateRequest request;
-  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
-  request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
-  request.reason = drain_reason(drain);
-  auto begun = deps_.moves.begin(job, request, plan);
-  if (!begun) {
-    entry.state = DrainJobState::kWaiting;
-    entry.reason = begun.error().to_string();
-    return false;
-  }
-  const Migration& migration = **begun;
-  entry.state = DrainJobState::kMoving;
-  entry.migration = migration.id;
-  entry.to = migration.to;
-  entry.reason = migration_text(migration.id) + " is " + std::string(to_string(migration.phase));
-  return true;
-}
-
-// They count as one move: what one of them waits for, all do.
-void DrainMoves::move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries) {
-  Memory& memory = memory_[drain.id];
-  const auto all = [&entries](DrainJobState state, const std::string& reason) {
-    for (DrainJob* entry : entries) {
-      entry->state = state;
-      entry->reason = reason;
-    }
-  };
-  if (const auto failed = memory.not_begun.find(gang); failed != memory.not_begun.end()) {
-    const std::string reason = failed->second;
-    memory.not_begun.erase(failed);
-    bool is_given_up = false;
-    for (DrainJob* entry : entries) is_given_up = ++entry->attempts >= kMaxDrainAttempts || is_given_up;
-    return all(is_given_up ? DrainJobState::kFailed : DrainJobState::kWaiting, reason);
-  }
-  if (deps_.gang_moves.is_beginning(gang)) return;
-  if (leaving(drain.scope.node) >= drain.parallel) return all(DrainJobState::kWaiting, "waits for its turn");
-  const auto retry = memory.retry_after.find(gang);
-  if (retry != memory.retry_after.end() && inventories_ <= retry->second) return;
-  if (std::exchange(memory.planned_at[gang], generation_) == generation_) return;
-  MigrateRequest request;
-  request.options.max_downtime_ns = kDefaultMaxDowntimeNs;
-  request.timeout_ms = std::clamp(drain.deadline_ms - wall_clock_ms(), kShortestMoveMs, kLongestMoveMs);
-  request.reason = drain_reason(drain);
-  for (const DrainJob* entry : entries) request.ranks.push_back(deps_.jobs.find(entry->job)->rank_number());
-  const auto plan = deps_.gang_moves.plan(gang, request);
-  // The cause of a refusal may pass, such as a rank that is paused for an image.
-  if (!plan) return all(DrainJobState::kWaiting, plan.error().to_string());
-  if (plan->places.empty()) return all(DrainJobState::kBlocked, plan->reason);
-  all(DrainJobState::kWaiting, "the move of its ranks is being prepared");
-  deps_.gang_moves.begin_soon(gang, request, {}, [this, id = drain.id, gang](const Error& error) {
-    Memory& later = memory_[id];
-    later.not_begun[gang] = error.to_string();
-    later.retry_after[gang] = inventories_;
-    on_news();
-  });
-}
-
-void DrainMoves::note_failure(DrainId id, JobId job, const Place& to, const std::string& refusal) {
-  Memory& memory = memory_[id];
-  std::vector<Failure>& failures = memory.failures[job];
-  std::erase_if(failures, [&to](const Failure& known) { return known.to == to || known.refusal.empty(); });
-  failures.push_back({to, refusal});
+void DrainMoves::note_failure(DrainId id, const FailedMove& failed) {
+  tries_[id].note_failure(failed, news_);
   on_news();
-  if (refusal.empty()) {
-    memory.retry_after[job] = inventories_;
-    return;
-  }
-  memory.answers[job] = SourceAnswer();
-  memory.answers[job].is_due = true;
 }
 
 unsigned DrainMoves::leaving(const std::string& node) const {

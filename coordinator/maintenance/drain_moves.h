@@ -1,94 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins the moves of drains, as many at a time as allowed. The limit counts every open migration out of the
-// node, also those of users. A job that cannot be moved now is looked at again whenever jobs, nodes or
-// migrations have changed.
+// node, also those of users. Which jobs are tried is decided by DrainTries (policies/drain/drain_tries.h).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
 // failed move's reason is in the drain's entry.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
-#include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/gangs/moves/job_moves.h"
 #include "coordinator/maintenance/drain_table.h"
-#include "coordinator/operations/moves.h"
+#include "coordinator/policies/drain/drain_tries.h"
 
 namespace ckpt::coordinator {
 
-// A move is given so much time at least, even past the deadline.
-inline constexpr std::int64_t kShortestMoveMs = 1'000;
+// The view of the tables.
+class LiveDrainView final : public DrainView {
+ public:
+  LiveDrainView(JobTable& jobs, const MigrationTable& migrations) : jobs_(jobs), migrations_(migrations) {}
+  [[nodiscard]] std::vector<const Job*> live() const override;
+  [[nodiscard]] const Job* job(JobId id) const override { return jobs_.find(id); }
+  [[nodiscard]] const Migration* open_of(JobId job) const override { return migrations_.open_of(job); }
+  [[nodiscard]] const Migration* migration(MigrationId id) const override { return migrations_.find(id); }
+  [[nodiscard]] JobId whole_of(const Job& rank) const override { return JobMoves::whole_of(rank); }
+  [[nodiscard]] bool prepares(const Job& rank) const override { return JobMoves::prepares(rank); }
 
-// Why none of the plan's GPUs can take the job: by cause in the entry's reason, each GPU in its obstacles.
-// `drained`: whether a place is being drained.
-void explain(const MigratePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained);
+ private:
+  JobTable& jobs_;
+  const MigrationTable& migrations_;
+};
 
 class DrainMoves {
  public:
   struct Dependencies {
     JobTable& jobs;
     const MigrationTable& migrations;
-    const JobStates& states;
-    const Planner& planner;
-    Moves& moves;
-    GangMoves& gang_moves;
+    JobMoves& moves;
     const DrainTable& drains;
     control::asio::any_io_executor executor;
   };
-  explicit DrainMoves(Dependencies deps) : deps_(std::move(deps)) {}
+  explicit DrainMoves(Dependencies deps) : deps_(std::move(deps)), view_(deps_.jobs, deps_.migrations) {}
 
   void start(Drain& drain);
-  // A migration of its job to that place has come to nothing. `refusal`: why it was refused; empty: it failed, and
-  // may be tried there again.
-  void note_failure(DrainId id, JobId job, const Place& to, const std::string& refusal);
-  void forget(DrainId id) { memory_.erase(id); }
+  void note_failure(DrainId id, const FailedMove& failed);
+  void forget(DrainId id) { tries_.erase(id); }
 
   // A change that may free memory, or make a job movable.
-  void on_news() { ++generation_; }
+  void on_news() { ++news_.changes; }
   // A node sent its inventory: memory may be free where there was none.
-  void on_inventory() { ++inventories_, ++generation_; }
+  void on_inventory() { ++news_.inventories, ++news_.changes; }
   // So many jobs are leaving the node now.
   [[nodiscard]] unsigned leaving(const std::string& node) const;
+  [[nodiscard]] const DrainView& view() const { return view_; }
 
  private:
-  // The answer of a job's node to the question whether it can leave. It is asked before the first move where the
-  // node has counted obstacles, and after a refusal: a job that no target can take is blocked at once.
-  struct SourceAnswer {
-    bool is_due = false;
-    bool is_asked = false;
-    bool is_known = false;
-    std::string refusal;
-    std::uint64_t at = 0;  // inventories_
-  };
-  struct Failure {
-    Place to;
-    std::string refusal;  // empty: it may be tried there again
-  };
-  // Need not survive: which change each job was last tried at.
-  struct Memory {
-    std::map<JobId, std::uint64_t> planned_at;   // generation_
-    std::map<JobId, std::uint64_t> retry_after;  // inventories_
-    std::map<JobId, std::vector<Failure>> failures;
-    std::map<JobId, SourceAnswer> answers;
-    std::map<JobId, std::string> not_begun;  // by gang: why the last move of its ranks did not begin
-  };
-
-  // It was taken in, and stays until that is confirmed; the entry tells it.
-  [[nodiscard]] bool leave_unconfirmed(DrainJob& entry) const;
-  void move(Drain& drain, DrainJob& entry, const Job& job);
-  [[nodiscard]] Result<MigratePlan> plan_for(const Job& job, const std::vector<Failure>& failures) const;
-  // True: it cannot leave by the answer of its node, or the node is being asked.
-  bool stays_by_its_node(Drain& drain, DrainJob& entry, const Job& job, const Place& to);
+  void try_group(Drain& drain, const DrainGroup& group);
+  [[nodiscard]] GroupNow now_of(const Drain& drain, const DrainGroup& group) const;
+  [[nodiscard]] Result<JobMovePlan> plan_for(DrainId id, const DrainGroup& group) const;
+  void begin(const Drain& drain, const DrainGroup& group, const JobMovePlan& plan);
   control::Task<> ask_source(DrainId id, JobId job, bool leaves_node);
-  bool begin(Drain& drain, DrainJob& entry, const Job& job, const MigratePlan& plan);
-  // All ranks of one job that are in the way, together.
-  void move_ranks(Drain& drain, JobId gang, const std::vector<DrainJob*>& entries);
+  void on_not_begun(DrainId id, JobId job, const Error& error);
 
   Dependencies deps_;
-  std::map<DrainId, Memory> memory_;
-  std::uint64_t generation_ = 1;
-  std::uint64_t inventories_ = 1;
+  LiveDrainView view_;
+  std::map<DrainId, DrainTries> tries_;
+  DrainNews news_;
 };
 
 }  // namespace ckpt::coordinator

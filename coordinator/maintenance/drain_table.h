@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "coordinator/maintenance/drain.h"
+#include "coordinator/policies/drain/drain.h"
 #include "coordinator/state/retention.h"
 #include "coordinator/state/signal.h"
 #include "coordinator/state/store.h"

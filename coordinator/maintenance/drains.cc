@@ -29,9 +29,7 @@ void block(Drains::Prospect& prospect, std::string reason) {
 
 Drains::Drains(Dependencies deps)
     : deps_(std::move(deps)),
-      moves_({deps_.jobs, deps_.migrations, deps_.states, deps_.planner, deps_.moves, deps_.gang_moves,
-              deps_.table, deps_.executor}),
-      progress_(deps_.jobs, deps_.migrations, moves_),
+      moves_({deps_.jobs, deps_.migrations, deps_.moves, deps_.table, deps_.executor}),
       wake_(deps_.executor) {
   const auto on_change = [this] {
     moves_.on_news();
@@ -143,14 +141,13 @@ control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainReques
 std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& prospect,
                                    const NodeAnswers& answers) const {
   const Job* job = deps_.jobs.find(prospect.job.job);
-  // The nodes of ranks are asked when they move.
-  if (!prospect.job.to || job == nullptr || job->spec.gang.id != 0) return {};
+  if (!prospect.job.to || job == nullptr || JobMoves::prepares(*job)) return {};
   const Place to = *prospect.job.to;
   if (answers.contains(to.node)) return {};
   std::vector<Place> places = {to};
   PlanHints hints;
   hints.closed.emplace_back(request.scope, "it would be drained");
-  const auto plan = plan_for(*job, std::move(hints), answers);
+  const auto plan = plan_for({job->id}, std::move(hints), answers);
   if (!plan) return places;
   for (Place& place : best_of_nodes(plan->candidates, to.node)) {
     if (places.size() < kMaxAskedTargets && !answers.contains(place.node)) places.push_back(std::move(place));
@@ -159,7 +156,7 @@ std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& 
 }
 
 control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::vector<Place> targets) {
-  const auto asked = co_await deps_.moves.ask(job, targets, "");
+  const auto asked = co_await deps_.moves.ask(job, targets);
   NodeAnswers& known = (*answers)[job];
   if (!asked) {
     for (const Place& place : targets) known[place.node] = asked.error().to_string();
@@ -170,74 +167,74 @@ control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::ve
 }
 
 // As drains plan again after refusals.
-Result<MigratePlan> Drains::plan_for(const Job& job, PlanHints hints, const NodeAnswers& answers) const {
+Result<JobMovePlan> Drains::plan_for(const std::vector<JobId>& ranks, PlanHints hints,
+                                     const NodeAnswers& answers) const {
   std::vector<std::string> refusals;
   for (const auto& [node, refusal] : answers) {
     if (refusal.empty()) continue;
     hints.closed.emplace_back(Scope(node, std::nullopt), "a move there would be refused");
     if (std::find(refusals.begin(), refusals.end(), refusal) == refusals.end()) refusals.push_back(refusal);
   }
-  auto plan = deps_.planner.plan(job, "auto", hints);
-  if (!plan || plan->to || refusals.empty()) return plan;
-  MigratePlan refused = *std::move(plan);
+  auto plan = deps_.moves.plan(ranks, hints);
+  if (!plan || plan->is_possible() || refusals.empty()) return plan;
+  JobMovePlan refused = *std::move(plan);
   refused.reason = fmt::format("{}", fmt::join(refusals, "; "));
   refused.no_gpu = refused.passing = false;
   return refused;
 }
 
-// Plans the ranks of one job as one move, as begin() moves them.
-void Drains::add_ranks(const DrainRequest& request, Prospects& prospects) const {
-  std::map<JobId, std::vector<Prospect*>> gangs;
-  for (Prospect& prospect : prospects) {
-    const JobId gang = deps_.jobs.find(prospect.job.job)->spec.gang.id;
-    if (gang != 0) gangs[gang].push_back(&prospect);
-  }
-  for (const auto& [gang, ranks] : gangs) {
-    MigrateRequest move;
-    for (const Prospect* rank : ranks) move.ranks.push_back(deps_.jobs.find(rank->job.job)->rank_number());
-    const auto plan = deps_.gang_moves.plan(gang, move, {{request.scope, "it would be drained"}});
-    const bool possible = plan && !plan->places.empty();
-    for (Prospect* rank : ranks) {
-      const std::uint32_t number = deps_.jobs.find(rank->job.job)->rank_number();
-      rank->job.state = possible ? DrainJobState::kWaiting : DrainJobState::kBlocked;
-      rank->job.to.reset();
-      rank->job.obstacles.clear();
-      rank->job.reason = !plan ? plan.error().to_string() : plan->reason;
-      if (!possible) continue;
-      const std::vector<std::uint32_t>& moved = plan->moved;
-      const auto place = std::find(moved.begin(), moved.end(), number);
-      if (place != moved.end()) rank->job.to = plan->places[static_cast<std::size_t>(place - moved.begin())];
+void Drains::plan_together(const DrainRequest& request, const std::vector<Prospect*>& ranks,
+                           const NodeAnswers& answers, PlanHints& hints) const {
+  std::vector<JobId> ids;
+  for (const Prospect* rank : ranks) ids.push_back(rank->job.job);
+  const auto plan = plan_for(ids, hints, answers);
+  const auto drained = [&](const Place& place) {
+    return request.scope.covers(place) || deps_.table.is_drained(place);
+  };
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    Prospect& prospect = *ranks[i];
+    if (!plan) {
+      block(prospect, plan.error().to_string());
+      continue;
     }
+    const Job& job = *deps_.jobs.find(prospect.job.job);
+    explain(*plan, prospect.job, drained);
+    prospect.passing = plan->passing;
+    prospect.job.state = plan->is_possible() ? DrainJobState::kWaiting : DrainJobState::kBlocked;
+    if (!plan->is_possible()) continue;
+    const Place& to = plan->places[i];
+    prospect.job.to = to;
+    prospect.pause = deps_.moves.pause_of(job, to);
+    hints.promised.emplace_back(to, std::max(prospect.job.state_bytes, job.spec.gpu_memory_bytes));
   }
 }
 
 Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, const Answers& answers) const {
   CKPT_TRYV(check_known(request.scope, deps_.nodes));
-  std::vector<DrainJob> entries;
+  Prospects prospects;
   for (const Job& job : deps_.jobs.live()) {
-    if (!is_ended(job.state) && is_within(request.scope, job)) entries.push_back(drain_job_of(job));
+    if (is_ended(job.state) || !is_within(request.scope, job)) continue;
+    Prospect& prospect = prospects.emplace_back();
+    prospect.job = drain_job_of(job);
+    prospect.warning = deps_.states.warning_of(job);
   }
-  std::sort(entries.begin(), entries.end(), goes_before);
+  std::sort(prospects.begin(), prospects.end(),
+            [](const Prospect& a, const Prospect& b) { return goes_before(a.job, b.job); });
+  using Group = std::vector<Prospect*>;
+  std::vector<std::pair<JobId, Group>> groups;  // in the order of their first ones
+  for (Prospect& prospect : prospects) {
+    const JobId whole = JobMoves::whole_of(*deps_.jobs.find(prospect.job.job));
+    const auto known =
+        std::find_if(groups.begin(), groups.end(), [whole](const auto& at) { return at.first == whole; });
+    auto& ranks = known != groups.end() ? known->second : groups.emplace_back(whole, Group()).second;
+    ranks.push_back(&prospect);
+  }
   PlanHints hints;
   hints.closed.emplace_back(request.scope, "it would be drained");
-  std::vector<Prospect> prospects;
-  for (const DrainJob& entry : entries) {
-    Prospect& prospect = prospects.emplace_back();
-    prospect.job = entry;
-    prospect.warning = deps_.states.warning_of(*deps_.jobs.find(entry.job));
-    const Job& job = *deps_.jobs.find(entry.job);
-    const auto known = answers.find(entry.job);
-    CKPT_TRY(plan, plan_for(job, hints, known == answers.end() ? NodeAnswers() : known->second));
-    if (plan.to) prospect.pause = expected_pause(job, deps_.nodes, plan.to->node == job.node());
-    prospect.job.to = plan.to;
-    explain(plan, prospect.job,
-            [&](const Place& place) { return request.scope.covers(place) || deps_.table.is_drained(place); });
-    prospect.job.state = plan.to ? DrainJobState::kWaiting : DrainJobState::kBlocked;
-    prospect.passing = plan.passing;
-    const std::uint64_t asked = job.spec.gpu_memory_bytes;
-    if (plan.to) hints.promised.emplace_back(*plan.to, std::max(entry.state_bytes, asked));
+  for (const auto& [whole, ranks] : groups) {
+    const auto known = answers.find(ranks.front()->job.job);
+    plan_together(request, ranks, known == answers.end() ? NodeAnswers() : known->second, hints);
   }
-  add_ranks(request, prospects);
   for (Prospect& prospect : prospects) {
     const std::string reason = deps_.jobs.find(prospect.job.job)->why_not_by_itself();
     if (!reason.empty()) block(prospect, reason);
@@ -257,13 +254,17 @@ control::Task<> Drains::run(DrainId id) {
 std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
   Drain& drain = *deps_.table.find(id);
   const std::vector<DrainJob> before = drain.jobs;
-  const std::int64_t left_ms = drain.deadline_ms - wall_clock_ms();
-  const bool coming = progress_.reconcile(drain);
+  const std::int64_t now = wall_clock_ms();
+  const std::int64_t left_ms = drain.deadline_ms - now;
+  const DrainProgress progress = reconcile(drain, moves_.view(), now);
+  for (const FailedMove& failed : progress.failed) moves_.note_failure(id, failed);
   if (!drain.cancelled) {
     if (left_ms > 0) moves_.start(drain);
-    restore_some(drain, left_ms <= 0);
+    for (const JobId job :
+         begin_restores(drain, moves_.view(), moves_.leaving(drain.scope.node), left_ms <= 0))
+      control::spawn(deps_.executor, "restoring " + job_text(job), restore(id, job));
   }
-  drain.result = result_of(drain, coming, left_ms <= 0);
+  drain.result = result_of(drain, progress.coming, left_ms <= 0);
   if (!drain.open()) drain.ended_ms = wall_clock_ms();
   if (before != drain.jobs || !drain.open()) save(drain);
   for (const DrainJob& entry : drain.jobs) {
@@ -280,21 +281,6 @@ std::optional<Drains::Clock::time_point> Drains::step(DrainId id) {
                    fmt::format("drain {} is over: {}", drain_label(drain), to_string(drain.result)),
                    drain.scope.node);
   return std::nullopt;
-}
-
-void Drains::restore_some(Drain& drain, bool deadline_passed) {
-  if (drain.fallback != Fallback::kRestore) return;
-  for (DrainJob& entry : drain.jobs) {
-    const bool stuck = entry.state == DrainJobState::kBlocked || entry.state == DrainJobState::kFailed ||
-                       (deadline_passed && entry.state == DrainJobState::kWaiting);
-    const Job* job = deps_.jobs.find(entry.job);
-    if (job != nullptr && job->unconfirmed) continue;
-    if (!stuck || entry.restore_tried || moves_.leaving(drain.scope.node) >= drain.parallel) continue;
-    entry.restore_tried = true;
-    entry.state = DrainJobState::kRestoring;
-    entry.reason = "it could not be moved (" + entry.reason + "): restoring its newest image";
-    control::spawn(deps_.executor, "restoring " + job_text(entry.job), restore(drain.id, entry.job));
-  }
 }
 
 control::Task<> Drains::restore(DrainId id, JobId job) {

@@ -17,7 +17,7 @@
 
 #include "coordinator/fleet/expected_pause.h"
 #include "coordinator/images/images.h"
-#include "coordinator/maintenance/drain_progress.h"
+#include "coordinator/maintenance/drain_moves.h"
 
 namespace ckpt::coordinator {
 
@@ -38,9 +38,7 @@ class Drains {
     MigrationTable& migrations;
     CordonTable& cordons;
     const JobStates& states;
-    const Planner& planner;
-    Moves& moves;
-    GangMoves& gang_moves;
+    JobMoves& moves;
     Images& images;
     DrainTable& table;
     control::asio::any_io_executor executor;
@@ -79,9 +77,11 @@ class Drains {
   using Answers = std::map<JobId, NodeAnswers>;
   // As the tables are, and without nodes that would not take a job.
   [[nodiscard]] Result<Prospects> prospects_of(const DrainRequest& request, const Answers& answers) const;
-  [[nodiscard]] Result<MigratePlan> plan_for(const Job& job, PlanHints hints,
+  // Plans the ranks of one job as one move, as a drain moves them, and promises their places in `hints`.
+  void plan_together(const DrainRequest& request, const std::vector<Prospect*>& ranks,
+                     const NodeAnswers& answers, PlanHints& hints) const;
+  [[nodiscard]] Result<JobMovePlan> plan_for(const std::vector<JobId>& ranks, PlanHints hints,
                                              const NodeAnswers& answers) const;
-  void add_ranks(const DrainRequest& request, Prospects& prospects) const;
   // The best places, first the one that was found, that nobody has been asked about yet.
   [[nodiscard]] std::vector<Place> unasked(const DrainRequest& request, const Prospect& prospect,
                                            const NodeAnswers& answers) const;
@@ -91,7 +91,6 @@ class Drains {
   control::Task<> run(DrainId id);
   // The next moment to look again whatever happens; nullopt: it is over.
   std::optional<Clock::time_point> step(DrainId id);
-  void restore_some(Drain& drain, bool deadline_passed);
   control::Task<> restore(DrainId id, JobId job);
   void report(const Drain& drain, const DrainJob& entry);
   void save(Drain& drain);
@@ -99,7 +98,6 @@ class Drains {
 
   Dependencies deps_;
   DrainMoves moves_;
-  DrainProgress progress_;
   std::uint64_t wakes_ = 0;
   Signal wake_;
 };

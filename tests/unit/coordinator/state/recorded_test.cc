@@ -7,9 +7,9 @@
 
 #include <filesystem>
 
-#include "coordinator/health/evacuation.h"
 #include "coordinator/images/image_catalog.h"
-#include "coordinator/maintenance/drain.h"
+#include "coordinator/policies/drain/drain.h"
+#include "coordinator/policies/evacuation/evacuation.h"
 #include "coordinator/state/documents.h"
 #include "coordinator/state/sqlite.h"
 #include "coordinator/state/store.h"

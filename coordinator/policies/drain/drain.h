@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/fleet/scope.h"
+#include "coordinator/state/scope.h"
 #include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::coordinator {
@@ -144,6 +144,8 @@ constexpr auto fields_of(record::Of<T>) {
 [[nodiscard]] std::string drain_label(const Drain& drain);
 [[nodiscard]] std::string drain_reason(const Drain& drain);
 
+// A move is given so much time at least, even past the deadline.
+inline constexpr std::int64_t kShortestMoveMs = 1'000;
 inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // of one job, by migrations that began and failed
 
 // In this order jobs go: the higher priority first, then the smaller, which frees most jobs soonest; then the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/images/protection_schedule.h"
+#include "coordinator/policies/protection/protection_schedule.h"
 
 #include <algorithm>
 

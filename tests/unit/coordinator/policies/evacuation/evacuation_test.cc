@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/health/evacuation.h"
+#include "coordinator/policies/evacuation/evacuation.h"
 
 #include <gtest/gtest.h>
 

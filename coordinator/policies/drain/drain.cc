@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/maintenance/drain.h"
+#include "coordinator/policies/drain/drain.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves a job away, of however many ranks: by a switch of its own (Moves), or by a common move of its ranks (GangMoves).
+// Its users do not ask which.
+// Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those of
+// Moves and GangMoves.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/fleet/expected_pause.h"
+#include "coordinator/gangs/moves/gang_moves.h"
+#include "coordinator/operations/moves.h"
+#include "coordinator/policies/job_move_plan.h"
+
+namespace ckpt::coordinator {
+
+class JobMoves {
+ public:
+  struct Dependencies {
+    const NodeTable& nodes;
+    JobTable& jobs;
+    const JobStates& states;
+    const Planner& planner;
+    Moves& moves;
+    GangMoves& gang_moves;
+  };
+  explicit JobMoves(Dependencies deps) : deps_(deps) {}
+
+  // Returns the job that this one is a rank of: itself, if it is the only one.
+  [[nodiscard]] static JobId whole_of(const Job& rank);
+  // True if its move is prepared before it has a migration. Its nodes are asked then, and not before.
+  [[nodiscard]] static bool prepares(const Job& rank);
+  // True while a move of its ranks is being prepared.
+  [[nodiscard]] bool is_preparing(const Job& rank) const;
+  // Returns why the job cannot be moved now; empty: its records tell nothing.
+  [[nodiscard]] std::string why_not_movable(const Job& rank) const;
+
+  // Plans a move of these ranks of one job, which leave their places together. Changes nothing.
+  [[nodiscard]] Result<JobMovePlan> plan(const std::vector<JobId>& ranks, const PlanHints& hints) const;
+  // Begins it. Null: it is being prepared; its migrations are in the table soon, or `failed` is called.
+  Result<const Migration*> begin(const std::vector<JobId>& ranks, MigrateRequest request,
+                                 const PlanHints& hints, const JobMovePlan& plan,
+                                 std::function<void(const Error&)> failed);
+  // Returns how long the move would stop it, as far as that is known before.
+  [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
+
+  // Asks the nodes as Moves does; for jobs whose moves are not prepared.
+  control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets) {
+    return deps_.moves.ask(id, std::move(targets), "");
+  }
+  control::Task<Result<void>> check_source(JobId id, bool leaves_node) {
+    return deps_.moves.check_source(id, leaves_node);
+  }
+  // Gives up the job's way into an image if the plan has a place for it.
+  bool give_up_parking(const Job& rank, const JobMovePlan& plan, const std::string& reason);
+  bool give_up_parking(const Job& rank, const std::string& reason) {
+    return deps_.moves.give_up_parking(rank, reason);
+  }
+
+ private:
+  [[nodiscard]] const Job& rank_of(JobId id) const { return *deps_.jobs.find(id); }
+  [[nodiscard]] std::vector<std::uint32_t> numbers_of(const std::vector<JobId>& ranks) const;
+  [[nodiscard]] Result<JobMovePlan> plan_together(const std::vector<JobId>& ranks,
+                                                  const PlanHints& hints) const;
+
+  Dependencies deps_;
+};
+
+}  // namespace ckpt::coordinator
