@@ -265,7 +265,7 @@ void DeniedCertificates::changed() {
   for (const auto& [serial, entry] : entries_) serials.push_back(serial);
   if (auto replaced = serials_->replace(serials); !replaced)
     spdlog::error("the list of denied certificates is not usable: {}", replaced.error().to_string());
-  if (changed_) changed_();
+  list_changed_.notify();
   for (const auto& [name, node] : deps_.nodes.all())
     if (node.connected()) send(node);
 }

@@ -8,7 +8,6 @@
 // tls::DeniedSerials::kMax and for the coordinator's own.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include "coordinator/fleet/node_calls.h"
 #include "coordinator/requests/api_section.h"
 #include "coordinator/state/event_log.h"
+#include "coordinator/state/listeners.h"
 #include "libckpt/net/tls/cert_denied.h"
 #include "libckpt/net/tls/cert_identity.h"
 
@@ -45,8 +45,8 @@ class DeniedCertificates : public ApiSection {
   // For all that admit peers; changes with the list.
   [[nodiscard]] const std::shared_ptr<tls::DeniedSerials>& serials() const noexcept { return serials_; }
   [[nodiscard]] const std::map<std::string, Entry>& all() const noexcept { return entries_; }
-  // `changed` is called at each change of the list, to close open connections of denied peers.
-  void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
+  // Listeners to changes of the list, which close open connections of denied peers.
+  [[nodiscard]] Listeners<>& list_changed() noexcept { return list_changed_; }
 
   // With all that was renewed over it.
   Result<void> deny(const std::string& serial, Entry entry);
@@ -89,7 +89,7 @@ class DeniedCertificates : public ApiSection {
   tls::Identity* own_ = nullptr;
   std::map<std::string, Entry> entries_;  // by serial
   std::shared_ptr<tls::DeniedSerials> serials_ = std::make_shared<tls::DeniedSerials>();
-  std::function<void()> changed_;
+  Listeners<> list_changed_;
 };
 
 }  // namespace ckpt::coordinator

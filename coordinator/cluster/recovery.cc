@@ -29,9 +29,9 @@ bool is_the_job(const wire::JobInstance& instance) {
 
 }  // namespace
 
-Recovery::Recovery(Dependencies deps) : deps_(std::move(deps)), window_(deps_.events, deps_.executor) {
+Recovery::Recovery(Dependencies deps)
+    : deps_(std::move(deps)), window_(deps_.events, deps_.executor, [this] { on_window(); }) {
   deps_.catalog.let_recognise(false);
-  window_.at_change([this] { on_window(); });
   deps_.catalog.recognised().subscribe(
       [this](const std::string& node, const std::string& cluster) { on_cluster_recognised(node, cluster); });
 }

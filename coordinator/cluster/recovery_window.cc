@@ -17,7 +17,7 @@ void RecoveryWindow::open(std::chrono::milliseconds span) {
       "recovery-opened",
       fmt::format("for {} s what nodes report and the store does not know is taken in", span.count() / 1000));
   open_ = true;
-  if (changed_) changed_();
+  changed_();
 }
 
 void RecoveryWindow::close(const std::string& reason) {
@@ -25,7 +25,7 @@ void RecoveryWindow::close(const std::string& reason) {
   open_ = false;
   timer_.cancel();
   events_.add("recovery-closed", "what the store does not know is not taken in any more: " + reason);
-  if (changed_) changed_();
+  changed_();
 }
 
 }  // namespace ckpt::coordinator

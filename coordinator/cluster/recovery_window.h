@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <utility>
 
 #include "coordinator/state/event_log.h"
 #include "libckpt/net/control/asio.h"
@@ -16,15 +17,14 @@ namespace ckpt::coordinator {
 class RecoveryWindow {
  public:
   static constexpr std::chrono::hours kLongest{24};
-  RecoveryWindow(EventLog& events, control::asio::any_io_executor executor)
-      : events_(events), timer_(executor) {}
+  // `changed` is called at each change of is_open().
+  RecoveryWindow(EventLog& events, control::asio::any_io_executor executor, std::function<void()> changed)
+      : events_(events), timer_(std::move(executor)), changed_(std::move(changed)) {}
 
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] std::int64_t ends_ms() const noexcept {
     return open_ ? ends_ms_ : 0;
   }  // Unix time; 0: closed
-  // At each change of is_open().
-  void at_change(std::function<void()> changed) { changed_ = std::move(changed); }
   // From now on for so long, whatever was left.
   void open(std::chrono::milliseconds span);
   void close(const std::string& reason);

@@ -90,7 +90,12 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
       migrations_(store_, executor_),
       jobs_(store_, executor_),
       nodes_(store_),
-      catalog_(store_),
+      catalog_(store_,
+               [this](JobId id, Incarnation incarnation, std::int64_t barrier_ms) {
+                 const Job* job = jobs_.find(id);
+                 return job == nullptr ? std::nullopt
+                                       : std::optional(why_suspect(job->doubts, incarnation, barrier_ms));
+               }),
       job_view_(config_, nodes_, migrations_, catalog_),
       job_runner_(jobs_, events_, job_view_),
       admission_(jobs_, job_runner_, events_),
@@ -160,10 +165,6 @@ Coordinator::Coordinator(control::asio::io_context& io, Config config, Store sto
                      evacuation_table_, executor_}),
       renewals_({config_, events_, nodes_, node_calls_, denied_, executor_}),
       joins_({renewals_, removed_nodes_, denied_, events_}, config_.folder() + "/used-join-tokens") {
-  image_tables_.catalog.judge_by([this](JobId id, Incarnation incarnation, std::int64_t barrier_ms) {
-    const Job* job = jobs_.find(id);
-    return job == nullptr ? std::nullopt : std::optional(why_suspect(job->doubts, incarnation, barrier_ms));
-  });
   observe_health(metrics_.registry(), {nodes_, jobs_, faults_, policy_, evacuation_table_});
 }
 
@@ -290,7 +291,7 @@ Result<void> Coordinator::listen() {
                executor_, std::move(settings),
                [this](HttpRequest request) { return answer(std::move(request)); }, Api::refuse, Api::waits));
   http_ = http;
-  denied_.at_change([this] { close_denied(); });
+  denied_.list_changed().subscribe([this] { close_denied(); });
   return ok();
 }
 

@@ -321,7 +321,6 @@ bool ImageCatalog::is_contradicted(const Key& key, Rows rows) const {
 }
 
 std::string ImageCatalog::suspect_of(const Row& row) const {
-  if (!doubt_of_) return row.suspect;
   return doubt_of_(row.row.job, row.row.incarnation, row.row.created_ms).value_or(row.suspect);
 }
 

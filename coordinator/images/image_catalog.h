@@ -51,7 +51,10 @@ constexpr auto fields_of(record::Of<T>) {
 
 class ImageCatalog {
  public:
-  explicit ImageCatalog(Store& store) : store_(store) {}
+  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not known any
+  // more, and the last answer holds.
+  using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
+  ImageCatalog(Store& store, DoubtOf doubt_of) : store_(store), doubt_of_(std::move(doubt_of)) {}
 
   Result<void> load();
   // A node whose vault shows that this cluster had another id before its store was lost, and that id.
@@ -59,10 +62,6 @@ class ImageCatalog {
   [[nodiscard]] Recognised& recognised() { return recognised_; }
   // Outside of a recovery no node's images say which cluster this is; what they would have said counts once it begins.
   void let_recognise(bool may);
-  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not known any
-  // more, and the last answer holds. Without it none is.
-  using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
-  void judge_by(DoubtOf doubt_of) { doubt_of_ = std::move(doubt_of); }
   // The job's name in a vault: no other cluster's job has it.
   [[nodiscard]] std::string vault_job_of(const Job& job) const;
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
+#include <chrono>
 
 #include "coordinator/images/wait_for_change.h"
 #include "libckpt/base/clock.h"
@@ -13,11 +13,11 @@
 namespace ckpt::coordinator {
 namespace {
 
-using std::chrono::steady_clock;
-
-// The job that another one was parked for gets a moment to take its memory.
-constexpr std::int64_t kRestMs = 3'000;
-constexpr unsigned kMaxResumeFailures = 5;
+std::int64_t steady_ms() {
+  using std::chrono::milliseconds;
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 }  // namespace
 
@@ -50,16 +50,13 @@ void Resumes::begin_next() {
 std::vector<ParkedJob> Resumes::resting() const {
   std::vector<ParkedJob> found;
   for (const Job& job : deps_.jobs.live()) {
-    const JobId id = job.id;
-    if (job.state != JobState::kParked || !job.resumes_itself || job.operation || job.unconfirmed) continue;
+    if (!resumes_by_itself(job)) continue;
     const auto image = deps_.images.for_order(job, "resume");
     if (!image) continue;
-    const auto backoff = backoffs_.find(id);
-    const bool waits = backoff != backoffs_.end() && steady_clock::now() < backoff->second.until;
     ParkedJob& entry = found.emplace_back();
-    entry.id = id;
+    entry.id = job.id;
     entry.parked_ms = job.parked_ms;
-    entry.ready = !waits && wall_clock_ms() - job.parked_ms >= kRestMs;
+    entry.ready = backoff_.is_ready(job, wall_clock_ms(), steady_ms());
     entry.request = deps_.planner.request_for(job, *image);
   }
   return found;
@@ -69,21 +66,18 @@ control::Task<> Resumes::resume(JobId id, PlanHints claims) {
   const auto resumed = co_await deps_.requests.resume(id, std::move(claims));
   resuming_ = false;
   if (resumed)
-    backoffs_.erase(id);
+    backoff_.note_success(id);
   else
     note_failure(id);
 }
 
 void Resumes::note_failure(JobId id) {
-  Backoff& backoff = backoffs_[id];
-  ++backoff.failures;
-  backoff.until = steady_clock::now() + std::chrono::seconds(1U << std::min(backoff.failures, 6U));
   const Job* job = deps_.jobs.find(id);
-  if (job == nullptr || job->state != JobState::kParked || backoff.failures < kMaxResumeFailures) return;
-  backoffs_.erase(id);
+  const bool is_parked = job != nullptr && job->state == JobState::kParked;
+  if (!backoff_.note_failure(id, is_parked, steady_ms())) return;
   deps_.events.add("job-parked",
                    fmt::format("job {} ({}) could not be resumed {} times: it stays parked until `resume`",
-                               job->spec.name, job_text(id), kMaxResumeFailures),
+                               job->spec.name, job_text(id), ResumeBackoff::kMaxFailures),
                    {}, id);
   if (auto stays = deps_.job_runner.order(id, lifecycle::StaysParked{}); !stays)
     spdlog::error("that job {} stays parked was not stored: {}", job_text(id), stays.error().to_string());

@@ -5,14 +5,12 @@
 // failure is tried again later, each time after a longer while.
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <optional>
 #include <vector>
 
 #include "coordinator/images/operations/image_requests.h"
 #include "coordinator/maintenance/overcommit.h"
 #include "coordinator/placement/resume_order.h"
+#include "coordinator/policies/resumes/resume_backoff.h"
 
 namespace ckpt::coordinator {
 
@@ -34,11 +32,6 @@ class Resumes {
   void start();
 
  private:
-  struct Backoff {
-    unsigned failures = 0;
-    std::chrono::steady_clock::time_point until;
-  };
-
   control::Task<> run();
   void begin_next();
   control::Task<> resume(JobId id, PlanHints claims);
@@ -46,7 +39,7 @@ class Resumes {
   [[nodiscard]] std::vector<ParkedJob> resting() const;
 
   Dependencies deps_;
-  std::map<JobId, Backoff> backoffs_;
+  ResumeBackoff backoff_;
   bool resuming_ = false;  // one at a time: its memory must be known before the next
 };
 

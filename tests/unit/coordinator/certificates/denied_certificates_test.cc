@@ -35,7 +35,7 @@ class DeniedCertificatesTest : public ::testing::Test {
     nodes_.emplace(*store_);
     calls_.emplace(*nodes_, *sync_, frames_, io_.get_executor());
     denied_.emplace(DeniedCertificates::Dependencies{*store_, *events_, *nodes_, *calls_});
-    denied_->at_change([this] { ++changes_; });
+    denied_->list_changed().subscribe([this] { ++changes_; });
     ASSERT_TRUE(denied_->load(own_.get()));
   }
   static DeniedCertificates::Entry entry(std::int64_t ends_s = 0) {

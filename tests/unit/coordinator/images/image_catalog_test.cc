@@ -27,7 +27,7 @@ class CatalogTest : public ::testing::Test {
     catalog_.reset();
     store_.reset();
     store_.emplace(Store::open(folder_ + "/state.db").value());
-    catalog_.emplace(*store_);
+    catalog_.emplace(*store_, [](JobId, Incarnation, std::int64_t) { return std::nullopt; });
     ASSERT_TRUE(catalog_->load());
   }
   wire::ImageRow row(std::uint64_t version, std::int64_t created_ms, bool damaged = false) {

@@ -232,7 +232,7 @@ TEST_F(RecordedStore, IsOfThisBuildOnceItWasOpened) {
 
 TEST_F(RecordedStore, HasItsImages) {
   Store store = Store::open(folder_ + "/state.db").value();
-  ImageCatalog catalog(store);
+  ImageCatalog catalog(store, [](JobId, Incarnation, std::int64_t) { return std::nullopt; });
   ASSERT_TRUE(catalog.load());
   const auto images = catalog.list();
   ASSERT_EQ(images.size(), 2U);
