@@ -32,7 +32,7 @@ class Metrics : public CoordinatorPort {
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
 
-  bool send(const wire::SwitchMessage& message) override { return coordinator_.send(message); }
+  bool send(const wire::CommitMessage& message) override { return coordinator_.send(message); }
   bool send(const wire::MigrationProgress& progress) override;
   bool send(const wire::SourceReport& report) override { return coordinator_.send(report); }
   bool send(const wire::TargetReport& report) override { return coordinator_.send(report); }

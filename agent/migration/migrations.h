@@ -22,7 +22,7 @@ namespace ckpt::agent {
 class CoordinatorPort {
  public:
   virtual ~CoordinatorPort() = default;
-  virtual bool send(const wire::SwitchMessage& message) = 0;
+  virtual bool send(const wire::CommitMessage& message) = 0;
   virtual bool send(const wire::MigrationProgress& progress) = 0;
   virtual bool send(const wire::SourceReport& report) = 0;
   virtual bool send(const wire::TargetReport& report) = 0;
@@ -45,7 +45,7 @@ class Migrations : public HandoverEffects {
   [[nodiscard]] HandoverDriver& driver() noexcept { return driver_; }
 
   void send(const migration::SwitchKey& key, const migration::SwitchInfo& info,
-            const wire::SwitchMessage& message) override;
+            const wire::CommitMessage& message) override;
   void report(const migration::SwitchKey& key, const migration::SwitchInfo& info,
               const migration::Report& report) override;
   void perform(const migration::SwitchKey& key, const migration::SwitchInfo& info,
@@ -74,8 +74,8 @@ class Migrations : public HandoverEffects {
   SourcePtr& source(const migration::SwitchInfo& info);
   TargetPtr& target(const migration::SwitchInfo& info);
   void keep_peer(const migration::SwitchKey& key, const migration::SwitchInfo& info);
-  void send_to_agent(const migration::SwitchKey& key, const wire::SwitchMessage& message);
-  void send_report_before(const wire::SwitchMessage& message);
+  void send_to_agent(const migration::SwitchKey& key, const wire::CommitMessage& message);
+  void send_report_before(const wire::CommitMessage& message);
   struct Settling {
     explicit Settling(const asio::any_io_executor& executor) : done(executor) {}
     std::size_t open = 0;

@@ -20,7 +20,7 @@ constexpr Milliseconds kMaxBackoff{5000};
 SourceSession::SourceSession(MigrationContext& context, migration::SwitchInfo info)
     : context_(context),
       info_(std::move(info)),
-      key_{info_.migration, wire::Party::kSource},
+      key_{info_.migration, wire::Role::kSource},
       way_(make_source_mode(context, JobOperation::migration(info_))),
       budget_(context),
       saving_(context.executor),

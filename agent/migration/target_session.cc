@@ -16,7 +16,7 @@ TargetSession::TargetSession(MigrationContext& context, migration::SwitchInfo in
                              std::unique_ptr<TargetMode> way)
     : context_(context),
       info_(std::move(info)),
-      key_{info_.migration, wire::Party::kTarget},
+      key_{info_.migration, wire::Role::kTarget},
       way_(std::move(way)),
       gate_(context.executor) {
   if (auto job = way_->find()) attach_to(job);

@@ -32,7 +32,7 @@ class GangMoves : public GangEffects, public RankParties {
 
   [[nodiscard]] GangDriver& driver() noexcept { return driver_; }
   // Takes a message from another agent. False: that node has no such rank in this move.
-  bool take_of_peer(const std::string& node, const gang::GangMessage& message);
+  bool take_of_peer(const std::string& node, const wire::CommitMessage& message);
   // Takes an event of a session; false: it is not a moved rank's.
   bool take(const migration::SwitchKey& key, migration::SourceEvent& event);
   bool take(const migration::SwitchKey& key, migration::TargetEvent& event);
@@ -56,7 +56,7 @@ class GangMoves : public GangEffects, public RankParties {
 
   // GangEffects.
   void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) override;
-  void ask_for_info(const gang::GangMessage& message) override;
+  void ask_for_info(const wire::CommitMessage& message) override;
   void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) override;
   void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) override;
 
